@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmarks.mail_stream import Mail
-from textsvm.mail.fields import fields, header
 from textsvm.mail.message import FIELDS
+from textsvm.mail.raw_message import RawMessage
 from textsvm.readers.mail import message_text
 
 
@@ -93,13 +93,13 @@ class FewFields(Ours):
 def few_fields(data: bytes) -> bytes:
     """A message without the fields of which a corpus's collectors may have made a mark of ham or spam: To,
     Cc, Date, Message-ID's host, those of mailing lists, ..."""
-    found = header(data)
+    message = RawMessage(data)
     kept = [
         data[start:stop]
-        for start, stop in fields(data, found.start, found.fields)
+        for start, stop in message.fields(message.fields_end)
         if data[start:stop].partition(b":")[0].strip().lower().decode("ascii", "replace") in FIELDS
     ]
-    return b"".join(kept) + data[found.fields :]
+    return b"".join(kept) + data[message.fields_end :]
 
 
 class Bogofilter:

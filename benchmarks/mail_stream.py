@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from textsvm.readers.archives import read_files
+from textsvm.readers.files import read_files
 
 _RECEIVED = re.compile(rb"^received:((?:.*\r?\n[ \t])*.*)", re.IGNORECASE | re.MULTILINE)
 _DATE = re.compile(rb"^date:(.*)", re.IGNORECASE | re.MULTILINE)

@@ -22,10 +22,11 @@ from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, optio
 from textsvm.estimators.features import SpectrumFeatures
 from textsvm.evaluation.results import draws
 from textsvm.mail.message import FIELDS, evidence, parse
+from textsvm.mail.raw_message import RawMessage
 from textsvm.readers import sample
-from textsvm.readers.archives import read_files
-from textsvm.readers.headers import decoded_header
+from textsvm.readers.files import read_files
 from textsvm.readers.mail import is_mail, message_text
+from textsvm.readers.mime import decoded_header
 
 NOTE = """\
 Some of the mails in folds (stratified, not in order of time): every third in ten folds. The classifier is
@@ -107,7 +108,7 @@ def variants(mails: list[bytes]) -> list[tuple[str, list[str]]]:
 
 def pieces(data: bytes) -> Pieces:
     """The pieces of one mail's text, with every field that is tried, in their order."""
-    parsed = parse(data)
+    parsed = parse(RawMessage(data))
     whole = [(name, decoded_header(str(parsed.get(field, "")), {})) for name, field in WHOLE.items()]
     names = ("names of all fields", " ".join(parsed.keys()).lower())
     found = evidence(parsed, [*FIELDS, *OTHER_FIELDS])

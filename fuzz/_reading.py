@@ -16,9 +16,9 @@ from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.readers import incoming_documents, read_corpus, read_documents, sample, stream_corpus
-from textsvm.readers.incoming import open_stream
-from textsvm.readers.read import VECTORS, Options, as_wish, documents_of, format_of
-from textsvm.readers.tables import Columns
+from textsvm.readers.read import VECTORS, ReadOptions, as_columns, detect_format, iterate_documents
+from textsvm.readers.stream import open_stream
+from textsvm.readers.tables import ColumnNames
 
 from ._mutations import mutated
 from ._whole import Whole
@@ -235,12 +235,12 @@ def as_standard_input(path: Path, options: dict[str, Any]) -> None:
     given = _of_documents(options)
     format = given.pop("format", None)
     headers = given.pop("headers", False)
-    given |= {name: as_wish(given[name]) for name in ("text", "numbers") if name in given}
-    wishes = Options(Columns(**given), "modapte", headers)
+    given |= {name: as_columns(given[name]) for name in ("text", "numbers") if name in given}
+    wishes = ReadOptions(ColumnNames(**given), "modapte", headers)
     found = open_stream(io.BufferedReader(io.BytesIO(path.read_bytes())), "standard input", format, wishes)
-    format = format_of(found, format, wishes, labelled=False)
+    format = detect_format(found, format, wishes, labelled=False)
     if format not in VECTORS:
-        list(documents_of(found, format, wishes, None, labelled=False))
+        list(iterate_documents(found, format, wishes, None, labelled=False))
 
 
 def _raise(error: InputError) -> None:

@@ -80,8 +80,8 @@ def check(folder, answered, most):
     with Lessons(folder) as store:
         store.check()
         kinds = store.kinds()
-        rows, distinct = store.one("select count(*), count(distinct digest) from lessons")
-        assert store.one("select count(*) from bodies")[0] == rows == distinct
+        rows, distinct = store._row("select count(*), count(distinct digest) from lessons")
+        assert store._row("select count(*) from bodies")[0] == rows == distinct
     lost = [i for i, kind in answered.items() if kinds.get(read_message(mail(kind, i)).digest) != kind]
     assert lost == []
     assert len(answered) + 6 <= rows <= most

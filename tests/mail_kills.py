@@ -110,7 +110,7 @@ class Round:
         """The store opens, and knows what it must."""
         with Filter(self.folder) as mail:
             mail.lessons.check()
-            known = [mail.knows(message(i)) for i in range(BY_CLIENTS + BY_LEARNER)]
+            known = [mail.learnt_kind(message(i)) for i in range(BY_CLIENTS + BY_LEARNER)]
             for i, kind in enumerate(known):
                 assert kind in self.states[i], (i, kind, self.states[i])
                 self.states[i] = {kind}

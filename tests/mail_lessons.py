@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from textsvm.mail.features import features, parted
+from textsvm.mail.features import features, split_text
 from textsvm.mail.mailboxes import raw_messages
 from textsvm.mail.message import read_message
 from textsvm.solvers.online import OnlineMachine
@@ -23,7 +23,7 @@ def timed(work):
 
 def main(spam, ham, most, more=500):
     draw = random.Random(0)
-    kinds = [[parted(read_message(data).text) for _, data in raw_messages(each)] for each in (spam, ham)]
+    kinds = [[split_text(read_message(data).text) for _, data in raw_messages(each)] for each in (spam, ham)]
     machine, times, sizes = OnlineMachine(free_bias=False), [], []
     for i in range(int(most) + more):
         fields, text = (draw.choice(kinds[i % 2])[part] for part in (0, 1))

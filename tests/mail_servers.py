@@ -34,6 +34,7 @@ class ToyFilter:
         self.lessons = {}
 
     def classify(self, data):
+        data = getattr(data, "data", data)  # of a RawMessage
         if b"BREAK" in data:
             raise ZeroDivisionError("by design")
         if b"SLEEP" in data:
@@ -124,8 +125,7 @@ def until(condition, seconds=20):
 if __name__ == "__main__":
     from functools import partial
 
-    from textsvm.mail.lmtp import content_filter
-    from textsvm.mail.milter import milter
+    from textsvm.mail.mail_servers import content_filter, milter
     from textsvm.mail.server import listen, listen_tcp, passed_sockets, serve
 
     sockets, faces = passed_sockets() or [listen(Path(sys.argv[1]))], []

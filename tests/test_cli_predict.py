@@ -10,7 +10,8 @@ import pytest
 from command import fails, report, run
 
 from textsvm import load
-from textsvm.readers import incoming, incoming_documents, read_documents, sample
+from textsvm.readers import incoming_documents, read_documents, sample
+from textsvm.readers import stream as reader_stream
 
 ROWS = [{"id": f"n{i}", "text": f"the {'bad' if i % 2 else 'good'} kettle {i}"} for i in range(40)]
 CSV = "id,text\n" + "".join(f"{row['id']},{row['text']}\n" for row in ROWS)
@@ -85,7 +86,7 @@ def test_a_text_a_line(model):
 def test_rows_are_there_as_they_come(monkeypatch, options, head, row):
     """Each one before the next is sent."""
     read_end, write_end = os.pipe()
-    monkeypatch.setattr(incoming, "standard_input", lambda: os.fdopen(read_end, "rb"))
+    monkeypatch.setattr(reader_stream, "standard_input", lambda: os.fdopen(read_end, "rb"))
     batches = incoming_documents(["-"], **options, failed=pytest.fail)
     with open(write_end, "w", encoding="utf-8") as stream:
         stream.write(head)
@@ -107,7 +108,7 @@ def test_batches_grow_while_input_is_fast(tmp_path):
 
 
 def test_little_is_read_ahead(tmp_path, monkeypatch):
-    monkeypatch.setattr(incoming, "MOST_DOCUMENTS", 3)
+    monkeypatch.setattr(reader_stream, "MAX_DOCUMENTS", 3)
     (tmp_path / "x.csv").write_text(CSV)
     batches = list(incoming_documents([str(tmp_path / "x.csv")], failed=pytest.fail))
     assert max(map(len, batches)) <= 3

@@ -26,9 +26,10 @@ from textsvm.errors import InputError as Error
 from textsvm.errors import json_escaped, one_line, printable
 from textsvm.gram.files import read_gram
 from textsvm.model.file import load, save
-from textsvm.readers import decoded, incoming_documents, opened, read_documents, stream_corpus
-from textsvm.readers import sequences as sequences_of_headers
-from textsvm.readers.archives import read_stream
+from textsvm.readers import files as reader_files
+from textsvm.readers import incoming_documents, read_documents, stream_corpus
+from textsvm.readers.files import read_stream
+from textsvm.readers.sequences import _fields
 from textsvm.reporting.formatting import safe
 
 ROOT = Path(__file__).parents[1]
@@ -382,7 +383,7 @@ def test_honest_mail_is_read_whatever_stands_in_other_messages(tmp_path):
 
 
 def test_fields_of_headers_are_told_apart():
-    fields = sequences_of_headers._fields
+    fields = _fields
     assert fields("id a=b c=d e d f=") == {"a": "b", "c": "d e d", "f": ""}
     assert fields("x=a=b c= d") == {"x": "a=b", "c": " d"}
     assert fields("=a=b c=d") == {"a": "b", "c": "d"}
@@ -420,7 +421,7 @@ def test_standard_input_is_read_in_pieces():
 @pytest.fixture
 def tight(monkeypatch):
     """What unpacks to 64 KB or less is not looked at."""
-    monkeypatch.setattr(opened, "FREE_BYTES", 1 << 16)
+    monkeypatch.setattr(reader_files, "FREE_BYTES", 1 << 16)
 
 
 def packed(name, data):
@@ -498,7 +499,7 @@ def test_bombs_of_parquet(tmp_path):
 
 
 def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(decoded, "LONGEST", 1000)
+    monkeypatch.setattr(reader_files, "MAX_LINE", 1000)
     (tmp_path / "t.tsv").write_text("text\tlabel\n" + "a" * 2000)
     with pytest.raises(InputError, match=r"t\.tsv, line 2 has more than 1,000 bytes"):
         list(stream_corpus(tmp_path / "t.tsv"))

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("textsvm.mail.filter")
 from textsvm.mail.bogofilter import run
-from textsvm.mail.bogofilter_options import given
+from textsvm.mail.bogofilter_options import parse_arguments
 
 REAL = shutil.which("bogofilter")
 side_by_side = pytest.mark.skipif(REAL is None, reason="needs the program bogofilter")
@@ -221,7 +221,7 @@ def test_an_undone_lesson_of_the_other_kind_stays(mails):
     from textsvm.mail.filter import Filter
 
     with Filter(mails / "undone") as mail:
-        assert mail.knows(HAM % 3) == "ham"
+        assert mail.learnt_kind(HAM % 3) == "ham"
 
 
 def test_verbose_names_what_means_nothing(mails):
@@ -229,7 +229,7 @@ def test_verbose_names_what_means_nothing(mails):
     code, out, err = ours(mails, "-v", "-c", "many", "-m.1,.2", "-k4")
     assert code in (0, 1, 2)
     assert re.fullmatch(rb"[SHU] \d\.\d{6}\n", out)
-    assert err == b"textsvm-bogofilter: no meaning here: robx, -m, -k\n"
+    assert err == b"textsvm-bogofilter: no effect here: robx, -m, -k\n"
 
 
 def test_reasons_and_answers(mails):
@@ -245,10 +245,13 @@ def test_reasons_and_answers(mails):
 
 
 def test_cutoffs():
-    settings = given(["-C", "-o", ",0.2"]).settings
+    settings = parse_arguments(["-C", "-o", ",0.2"]).settings
     assert [settings.kind(score) for score in (0.2, 0.21, 0.99)] == ["ham", "unsure", "spam"]
-    assert [given(["-C", "-o.6,0"]).settings.kind(score) for score in (0.59, 0.6)] == ["ham", "spam"]
-    assert given(["-C", "-Ns", "-vv", "--bogofilter-dir=x"]).settings.folder == "x"
+    assert [parse_arguments(["-C", "-o.6,0"]).settings.kind(score) for score in (0.59, 0.6)] == [
+        "ham",
+        "spam",
+    ]
+    assert parse_arguments(["-C", "-Ns", "-vv", "--bogofilter-dir=x"]).settings.folder == "x"
 
 
 def test_as_a_process(mails):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from textsvm.cli import app
 from textsvm.cli.console import Console
 from textsvm.mail.filter import Filter
-from textsvm.mail.store_file import FILE
+from textsvm.mail.lessons import FILE
 
 SPAM = b"From: winner@example.org\nSubject: lottery prize\n\ncheap viagra pills, click: casino bonus credit\n"
 HAM = b"From: family@example.org\nSubject: report\n\nphotos of the train, tuesday lunch meeting review\n"

@@ -12,7 +12,7 @@ import pytest
 from mail_servers import HAM, ROOT, SPAM, UNSURE, ToyFilter, toy
 
 from textsvm.mail.client import socket_path
-from textsvm.mail.passing import marked
+from textsvm.mail.raw_message import marked
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 MESSAGES = [
@@ -106,17 +106,17 @@ def test_a_message_passes_unchanged_without_a_server(tmp_path, data):
     ("answer", "why"),
     [
         (None, "has not answered in 0.2 seconds"),
-        (b"", "went away before it answered"),
-        (b"SPAMD/1.1 0 EX_OK\r\nContent-le", "went away in the middle"),
+        (b"", "without an answer"),
+        (b"SPAMD/1.1 0 EX_OK\r\nContent-le", "in the middle of its answer"),
         (
             b"SPAMD/1.1 0 EX_OK\r\nContent-length: 9\r\nDecision: Spam 1\r\nReplaced: 0\r\n\r\nX: y",
             "in the middle",
         ),
-        (b"SPAMD/1.1 0 EX_OK\r\nContent-length: 2\r\n\r\n\n\n", "is no server of textsvm"),
+        (b"SPAMD/1.1 0 EX_OK\r\nContent-length: 2\r\n\r\n\n\n", "is not from a server of textsvm"),
         (b"SPAMD/1.1 0 EX_OK\r\nContent-length: x\r\n\r\n\n\n", "in the middle"),
         (b"SPAMD/1.0 75 EX_TEMPFAIL: the disk is full\r\n", "the server says: EX_TEMPFAIL: the disk is full"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "went away before it answered"),
-        (b"\xff" * 100_000, "went away before it answered"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "without an answer"),
+        (b"\xff" * 100_000, "without an answer"),
     ],
     ids=lambda each: repr(each)[:30],  # a name of 300 kB is more than an environment holds
 )
@@ -127,7 +127,7 @@ def test_a_message_passes_unchanged_whatever_the_server_does(tmp_path, answer, w
             assert (code, out) == (3, data)
             assert why in err or (data != SPAM and "no server" in err)
         learnt = run("learn", "--as=spam", "--timeout=0.2", server=server)[0]
-        assert learnt == (0 if why == "is no server of textsvm" else 3)
+        assert learnt == (0 if why == "is not from a server of textsvm" else 3)
 
 
 def test_a_full_queue_of_clients_is_waited_for(tmp_path):
@@ -184,8 +184,8 @@ def test_a_file(server, tmp_path):
         (["--bogus"], "there is no option --bogus"),
         (["-x"], "there is no option -x"),
         (["--socket"], "--socket needs a value"),
-        (["--timeout", "soon"], "--timeout soon is no number"),
-        (["--timeout=nan"], "is no number"),
+        (["--timeout", "soon"], "seconds, got soon"),
+        (["--timeout=nan"], "seconds, got nan"),
         (["learn"], "learn takes --as spam or --as ham"),
         (["learn", "--as", "eggs"], "learn takes --as"),
         (["--as", "spam"], "learn takes --as"),

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textsvm.mail import digest as digests
-from textsvm.mail.digest import digest
-from textsvm.mail.letters import plain_letters
-from textsvm.mail.message import MOST_SENT, MOST_TEXT, read_message
-from textsvm.mail.page import page
+from textsvm.mail import raw_message
+from textsvm.mail.message import MAX_SENT, MAX_TEXT, plain_letters, read_message
+from textsvm.mail.page import page_text
+from textsvm.mail.raw_message import RawMessage
 
 HEAD = b"From: Ann <ann@example.org>\nSubject: Hello\n"
 HTML = HEAD + b"Content-Type: text/html; charset=utf-8\n\n"
@@ -101,7 +100,7 @@ def test_fields_and_text_are_decoded():
     ],
 )
 def test_pages(source, seen, trick):
-    got, tricks = page(source)
+    got, tricks = page_text(source)
     assert got == seen
     assert trick in tricks if trick else not {"hidden text", "tracking pixel"} & {*tricks}
     assert trick or "link text names another host" not in tricks
@@ -159,7 +158,7 @@ def test_attachments_are_named_before_the_text():
 def test_tricks_stand_before_a_long_text():
     got = text(HTML + b"<a href='http://evil.example'>x</a>" + b"many words " * 50_000)
     assert got.index("[link to host evil.example]") < 300
-    assert len(got) < MOST_TEXT + 1000
+    assert len(got) < MAX_TEXT + 1000
 
 
 def test_a_cut_message_keeps_its_parts():
@@ -203,7 +202,7 @@ PIECES = (
 @settings(max_examples=300)
 def test_pieces_of_mails_in_any_order(pieces):
     data = "".join(pieces).encode()
-    assert digest(data) == read_message(data).digest
+    assert RawMessage(data).digest == read_message(data).digest
     read_message(HTML + data)
 
 
@@ -233,12 +232,12 @@ OTHER = {
 
 @pytest.mark.parametrize("what", SAME)
 def test_delivery_does_not_change_the_digest(what):
-    assert digest(SAME[what]) == digest(HEAD + b"\n" + BODY)
+    assert RawMessage(SAME[what]).digest == RawMessage(HEAD + b"\n" + BODY).digest
 
 
 def test_other_messages_have_other_digests():
-    every = [digest(data) for data in OTHER.values()]
-    assert len({*every, digest(HEAD + b"\n" + BODY)}) == len(OTHER) + 1
+    every = [RawMessage(data).digest for data in OTHER.values()]
+    assert len({*every, RawMessage(HEAD + b"\n" + BODY).digest}) == len(OTHER) + 1
 
 
 @given(st.binary(max_size=20), st.integers(0, 3))
@@ -246,7 +245,8 @@ def test_other_messages_have_other_digests():
 def test_ends_of_lines_at_the_borders_of_chunks(data, before):
     """The body is hashed in pieces of a megabyte."""
     body = b"x" * ((1 << 20) - before) + b"\n>From x\r\n" + data
-    assert digest(HEAD + b"\n" + body) == digest(HEAD + b"\r\n" + body.replace(b"\r\n", b"\n"))
+    other = RawMessage(HEAD + b"\r\n" + body.replace(b"\r\n", b"\n"))
+    assert RawMessage(HEAD + b"\n" + body).digest == other.digest
 
 
 QUOTED = [
@@ -266,19 +266,20 @@ QUOTED = [
 @settings(max_examples=100)
 def test_a_digest_does_not_depend_on_where_chunks_end(pieces, size):
     data = HEAD + b"\n" + b"".join(pieces)
-    whole = digest(data)
+    whole = RawMessage(data).digest
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(digests, "_CHUNK", size)
-        assert digest(data) == whole
+        patched.setattr(raw_message, "_CHUNK", size)
+        assert RawMessage(data).digest == whole
 
 
 @pytest.mark.parametrize("quoted", [b">From", b">>From"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_lines_that_an_mbox_quoted_have_one_digest(quoted, end):
     body = BODY.replace(b"From", quoted).replace(b"\n", end)
-    assert digest(HEAD + b"\n" + body) == digest(HEAD + b"\n" + BODY)
+    assert RawMessage(HEAD + b"\n" + body).digest == RawMessage(HEAD + b"\n" + BODY).digest
     inside = BODY.replace(b"here", quoted)  # not at the start of a line
-    assert digest(HEAD + b"\n" + inside) != digest(HEAD + b"\n" + BODY.replace(b"here", b"From"))
+    other = RawMessage(HEAD + b"\n" + BODY.replace(b"here", b"From"))
+    assert RawMessage(HEAD + b"\n" + inside).digest != other.digest
 
 
 # Hostile mails: each in a process of its own, which says how long it took and how much memory.
@@ -315,7 +316,7 @@ CHILD = """
 import sys, time
 from types import SimpleNamespace
 from textsvm.mail.message import read_message
-from textsvm.mail.passing import marked
+from textsvm.mail.raw_message import marked
 data = open(sys.argv[1], "rb").read()
 clock = time.process_time()
 message = read_message(data)
@@ -343,7 +344,7 @@ def test_hostile_mails_take_bounded_time_and_memory(what, tmp_path):
     seconds, megabytes, passed, length = map(float, done.stdout.split())
     assert seconds < 5
     assert megabytes < 300
-    assert length < 2 * MOST_TEXT
+    assert length < 2 * MAX_TEXT
     assert passed > 0
 
 
@@ -395,7 +396,7 @@ def test_fields_are_those_that_were_sent():
     assert read_message(fields + b"\r\nText").text == "X-One: a b\nTo: \ufffd\nDate: now\n\nText"
     assert read_message(b"Text\n\nwithout a header").text.startswith("\n\n")
     long = b"".join(b"X-%d: %s\n" % (i, b"a" * 5000) for i in range(200))
-    assert len(read_message(long + b"\nText").text.partition("\n\n")[0]) == MOST_SENT
+    assert len(read_message(long + b"\nText").text.partition("\n\n")[0]) == MAX_SENT
 
 
 def test_the_usual_mail_of_the_standard_library():
@@ -412,6 +413,6 @@ def test_the_usual_mail_of_the_standard_library():
 
 def test_reading_and_marking_a_mail_needs_the_standard_library_alone():
     """A client that starts anew for each mail waits for what is imported."""
-    code = "import sys, textsvm.mail.message, textsvm.mail.passing; print(*sys.modules)"
+    code = "import sys, textsvm.mail.message, textsvm.mail.raw_message; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert not {b"numpy", b"numba", b"tarfile", b"typer"} & {*done.stdout.split()}

@@ -10,11 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import textsvm
-from textsvm.mail.digest import digest
 from textsvm.mail.message import read_message
-from textsvm.mail.passing import marked, pieces
+from textsvm.mail.raw_message import RawMessage, marked, marked_pieces
 from textsvm.readers import sample
-from textsvm.readers.archives import read_files
+from textsvm.readers.files import read_files
 
 SPAM = SimpleNamespace(kind="spam", score=0.9989183, value=2.0)
 HAM = SimpleNamespace(kind="ham", score=0.0000001, value=-2.0)
@@ -104,7 +103,7 @@ def test_marking_is_adding_lines(data):
     assert once.count(OURS) == 1
     assert marked(once, SPAM) == once
     # The lesson and the decision stay those of the message as it came.
-    assert digest(once) == digest(data)
+    assert RawMessage(once).digest == RawMessage(data).digest
     rest = once.replace(OURS, b"", 1).replace(b"X-Spam-Flag: YES", b"", 1)
     forged = re.compile(rb"(?i)(?:\A|(?<=\n))(?:x-textsvm|x-spam-flag)[ \t]*:")
     if not forged.search(data):
@@ -114,7 +113,7 @@ def test_marking_is_adding_lines(data):
 
 def test_a_large_message_is_not_copied():
     data = b"S: x\n\n" + bytes(1_000_000)
-    parts = pieces(data, SPAM)
+    parts = marked_pieces(RawMessage(data), SPAM)
     assert b"".join(parts) == marked(data, SPAM)
     assert all(piece.obj is data for piece in parts if isinstance(piece, memoryview))
     assert sum(len(piece) for piece in parts if isinstance(piece, bytes)) < 200

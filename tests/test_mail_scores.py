@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from textsvm.kernels.spectrum.pmers import LONGEST, byte_pmers
-from textsvm.kernels.spectrum.pmers import spelled as spelled_pmer
-from textsvm.mail.features import HEADER, MOST_BYTES, MOST_HEADER, P, features, spelled
-from textsvm.mail.probability import MADE_UP, PRIOR, Sigmoid, fit
+from textsvm.kernels.spectrum.byte_pmers import LONGEST, byte_pmers, spelled
+from textsvm.mail.decision import PRIOR, PRIOR_MAILS, PlattSigmoid, fit_sigmoid
+from textsvm.mail.features import HEADER, MAX_BYTES, MAX_HEADER, P, features
 
 
 def pmers(text, mark=0):
@@ -40,7 +39,7 @@ def test_keys_of_any_length(data, p):
     keys = byte_pmers(data, p)
     expected = sorted({data[i : i + p] for i in range(len(data) - p + 1)})
     assert keys.tolist() == [p << 56 | int.from_bytes(each, "big") for each in expected]
-    assert [spelled_pmer(int(key)) for key in keys] == [
+    assert [spelled(int(key)) for key in keys] == [
         each.decode("utf-8", "backslashreplace") for each in expected
     ]
 
@@ -49,9 +48,9 @@ def test_what_is_spelled_and_what_is_read():
     assert [spelled(int(key)) for key in features("banana")[0]] == ["anan", "bana", "nana"]
     assert spelled(int(features("aé!")[0][0])) == "aé!"
     assert spelled(4 << 56) == "\0\0\0\0"
-    text = "".join(chr(58 + i % 70) for i in range(MOST_BYTES)) + "unread"
-    np.testing.assert_array_equal(features(text)[0], features(text[:MOST_BYTES])[0])
-    fields, below = features(text[:MOST_HEADER] + "unread\n\n")[0], features(text[:MOST_HEADER])[0]
+    text = "".join(chr(58 + i % 70) for i in range(MAX_BYTES)) + "unread"
+    np.testing.assert_array_equal(features(text)[0], features(text[:MAX_BYTES])[0])
+    fields, below = features(text[:MAX_HEADER] + "unread\n\n")[0], features(text[:MAX_HEADER])[0]
     np.testing.assert_array_equal(fields, below | np.uint64(HEADER))
     assert [spelled(int(key)) for key in features("To: Me 12\n\n")[0]][:2] == [" me ", ": me"]
     assert len(features("abc")[0]) == 0
@@ -59,7 +58,7 @@ def test_what_is_spelled_and_what_is_read():
 
 def test_a_decision_loads_numpy_alone():
     code = (
-        "import sys\nimport textsvm.mail.features, textsvm.mail.probability\n"
+        "import sys\nimport textsvm.mail.features, textsvm.mail.decision\n"
         "print({'numba', 'scipy', 'sklearn'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -74,14 +73,14 @@ def values_of(n_spam, n_ham, distance=2.0, seed=0):
 
 def test_no_lessons_or_those_of_one_kind_leave_what_is_believed_before():
     for values, spam in (([], []), ([1.0, 2.0], [True, True]), ([-3.0], [False])):
-        assert fit(values, spam) == Sigmoid(PRIOR)
-        assert fit(values, spam).probability(0.0) == 0.5
+        assert fit_sigmoid(values, spam) == PlattSigmoid(PRIOR)
+        assert fit_sigmoid(values, spam).probability(0.0) == 0.5
 
 
 def test_a_few_lessons_do_not_make_scores_flat():
     """Sixteen spams and two hams that are left out on the wrong side: as early lessons are."""
     values = np.append(np.full(16, 0.2), [0.25, 0.3])
-    assert fit(values, values < 0.25).slope > 1
+    assert fit_sigmoid(values, values < 0.25).slope > 1
 
 
 @pytest.mark.parametrize(("n_spam", "n_ham"), [(1, 1), (20, 20), (500, 20), (1000, 4000)])
@@ -89,7 +88,7 @@ def test_it_is_the_greatest_likelihood(n_spam, n_ham):
     values, spam = values_of(n_spam, n_ham)
     believed, few = 1 / (1 + np.exp(-PRIOR)), min(n_spam, n_ham)
     aim = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [believed, 1 - believed])
-    weight = np.append(np.where(spam, few / n_spam, few / n_ham), [MADE_UP, MADE_UP])
+    weight = np.append(np.where(spam, few / n_spam, few / n_ham), [PRIOR_MAILS, PRIOR_MAILS])
     weight /= weight.sum()
     points = np.append(values, [1.0, -1.0])
 
@@ -97,14 +96,14 @@ def test_it_is_the_greatest_likelihood(n_spam, n_ham):
         score = at[0] * points + at[1]
         return weight @ (np.logaddexp(0, score) - aim * score)
 
-    found = fit(values, spam)
+    found = fit_sigmoid(values, spam)
     best = minimize(loss, [1.0, 0.0], tol=1e-12)
     assert loss([found.slope, found.offset]) <= best.fun + 1e-9
 
 
 def test_scores_mean_what_they_say():
     """Of mails that were not seen, half of them spam, as many are spam as the score says."""
-    sigmoid = fit(*values_of(300, 3000))
+    sigmoid = fit_sigmoid(*values_of(300, 3000))
     values, spam = values_of(100_000, 100_000, seed=1)
     scores = 1 / (1 + np.exp(-(sigmoid.slope * values + sigmoid.offset)))
     for low, high in ((0.0, 0.1), (0.1, 0.45), (0.45, 0.9), (0.9, 0.99), (0.99, 1.0)):
@@ -117,7 +116,7 @@ def test_scores_mean_what_they_say():
 def test_few_lessons_without_an_error_are_not_certain():
     """Twenty of each kind that anything tells apart: on the right side, and in no way near 0 or 1."""
     values = np.repeat([1.0, -1.0], 20)
-    sigmoid = fit(values, values > 0)
+    sigmoid = fit_sigmoid(values, values > 0)
     assert 0.9 < sigmoid.probability(1.0) < 0.96
     assert sigmoid.probability(-1.0) == pytest.approx(1 - sigmoid.probability(1.0))
     assert sigmoid.probability(0.0) == pytest.approx(0.5)
@@ -125,7 +124,7 @@ def test_few_lessons_without_an_error_are_not_certain():
 
 @given(st.lists(st.tuples(st.floats(-50, 50), st.booleans()), max_size=12))
 def test_it_grows_with_the_value_whatever_was_seen(pairs):
-    sigmoid = fit([value for value, _ in pairs], [spam for _, spam in pairs])
+    sigmoid = fit_sigmoid([value for value, _ in pairs], [spam for _, spam in pairs])
     scores = [sigmoid.probability(value) for value in (-1e300, -3.0, -1.0, 0.0, 1.0, 3.0, 1e300)]
     assert all(np.isfinite(scores))
     assert min(scores) >= 0
@@ -135,4 +134,4 @@ def test_it_grows_with_the_value_whatever_was_seen(pairs):
 
 def test_lessons_that_contradict_it_make_it_flat():
     values, spam = values_of(30, 30)
-    assert fit(values, ~spam) == Sigmoid()
+    assert fit_sigmoid(values, ~spam) == PlattSigmoid()

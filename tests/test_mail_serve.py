@@ -71,9 +71,9 @@ from textsvm.mail.filter import Filter
 from textsvm.mail.server import listen, serve
 
 class Slow(Filter):
-    def _loaded(self, generation):
+    def _load_machine(self, generation):
         time.sleep(1.5)
-        return super()._loaded(generation)
+        return super()._load_machine(generation)
 
 store = Path({str(tmp_path / "store")!r})
 with Filter(store, create=True) as mail:

@@ -154,9 +154,9 @@ def test_compressed(server):
 
 def test_a_small_parcel_of_zeros_stays_small(monkeypatch):
     monkeypatch.setattr(spamd, "LARGEST", 1000)
-    assert spamd.inflated(zlib.compress(bytes(1000))) == bytes(1000)
+    assert spamd.decompressed(zlib.compress(bytes(1000))) == bytes(1000)
     with pytest.raises(spamd.Refused):
-        spamd.inflated(zlib.compress(bytes(1002)))
+        spamd.decompressed(zlib.compress(bytes(1002)))
 
 
 def test_points_are_in_units_of_spamassassin():
@@ -388,7 +388,7 @@ def test_a_living_server_without_our_lock_is_refused_too(tmp_path):
 
 def test_where_no_socket_can_be(tmp_path):
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(InputError, match="is no socket"):
+    with pytest.raises(InputError, match="is not a socket"):
         listen(tmp_path / "file")
     assert (tmp_path / "file").read_text() == "precious"
     with pytest.raises(InputError, match="too long for a socket"):

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.readers.archives import read_files, stem
+from textsvm.readers.files import read_files, stem
 
 FILES = {"a/1.txt": b"one", "a/2.txt": b"two" * 400, "b/3.txt": b""}
 

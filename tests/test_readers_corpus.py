@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.readers.corpus import Corpus, Document, gather
+from textsvm.readers.corpus import Corpus, Document, build_corpus
 
 
 @pytest.fixture
@@ -83,17 +83,17 @@ def test_duplicates(topics):
 
 def test_gather_names_what_it_leaves_out():
     documents = [Document("a", "x", "1"), Document("b", "y"), Document("a", "z", ("2", "3"))]
-    corpus = gather(documents, "s", "jsonl", [])
+    corpus = build_corpus(documents, "s", "jsonl", [])
     assert corpus.ids == ["a", "a#2"]
     assert corpus.labels == [("1",), ("2", "3")]
     assert [identifier for identifier, _ in corpus.problems] == ["b", "a"]
-    assert gather(documents, "s", "jsonl", [], labelled=False).ids == ["a", "b", "a#2"]
-    assert gather([Document("\udcff", "x")], "s", "mail", []).ids == ["?"]
+    assert build_corpus(documents, "s", "jsonl", [], labelled=False).ids == ["a", "b", "a#2"]
+    assert build_corpus([Document("\udcff", "x")], "s", "mail", []).ids == ["?"]
 
 
 @given(st.lists(st.sampled_from(["a", "a#2", "a#3", "b"]), max_size=12))
 def test_ids_are_unique(ids):
-    corpus = gather([Document(each, str(i)) for i, each in enumerate(ids)], "s", "f", [])
+    corpus = build_corpus([Document(each, str(i)) for i, each in enumerate(ids)], "s", "f", [])
     assert len(set(corpus.ids)) == len(ids)
     assert all(corpus.ids[ids.index(each)] == each for each in set(ids))  # the first keeps its own
 

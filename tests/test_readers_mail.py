@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from textsvm.readers import read_corpus, read_documents, sample
 from textsvm.readers.charsets import decode_declared, is_binary
-from textsvm.readers.html import html_text
 from textsvm.readers.mail import is_mail, is_mbox, message_text
+from textsvm.readers.mime import html_text
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = b"From: a@example.org\nTo: b@example.org\n"
@@ -144,7 +144,7 @@ def test_damaged_messages_keep_what_they_say():
     assert message_text(b"Just a text.\n") == ("Just a text.", ["it has no headers"])
     odd = HEAD + b"no header\nSubject: x\n\nbody"
     assert "body" in text(odd)
-    assert damage(odd) == ["a line between the headers that is none"]
+    assert damage(odd) == ["a line between the headers that is no header"]
     bad = HEAD + b"Content-Transfer-Encoding: base64\n\nSGVsbG8*gd29ybGQ\n"
     assert text(bad) == "Hello world"
     assert len(damage(bad)) == 2

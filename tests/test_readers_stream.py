@@ -16,7 +16,7 @@ import pytest
 
 from textsvm import SVC, InputError, Spectrum, cli, read_corpus, stream_corpus
 from textsvm.readers import CorpusStream, sample, stream
-from textsvm.readers.corpus import Document, gather
+from textsvm.readers.corpus import Document, build_corpus
 from textsvm.text.stored import StoredTexts
 
 CSV = 'label,text,split\nham,"a, ""b""\nc",train\nspam,d é,test\nham,"a, ""b""\nc",test\n'
@@ -203,6 +203,6 @@ def test_the_command_line_keeps_texts_of_large_corpora_on_disk(monkeypatch, tmp_
         }
 
     gathered = []
-    monkeypatch.setattr(stream, "gather", lambda *a, **b: gathered.append(b) or gather(*a, **b))
+    monkeypatch.setattr(stream, "build_corpus", lambda *a, **b: gathered.append(b) or build_corpus(*a, **b))
     assert train(1 << 40) == train(1)
     assert gathered == [{"stored": True}]

@@ -82,11 +82,12 @@ def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool)
     data = sys.stdin.buffer.read() if names == ["-"] else Path(names[0]).read_bytes()
     written: list[bytes | memoryview] = [data]
     try:
-        from textsvm.mail.passing import pieces
+        from textsvm.mail.raw_message import RawMessage, marked_pieces
 
         with open_filter(store) as opened:
-            decision = opened.classify(data)
-        written = pieces(data, decision, bogofilter=bogofilter)
+            message = RawMessage(data)
+            decision = opened.classify(message)
+        written = marked_pieces(message, decision, bogofilter=bogofilter)
         return decision
     finally:
         sys.stdout.buffer.writelines(written)

@@ -48,7 +48,7 @@ def learn(
                 "`textsvm mail import` takes what `textsvm mail export` wrote"
             )
         if most is not None:
-            opened.keep_at_most(most)
+            opened.set_limit(most)
         new = opened.learn_all(counted, kind.value)
         counts = opened.lessons.counts()
     known = f", {counted.n - new:,} known already" if counted.n > new else ""
@@ -73,7 +73,7 @@ def relearn(kind: As, files: Messages = None, store: Store = None, quiet: option
     moved = n = unknown = 0
     with open_filter(store) as opened:
         for n, (_, data) in enumerate(read_messages(files), 1):  # noqa: B007
-            if opened.knows(data) is None:
+            if opened.learnt_kind(data) is None:
                 unknown += 1
             else:
                 moved += opened.learn(data, kind.value)

@@ -15,7 +15,7 @@ from textsvm.errors import InputError
 if TYPE_CHECKING:
     from socket import socket as Socket
 
-    from textsvm.mail.server import Face
+    from textsvm.mail.server import Interface
 
 _Port = Annotated[
     int | None,
@@ -82,24 +82,25 @@ def serve(
     sockets, own = _sockets(path, tcp)
     console.say(f"answering at {', '.join(map(_name, sockets))}")
     try:
-        server.serve(mail, sockets, console.say, _faces(milter, {"smtp": smtp, "lmtp": lmtp}, next or ""))
+        server.serve(
+            mail, sockets, console.say, _interfaces(milter, {"smtp": smtp, "lmtp": lmtp}, next or "")
+        )
     finally:
         if own:
             path.unlink(missing_ok=True)
 
 
-def _faces(milter: str | None, ports: dict[str, int | None], next: str) -> list[Face]:
-    """The other protocols that were asked for."""
+def _interfaces(milter: str | None, ports: dict[str, int | None], next: str) -> list[Interface]:
+    """The other protocols of the options."""
     from functools import partial
 
-    from textsvm.mail import lmtp
-    from textsvm.mail.milter import milter as as_milter
+    from textsvm.mail import mail_servers
 
-    found: list[Face] = [partial(as_milter, milter)] if milter else []
+    interfaces: list[Interface] = [partial(mail_servers.milter, milter)] if milter else []
     for protocol, port in ports.items():
         if port:
-            found.append(partial(lmtp.content_filter, port, next, protocol == "lmtp"))
-    return found
+            interfaces.append(partial(mail_servers.content_filter, port, next, protocol == "lmtp"))
+    return interfaces
 
 
 def _sockets(path: Path, tcp: int | None) -> tuple[list[Socket], bool]:

@@ -16,7 +16,7 @@ from textsvm.cli.mail_options import Store, messages, open_filter
 from textsvm.cli.output import REPORTS, Force, Kind, Output
 
 if TYPE_CHECKING:
-    from textsvm.mail.status import Foreseen, Status
+    from textsvm.mail.filter import PriorDecisions, Status
 
 LESSONS = Kind("lessons of textsvm mail", rb'\{"digest": ', ".jsonl")
 #: Lessons that `status` shows.
@@ -60,7 +60,7 @@ def _facts(found: Status) -> Iterator[tuple[str, str]]:
             yield f"{name}, as foreseen", _judged(foreseen)
 
 
-def _judged(foreseen: Foreseen) -> str:
+def _judged(foreseen: PriorDecisions) -> str:
     right = foreseen.judged - foreseen.wrong - foreseen.unsure
     shares = (f"{100 * n / foreseen.judged:.0f} %" for n in (right, foreseen.unsure, foreseen.wrong))
     return "of {:,} {} right, {} unsure, {} wrong".format(foreseen.judged, *shares)
@@ -78,7 +78,7 @@ def export(
     quiet: options.Quiet = False,
 ) -> None:
     """Write all lessons as JSON Lines: with their messages, or their features where there are no texts."""
-    from textsvm.mail.portable import line_of
+    from textsvm.mail.mailboxes import lesson_line
     from textsvm.runtime.files import replacing
 
     output = Output("FILE", file, LESSONS, force)
@@ -86,8 +86,8 @@ def export(
     n = 0
     with open_filter(store) as opened, output.place() as path, replacing(path) as temporary:
         with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            for n, lesson in enumerate(opened.lessons.read(messages=True), 1):  # noqa: B007
-                stream.write(line_of(lesson))
+            for n, lesson in enumerate(opened.lessons.iterate(messages=True), 1):  # noqa: B007
+                stream.write(lesson_line(lesson))
         if not output.is_stdout and not path.exists():
             path.touch(0o600)  # mail is nobody else's; `replacing` keeps the mode
     Console(quiet).say(f"{n:,} lessons written")
@@ -105,11 +105,11 @@ def import_(
     """Learn the lessons that `export` wrote; what is known already counts once."""
     import sys
 
-    from textsvm.mail.portable import lessons_of
+    from textsvm.mail.mailboxes import parse_lessons
 
     stream = sys.stdin.buffer if str(file) == "-" else file.open("rb")
     with stream, open_filter(store, create=True, texts=not without_texts) as opened:
-        new = opened.enter(lessons_of(stream, str(file)))
+        new = opened.add_lessons(parse_lessons(stream, str(file)))
         counts = opened.lessons.counts()
     Console(quiet).say(
         f"{messages(new)} learnt; there are {counts['spam']:,} spam and {counts['ham']:,} ham now"
@@ -135,7 +135,7 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Write a report on what the filter said of its lessons before it learnt them."""
-    from textsvm.mail.report import report_of
+    from textsvm.mail.report import filter_report
     from textsvm.reporting.files import write
 
     kind = REPORTS.get(file.suffix.lower())
@@ -146,5 +146,5 @@ def report(
     with open_filter(store) as opened:
         if mistakes and not opened.lessons.holds_texts:
             console.say("note: the store holds no texts, so the report shows none of the mistakes")
-        write(report_of(opened, mistakes), file)
+        write(filter_report(opened, mistakes), file)
     console.say(f"report: {file}")

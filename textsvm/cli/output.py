@@ -148,7 +148,7 @@ class Output:
 
 def _is_part_of(target: Path, given: Path) -> bool:
     """Whether a file is `given` or one of the files in that folder, by whatever name."""
-    from textsvm.readers.archives import walk
+    from textsvm.readers.files import walk
 
     if os.path.realpath(given) == str(target):
         return True

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from textsvm.errors import InputError
 from textsvm.estimators.base import warn_user
 from textsvm.estimators.targets import as_classes, as_known, is_integer, is_number
-from textsvm.kernels.spectrum.pmers import LONGEST, byte_pmers, unit
+from textsvm.kernels.spectrum.byte_pmers import LONGEST, byte_pmers, unit
 from textsvm.solvers.online import OnlineMachine
 from textsvm.sources.texts import as_texts
 

@@ -32,7 +32,7 @@ from textsvm.estimators import svc
 from textsvm.estimators.default import NAMES, is_default
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
-from textsvm.readers.columns import some
+from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import StageProgress, n_threads
 
 FIRST, SECOND = "TF-IDF char 1-5 + LinearSVC", "TF-IDF char 1-5, words 1-2 + LinearSVC, C by 3 folds"
@@ -252,7 +252,8 @@ def compare(
 
 def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer:
     train, test = part
-    return answer(model, some(texts, train), some(labels, train), some(texts, test))
+    known, unknown = select_examples(texts, train), select_examples(texts, test)
+    return answer(model, known, select_examples(labels, train), unknown)
 
 
 def _cost(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -265,6 +266,6 @@ def _cost(answers: Sequence[Answer]) -> dict[str, Any]:
 
 def _warm_up(make: Callable[[], Any], texts: Any, labels: Sequence[Any], parts: Sequence[Part]) -> None:
     train = np.asarray(parts[0][0])
-    of_train: NDArray[Any] = np.asarray(some(labels, train.tolist()))
+    of_train: NDArray[Any] = np.asarray(select_examples(labels, train.tolist()))
     few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
     _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()))

@@ -1,4 +1,4 @@
-"""The options of Bogofilter 1.2.5, and the keys of its configuration files; few mean something here."""
+"""Options of Bogofilter 1.2.5, and keys of its configuration files; few have an effect here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Usage: textsvm-bogofilter [OPTIONS] < MESSAGE      exit code: 0 spam, 1 ham, 2 u
 
   -p            pass the message on to standard output, with X-Bogosity at the end of its header
   -e            exit code 0 whatever the message is, 3 for an error
-  -u            learn the message as what it is called; not where that is unsure
+  -u            learn the message as its decision says, unless that is unsure
   -s, -n        learn the message as spam, as ham
   -S, -N        undo a lesson as spam, as ham; -Sn and -Ns move it
   -M            the input is an mbox
@@ -25,49 +25,25 @@ Usage: textsvm-bogofilter [OPTIONS] < MESSAGE      exit code: 0 spam, 1 ham, 2 u
   -o SPAM,HAM   from here on it is spam (.99), up to here ham (.45; 0: everything else is)
   -c FILE, -C   read this configuration file, read none (else /etc/bogofilter.cf and ~/.bogofilter.cf)
   -t, -T, -TT   a letter and the score; in a form that never changes; the score alone, 16 digits
-  -v, -vv       the X-Bogosity line, or what was learnt; what decided
+  -v, -vv       the X-Bogosity line, or the number of lessons; the words that decided
   -l, -q, -Q, -V, -h   to syslog too; quiet; configuration; version; this text
 
-All options of Bogofilter are taken; those of its arithmetic change nothing here, and -v says so.
+All options of Bogofilter are accepted; those of its arithmetic have no effect, and -v names them.
 """
 _SHORT = "hVQpeuMbBRsnSNHCltTqUvDc:d:k:I:O:L:m:o:E:y:x:"
 _LONG = {
-    "help": "h",
-    "version": "V",
-    "query": "Q",
-    "passthrough": "p",
-    "ham-true": "e",
-    "update-as-scored": "u",
-    "classify-mbox": "M",
-    "classify-stdin": "b",
-    "classify-files": "B",
-    "dataframe": "R",
-    "register-spam": "s",
-    "register-ham": "n",
-    "unregister-spam": "S",
-    "unregister-nonspam": "N",
-    "no-config-file": "C",
-    "no-header-tags": "H",
-    "use-syslog": "l",
-    "terse": "t",
-    "fixed-terse-format": "T",
-    "quiet": "q",
-    "report-unsure": "U",
-    "verbosity": "v",
-    "debug-to-stdout": "D",
-}
+    "help": "h", "version": "V", "query": "Q", "passthrough": "p", "ham-true": "e", "update-as-scored": "u",
+    "classify-mbox": "M", "classify-stdin": "b", "classify-files": "B", "dataframe": "R",
+    "register-spam": "s", "register-ham": "n", "unregister-spam": "S", "unregister-nonspam": "N",
+    "no-config-file": "C", "no-header-tags": "H", "use-syslog": "l", "terse": "t", "fixed-terse-format": "T",
+    "quiet": "q", "report-unsure": "U", "verbosity": "v", "debug-to-stdout": "D",
+}  # fmt: skip
 _LONG_VALUED = {
-    "config-file": "c",
-    "bogofilter-dir": "d",
-    "db-cachesize": "k",
-    "input-file": "I",
-    "output-file": "O",
-    "syslog-tag": "L",
-    "timestamp-date": "y",
-    "debug-flags": "x",
-}
-#: Options and keys that set something of Bogofilter's own arithmetic, words or database.
-_WITHOUT_MEANING = frozenset("HUDkmEyx")
+    "config-file": "c", "bogofilter-dir": "d", "db-cachesize": "k", "input-file": "I", "output-file": "O",
+    "syslog-tag": "L", "timestamp-date": "y", "debug-flags": "x",
+}  # fmt: skip
+#: Options that set Bogofilter's own arithmetic, words or database.
+_WITHOUT_EFFECT = frozenset("HUDkmEyx")
 #: Keys of configuration files, which are long options too.
 _KEYS = """
 spam_cutoff ham_cutoff spam_header_name bogofilter_dir block_on_subnets charset_default db_cachesize
@@ -82,7 +58,7 @@ _FILES = ("/etc/bogofilter.cf", "~/.bogofilter.cf")
 
 @dataclass(frozen=True)
 class Settings:
-    """What configuration files and options set.
+    """Settings of configuration files and options.
 
     Attributes
     ----------
@@ -90,10 +66,10 @@ class Settings:
     header : str
         Name of the header field.
     folder : str, optional
-        Of the lessons.
+        Folder of the lessons.
     terse : bool
     unused : tuple of str
-        What was set and means nothing here.
+        Options and keys without effect here.
     """
 
     spam_cutoff: float = 0.99
@@ -104,19 +80,21 @@ class Settings:
     unused: tuple[str, ...] = ()
 
     def kind(self, score: float) -> str:
-        """What a message of this score is called."""
+        """The kind of a message of this score."""
         if score >= self.spam_cutoff:
             return "spam"
         two_kinds = self.ham_cutoff == 0 or self.ham_cutoff >= self.spam_cutoff
         return "ham" if two_kinds or score <= self.ham_cutoff else "unsure"
 
-    def having(self, key: str, value: str) -> Settings:
-        """With one more key set."""
+    def with_key(self, key: str, value: str) -> Settings:
+        """The settings with another key."""
         key = key.strip().lower().replace("-", "_")
         if key in ("spam_cutoff", "ham_cutoff"):
-            return replace(self, **{key: _number(key, value)})  # type: ignore[arg-type]
+            return replace(self, **{key: _cutoff(key, value)})  # type: ignore[arg-type]
         if key == "spam_header_name":
-            return replace(self, header=_name(value))
+            if not value or not all("!" <= letter <= "~" and letter != ":" for letter in value):
+                raise InputError(f"{value!r} cannot be the name of a header field")
+            return replace(self, header=value)
         if key == "bogofilter_dir":
             return replace(self, folder=os.path.expanduser(value))
         if key == "terse":
@@ -125,17 +103,17 @@ class Settings:
 
 
 @dataclass
-class Given:
+class BogofilterArguments:
     """The command line.
 
     Attributes
     ----------
     flags : Counter
-        How often each option without a value was given, by its letter.
+        Number of occurrences of each option without a value, by its letter.
     values : dict of str
-        The others.
+        The other options.
     objects : list of str
-        What -B names.
+        Files and folders of -B.
     settings : Settings
     """
 
@@ -146,73 +124,72 @@ class Given:
 
     @property
     def registers(self) -> str:
-        """Those of s, n, S and N that were given."""
+        """The options s, n, S and N on the command line."""
         return "".join(letter for letter in "SNsn" if letter in self.flags)
 
 
-def given(arguments: list[str]) -> Given:
-    """Read the command line and the configuration files.
+def parse_arguments(arguments: list[str]) -> BogofilterArguments:
+    """Parse the command line, and read the configuration files.
 
     Raises
     ------
     InputError
-        If there is no such option, or options exclude each other, or a file cannot be read.
+        If an option is unknown, options exclude each other, or a file cannot be read.
     """
     valued = dict.fromkeys([*_LONG_VALUED, *(key.replace("_", "-") for key in _KEYS.split())])
     try:
         pairs, objects = getopt.gnu_getopt(arguments, _SHORT, [*_LONG, *(name + "=" for name in valued)])
     except getopt.GetoptError as error:
         raise InputError(f"{error}; see -h") from None
-    found, set_keys = Given(objects=objects), []
+    parsed, keys = BogofilterArguments(objects=objects), []
     for name, value in pairs:
         bare = name.lstrip("-")
         letter = bare if len(bare) == 1 else _LONG.get(bare) or _LONG_VALUED.get(bare)
         if letter is None:
-            set_keys.append((bare, value))
+            keys.append((bare, value))
         elif letter + ":" in _SHORT:
-            found.values[letter] = value
-            found.flags["l"] += letter == "L"
+            parsed.values[letter] = value
+            parsed.flags["l"] += letter == "L"
         else:
-            found.flags[letter] += 1
-    _check(found)
-    found.settings = _settings(found, set_keys)
-    return found
+            parsed.flags[letter] += 1
+    _check_flags(parsed)
+    parsed.settings = _settings(parsed, keys)
+    return parsed
 
 
-def _check(found: Given) -> None:
-    flags = found.flags
-    if found.objects and "B" not in flags:
+def _check_flags(parsed: BogofilterArguments) -> None:
+    flags = parsed.flags
+    if parsed.objects and "B" not in flags:
         raise InputError(
-            f"what is {found.objects[0]!r} for? -B names files, else the message is on standard input"
+            f"{parsed.objects[0]!r} is not an option; name files after -B, or give the message on stdin"
         )
-    if found.registers not in ("", "s", "n", "S", "N", "Sn", "Ns"):
-        raise InputError("of -s, -n, -S and -N one is possible, or -Sn, or -Ns")
-    if found.registers and "u" in flags:
-        raise InputError("-u learns what a message is called: it does not go with -s, -n, -S and -N")
+    if parsed.registers not in ("", "s", "n", "S", "N", "Sn", "Ns"):
+        raise InputError("-s, -n, -S and -N exclude each other; only -Sn and -Ns go together")
+    if parsed.registers and "u" in flags:
+        raise InputError("-u learns a message as its decision and excludes -s, -n, -S and -N")
     if "R" in flags:
-        raise InputError("-R, a data frame of Bogofilter's words, is not there: this filter has none")
+        raise InputError("-R is not supported: it prints a data frame of Bogofilter's words")
 
 
-def _settings(found: Given, set_keys: list[tuple[str, str]]) -> Settings:
+def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Settings:
     settings = Settings(folder=os.environ.get("BOGOFILTER_DIR") or None)
-    named = found.values.get("c")
+    named = parsed.values.get("c")
     if named is not None:
-        settings = _read(settings, Path(named))
-    elif "C" not in found.flags:
+        settings = _read_configuration(settings, Path(named))
+    elif "C" not in parsed.flags:
         for file in map(Path, map(os.path.expanduser, _FILES)):
-            settings = _read(settings, file) if file.is_file() else settings
-    for key, value in set_keys:
-        settings = settings.having(key, value)
-    cutoffs = found.values.get("o", "").split(",")
+            settings = _read_configuration(settings, file) if file.is_file() else settings
+    for key, value in keys:
+        settings = settings.with_key(key, value)
+    cutoffs = parsed.values.get("o", "").split(",")
     for key, value in zip(("spam_cutoff", "ham_cutoff"), cutoffs, strict=False):
-        settings = settings.having(key, value) if value else settings
-    unused = [f"-{letter}" for letter in [*found.flags, *found.values] if letter in _WITHOUT_MEANING]
-    return replace(
-        settings, folder=found.values.get("d", settings.folder), unused=(*settings.unused, *unused)
-    )
+        settings = settings.with_key(key, value) if value else settings
+    unused = [f"-{letter}" for letter in [*parsed.flags, *parsed.values] if letter in _WITHOUT_EFFECT]
+    folder = parsed.values.get("d", settings.folder)
+    return replace(settings, folder=folder, unused=(*settings.unused, *unused))
 
 
-def _read(settings: Settings, file: Path) -> Settings:
+def _read_configuration(settings: Settings, file: Path) -> Settings:
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
@@ -221,26 +198,18 @@ def _read(settings: Settings, file: Path) -> Settings:
         line = line.partition(" #")[0].partition("\t#")[0].strip()
         if not line or line.startswith("#"):
             continue
-        key, equals, value = (
-            line.replace(" ", "=", 1).partition("=") if "=" not in line else line.partition("=")
-        )
+        key, equals, value = line.partition("=" if "=" in line else " ")
         if not equals:
-            raise InputError(f"{file}, line {number}: {line!r} is no key with a value")
-        settings = settings.having(key, value.strip())
+            raise InputError(f"{file}, line {number}: {line!r} has a key and no value")
+        settings = settings.with_key(key, value.strip())
     return settings
 
 
-def _number(key: str, value: str) -> float:
+def _cutoff(key: str, value: str) -> float:
     try:
         number = float(value)
     except ValueError:
         number = -1.0
     if not number >= 0:
-        raise InputError(f"{key} is {value!r}: it is a number from 0 to 1")
+        raise InputError(f"{key} must be a number from 0 to 1, got {value!r}")
     return number
-
-
-def _name(value: str) -> str:
-    if not value or not all("!" <= letter <= "~" and letter != ":" for letter in value):
-        raise InputError(f"{value!r} is no name of a header field")
-    return value

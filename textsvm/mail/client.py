@@ -1,9 +1,8 @@
-"""textsvm-mail-client: a message to the resident filter, and its decision back; the mail is never lost or
-changed.
+"""textsvm-mail-client: send a message to the resident filter; the mail is never lost or changed.
 
-It takes the time of Python's start and little more, so it imports next to nothing: `_socket` is what
-`socket` is made of, and without `selectors` and `enum` it is there in a tenth of the time; options are few
-and read by hand. It speaks the protocol of spamd (`textsvm.mail.spamd`).
+It takes little longer than Python's start, so it imports next to nothing: `_socket` is the C module under
+`socket` and loads in a tenth of the time, without `selectors` and `enum`; the few options are parsed by hand.
+The protocol is spamd's (`textsvm.mail.spamd`).
 """
 
 from __future__ import annotations
@@ -38,43 +37,43 @@ _VALUED = ("--socket", "--store", "--timeout", "--as")
 
 
 class Trouble(Exception):
-    """One sentence: why there is no answer."""
+    """Error message: why there is no answer."""
 
 
 def main() -> None:
     """Entry point of the console script."""
     code = run(sys.argv[1:])
-    sys.stdout = None  # nothing was written through it
-    os._exit(code)  # at an ordinary exit Python takes its modules apart, and a mail waits
+    sys.stdout = None  # unused: all output goes through os.write
+    os._exit(code)  # an ordinary exit would take time to tear down modules
 
 
 def run(arguments: list[str]) -> int:
-    """What the process does, and its exit code."""
+    """Run the command line; return its exit code."""
     if "-h" in arguments or "--help" in arguments:
         _write(1, USAGE.encode())
         return 0
     try:
-        verb, flags, values, files = _parsed(arguments)
-        data = _read(files[0] if files else "-")
+        verb, flags, values, files = _parse(arguments)
+        data = _read_message(files[0] if files else "-")
     except Exception as error:
-        _complain(error)
+        _print_error(error)
         if any(word[0:1] == "-" and word[1:2] != "-" and "p" in word for word in arguments):
             _copy_rest()
         return ERROR
     try:
-        return _classify(flags, values, data) if verb == "classify" else _tell(verb, values, data)
-    except Exception as error:  # whatever it is: Python's own exit code would say ham
-        _complain(error)
+        return _classify(flags, values, data) if verb == "classify" else _learn(verb, values, data)
+    except Exception as error:  # of any kind: Python's own exit code would mean ham
+        _print_error(error)
     if "-p" in flags:
         try:
             _write(1, data)
         except OSError as error:
-            _complain(error)
+            _print_error(error)
     return ERROR
 
 
 def socket_path(store: str = "") -> str:
-    """Where the server of a store listens."""
+    """Path of the socket of a store's server."""
     if not store and os.environ.get("TEXTSVM_MAIL_SOCKET"):
         return os.environ["TEXTSVM_MAIL_SOCKET"]
     store = store or os.environ.get("TEXTSVM_MAIL", "")
@@ -95,32 +94,32 @@ def ask(path: str, request: str, data: bytes, seconds: float = 10.0) -> tuple[di
         First line and fields, each ended by CR LF; the length of the message is added.
     data : bytes
     seconds : float
-        For all of it.
+        Time limit.
 
     Raises
     ------
     Trouble
-        If there is no server, or no whole answer in that time, or the answer is an error.
+        If there is no server, no complete answer within the time limit, or the answer is an error.
     """
     from _socket import SHUT_WR, SOCK_STREAM
-    from _socket import socket as make
+    from _socket import socket as open_socket
 
     try:
         from _socket import AF_UNIX
     except ImportError:  # Windows
         raise Trouble("there are no Unix sockets on this system; use `textsvm mail classify`") from None
 
-    line, end = make(AF_UNIX, SOCK_STREAM), time.monotonic() + seconds
+    connection, end = open_socket(AF_UNIX, SOCK_STREAM), time.monotonic() + seconds
     try:
-        _connect(line, path, end)
-        line.sendall(f"{request}Content-length: {len(data)}\r\n\r\n".encode())
+        _connect(connection, path, end)
+        connection.sendall(f"{request}Content-length: {len(data)}\r\n\r\n".encode())
         try:
-            line.sendall(data)
-            line.shutdown(SHUT_WR)
-        except OSError as error:  # it may have said why it does not want the rest
+            connection.sendall(data)
+            connection.shutdown(SHUT_WR)
+        except OSError as error:  # the server may have refused the rest, with a reason
             if isinstance(error, TimeoutError):
                 raise
-        return _understood(_received(line, end))
+        return _parse_answer(_receive(connection, end))
     except TimeoutError:
         raise Trouble(f"the server at {path} has not answered in {seconds:g} seconds") from None
     except OSError as error:
@@ -128,48 +127,48 @@ def ask(path: str, request: str, data: bytes, seconds: float = 10.0) -> tuple[di
             f"no server at {path} ({error.strerror or error}); start `textsvm mail serve`"
         ) from None
     finally:
-        line.close()
+        connection.close()
 
 
-def _connect(line: socket, path: str, end: float) -> None:
+def _connect(connection: socket, path: str, end: float) -> None:
     while True:
         try:
-            line.settimeout(max(end - time.monotonic(), 1e-3))
-            return line.connect(path)
+            connection.settimeout(max(end - time.monotonic(), 1e-3))
+            return connection.connect(path)
         except BlockingIOError:  # more clients at once than the socket's queue holds
             if time.monotonic() > end:
                 raise TimeoutError from None
             time.sleep(0.01)
 
 
-def _received(line: socket, end: float) -> bytes:
-    found: list[bytes] = []
+def _receive(connection: socket, end: float) -> bytes:
+    parts: list[bytes] = []
     while True:
-        line.settimeout(max(end - time.monotonic(), 1e-3))
+        connection.settimeout(max(end - time.monotonic(), 1e-3))
         try:
-            part = line.recv(1 << 18)
-        except ConnectionResetError:  # it has answered before it had read all
+            part = connection.recv(1 << 18)
+        except ConnectionResetError:  # the server answered before it had read everything
             part = b""
         if not part:
-            return b"".join(found)
-        found.append(part)
+            return b"".join(parts)
+        parts.append(part)
 
 
-def _understood(answer: bytes) -> tuple[dict[str, str], bytes]:
+def _parse_answer(answer: bytes) -> tuple[dict[str, str], bytes]:
     head, empty, body = answer.partition(b"\r\n\r\n")
     status, *lines = head.decode("utf-8", "replace").split("\r\n")
     words = status.split(" ", 2)
     if len(words) < 3 or not words[0].startswith("SPAMD/"):
-        raise Trouble("the server went away before it answered")
+        raise Trouble("the server closed the connection without an answer")
     if words[1] != "0":
         raise Trouble(f"the server says: {words[2].strip()}")
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     if not empty or str(len(body)) != fields.get("Content-length", "0"):
-        raise Trouble("the server went away in the middle of its answer")
+        raise Trouble("the server closed the connection in the middle of its answer")
     return fields, body
 
 
-def _parsed(arguments: list[str]) -> tuple[str, set[str], dict[str, str], list[str]]:
+def _parse(arguments: list[str]) -> tuple[str, set[str], dict[str, str], list[str]]:
     """Verb, flags, options with values, and files."""
     flags: set[str] = set()
     values: dict[str, str] = {}
@@ -201,21 +200,21 @@ def _check(verb: str, flags: set[str], values: dict[str, str], files: list[str])
     if flags and verb != "classify":
         raise Trouble(f"{verb} takes no {' '.join(sorted(flags))}; see --help")
     try:
-        fine = 0 < float(values.get("--timeout", 1)) < 1e6
+        valid = 0 < float(values.get("--timeout", 1)) < 1e6
     except ValueError:
-        fine = False
-    if not fine:
-        raise Trouble(f"--timeout {values['--timeout']} is no number of seconds")
+        valid = False
+    if not valid:
+        raise Trouble(f"--timeout must be a positive number of seconds, got {values['--timeout']}")
 
 
 def _classify(flags: set[str], values: dict[str, str], data: bytes) -> int:
     verb = "HEADERS" if "-p" in flags else "CHECK"
-    fields, header = _asked(f"{verb} SPAMC/1.5\r\n", values, data, 10.0)
+    fields, header = _send_request(f"{verb} SPAMC/1.5\r\n", values, data, 10.0)
     try:
         kind, score = fields["Decision"].split(" ")
         code, replaced = CODES[kind], int(fields.get("Replaced", 0))
     except (KeyError, ValueError):
-        raise Trouble("what answers is no server of textsvm") from None
+        raise Trouble("the answer is not from a server of textsvm") from None
     if "-p" in flags:
         _write(1, header, memoryview(data)[replaced:])
     if "-t" in flags:
@@ -223,18 +222,20 @@ def _classify(flags: set[str], values: dict[str, str], data: bytes) -> int:
     return 0 if "-e" in flags and "-p" in flags else code
 
 
-def _tell(verb: str, values: dict[str, str], data: bytes) -> int:
-    what = f"Message-class: {values['--as']}\r\nSet: local" if verb == "learn" else "Remove: local"
-    _asked(f"TELL SPAMC/1.5\r\n{what}\r\n", values, data, 60.0)
+def _learn(verb: str, values: dict[str, str], data: bytes) -> int:
+    fields = f"Message-class: {values['--as']}\r\nSet: local" if verb == "learn" else "Remove: local"
+    _send_request(f"TELL SPAMC/1.5\r\n{fields}\r\n", values, data, 60.0)
     return 0
 
 
-def _asked(request: str, values: dict[str, str], data: bytes, usual: float) -> tuple[dict[str, str], bytes]:
+def _send_request(
+    request: str, values: dict[str, str], data: bytes, timeout: float
+) -> tuple[dict[str, str], bytes]:
     path = values.get("--socket") or socket_path(values.get("--store", ""))
-    return ask(path, request, data, float(values.get("--timeout", usual)))
+    return ask(path, request, data, float(values.get("--timeout", timeout)))
 
 
-def _read(path: str) -> bytes:
+def _read_message(path: str) -> bytes:
     if path == "-":
         return sys.stdin.buffer.read()
     try:
@@ -249,7 +250,7 @@ def _copy_rest() -> None:
         while part := os.read(0, 1 << 18):
             _write(1, part)
     except OSError as error:
-        _complain(error)
+        _print_error(error)
 
 
 def _write(handle: int, *parts: bytes | memoryview) -> None:
@@ -259,10 +260,10 @@ def _write(handle: int, *parts: bytes | memoryview) -> None:
             left = left[os.write(handle, left) :]
 
 
-def _complain(error: BaseException) -> None:
-    why = f"textsvm-mail-client: {error or 'out of memory'}\n"
+def _print_error(error: BaseException) -> None:
+    message = f"textsvm-mail-client: {error or 'out of memory'}\n"
     try:  # noqa: SIM105 (contextlib would take a tenth of the time)
-        os.write(2, why.encode("utf-8", "backslashreplace"))
+        os.write(2, message.encode("utf-8", "backslashreplace"))
     except OSError:
         pass
 

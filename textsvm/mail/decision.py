@@ -1,20 +1,46 @@
-"""A decision value as a word and a score, with Bogofilter's thresholds and exit codes."""
+"""Decision values as P(spam) and a kind, and the state of a store that decisions need.
+
+Platt's sigmoid (2000), P = 1 / (1 + exp(-(slope value + offset))), is fitted by maximum likelihood to
+decision values of mails that the machine had not learnt, or as if it had not (`OnlineMachine.left_out`). The
+targets are not 0 and 1 but 1 / (m + 2) and 1 - 1 / (m + 2) for m mails of a kind, so that a few lessons that
+are separated without error do not make scores of 0 and 1.
+
+Both kinds have the same total weight: a score does not move with the flood of spam or of mailing lists. The
+prior counts as much as `PRIOR_MAILS` mails of each kind, at the values 1 and -1 that the machine gives its
+lessons, so that a score grows with the value from the first lesson on. A fit with a negative slope is
+replaced by a flat sigmoid.
+
+Measured on SpamAssassin's corpus (`python -m benchmarks mail`): no more ham has a score of .99 before it is
+learnt than with Bogofilter, and more of the spam.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from textsvm.mail.probability import Sigmoid
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-#: At least so likely spam is called spam, at most so likely is called ham (Bogofilter's thresholds).
+from textsvm.errors import InputError
+from textsvm.mail.features import MAX_BYTES, MAX_HEADER, P, WeightVector, read_weights, sum_vectors
+from textsvm.mail.lessons import Lessons
+
+#: Thresholds of P(spam) for spam and for ham, as in Bogofilter.
 SPAM, HAM = 0.99, 0.45
 #: Exit codes of a filter.
 CODES = {"spam": 0, "ham": 1, "unsure": 2}
+#: Version of the features.
+FEATURES = [P, MAX_HEADER, MAX_BYTES]
+#: Log odds at value 1 before any mail is known, and the number of mails of each kind that it counts as.
+PRIOR, PRIOR_MAILS = 5.0, 3.0
+#: Newton's method: maximum number of steps (four to ten are taken), and tolerance of the decrease.
+_MAX_STEPS, _TOLERANCE = 50, 1e-12
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What the filter says of a message.
+    """The decision on a message.
 
     Attributes
     ----------
@@ -31,11 +57,143 @@ class Decision:
 
 
 def kind_of(score: float) -> str:
-    """What a message of this P(spam) is called."""
+    """The kind of a message of this P(spam)."""
     return "spam" if score >= SPAM else "ham" if score <= HAM else "unsure"
 
 
-def decision(value: float, calibration: Sigmoid, both: bool = True) -> Decision:
-    """What a decision value means; "unsure" unless the filter knows both kinds."""
-    score = calibration.probability(value)
-    return Decision(kind_of(score) if both else "unsure", score, value)
+@dataclass(frozen=True)
+class PlattSigmoid:
+    """P(spam) = 1 / (1 + exp(-(slope value + offset))); the slope is 0 or more."""
+
+    slope: float = 0.0
+    offset: float = 0.0
+
+    def probability(self, value: float) -> float:
+        """P(spam) at a decision value."""
+        score = self.slope * value + self.offset
+        if score < 0:
+            power = math.exp(max(score, -700.0))
+            return power / (1 + power)
+        return 1 / (1 + math.exp(-min(score, 700.0)))
+
+    def decide(self, value: float, both: bool = True) -> Decision:
+        """The decision at a decision value; "unsure" unless the filter knows both kinds."""
+        score = self.probability(value)
+        return Decision(kind_of(score) if both else "unsure", score, value)
+
+
+def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
+    """Fit the sigmoid of maximum likelihood.
+
+    Parameters
+    ----------
+    values : float array, shape (n,)
+        Decision values of mails, as if they had not been learnt.
+    spam : bool array, shape (n,)
+        Whether each mail is spam.
+
+    Returns
+    -------
+    PlattSigmoid
+        Of slope `PRIOR` unless there are both kinds.
+    """
+    values, spam = np.asarray(values, np.float64), np.asarray(spam, bool)
+    n_spam, n_ham = np.count_nonzero(spam), np.count_nonzero(~spam)
+    if not n_spam or not n_ham:
+        return PlattSigmoid(PRIOR)
+    prior, few = PlattSigmoid(PRIOR), min(n_spam, n_ham)
+    target = np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2))
+    weight = np.where(spam, few / n_spam, few / n_ham)
+    target = np.append(target, [prior.probability(1.0), prior.probability(-1.0)])
+    weight = np.append(weight, [PRIOR_MAILS, PRIOR_MAILS])
+    slope, offset = _newton(np.append(values, [1.0, -1.0]), target, weight / weight.sum())
+    return PlattSigmoid(slope, offset) if slope > 0 else PlattSigmoid()
+
+
+def _newton(
+    values: NDArray[np.float64], target: NDArray[np.float64], weight: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Slope and offset of least weighted log loss, which is convex; steps that do not descend are halved."""
+    design = np.stack([values, np.ones_like(values)])
+
+    def loss(point: NDArray[np.float64]) -> float:
+        score = point @ design
+        return float(weight @ (np.logaddexp(0.0, score) - target * score))
+
+    point = np.zeros(2)
+    current = loss(point)
+    for _ in range(_MAX_STEPS):
+        p = 1 / (1 + np.exp(-np.clip(point @ design, -700, 700)))
+        gradient = design @ (weight * (p - target))
+        curvature = (design * (weight * p * (1 - p))) @ design.T + 1e-12 * np.eye(2)
+        step = -np.linalg.solve(curvature, gradient)
+        if -(gradient @ step) <= _TOLERANCE:
+            break
+        while (following := loss(point + step)) > current and np.abs(step).max() > _TOLERANCE:
+            step /= 2
+        point, current = point + step, following
+    return float(point[0]), float(point[1])
+
+
+@dataclass(frozen=True)
+class DecisionModel:
+    """Weights and calibration of one generation of a store; enough for decisions, without lessons.
+
+    Attributes
+    ----------
+    generation : int
+    both : bool
+        Whether there are lessons of both kinds.
+    weights : WeightVector
+    calibration : PlattSigmoid
+    """
+
+    generation: int
+    both: bool
+    weights: WeightVector
+    calibration: PlattSigmoid
+
+    def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
+        """The decision on the message with these features."""
+        return self.calibration.decide(float(self.weights.of(keys) @ values), self.both)
+
+
+def read_model(lessons: Lessons, weights: WeightVector | None = None) -> DecisionModel:
+    """Read the decision model of a store, inside `Lessons.reading`.
+
+    The weights come from their file. If it is stale, they are the argument `weights` (of the store's
+    generation) or the sum over the support vectors, and are written to the file.
+
+    Raises
+    ------
+    InputError
+        If the store has features of another version.
+    """
+    check_features(lessons)
+    generation, both = lessons.generation, min(lessons.counts().values()) > 0
+    path, store = lessons.path.with_name("weights"), lessons.meta("store")
+    stored = read_weights(path, store, generation)
+    if stored is None:
+        stored = _support_sum(lessons) if weights is None else weights
+        stored.write(path, store, generation)
+    return DecisionModel(generation, both, stored, read_calibration(lessons))
+
+
+def read_calibration(lessons: Lessons) -> PlattSigmoid:
+    """The sigmoid that was last fitted."""
+    return PlattSigmoid(*lessons.meta("calibration", []))
+
+
+def check_features(lessons: Lessons) -> None:
+    """Raise InputError if the store has features of another version."""
+    if lessons.meta("features", FEATURES) != FEATURES:
+        raise InputError(
+            f"{lessons.path} has features of another version; compute them again with textsvm mail retrain"
+        )
+
+
+def _support_sum(lessons: Lessons) -> WeightVector:
+    return sum_vectors(
+        (lesson.keys, lesson.values, lesson.alpha if lesson.kind == "spam" else -lesson.alpha)
+        for lesson in lessons.iterate(supports=True)
+    )

@@ -1,68 +1,182 @@
-"""What a filter knows a mail by: which strings of four bytes its header fields and its text hold.
+"""Features of a mail, the sparse weight vector of the filter, and the contributions of words to a decision.
 
 The UTF-8 bytes x_1 .. x_n of a text have the 4-mers x_i .. x_{i+3}. A feature counts once, however often it
 occurs, and the vector of a mail has unit length: with m distinct 4-mers every value is 1 / sqrt(m), and the
-product of two mails is the cosine of their sets, |A & B| / sqrt(|A| |B|). These are the features with
-which Sculley and Wachman (2007) won TREC's spam track: they need no words, and so stand spelling tricks, and
-any language. What `read_message` gives up to its first empty line are the header fields; their 4-mers are
-other features than those of the text below. ASCII letters are read as small ones, digits as 0. Only the
-beginnings of both are read: what a mail is shows there, and a long one costs no more than they do.
+product of two mails is the cosine of their sets, |A & B| / sqrt(|A| |B|). Sculley and Wachman (2007) won
+TREC's spam track with these features: they need no words, and so resist spelling tricks in any language. The
+4-mers of the header fields, which stand before the first empty line, are other features than those of the
+text below. ASCII letters are read as lower case, digits as 0, and only the beginnings of both parts are read.
+Measurements: reports/mail.md.
 
-Measured: reports/mail.md.
+f(x) = <w, x> + b with w = sum_i alpha_i y_i x_i, summed over the support vectors once and kept in a file
+beside the lessons: keys ascending, weights behind them, mapped into memory, so that a mail of m features
+reads m log n of n entries. The file names the store and generation that it was computed from; a missing or
+foreign file is computed again. It may be deleted at any time.
 
-This file needs NumPy alone, for a process that decides on one mail.
+    64 bytes   "tsvmwts1", name of the store (32), generation, n (uint64 each), zeros
+    8 n        keys, uint64
+    4 n        weights, float32
+
+This module needs NumPy alone, because a process that decides on one mail imports it.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import struct
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.pmers import byte_pmers, spelled, unit
-
-__all__ = ["HEADER", "MOST_BYTES", "MOST_HEADER", "P", "blocks", "features", "parted", "spelled"]
+from textsvm.errors import InputError
+from textsvm.kernels.spectrum.byte_pmers import byte_pmers, unit
+from textsvm.runtime.files import replacing
 
 #: Bytes of a feature.
 P = 4
 #: Bytes that are read of the header fields, and of the text below.
-MOST_HEADER, MOST_BYTES = 3000, 10_000
-#: In the keys of header fields; above the bytes of a 4-mer, and near enough for keys to be kept as gaps.
+MAX_HEADER, MAX_BYTES = 3000, 10_000
+#: Bit of the keys of header fields; above the bytes of a 4-mer, and near enough for keys to be kept as gaps.
 HEADER = 1 << 32
-#: What each byte is read as.
-_READ = bytes(range(256)).lower().translate(bytes.maketrans(b"123456789", b"000000000"))
+_FOLDED = bytes(range(256)).lower().translate(bytes.maketrans(b"123456789", b"000000000"))
+_FILE_HEADER = struct.Struct("<8s32sQQ8x")
+_MAGIC = b"tsvmwts1"
+#: A word; of scripts without blanks a piece.
+_WORD = re.compile(r"\S{1,40}")
 
 
 def features(text: str) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
-    """The distinct 4-mers of a mail, and values of unit length.
-
-    Parameters
-    ----------
-    text : str
-        As `textsvm.mail.message.read_message` gives it.
+    """The distinct 4-mers of the text of a mail (`textsvm.mail.message.read_message`).
 
     Returns
     -------
     keys : uint64 array, shape (m,)
-        Ascending; see `textsvm.kernels.spectrum.pmers`. Those of header fields have `HEADER` besides.
+        Ascending; see `textsvm.kernels.spectrum.byte_pmers`. Keys of header fields have the bit `HEADER`.
     values : float32 array, shape (m,)
-        All equal, of unit length together.
+        All equal; the vector has unit length.
     """
-    fields, below = (byte_pmers(block, P) for block in blocks(text))
-    keys = np.concatenate([below, fields | np.uint64(HEADER)])
+    fields, body = (byte_pmers(block, P) for block in _blocks(text))
+    keys = np.concatenate([body, fields | np.uint64(HEADER)])
     return keys, unit(keys)
 
 
-def parted(text: str) -> tuple[str, str]:
-    """A mail's header fields, and the text below the empty line; without one there are no fields."""
-    fields, empty, below = text.partition("\n\n")
-    return (fields, below) if empty else ("", text)
+def split_text(text: str) -> tuple[str, str]:
+    """The header fields of a mail's text, and the text below the empty line; without it, no fields."""
+    fields, empty, body = text.partition("\n\n")
+    return (fields, body) if empty else ("", text)
 
 
-def blocks(text: str) -> tuple[bytes, bytes]:
-    """What is read of both parts of a mail."""
-    fields, below = parted(text)
-    return _read(fields, MOST_HEADER), _read(below, MOST_BYTES)
+def _blocks(text: str) -> tuple[bytes, bytes]:
+    """The bytes that are read of both parts of a mail's text."""
+    fields, body = split_text(text)
+    return _folded(fields, MAX_HEADER), _folded(body, MAX_BYTES)
 
 
-def _read(block: str, most: int) -> bytes:
-    return block[:most].encode("utf-8", "surrogatepass")[:most].translate(_READ)
+def _folded(block: str, size: int) -> bytes:
+    return block[:size].encode("utf-8", "surrogatepass")[:size].translate(_FOLDED)
+
+
+@dataclass(frozen=True)
+class WeightVector:
+    """A sparse weight vector.
+
+    Attributes
+    ----------
+    keys : uint64 array, shape (n,)
+        Ascending.
+    values : float32 array, shape (n,)
+    """
+
+    keys: NDArray[np.uint64]
+    values: NDArray[np.float32]
+
+    def of(self, keys: NDArray[np.uint64]) -> NDArray[np.float64]:
+        """Weights of features; 0 for features without a weight."""
+        if not len(self.keys):
+            return np.zeros(len(keys))
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[place] == keys, self.values[place], 0.0)
+
+    def write(self, path: Path, store: str, generation: int) -> None:
+        """Write the file, for its owner alone; errors are ignored, because the file is only a cache."""
+        with suppress(OSError, InputError):
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # `replacing` keeps its mode
+            with replacing(path) as temporary, temporary.open("wb") as stream:
+                stream.write(_FILE_HEADER.pack(_MAGIC, store.encode(), generation, len(self.keys)))
+                self.keys.astype("<u8").tofile(stream)
+                self.values.astype("<f4").tofile(stream)
+
+
+def sum_vectors(vectors: Iterable[tuple[NDArray[np.uint64], NDArray[np.float32], float]]) -> WeightVector:
+    """The sum of sparse vectors, each (keys, values, factor)."""
+    keys, values = [np.zeros(0, np.uint64)], [np.zeros(0)]
+    for vector_keys, vector_values, factor in vectors:
+        keys.append(vector_keys)
+        values.append(factor * vector_values.astype(np.float64))
+    distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
+    sums = np.bincount(place, np.concatenate(values), len(distinct))
+    return WeightVector(distinct, sums.astype(np.float32))
+
+
+def read_weights(path: Path, store: str, generation: int) -> WeightVector | None:
+    """Map the weights of a file; None if it is missing, cut off, or of another store or generation."""
+    with suppress(OSError, struct.error, ValueError), path.open("rb") as stream:
+        *origin, n = _FILE_HEADER.unpack(stream.read(_FILE_HEADER.size))
+        complete = os.fstat(stream.fileno()).st_size == _FILE_HEADER.size + 12 * n
+        if origin == [_MAGIC, store.encode(), generation] and complete:
+            if n == 0:
+                return sum_vectors([])
+            keys = np.memmap(stream, "<u8", "r", _FILE_HEADER.size, (n,))
+            return WeightVector(keys, np.memmap(stream, "<f4", "r", _FILE_HEADER.size + 8 * n, (n,)))
+    return None
+
+
+def word_contributions(text: str, weights: WeightVector) -> list[tuple[str, float]]:
+    """The words of a text and the contribution of each to the decision value, the largest first."""
+    read, contributions = character_contributions(text, weights)
+    sums = np.concatenate([[0.0], np.cumsum(contributions)])
+    words: dict[str, float] = {}
+    for match in _WORD.finditer(read):
+        words[match[0]] = words.get(match[0], 0.0) + float(sums[match.end()] - sums[match.start()])
+    return sorted(((word, value) for word, value in words.items() if value), key=lambda item: -abs(item[1]))
+
+
+def character_contributions(text: str, weights: WeightVector) -> tuple[str, NDArray[np.float64]]:
+    """The part of a text that is read, and the contribution of each character to the decision value.
+
+    The term w_u x_u of a p-mer u is divided equally among its occurrences and among their bytes, so that the
+    contributions add up to f(x).
+    """
+    keys, values = features(text)
+    terms = weights.of(keys) * values
+    shown, contributions = [], []
+    for part, block, mark in zip(split_text(text), _blocks(text), (HEADER, 0), strict=True):
+        starts, shares = _block_contributions(block, mark, keys, terms)
+        shown.append(part[: len(starts)])
+        contributions.append(shares)
+    gap = "\n\n" if shown[0] else ""
+    return gap.join(shown), np.concatenate([contributions[0], np.zeros(len(gap)), contributions[1]])
+
+
+def _block_contributions(
+    block: bytes, mark: int, keys: NDArray[np.uint64], terms: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Offsets of the characters of a block, and their contributions."""
+    codes = np.frombuffer(block, np.uint8).astype(np.uint64)
+    n = len(codes) - P + 1
+    of_bytes = np.zeros(len(codes))
+    if n > 0:
+        packed = np.full(n, P << 56 | mark, np.uint64)
+        for k in range(P):
+            packed |= codes[k : k + n] << np.uint64(8 * (P - 1 - k))
+        place = np.searchsorted(keys, packed)
+        share = (terms / np.maximum(np.bincount(place, minlength=len(keys)), 1))[place] / P
+        for k in range(P):
+            of_bytes[k : k + n] += share
+    starts = np.flatnonzero((codes & 0xC0) != 0x80)
+    return starts, np.add.reduceat(of_bytes, starts) if len(starts) else of_bytes

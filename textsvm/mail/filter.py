@@ -1,10 +1,10 @@
-"""The filter of one user: messages in, decisions out, and what it learns is on disk before it says so.
+"""The filter of one user: decisions and learning on a store of lessons.
 
-A decision needs what is in `Known` alone: a process that decides on one mail loads no lesson, and neither
-Numba nor scikit-learn. Learning needs the machine with all lessons: it is loaded when the first lesson comes,
-and kept. It has no free bias, so that values of all times are on one scale. A lesson, the alphas that it
-moves and the calibration are one transaction. What another process learns meanwhile is seen by the store's
-generation, and taken over before the next lesson.
+Decisions need the `DecisionModel` alone: a process that decides on a mail loads no lesson, no Numba and no
+scikit-learn. Learning needs the machine with all lessons; it is loaded for the first lesson and kept. It has
+no free bias, so that values of all times are on one scale. A lesson, the alphas that it changes and the
+calibration are one transaction, which is on disk when the method returns. The generation of the store shows
+lessons of other processes; they are loaded before the next lesson.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -21,65 +21,108 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.mail.decision import CODES as CODES
-from textsvm.mail.decision import Decision, decision
-from textsvm.mail.features import features
-from textsvm.mail.known import FEATURES, Known, calibration_of, check_features, read_known
-from textsvm.mail.lessons import KINDS, MOST_KEPT, Lesson, Lessons
+from textsvm.mail.decision import (
+    FEATURES,
+    Decision,
+    DecisionModel,
+    PlattSigmoid,
+    check_features,
+    fit_sigmoid,
+    kind_of,
+    read_calibration,
+    read_model,
+)
+from textsvm.mail.features import WeightVector, features, word_contributions
+from textsvm.mail.lessons import KINDS, MAX_KEPT, Lesson, Lessons, LessonSummary
 from textsvm.mail.message import read_message
-from textsvm.mail.probability import Sigmoid, fit
-from textsvm.mail.reasons import words_of
-from textsvm.mail.status import Status, status_of
-from textsvm.mail.weights import Weights
+from textsvm.mail.raw_message import RawMessage
 
 if TYPE_CHECKING:
     from textsvm.solvers.online import OnlineMachine
 
-#: Seconds that a lesson's way to the optimum may take; what is left of it is gone with the next lesson.
+#: Time limit of re-optimisation per lesson, in seconds; the remainder continues with the next lesson.
 SETTLING = 1.0
+#: Number of recent lessons in `Status`.
+RECENT = 100
+
+
+@dataclass(frozen=True)
+class PriorDecisions:
+    """Decisions on lessons before they were learnt: number judged, and of these wrong and unsure."""
+
+    judged: int
+    wrong: int
+    unsure: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """Content of a filter, and its decisions on lessons before it learnt them.
+
+    Attributes
+    ----------
+    spam, ham : int
+        Lessons of each kind.
+    texts : bool
+        Whether the store holds messages.
+    most : int, optional
+        Maximum number of lessons.
+    recent, before : PriorDecisions
+        Of the last `RECENT` lessons, and of the earlier lessons; they show a filter that grows worse.
+    last : list of LessonSummary
+        The last `RECENT` lessons, the newest first.
+    """
+
+    spam: int
+    ham: int
+    texts: bool
+    most: int | None
+    recent: PriorDecisions
+    before: PriorDecisions
+    last: list[LessonSummary]
 
 
 class Filter:
     """A mail filter on the lessons of a folder.
 
-    Threads may share one. While one of them learns, the others decide by what was known when `refresh` was
-    called last, or wait where it never was.
+    Threads may share a filter. While a thread learns, the others decide with the model of the last `refresh`,
+    or wait if there was none.
 
     Parameters
     ----------
     folder : path
     create : bool
-        Make the store if there is none.
+        Create a missing store.
     texts : bool
-        Whether a store that is made holds messages, or features alone.
+        Whether a new store holds messages, or features alone.
 
     Raises
     ------
     InputError
-        Here and by all methods: see `Lessons`; and if the store's features are another version's.
+        Here and in all methods: see `Lessons`; and if the store has features of another version.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, create: bool = False, texts: bool = True) -> None:
         self.lessons = Lessons(folder, create=create, texts=texts)
         self._lock = threading.RLock()
         self._machine: OnlineMachine | None = None
-        #: Of the machine: the generation it stands at, the kinds it knows, the alphas on disk.
-        self._learnt, self._settled = -1, True
+        #: State of the machine: its generation, whether it is at its optimum, its kinds, the alphas on disk.
+        self._generation, self._settled = -1, True
         self._kinds: dict[str, str] = {}
         self._alphas: dict[str, float] = {}
-        self._calibration = Sigmoid()
-        #: What decides while a lesson is on its way, and where no lesson has been learnt.
-        self._known: Known | None = None
+        self._calibration = PlattSigmoid()
+        #: Model for decisions while a lesson is being learnt, or before a lesson was.
+        self._model: DecisionModel | None = None
         self._changing = False
 
     def close(self) -> None:
-        """Leave the weights for the next process, and close the store."""
+        """Write the weights for the next process, and close the store."""
         with self._lock:
             try:
                 if self._machine is not None:
-                    self._read_known()
+                    self._read_model()
             finally:
-                self._machine = self._known = None
+                self._machine = self._model = None
                 self.lessons.close()
 
     def __enter__(self) -> Filter:
@@ -88,47 +131,45 @@ class Filter:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    # Deciding
+    # Decisions
 
-    def classify(self, data: bytes) -> Decision:
-        """What a raw message is."""
+    def classify(self, data: bytes | RawMessage) -> Decision:
+        """The decision on a raw message."""
         return self.decide(*features(read_message(data).text))
 
     def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
-        """What the message with these features is; a lesson that another thread brings may not count yet."""
-        known = self._known
-        if self._changing and known is not None:
-            return known.decide(keys, values)
+        """The decision on the message with these features; lessons of other threads may not count yet."""
+        model = self._model
+        if self._changing and model is not None:
+            return model.decide(keys, values)
         with self._lock:
-            if self._machine is None or self._learnt != self.lessons.generation:
-                return self._read_known().decide(keys, values)
+            if self._machine is None or self._generation != self.lessons.generation:
+                return self._read_model().decide(keys, values)
             return self._decide(self._machine, keys, values)
 
     def _decide(
         self, machine: OnlineMachine, keys: NDArray[np.uint64], values: NDArray[np.float32]
     ) -> Decision:
         both = len(set(self._kinds.values())) == 2
-        return decision(machine.decision(keys, values), self._calibration, both)
+        return self._calibration.decide(machine.decision(keys, values), both)
 
-    def reasons(self, data: bytes, most: int = 10) -> list[tuple[str, float]]:
-        """The words of a message that weigh most, and what each adds to the decision value."""
-        text = read_message(data).text
-        weights = self.known().weights
-        return words_of(text, weights)[:most]
+    def reasons(self, data: bytes | RawMessage, most: int = 10) -> list[tuple[str, float]]:
+        """The words of a message with the largest contributions to the decision value."""
+        return word_contributions(read_message(data).text, self.model().weights)[:most]
 
-    def known(self) -> Known:
-        """What decides, as the store has it now."""
+    def model(self) -> DecisionModel:
+        """The decision model of the store as it is now."""
         with self._lock:
-            return self._read_known()
+            return self._read_model()
 
     def refresh(self) -> None:
-        """Have ready what decides while lessons are on their way: it knows all that were answered by now."""
+        """Prepare the model for decisions while lessons are learnt; it knows all lessons up to now."""
         with self._change():
-            self._read_known()
+            self._read_model()
 
     @contextmanager
     def _change(self) -> Iterator[None]:
-        """A block that takes long, in which decisions are taken from what was known before."""
+        """A long change, during which decisions use the previous model."""
         with self._lock:
             outer, self._changing = self._changing, True
             try:
@@ -136,125 +177,123 @@ class Filter:
             finally:
                 self._changing = outer
 
-    def _read_known(self) -> Known:
-        if self._known is None or self._known.generation != self.lessons.generation:
+    def _read_model(self) -> DecisionModel:
+        if self._model is None or self._model.generation != self.lessons.generation:
             with self.lessons.reading():
-                made = self._machine is not None and self._learnt == self.lessons.generation
-                weights = Weights(*self._machine.weights()) if self._machine is not None and made else None
-                self._known = read_known(self.lessons, weights)
-        return self._known
-
-    def _check_messages(self) -> None:
-        """Whether all features are of this version, or can be made anew."""
-        stale = self.lessons.meta("features", FEATURES) != FEATURES
-        if stale and any(each.message is None for each in self.lessons.read(messages=True)):
-            raise InputError(
-                f"the features in {self.lessons.path} are another version's, and it does not hold the "
-                "messages to make them anew: learn those into a new store"
-            )
+                current = self._machine is not None and self._generation == self.lessons.generation
+                weights = (
+                    WeightVector(*self._machine.weights()) if self._machine is not None and current else None
+                )
+                self._model = read_model(self.lessons, weights)
+        return self._model
 
     # Learning
 
     def learn(self, data: bytes, kind: str) -> bool:
-        """Learn that a message is spam or ham; whether that is new. It is on disk when this returns."""
+        """Learn that a message is spam or ham; return whether that is new. It is then on disk."""
         return self.learn_all([data], kind) == 1
 
     def learn_all(self, messages: Iterable[bytes], kind: str) -> int:
-        """Learn many messages of one kind, a few to a transaction; how many of them were new."""
-        return self.enter(self._lessons_of(messages, kind))
+        """Learn messages of one kind, a few in a transaction; return the number of new lessons."""
+        return self.add_lessons(self._new_lessons(messages, kind))
 
-    def enter(self, lessons: Iterable[Lesson]) -> int:
-        """Learn lessons whose features are known; how many of them were new or of another kind before."""
-        changed, parts, waiting = 0, 0, iter(lessons)
+    def add_lessons(self, lessons: Iterable[Lesson]) -> int:
+        """Learn lessons with features; return the number that were new or of another kind before."""
+        changed, batches, remaining = 0, 0, iter(lessons)
         with self._change():
-            while part := list(islice(waiting, self._part())):
-                changed += self._enter(part)
-                parts += 1
-            if parts > 1 and not self._settled:
+            # The more lessons there are, the less each one changes.
+            while batch := list(islice(remaining, max(1, min(256, len(self._kinds) // 16)))):
+                changed += self._add_batch(batch)
+                batches += 1
+            if batches > 1 and not self._settled:
                 with self._writing(None):
                     pass
         return changed
 
-    def keep_at_most(self, most: int | None) -> None:
-        """Keep so many lessons from now on, or all; the most redundant ones go with the next lesson."""
+    def set_limit(self, most: int | None) -> None:
+        """Set the maximum number of lessons; the most redundant are dropped with the next lesson."""
         with self._lock, self.lessons.writing():
-            self.lessons.keep("most", most)
+            self.lessons.set_meta("most", most)
 
-    def knows(self, data: bytes) -> str | None:
-        """What a message was learnt as; None if it was not."""
+    def learnt_kind(self, data: bytes) -> str | None:
+        """The kind as which a message was learnt; None if it was not."""
         with self._lock:
-            return self.lessons.kind(read_message(data).digest)
+            return self.lessons.kind(RawMessage(data).digest)
 
     def unlearn(self, data: bytes) -> bool:
-        """Forget a lesson; whether there was one."""
-        digest = read_message(data).digest
+        """Forget a lesson; return whether it existed."""
+        digest = RawMessage(data).digest
         with self._change():
             if self.lessons.kind(digest) is None:
                 return False
             with self._writing() as machine:
-                if gone := self.lessons.drop(digest):
+                if dropped := self.lessons.drop(digest):
                     machine.remove(digest)
                     del self._kinds[digest]
-            return gone
+            return dropped
 
     def retrain(self) -> int:
-        """Train anew on all lessons and calibrate on decisions out of fold; how many lessons there are.
+        """Train again on all lessons, and calibrate on decisions out of fold; return the number of lessons.
 
-        Features are made anew from the messages, by this version of textsvm.
+        Features are computed again from the messages, by this version of textsvm.
 
         Raises
         ------
         InputError
-            If the store's features are another version's and it holds no messages.
+            If the store has features of another version and holds no messages.
         """
         with self._change():
             try:
                 with self.lessons.writing():
                     self._check_messages()
-                    lessons = [_read_anew(each) for each in self.lessons.read(messages=True)]
-                    for each, value in zip(lessons, out_of_fold(lessons), strict=True):
-                        self.lessons.set_features(replace(each, value=value))
-                    self.lessons.keep("features", FEATURES)
+                    lessons = [_recompute_features(lesson) for lesson in self.lessons.iterate(messages=True)]
+                    for lesson, value in zip(lessons, out_of_fold(lessons), strict=True):
+                        self.lessons.set_features(replace(lesson, value=value))
+                    self.lessons.set_meta("features", FEATURES)
                     self._machine = None
                     generation = self.lessons.generation
-                    machine = self._loaded(generation)
+                    machine = self._load_machine(generation)
                     machine.settle()
                     self._write(machine, generation + 1)
-                self._learnt = generation + 1
+                self._generation = generation + 1
             except BaseException:
                 self._machine = None
                 raise
             return len(lessons)
 
+    def _check_messages(self) -> None:
+        """Raise InputError if features are of another version and cannot be computed again."""
+        stale = self.lessons.meta("features", FEATURES) != FEATURES
+        if stale and any(lesson.message is None for lesson in self.lessons.iterate(messages=True)):
+            raise InputError(
+                f"{self.lessons.path} has features of another version, and it does not hold the messages to "
+                "compute them again: learn the messages into a new store"
+            )
+
     @staticmethod
-    def _lessons_of(messages: Iterable[bytes], kind: str) -> Iterator[Lesson]:
+    def _new_lessons(messages: Iterable[bytes], kind: str) -> Iterator[Lesson]:
         if kind not in KINDS:
             raise InputError(f"a message is learnt as spam or as ham, not as {kind!r}")
         for data in messages:
-            found = read_message(data)
-            yield Lesson(
-                found.digest, kind, *features(found.text), found.subject, found.sender, data[:MOST_KEPT]
-            )
+            message = read_message(data)
+            arrays = features(message.text)
+            yield Lesson(message.digest, kind, *arrays, message.subject, message.sender, data[:MAX_KEPT])
 
-    def _part(self) -> int:
-        """Lessons of one transaction: the more are known, the less each one changes."""
-        return max(1, min(256, len(self._kinds) // 16))
-
-    def _enter(self, part: list[Lesson]) -> int:
-        if all(self.lessons.kind(each.digest) == each.kind for each in part):
+    def _add_batch(self, batch: list[Lesson]) -> int:
+        if all(self.lessons.kind(lesson.digest) == lesson.kind for lesson in batch):
             return 0
         changed = 0
         with self._writing() as machine:
-            for each in part:
-                if self._kinds.get(each.digest) != each.kind:
-                    self.lessons.put(self._judged(each))
-                    machine.add(each.digest, each.keys, each.values, each.kind == "spam", 0.0)
-                    self._kinds[each.digest] = each.kind
+            for lesson in batch:
+                if self._kinds.get(lesson.digest) != lesson.kind:
+                    self.lessons.put(self._judged(lesson))
+                    machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", 0.0)
+                    self._kinds[lesson.digest] = lesson.kind
                     changed += 1
         return changed
 
     def _judged(self, lesson: Lesson) -> Lesson:
-        """The lesson with what the filter said before it was learnt, for the first time where it is moved."""
+        """The lesson with the decision before it was first learnt."""
         if lesson.digest in self._kinds:
             old = self.lessons.get(lesson.digest)
             return replace(lesson, value=old.value, score=old.score, alpha=0.0)
@@ -266,82 +305,94 @@ class Filter:
 
     @contextmanager
     def _writing(self, seconds: float | None = SETTLING) -> Iterator[OnlineMachine]:
-        """The machine with all lessons; what the block changes of them is settled, and on disk after it."""
+        """The machine with all lessons; after the block its changes are optimised and on disk."""
         try:
             with self.lessons.writing():
                 check_features(self.lessons)
                 generation = self.lessons.generation
-                machine = self._loaded(generation)
+                machine = self._load_machine(generation)
                 yield machine
                 machine.budget = self.lessons.meta("most")
                 self._settled = machine.settle(seconds)
-                self._forget(machine)
+                for name in map(str, machine.forgotten):  # dropped because of the maximum
+                    self.lessons.drop(name)
+                    del self._kinds[name]
+                machine.forgotten.clear()
                 self._write(machine, generation + 1)
-            self._learnt = generation + 1
+            self._generation = generation + 1
         except BaseException:
             self._machine = None
             raise
 
-    def _loaded(self, generation: int) -> OnlineMachine:
-        """The machine as the store has it."""
-        if self._machine is None or self._learnt != generation:
+    def _load_machine(self, generation: int) -> OnlineMachine:
+        """The machine at a generation of the store, loaded if there is none."""
+        if self._machine is None or self._generation != generation:
             from textsvm.solvers.online import OnlineMachine
 
             self._machine, self._kinds, self._alphas = OnlineMachine(free_bias=False), {}, {}
-            for each in self.lessons.read():
-                self._machine.add(each.digest, each.keys, each.values, each.kind == "spam", each.alpha)
-                self._kinds[each.digest], self._alphas[each.digest] = each.kind, each.alpha
+            for lesson in self.lessons.iterate():
+                spam = lesson.kind == "spam"
+                self._machine.add(lesson.digest, lesson.keys, lesson.values, spam, lesson.alpha)
+                self._kinds[lesson.digest], self._alphas[lesson.digest] = lesson.kind, lesson.alpha
             self._machine.settle(SETTLING)
-            self._calibration = calibration_of(self.lessons)
-            self._learnt = generation
+            self._calibration = read_calibration(self.lessons)
+            self._generation = generation
         return self._machine
 
-    def _forget(self, machine: OnlineMachine) -> None:
-        """Drop the lessons that went because there were more than are to be kept."""
-        for name in map(str, machine.forgotten):
-            self.lessons.drop(name)
-            del self._kinds[name]
-        machine.forgotten.clear()
-
     def _write(self, machine: OnlineMachine, generation: int) -> None:
-        """Bring the store up to date with the machine."""
+        """Write changed alphas, the calibration and the generation."""
         alphas = cast(dict[str, float], machine.alphas)
         self.lessons.set_alphas({name: a for name, a in alphas.items() if self._alphas.get(name, 0.0) != a})
         self._alphas = alphas
-        self._calibration = fit(*machine.left_out())
-        self.lessons.keep("calibration", [self._calibration.slope, self._calibration.offset])
-        self.lessons.keep("features", FEATURES)
-        self.lessons.keep("generation", generation)
-
-    # Looking back
+        self._calibration = fit_sigmoid(*machine.left_out())
+        self.lessons.set_meta("calibration", [self._calibration.slope, self._calibration.offset])
+        self.lessons.set_meta("features", FEATURES)
+        self.lessons.set_meta("generation", generation)
 
     def status(self) -> Status:
-        """How many lessons there are, and how well the last ones were foreseen."""
-        with self._lock:
-            return status_of(self.lessons)
+        """Number of lessons, and decisions on the last lessons before they were learnt."""
+        lessons = self.lessons
+        with self._lock, lessons.reading():
+            counts, history = lessons.counts(), lessons.history()
+            texts, most = lessons.holds_texts, lessons.meta("most")
+        recent, before = history[:RECENT], history[RECENT:]
+        return Status(
+            **counts,
+            texts=texts,
+            most=most,
+            recent=_prior_decisions(recent),
+            before=_prior_decisions(before),
+            last=recent,
+        )
+
+
+def _prior_decisions(lessons: list[LessonSummary]) -> PriorDecisions:
+    kinds = [(lesson.kind, kind_of(lesson.score)) for lesson in lessons if lesson.score is not None]
+    unsure = sum(kind == "unsure" for _, kind in kinds)
+    return PriorDecisions(len(kinds), sum(kind != true for true, kind in kinds) - unsure, unsure)
 
 
 def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[float | None]:
-    """Decision values of lessons by machines that have not seen them; None where there are too few."""
+    """Decision values of lessons by machines that were trained without them; None where there are too few."""
     from textsvm.solvers.online import OnlineMachine
 
     values: list[float | None] = [None] * len(lessons)
     fold = np.random.default_rng(0).permutation(len(lessons)) % folds
     for k in range(folds):
         machine = OnlineMachine(free_bias=False)
-        learnt = [each for each, part in zip(lessons, fold, strict=True) if part != k]
-        if len({each.kind for each in learnt}) < 2:
+        training = [lesson for lesson, part in zip(lessons, fold, strict=True) if part != k]
+        if len({lesson.kind for lesson in training}) < 2:
             continue
-        for each in learnt:
-            machine.add(each.digest, each.keys, each.values, each.kind == "spam", each.alpha)
+        for lesson in training:
+            machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", lesson.alpha)
         machine.settle()
         for i in np.flatnonzero(fold == k):
             values[i] = machine.decision(lessons[i].keys, lessons[i].values)
     return values
 
 
-def _read_anew(lesson: Lesson) -> Lesson:
-    """A lesson with the features that this version takes from its message."""
+def _recompute_features(lesson: Lesson) -> Lesson:
+    """The lesson with features of this version, and without its message."""
     if lesson.message is None:
         return lesson
     keys, values = features(read_message(lesson.message).text)

@@ -1,14 +1,36 @@
-"""Where messages lie: a file each, an mbox, a Maildir, a folder of files (MH and others)."""
+"""Messages and lessons in files: single messages, mboxes, Maildirs, folders; lessons as JSON Lines.
+
+JSON Lines serve to move lessons to another machine, to back them up and to inspect them. A line is a lesson,
+an object with
+
+    digest   hexadecimal
+    kind     "spam" or "ham"
+    learnt   seconds since 1970
+    subject, sender
+    message  the raw message, one character for each of its bytes (ISO 8859-1)
+    keys, value   of a lesson without its message: the features, and their common value
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from textsvm.errors import InputError
-from textsvm.readers.mail import messages
+from textsvm.mail.features import features
+from textsvm.mail.lessons import KINDS, Lesson
+from textsvm.mail.message import read_message
+from textsvm.readers.mail import split_messages
+
+_DIGEST = re.compile(r"[0-9a-f]{16,128}")
 
 
 def raw_messages(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
@@ -23,44 +45,83 @@ def raw_messages(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
     Raises
     ------
     InputError
-        If something cannot be read.
+        If a file cannot be read.
     """
     try:
-        for file in _files(Path(path)):
-            yield from _messages_of(file)
+        for file in _mail_files(Path(path)):
+            with file.open("rb") as stream:
+                if not os.fstat(stream.fileno()).st_size:  # empty, or a pipe
+                    yield str(file), stream.read()
+                    continue
+                with mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
+                    yield from split_messages(str(file), data)
     except OSError as error:
         raise InputError(f"cannot read {error.filename or path}: {error.strerror}") from error
 
 
 def size_of(path: str | os.PathLike[str]) -> int:
-    """Bytes of the files at a path, 0 where that cannot be told."""
+    """Bytes of the files at a path, 0 if unknown."""
     try:
-        return sum(file.stat().st_size for file in _files(Path(path)))
+        return sum(file.stat().st_size for file in _mail_files(Path(path)))
     except OSError:
         return 0
 
 
-def _messages_of(file: Path) -> Iterator[tuple[str, bytes]]:
-    with file.open("rb") as stream:
-        if not os.fstat(stream.fileno()).st_size:  # nothing, or a pipe
-            yield str(file), stream.read()
-            return
-        with mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
-            yield from messages(str(file), data)
-
-
-def _files(path: Path) -> Iterator[Path]:
+def _mail_files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
     elif (path / "cur").is_dir():
         for folder in (path / "new", path / "cur"):
             if folder.is_dir():
-                yield from _visible(folder)
+                yield from _visible_files(folder)
     else:
-        for inner, inside, _ in os.walk(path):
-            inside[:] = sorted(name for name in inside if not name.startswith("."))
-            yield from _visible(Path(inner))
+        for parent, folders, _ in os.walk(path):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            yield from _visible_files(Path(parent))
 
 
-def _visible(folder: Path) -> list[Path]:
-    return sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith("."))
+def _visible_files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
+
+
+def lesson_line(lesson: Lesson) -> str:
+    """A lesson as a line of JSON."""
+    row: dict[str, Any] = {
+        name: getattr(lesson, name) for name in ("digest", "kind", "learnt", "subject", "sender")
+    }
+    if lesson.message is not None:
+        row["message"] = lesson.message.decode("latin-1")
+    else:
+        row["keys"] = lesson.keys.tolist()
+        row["value"] = float(lesson.values[0]) if len(lesson.values) else 0.0
+    return json.dumps(row) + "\n"
+
+
+def parse_lessons(lines: Iterable[str | bytes], name: str) -> Iterator[Lesson]:
+    """The lessons of lines; raise InputError with the `name` of the file and the line that is no lesson."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield _lesson(json.loads(line))
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+                raise InputError(
+                    f"{name}, line {number} is no lesson of `textsvm mail export` ({error}); earlier lines "
+                    "were imported"
+                ) from error
+
+
+def _lesson(row: Any) -> Lesson:
+    digest, kind, learnt = row["digest"], row["kind"], float(row["learnt"])
+    if kind not in KINDS or not _DIGEST.fullmatch(digest) or not math.isfinite(learnt):
+        raise ValueError("digest, kind or time is invalid")
+    names = str(row.get("subject", "")), str(row.get("sender", ""))
+    if "message" in row:
+        message = row["message"].encode("latin-1")
+        return Lesson(digest, kind, *features(read_message(message).text), *names, message, learnt)
+    if min(row["keys"], default=0) < 0:  # NumPy before 2 converts them to large numbers
+        raise ValueError("a feature is negative")
+    keys = np.array(row["keys"], np.uint64).reshape(-1)
+    value = float(row["value"])
+    if (keys[1:] <= keys[:-1]).any() or not math.isfinite(value) or (value <= 0 and len(keys)):
+        raise ValueError("features do not ascend, or their value is not positive")
+    return Lesson(digest, kind, keys, np.full(len(keys), value, np.float32), *names, None, learnt)

@@ -1,7 +1,7 @@
-"""What an HTML page does beside showing a text: hidden text, links, pictures that report back, forms.
+"""HTML pages of mail: the displayed text, and tricks such as hidden text, links, tracking pixels and forms.
 
-Text is hidden where a style, an attribute or a colour like that of its background hides it; styles in a
-`<style>` are not applied. The page is read by the standard library's parser, once, without building a tree.
+Text is hidden by a style, an attribute or a colour like that of its background; styles in a `<style>` are not
+applied. The standard library's parser reads the page once, without building a tree.
 """
 
 from __future__ import annotations
@@ -11,27 +11,13 @@ from collections import Counter
 from html.parser import HTMLParser
 from urllib.parse import urlsplit
 
-from textsvm.readers.html import html_text, without_comments, without_hidden
+from textsvm.readers.mime import html_text, without_comments, without_hidden
 
 _VOID = frozenset(
-    [
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "param",
-        "source",
-        "track",
-        "wbr",
-    ]
-)
-#: A second one of these ends the first.
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
+     "wbr"]
+)  # fmt: skip
+#: Tags that end an open tag of the same name.
 _IMPLIED = frozenset(["p", "td", "th", "tr", "li", "dd", "dt", "option"])
 _HIDES = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|mso-hide\s*:\s*all|opacity\s*:\s*0?\.?0*\s*(?:;|$)|"
@@ -47,63 +33,52 @@ _SHOWN_HOST = re.compile(
     r"\s*(?:https?://)?((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,10})\s*(?:[/:?]|$)", re.IGNORECASE
 )
 _SCRIPT = re.compile("<script", re.IGNORECASE)
-_MOST_HOSTS = 12
+_MAX_HOSTS = 12
 #: Characters of a page that are read, without its comments, styles and scripts.
-MOST_PAGE = 1 << 16
+MAX_PAGE = 1 << 16
 
 
-def page(source: str) -> tuple[str, list[str]]:
-    """The text that a reader of a page sees, and its tricks in words.
+def page_text(source: str) -> tuple[str, list[str]]:
+    """The displayed text of an HTML page, a line a block, and its tricks in words ("link to host a.com").
 
-    Parameters
-    ----------
-    source : str
-        HTML, however broken.
-
-    Returns
-    -------
-    text : str
-        One line a block, without what is hidden.
-    tricks : list of str
-        Each once: "hidden text", "link to host example.com".
+    Any input is accepted, however broken; each trick is named once.
     """
-    reader = _Page()
+    parser = _PageParser()
     if _SPLIT.search(source):
-        reader.tricks["words split by comments"] = None
+        parser.tricks["words split by comments"] = None
     if _SCRIPT.search(source):
-        reader.tricks["script"] = None
+        parser.tricks["script"] = None
     # Comments that are never closed take the parser quadratic time, and long styles time for nothing.
-    shown = without_hidden(without_comments(source)).replace("<!--", " ")
-    reader.feed(shown[:MOST_PAGE])
-    seen = "".join(reader.seen)
-    # Without close(): what a broken tag left unread is read as the rest of the package reads HTML.
-    return html_text(seen + reader.rawdata), [*reader.tricks]
+    visible = without_hidden(without_comments(source)).replace("<!--", " ")
+    parser.feed(visible[:MAX_PAGE])
+    # Without close(): the part that a broken tag left unread is read as in the rest of the package.
+    return html_text("".join(parser.displayed) + parser.rawdata), [*parser.tricks]
 
 
-class _Page(HTMLParser):
-    """Collects the source of what is seen, and tricks."""
+class _PageParser(HTMLParser):
+    """Collects the source of the displayed text, and tricks."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=False)
-        self.seen: list[str] = []
+        self.displayed: list[str] = []
         self.tricks: dict[str, None] = {}
         self.hosts: set[str] = set()
         self.link: tuple[str, list[str]] | None = None
         self.open: list[tuple[str, str | None, bool]] = [("", "ffffff", False)]  # tag, background, hidden
         self.count: Counter[str] = Counter()
-        self.numbered = 0
+        self.number_letters = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: (value or "")[:2000] for name, value in attrs}
+        attributes = {name: (value or "")[:2000] for name, value in attrs}
         if tag in _IMPLIED and self.open[-1][0] == tag:
-            self._leave(tag)
-        self._look(tag, given)
+            self._close_tag(tag)
+        self._find_tricks(tag, attributes)
         if tag not in _VOID:
-            background, hidden = self._style(given)
+            background, hidden = self._style(attributes)
             self.open.append((tag, background, hidden))
             self.count[tag] += 1
         if not self.open[-1][2]:
-            self.seen.append(self.get_starttag_text() or "")
+            self.displayed.append(self.get_starttag_text() or "")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
@@ -111,18 +86,18 @@ class _Page(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         if not self.open[-1][2]:
-            self.seen.append(f"</{tag}>")
+            self.displayed.append(f"</{tag}>")
         if tag == "a":
             self._end_link()
         if self.count[tag]:
-            self._leave(tag)
+            self._close_tag(tag)
 
     def handle_data(self, data: str) -> None:
         if self.open[-1][2]:
             if data.strip():
                 self.tricks["hidden text"] = None
             return
-        self.seen.append(data)
+        self.displayed.append(data)
         if self.link is not None:
             self.link[1].append(data)
 
@@ -133,51 +108,51 @@ class _Page(HTMLParser):
         self._reference(f"&#{name};")
         digits = name[1:] if name[:1] in "xX" else name
         if len(digits) <= 3 and 64 < int(digits, 16 if digits != name else 10) < 123:
-            self.numbered += 1
-            if self.numbered == 8:
+            self.number_letters += 1
+            if self.number_letters == 8:
                 self.tricks["letters written as numbers"] = None
 
     def _reference(self, text: str) -> None:
         if not self.open[-1][2]:
-            self.seen.append(text)
+            self.displayed.append(text)
 
-    def _leave(self, tag: str) -> None:
+    def _close_tag(self, tag: str) -> None:
         while True:
             left = self.open.pop()[0]
             self.count[left] -= 1
             if left == tag:
                 return
 
-    def _style(self, given: dict[str, str]) -> tuple[str | None, bool]:
-        """Background of an element, None where it is not known, and whether its text is hidden."""
+    def _style(self, attributes: dict[str, str]) -> tuple[str | None, bool]:
+        """Background of an element, None if unknown, and whether its text is hidden."""
         background, hidden = self.open[-1][1:]
-        if not given:
+        if not attributes:
             return background, hidden
-        style = given.get("style", "")
+        style = attributes.get("style", "")
         back, front = _STYLE_BACK.search(style), _STYLE_COLOUR.search(style)
-        if "background" in given or "url(" in style:
+        if "background" in attributes or "url(" in style:
             background = None
-        elif "bgcolor" in given or back:
-            background = _colour(back[1] if back else given["bgcolor"])
-        colour = _colour(front[1] if front else given.get("color", given.get("text", "")))
+        elif "bgcolor" in attributes or back:
+            background = _colour(back[1] if back else attributes["bgcolor"])
+        colour = _colour(front[1] if front else attributes.get("color", attributes.get("text", "")))
         same = colour is not None and background is not None and _alike(colour, background)
-        return background, hidden or same or "hidden" in given or _HIDES.search(style) is not None
+        return background, hidden or same or "hidden" in attributes or _HIDES.search(style) is not None
 
-    def _look(self, tag: str, given: dict[str, str]) -> None:
+    def _find_tricks(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "a":
             self._end_link()
-            self.link = (self._host(given.get("href", ""), "link to host"), [])
+            self.link = (self._host(attributes.get("href", ""), "link to host"), [])
         elif tag == "img":
-            host = self._host(given.get("src", ""), "picture from host")
-            small = given.get("width", "") in ("0", "1") or given.get("height", "") in ("0", "1")
-            if host and (small or _STYLE_SMALL.search(given.get("style", ""))):
+            host = self._host(attributes.get("src", ""), "picture from host")
+            small = attributes.get("width", "") in ("0", "1") or attributes.get("height", "") in ("0", "1")
+            if host and (small or _STYLE_SMALL.search(attributes.get("style", ""))):
                 self.tricks["tracking pixel"] = None
         elif tag in ("form", "iframe", "object"):
-            self._host(given.get("action", ""), "form to host")
+            self._host(attributes.get("action", ""), "form to host")
             self.tricks[tag] = None
 
-    def _host(self, address: str, what: str) -> str:
-        """The host of an address, which goes among the tricks."""
+    def _host(self, address: str, trick: str) -> str:
+        """The host of an address; it is noted as a trick."""
         try:
             parts = urlsplit(re.sub(r"\s", "", address))
             host = parts.hostname or ""
@@ -186,9 +161,9 @@ class _Page(HTMLParser):
             return ""
         if not host or parts.scheme not in ("http", "https", "ftp", ""):
             return ""
-        if len(self.hosts) < _MOST_HOSTS:
+        if len(self.hosts) < _MAX_HOSTS:
             self.hosts.add(host)
-            self.tricks[f"{what} {host[:100]}"] = None
+            self.tricks[f"{trick} {host[:100]}"] = None
         if host.replace(".", "").isdigit():
             self.tricks["link to a number"] = None
         if "@" in parts.netloc:
@@ -208,7 +183,7 @@ def _domain(host: str) -> list[str]:
 
 
 def _colour(text: str) -> str | None:
-    """Six hexadecimal digits; None where it is no colour that is known here."""
+    """A colour as six hexadecimal digits; None if unknown."""
     text = text.strip().lower()
     text = _NAMED.get(text, text.lstrip("#"))
     if len(text) == 3:
@@ -216,7 +191,7 @@ def _colour(text: str) -> str | None:
     return text if re.fullmatch("[0-9a-f]{6}", text) else None
 
 
-def _alike(one: str, other: str) -> bool:
-    """Whether no eye tells two colours apart."""
-    pairs = (abs(int(one[i : i + 2], 16) - int(other[i : i + 2], 16)) for i in (0, 2, 4))
+def _alike(first: str, second: str) -> bool:
+    """Whether two colours cannot be told apart by eye."""
+    pairs = (abs(int(first[i : i + 2], 16) - int(second[i : i + 2], 16)) for i in (0, 2, 4))
     return max(pairs) <= 16

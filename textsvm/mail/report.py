@@ -1,8 +1,7 @@
-"""The project's report on a filter: what it said of its lessons before it learnt them."""
+"""Report on a filter: its decisions on lessons before it learnt them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,56 +11,50 @@ from textsvm.errors import InputError
 from textsvm.evaluation.explanation import Explanation, Substring
 from textsvm.evaluation.results import Results, evaluate
 from textsvm.kernels.attribution import Attribution
-from textsvm.mail.decision import Decision, decision
+from textsvm.mail.decision import Decision
+from textsvm.mail.features import WeightVector, character_contributions, word_contributions
 from textsvm.mail.filter import Filter
-from textsvm.mail.known import Known
 from textsvm.mail.lessons import Lesson
 from textsvm.mail.message import read_message
-from textsvm.mail.reasons import shares_of, words_of
-from textsvm.mail.weights import Weights
 from textsvm.reporting.report import Mistake, Report, worst
 
-_SHARES = Attribution(
+_CONTRIBUTIONS = Attribution(
     "substrings",
-    "what each character adds to the decision value of the filter as it is now, when it has learnt them",
+    "contribution of each character to the decision value of the present filter, which has learnt the mail",
     exact=True,
 )
 #: Words that are shown of a mistake.
 _WORDS = 12
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """A lesson and what was said of it."""
-
-    lesson: Lesson
-    said: Decision
-
-
-def report_of(opened: Filter, mistakes: int = 10) -> Report:
-    """Put together a report.
+def filter_report(opened: Filter, mistakes: int = 10) -> Report:
+    """Build a report.
 
     Parameters
     ----------
     opened : Filter
     mistakes : int
-        How many of the worst are shown with their texts, if the store holds texts.
+        Number of the worst mistakes that are shown with their texts, if the store holds texts.
 
     Raises
     ------
     InputError
-        If the filter had no opinion of lessons of both kinds before it learnt them.
+        If the filter did not decide on lessons of both kinds before it learnt them.
     """
-    known = opened.known()
-    weights, judged = known.weights, _judged(opened, known)
-    kinds = [each.lesson.kind for each in judged]
+    model = opened.model()
+    judged = [
+        (lesson, model.calibration.decide(lesson.value))
+        for lesson in opened.lessons.iterate()
+        if lesson.value is not None
+    ]
+    kinds = [lesson.kind for lesson, _ in judged]
     if len(set(kinds)) < 2:
         raise InputError(
             "there is nothing to report: the filter must have judged spam and ham before it learnt them; "
             "learn more of both, or run textsvm mail retrain"
         )
-    values = np.array([each.said.value for each in judged])
-    scores = np.array([each.said.score for each in judged])
+    values = np.array([decision.value for _, decision in judged])
+    scores = np.array([decision.score for _, decision in judged])
     classes = np.array(["ham", "spam"])
     results = evaluate(
         kinds,
@@ -72,42 +65,35 @@ def report_of(opened: Filter, mistakes: int = 10) -> Report:
         probability=np.column_stack([1 - scores, scores]),
     ).with_intervals()
     shown = worst(results, mistakes if opened.lessons.holds_texts else 0)
-    found = [_mistake(opened, judged[i], results.predicted[i], weights) for i in shown]
-    lengths = np.array([len(each.lesson.keys) for each in judged], np.int64)
-    title = "What the filter said of its lessons before it learnt them"
-    return Report(title, results, _facts(opened, judged, results), lengths, found)
+    worst_mistakes = [_mistake(opened, *judged[i], results.predicted[i], model.weights) for i in shown]
+    lengths = np.array([len(lesson.keys) for lesson, _ in judged], np.int64)
+    title = "Decisions of the filter on its lessons before it learnt them"
+    return Report(title, results, _facts(opened, judged, results), lengths, worst_mistakes)
 
 
-def _judged(opened: Filter, known: Known) -> list[_Judged]:
-    return [
-        _Judged(each, decision(each.value, known.calibration))
-        for each in opened.lessons.read()
-        if each.value is not None
-    ]
-
-
-def _mistake(opened: Filter, judged: _Judged, predicted: Any, weights: Weights) -> Mistake:
-    lesson = opened.lessons.get(judged.lesson.digest)
-    found = read_message(lesson.message or b"")
-    text, shares = shares_of(found.text, weights)
-    words = [Substring(word, 1, share) for word, share in words_of(found.text, weights)[:_WORDS]]
+def _mistake(
+    opened: Filter, lesson: Lesson, decision: Decision, predicted: Any, weights: WeightVector
+) -> Mistake:
+    text = read_message(opened.lessons.get(lesson.digest).message or b"").text
+    words = [Substring(word, 1, value) for word, value in word_contributions(text, weights)[:_WORDS]]
+    text, contributions = character_contributions(text, weights)
+    label = str(predicted)
     explanation = Explanation(
-        str(predicted), "spam", "ham", judged.said.value, 0.0, text, shares, _SHARES, words, []
+        label, "spam", "ham", decision.value, 0.0, text, contributions, _CONTRIBUTIONS, words, []
     )
     name = f"{lesson.subject or 'no subject'} ({lesson.sender or 'no sender'})"
-    return Mistake(name, lesson.kind, str(predicted), judged.said.value, text, explanation)
+    return Mistake(name, lesson.kind, label, decision.value, text, explanation)
 
 
-def _facts(opened: Filter, judged: list[_Judged], results: Results) -> list[tuple[str, str]]:
+def _facts(opened: Filter, judged: list[tuple[Lesson, Decision]], results: Results) -> list[tuple[str, str]]:
     counts = opened.lessons.counts()
-    unsure = sum(each.said.kind == "unsure" for each in judged)
-    said = [(each.lesson.kind, each.said.kind) for each in judged]
+    pairs = [(lesson.kind, decision.kind) for lesson, decision in judged]
     return [
         ("machine", "linear SVM on strings of bytes, kept at its optimum"),
         ("lessons", f"{counts['spam']:,} spam, {counts['ham']:,} ham"),
         ("documents judged", f"{results.n:,}, each before it was learnt or out of fold"),
-        ("called unsure", f"{unsure:,}"),
-        ("ham called spam", f"{said.count(('ham', 'spam')):,}"),
-        ("spam called ham", f"{said.count(('spam', 'ham')):,}"),
+        ("called unsure", f"{sum(kind == 'unsure' for _, kind in pairs):,}"),
+        ("ham called spam", f"{pairs.count(('ham', 'spam')):,}"),
+        ("spam called ham", f"{pairs.count(('spam', 'ham')):,}"),
         ("written by", f"textsvm {textsvm.__version__}"),
     ]

@@ -1,8 +1,8 @@
-"""The resident filter: one process holds the weights, and mail programs ask it over a socket.
+"""The resident filter: a process that keeps the weights in memory and answers mail programs over a socket.
 
-One thread (asyncio) talks to all clients, however slow they are. Decisions are taken by a few threads,
-lessons by one: it is the only writer of the store, and a lesson is answered when it is on disk. What a
-client may hold is bounded: its connection in time, all messages together in bytes.
+One thread (asyncio) serves all clients, however slow they are. A few threads decide, and one learns: it is
+the only writer of the store, and a lesson is answered when it is on disk. Time per connection and bytes of
+all messages together are bounded.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 Classify = Callable[[bytes], Awaitable["Decision"]]
-Face = Callable[[Classify], Awaitable[Callable[[], None]]]
-#: Seconds in which a client has sent its request, and taken its answer; and in which a server that was
-#: asked to end answers what is under way.
+Interface = Callable[[Classify], Awaitable[Callable[[], None]]]
+#: Seconds that a client may take to send its request, and to take its answer; and seconds that a server that
+#: ends takes for the requests in progress.
 PATIENCE, ENDING = 60.0, 20.0
-#: Seconds in which a client that has just connected begins to ask, when the server ends.
+#: Seconds that a client that has just connected may take to begin its request when the server ends.
 GRACE = 0.2
-#: Clients at once: a third of the file handles that Linux gives a process is left to the store.
-MOST_CLIENTS = 700
-#: Bytes of messages at once, beyond which large ones are put off; a message up to `SMALL` always has room.
-MOST_HELD, SMALL = 160 << 20, 256 << 10
-#: Connections that wait to be taken; more than that, and Linux turns clients away.
+#: Maximum number of clients; it leaves a third of the file handles of a Linux process to the store.
+MAX_CLIENTS = 700
+#: Bytes of all messages above which large messages are put off; up to `SMALL` bytes are always accepted.
+MAX_HELD, SMALL = 160 << 20, 256 << 10
+#: Connections that may wait; Linux refuses further clients.
 BACKLOG = 1024
 _PART = 1 << 18
 
 
 class Server:
-    """A filter that answers the protocol of spamd.
+    """A filter that speaks the protocol of spamd.
 
     Parameters
     ----------
     filter : Filter
     log : callable
-        Is given one line for each trouble.
+        Called with a line for each error.
     threads : int
-        That take decisions.
+        Number of threads for decisions.
     """
 
     def __init__(self, filter: Filter, log: Callable[[str], None], threads: int = 2) -> None:
@@ -61,22 +61,21 @@ class Server:
         self.log = log
         self._deciding = ThreadPoolExecutor(threads, "decide")
         self._learning = ThreadPoolExecutor(1, "learn")
-        self._clients: dict[asyncio.Task[None], _Held] = {}
+        self._clients: dict[asyncio.Task[None], _ClientState] = {}
         self._held = self._lessons = 0
 
     async def run(
-        self, sockets: Sequence[socket.socket], faces: Sequence[Face], ready: Callable[[], None]
+        self, sockets: Sequence[socket.socket], interfaces: Sequence[Interface], ready: Callable[[], None]
     ) -> None:
-        """Answer on these listening sockets until SIGTERM or SIGINT, and then what is under way."""
+        """Serve these listening sockets until SIGTERM or SIGINT; then finish the requests in progress."""
         end = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end.set)
-        closers = [await face(self.classify) for face in faces]
-        for each in sockets:
-            closers.append(
-                (await asyncio.start_server(self._serve, sock=each, backlog=BACKLOG, limit=_PART)).close
-            )
+        closers = [await interface(self.classify) for interface in interfaces]
+        for listener in sockets:
+            server = await asyncio.start_server(self._serve, sock=listener, backlog=BACKLOG, limit=_PART)
+            closers.append(server.close)
         ready()
         await end.wait()
         notify("STOPPING=1")
@@ -85,15 +84,15 @@ class Server:
         await self._finish()
 
     async def classify(self, data: bytes) -> Decision:
-        """The decision on a message; `Refused` where there is none."""
-        return await self._in(self._deciding, lambda: self.filter.classify(data))
+        """The decision on a message; raise `Refused` if there is none."""
+        return await self._run(self._deciding, lambda: self.filter.classify(data))
 
     async def _finish(self) -> None:
-        """Answer those who have asked; who has sent nothing yet is let go."""
+        """Finish the requests that have begun; disconnect the other clients."""
         if self._clients:
             await asyncio.wait(self._clients, timeout=GRACE)
-        for task, held in self._clients.items():
-            if not held.begun:
+        for task, client in self._clients.items():
+            if not client.begun:
                 task.cancel()
         if self._clients:
             await asyncio.wait(self._clients, timeout=ENDING)
@@ -103,60 +102,60 @@ class Server:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        held = _Held()
-        self._clients[task] = held
+        client = _ClientState()
+        self._clients[task] = client
         try:
             try:
-                if len(self._clients) > MOST_CLIENTS:
+                if len(self._clients) > MAX_CLIENTS:
                     raise Refused(EX_TEMPFAIL, "too many clients at once; try again")
-                with _Within(writer):
-                    request, data = await self._read(reader, held)
+                with _Timeout(writer):
+                    request, data = await self._read(reader, client)
                 answer = await self._answer(request, data)
             except Refused as error:
                 answer = [spamd.refusal(error)]
-            del held.message
-            with _Within(writer):
+            del client.message
+            with _Timeout(writer):
                 for part in answer:
                     for start in range(0, len(part), _PART):  # a transport copies what it has to keep
                         writer.write(part[start : start + _PART])
                         await writer.drain()
                 writer.write_eof()
         except (OSError, EOFError, asyncio.CancelledError):
-            pass  # the client has gone, or has been let go
+            pass  # the client has gone, or was disconnected
         finally:
-            self._held -= held.size
+            self._held -= client.size
             del self._clients[task]
             writer.close()
 
-    async def _read(self, reader: asyncio.StreamReader, held: _Held) -> tuple[Request, bytes]:
+    async def _read(self, reader: asyncio.StreamReader, client: _ClientState) -> tuple[Request, bytes]:
         line = await _line(reader)
         if not line:
             raise EOFError
-        held.begun = True
+        client.begun = True
         request = spamd.read_request(line)
-        if spamd.has_fields(request):
+        if request.has_fields:
             request = spamd.read_fields(request, await _lines(reader))
         if not request.has_message:
             return request, b""
-        await self._collect(reader, held, LARGEST if request.length is None else request.length)
-        if request.length is not None and held.message.tell() != request.length:
+        await self._collect(reader, client, LARGEST if request.length is None else request.length)
+        if request.length is not None and client.message.tell() != request.length:
             raise Refused(
                 EX_PROTOCOL,
-                f"(Content-length mismatch: expected {request.length} bytes, got {held.message.tell()})",
+                f"(Content-length mismatch: expected {request.length} bytes, got {client.message.tell()})",
             )
-        data = held.message.getvalue()  # no copy: it is the buffer itself
-        return request, spamd.inflated(data) if request.compressed else data
+        data = client.message.getvalue()  # no copy: it is the buffer itself
+        return request, spamd.decompressed(data) if request.compressed else data
 
-    async def _collect(self, reader: asyncio.StreamReader, held: _Held, most: int) -> None:
-        """Take in a message; a large one only while there is room."""
-        while (size := held.message.tell()) < most:
+    async def _collect(self, reader: asyncio.StreamReader, client: _ClientState, most: int) -> None:
+        """Receive a message; a large message only while there is room."""
+        while (size := client.message.tell()) < most:
             part = await reader.read(min(_PART, most - size))
             if not part:
                 return
-            if size + len(part) > SMALL and self._held + len(part) > MOST_HELD:
+            if size + len(part) > SMALL and self._held + len(part) > MAX_HELD:
                 raise Refused(EX_TEMPFAIL, "too many large messages at once; try again")
-            held.message.write(part)
-            held.size += len(part)
+            client.message.write(part)
+            client.size += len(part)
             self._held += len(part)
         if most == LARGEST and await reader.read(1):
             raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
@@ -168,13 +167,13 @@ class Server:
             return []
         if request.verb == "TELL":
             return [await self._tell(request, data)]
-        return await self._in(self._deciding, lambda: spamd.check(request, data, self.filter))
+        return await self._run(self._deciding, lambda: spamd.check(request, data, self.filter))
 
     async def _tell(self, request: Request, data: bytes) -> bytes:
-        """The answer to a lesson; after the last one that waits, decisions know of them all."""
+        """The answer to a lesson; after the last waiting lesson, decisions take all of them into account."""
         self._lessons += 1
         try:
-            return await self._in(self._learning, lambda: spamd.tell(request, data, self.filter))
+            return await self._run(self._learning, lambda: spamd.tell(request, data, self.filter))
         finally:
             self._lessons -= 1
             if not self._lessons:
@@ -184,25 +183,25 @@ class Server:
         try:
             self.filter.refresh()
         except (InputError, MemoryError, OSError) as error:
-            self.log(f"decisions do not know the last lessons yet: {error}")
+            self.log(f"decisions do not take the last lessons into account yet: {error}")
 
-    async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
-        """What the work gives, done by a pool; whatever goes wrong is an answer, and a line of the log."""
+    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
+        """Result of the work in a thread pool; every error is logged and becomes an answer."""
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, work)
         except InputError as error:
             self.log(str(error))
             raise Refused(EX_TEMPFAIL, str(error)) from error
         except MemoryError as error:
-            self.log("out of main memory: a message was not looked at")
+            self.log("out of main memory: a message was not processed")
             raise Refused(EX_TEMPFAIL, "out of main memory") from error
         except Exception as error:
-            self.log(f"a message was not looked at: {error!r}")
+            self.log(f"a message was not processed: {error!r}")
             raise Refused(EX_SOFTWARE, repr(error)) from error
 
 
-class _Held:
-    """What a client holds: whether it has begun to ask, and its message so far."""
+class _ClientState:
+    """State of a client: whether its request has begun, and its message so far."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -210,8 +209,8 @@ class _Held:
         self.message = BytesIO()
 
 
-class _Within:
-    """A block in which the server waits for a client: after `PATIENCE` seconds the connection ends."""
+class _Timeout:
+    """A block in which the server waits for a client; after `PATIENCE` seconds the connection is closed."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._transport = writer.transport
@@ -233,26 +232,26 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 
 async def _lines(reader: asyncio.StreamReader) -> list[bytes]:
     """Fields up to the empty line."""
-    found: list[bytes] = []
+    lines: list[bytes] = []
     while line := await _line(reader):
         line = line.rstrip(b"\r\n")
         if not line:
-            return found
-        if len(found) > 255:
+            return lines
+        if len(lines) > 255:
             break
-        found.append(line)
+        lines.append(line)
     raise Refused(EX_PROTOCOL, "(no end of the headers)")
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening Unix socket that only this user may use; one that a dead server left is replaced.
+    """A listening Unix socket for this user alone; the socket of a dead server is replaced.
 
-    Whoever listens holds the lock of the file PATH.lock, as long as it lives.
+    A server holds the lock of the file PATH.lock while it lives.
 
     Raises
     ------
     InputError
-        If a server listens there, or something is there that is no socket, or the path cannot be.
+        If a server listens there, the path is no socket, or it cannot be created.
     """
     if len(os.fsencode(path)) > 107:
         raise InputError(f"{path} is too long for a socket (107 bytes); give a shorter --socket")
@@ -261,16 +260,16 @@ def listen(path: Path) -> socket.socket:
         lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         _lock(lock, path)
         _clear(path)
-        found = socket.socket(socket.AF_UNIX)
+        listener = socket.socket(socket.AF_UNIX)
         mask = os.umask(0o177)
         try:
-            found.bind(os.fspath(path))
+            listener.bind(os.fspath(path))
         finally:
             os.umask(mask)
-        found.listen(BACKLOG)
+        listener.listen(BACKLOG)
     except OSError as error:
         raise InputError(f"cannot listen at {path}: {error.strerror or error}") from error
-    return found
+    return listener
 
 
 def _lock(handle: int, path: Path) -> None:
@@ -291,7 +290,7 @@ def _clear(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise InputError(f"{path} is no socket; move it away, or give another --socket")
+        raise InputError(f"{path} is not a socket; move it away, or give another --socket")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
@@ -309,13 +308,7 @@ def _taken(path: Path) -> InputError:
 
 
 def listen_tcp(port: int) -> socket.socket:
-    """A listening socket of this machine alone (127.0.0.1).
-
-    Raises
-    ------
-    InputError
-        If it cannot be had.
-    """
+    """A listening socket at 127.0.0.1; raise InputError if the port is not available."""
     try:
         return socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
     except (OSError, OverflowError) as error:
@@ -323,7 +316,7 @@ def listen_tcp(port: int) -> socket.socket:
 
 
 def passed_sockets() -> list[socket.socket]:
-    """Listening sockets that systemd has opened for this process (LISTEN_FDS, sd_listen_fds(3))."""
+    """Listening sockets that systemd opened for this process (LISTEN_FDS, sd_listen_fds(3))."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = int(os.environ.get("LISTEN_FDS", "0"))
@@ -331,7 +324,7 @@ def passed_sockets() -> list[socket.socket]:
 
 
 def notify(state: str) -> None:
-    """Tell systemd how far this process is (sd_notify(3)); nothing without systemd."""
+    """Report the state of this process to systemd, if there is systemd (sd_notify(3))."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -340,22 +333,26 @@ def notify(state: str) -> None:
 
 
 def serve(
-    filter: Filter, sockets: Sequence[socket.socket], log: Callable[[str], None], faces: Sequence[Face] = ()
+    filter: Filter,
+    sockets: Sequence[socket.socket],
+    log: Callable[[str], None],
+    interfaces: Sequence[Interface] = (),
 ) -> None:
-    """Answer on these sockets until SIGTERM or SIGINT; then close the filter.
+    """Serve these sockets until SIGTERM or SIGINT; then close the filter.
 
     Parameters
     ----------
     filter : Filter
     sockets : list of listening sockets
     log : callable
-        Is given one line for each trouble.
-    faces : list of coroutine functions
-        Other protocols: each is given `Server.classify`, begins to listen, and returns what ends that.
+        Called with a line for each error.
+    interfaces : list of coroutine functions
+        Other protocols (`mail_servers`): each takes `Server.classify`, listens, and returns the function that
+        stops it.
     """
     server = Server(filter, log)
     try:
         filter.refresh()
-        asyncio.run(server.run(sockets, faces, lambda: notify("READY=1")))
+        asyncio.run(server.run(sockets, interfaces, lambda: notify("READY=1")))
     finally:
         filter.close()

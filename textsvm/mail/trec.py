@@ -1,17 +1,16 @@
-"""The commands that TREC's spam filter evaluation toolkit (Lynam and Cormack, 2005 to 2007) calls.
+"""Commands for TREC's spam filter evaluation toolkit (Lynam and Cormack, 2005 to 2007).
 
     python -m textsvm.mail.trec scripts [--serve] FOLDER     write the four commands into a folder
-    initialize [--serve]                   begin anew; with a server that learns
+    initialize [--serve]                   start with an empty filter; with a server that learns
     classify FILE                          print "class=spam score=0.73105858 tfile=-"
     train JUDGE FILE [CLASS [TFILE]]       learn the message as JUDGE says: spam or ham
     finalize                               end the server
 
-The lessons are in `textsvm-trec`, a folder that is made in the working directory. The class is spam where
-the filter is sure of it, else ham: what it is unsure of would be delivered. The score is the decision value,
-above 0 on the side of spam; it has more digits than a probability near 1. There is no auxiliary file. More
-arguments (the toolkit adds a user, and what it was called with) are passed over.
-
-A lesson without the server takes reading all lessons before; classifying takes the weights alone.
+The lessons are in the folder `textsvm-trec` of the working directory. The class is spam where the filter is
+sure, else ham, because unsure mail would be delivered. The score is the decision value, above 0 for spam,
+which has more digits than a probability near 1. There is no auxiliary file, and further arguments (the
+toolkit adds a user, and the arguments of its own call) are ignored. Without the server a lesson takes reading
+all lessons; classifying reads the weights alone.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """What the process does, and its exit code: 0, or 3 and a sentence on stderr."""
+    """Run a command; return its exit code: 0, or 3 after an error message on stderr."""
     try:
-        _do(arguments)
+        _execute(arguments)
         sys.stdout.flush()
         return 0
     except (InputError, OSError) as error:
@@ -53,7 +52,7 @@ def run(arguments: list[str]) -> int:
         return ERROR
 
 
-def _do(arguments: list[str]) -> None:
+def _execute(arguments: list[str]) -> None:
     serve = "--serve" in arguments
     match [word for word in arguments if word != "--serve"]:
         case ["scripts", folder]:
@@ -61,9 +60,9 @@ def _do(arguments: list[str]) -> None:
         case ["initialize", *_]:
             initialize(serve)
         case ["classify", file, *_]:
-            print(classify(_read(file)))
+            print(classify(_file_bytes(file)))
         case ["train", judge, file, *_]:
-            train(judge, _read(file))
+            train(judge, _file_bytes(file))
         case ["finalize", *_]:
             finalize()
         case _:
@@ -71,31 +70,18 @@ def _do(arguments: list[str]) -> None:
 
 
 def scripts(folder: Path, serve: bool = False) -> None:
-    """Write the commands as scripts, which is how the toolkit finds them.
-
-    Parameters
-    ----------
-    folder : Path
-        Made if it is not there; what it has of these names is replaced.
-    serve : bool
-        Let `initialize` start a server.
-    """
+    """Write the commands as scripts into a folder; with `serve`, `initialize` starts a server."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in COMMANDS:
-        words = [
-            sys.executable,
-            "-m",
-            "textsvm.mail.trec",
-            name,
-            *["--serve"] * (serve and name == COMMANDS[0]),
-        ]
+        options = ["--serve"] * (serve and name == COMMANDS[0])
+        words = [sys.executable, "-m", "textsvm.mail.trec", name, *options]
         file = folder / name
         file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8", newline="\n")
         file.chmod(0o755)
 
 
 def initialize(serve: bool = False) -> None:
-    """An empty filter, whatever ran before, even if it was not finalized."""
+    """Create an empty filter; an earlier filter is removed, even if it was not finalized."""
     from textsvm.mail.filter import Filter
 
     finalize()
@@ -106,23 +92,20 @@ def initialize(serve: bool = False) -> None:
 
 
 def classify(data: bytes) -> str:
-    """The line that the toolkit reads."""
+    """Classify a message; return the output for the toolkit."""
     from textsvm.mail.filter import Filter
 
-    mail = Filter(STORE)
-    try:
+    with Filter(STORE) as mail:
         decision = mail.classify(data)
-    finally:
-        mail.close()
     kind = "spam" if decision.kind == "spam" else "ham"
     return f"class={kind} score={decision.value:.8f} tfile=-"
 
 
 def train(judge: str, data: bytes) -> None:
-    """Learn a message as what it was judged to be."""
+    """Learn a message as spam or ham."""
     kind = judge.lower()
     if kind not in ("spam", "ham"):
-        raise InputError(f"the judgement is spam or ham, not {judge!r}")
+        raise InputError(f"the judgement must be spam or ham, got {judge!r}")
     if _server() is not None:
         from textsvm.mail.client import Trouble, ask
 
@@ -133,11 +116,8 @@ def train(judge: str, data: bytes) -> None:
         return
     from textsvm.mail.filter import Filter
 
-    mail = Filter(STORE)
-    try:
+    with Filter(STORE) as mail:
         mail.learn(data, kind)
-    finally:
-        mail.close()
 
 
 def finalize() -> None:
@@ -158,11 +138,11 @@ def _start() -> None:
         )
     (STORE / "pid").write_text(f"{server.pid}\n", encoding="utf-8", newline="\n")
     if not _wait(lambda: Path(_socket()).exists() or server.poll() is not None) or server.poll() is not None:
-        raise InputError(f"the server does not start: see {STORE / 'server.log'}")
+        raise InputError(f"the server did not start: see {STORE / 'server.log'}")
 
 
 def _server() -> int | None:
-    """The process that answers at the socket, if any."""
+    """Process id of the server; None if there is none."""
     try:
         pid = int((STORE / "pid").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -184,7 +164,7 @@ def _wait(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def _read(file: str) -> bytes:
+def _file_bytes(file: str) -> bytes:
     try:
         return Path(file).read_bytes()
     except OSError as error:

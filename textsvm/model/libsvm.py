@@ -38,8 +38,8 @@ from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
-from textsvm.readers.libsvm import MOST, number_text, parse, vector_texts
-from textsvm.readers.opened import File
+from textsvm.readers.files import File
+from textsvm.readers.libsvm import MAX_INDEX, number_text, parse_libsvm, vector_texts
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
 
@@ -194,7 +194,7 @@ def _check_header(name: str, header: Header) -> None:
 def _one(name: str, header: Header, key: str) -> int:
     """A count that must be there."""
     values = header.get(key) or []
-    if len(values) != 1 or not 0 <= values[0] <= MOST:
+    if len(values) != 1 or not 0 <= values[0] <= MAX_INDEX:
         raise InputError(f"{name}: {key} must be one number of at least 0")
     return int(values[0])
 
@@ -254,7 +254,7 @@ def _read_vectors(
         pairs.append(b"0".ljust(len(line) - len(rest) - 1) + b" " + rest)
     if not total:
         return csr_array(np.empty((0, 1))), coef
-    vectors, _ = parse(File(name, b"\n".join(pairs)), [])
+    vectors, _ = parse_libsvm(File(name, b"\n".join(pairs)), [])
     return csr_array(vectors), coef
 
 

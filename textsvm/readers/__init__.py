@@ -1,4 +1,4 @@
-"""Readers: one file a format, detected from the content -> Corpus(ids, texts, labels, part)."""
+"""Readers of corpora: a module for each format, which is detected from the content."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.readers.corpus import Corpus
-    from textsvm.readers.incoming import incoming_documents
     from textsvm.readers.read import FORMATS, read_corpus, read_documents
-    from textsvm.readers.stream import CorpusStream, is_large, stream_corpus
+    from textsvm.readers.stream import CorpusStream, incoming_documents, is_large, stream_corpus
 
-# Imported when first used: who decides on one mail reads no tables and no archives.
+# Imported at first use: a process that decides on a mail needs no tables and no archives.
 _HOME = {
     "Corpus": "textsvm.readers.corpus",
     "FORMATS": "textsvm.readers.read",
     "read_corpus": "textsvm.readers.read",
     "read_documents": "textsvm.readers.read",
     "CorpusStream": "textsvm.readers.stream",
-    "incoming_documents": "textsvm.readers.incoming",
+    "incoming_documents": "textsvm.readers.stream",
     "is_large": "textsvm.readers.stream",
     "stream_corpus": "textsvm.readers.stream",
 }
@@ -52,7 +51,7 @@ SAMPLES = {
 
 
 def sample(name: str) -> Path:
-    """Where an embedded sample corpus is: in the installed package, or in the repository.
+    """Path of a sample corpus, in the installed package or in the repository.
 
     Parameters
     ----------
@@ -61,7 +60,7 @@ def sample(name: str) -> Path:
     Raises
     ------
     InputError
-        If there is no such sample.
+        If the sample is unknown.
     """
     if name not in SAMPLES:
         raise InputError(f"there is no sample {name!r}; there is: {', '.join(SAMPLES)}")
@@ -69,7 +68,7 @@ def sample(name: str) -> Path:
     for folder in (package / "samples", package.parent / "corpora" / "samples"):
         if (folder / SAMPLES[name]).exists():
             return folder / SAMPLES[name]
-    raise InputError(f"the sample {name!r} is not in {package}: install textsvm again")
+    raise InputError(f"the sample {name!r} is missing in {package}; install textsvm again")
 
 
 def __getattr__(name: str) -> Any:

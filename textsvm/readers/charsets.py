@@ -1,4 +1,4 @@
-"""Bytes -> text: declared charsets honoured, wrong and missing ones survived, binary data noticed."""
+"""Decode bytes to text with declared, wrong or missing charsets; detect binary data."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# What senders mean when they name the narrower set, as in the WHATWG Encoding Standard.
-_MEANT = {
+# Supersets that are used for narrower declared charsets, as in the WHATWG Encoding Standard.
+_SUPERSETS = {
     "ascii": "utf-8",
     "iso8859-1": "cp1252",
     "gb2312": "gb18030",
@@ -21,8 +21,8 @@ _MEANT = {
     "euc_kr": "cp949",
     "big5": "big5hkscs",
 }
-# Python codecs that are no charsets of texts, and slow on long input.
-_NO_CHARSET = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
+# Python codecs that are no charsets, and slow on long input.
+_NOT_CHARSETS = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b\b")) + b"\x7f"
 
 
@@ -43,23 +43,19 @@ codecs.register_error("textsvm-windows-1252", _as_windows_1252)
 
 
 def byte_order_mark(head: bytes) -> tuple[bytes, str]:
-    """The byte order mark that data begin with, none or one, and the charset."""
+    """The byte order mark at the beginning of data (may be empty), and the charset."""
     return next(((mark, charset) for mark, charset in _BOMS if head.startswith(mark)), (b"", "utf-8"))
 
 
 def decode(data: bytes) -> tuple[str, str | None]:
-    """Text without a declared charset: UTF-8, or what its byte order mark says.
-
-    Parameters
-    ----------
-    data : bytes
+    """Decode text without a declared charset: UTF-8, or the charset of its byte order mark.
 
     Returns
     -------
     text : str
-        Bytes that are not UTF-8 are read as Windows-1252; everything else stays as it is.
+        Bytes that are not UTF-8 are read as Windows-1252; all others stay as they are.
     problem : str or None
-        What was wrong, if anything was.
+        Description of undecodable bytes.
     """
     for mark, charset in _BOMS:
         if data.startswith(mark):
@@ -74,10 +70,10 @@ def decode(data: bytes) -> tuple[str, str | None]:
 
 
 def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
-    """Text with the charset that its sender declared; (text, problem) as in `decode`.
+    """Decode text with the charset that its sender declared; return (text, problem) as `decode`.
 
-    A charset that is unknown, or wrong for these bytes, is replaced by UTF-8 where that fits, and
-    else by Windows-1252. No charset, or one of the names for "unknown", is no problem.
+    A charset that is unknown, or wrong for these bytes, is replaced by UTF-8 if that fits, else by
+    Windows-1252. A missing charset, or a name for "unknown", is no problem.
     """
     if data.isascii() and (charset is None or charset.lower() in ("us-ascii", "utf-8", "iso-8859-1")):
         return data.decode("ascii"), None
@@ -92,14 +88,14 @@ def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
     except (UnicodeError, ValueError):
         pass
     problem = f"some bytes are not {declared[:40]}, which was declared, and were read as "
-    if codec == "cp1252":  # five bytes have no meaning there
+    if codec == "cp1252":  # five bytes are undefined
         return data.decode(codec, "textsvm-windows-1252"), f"{problem}Latin-1"
     if codec.startswith("utf") or b"\x00" not in data:
         try:
             return data.decode("utf-8"), f"{problem}UTF-8"
         except UnicodeDecodeError:
             pass
-    # A few bad bytes in a long text of that charset leave the rest readable.
+    # A few bad bytes in a long text of that charset must not damage the rest.
     if codec == "utf-8":
         return data.decode(codec, "textsvm-windows-1252"), f"{problem}Windows-1252"
     return data.decode(codec, "replace"), f"{problem}\ufffd"
@@ -108,10 +104,10 @@ def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
 def _codec(declared: str) -> str | None:
     try:
         name = codecs.lookup(declared).name
-        "".encode(name)  # refuses what is no text encoding (base64, zlib, ...)
+        "".encode(name)  # fails for codecs that are no text encodings (base64, zlib, ...)
     except (LookupError, ValueError, UnicodeError):
         return None
-    return None if name in _NO_CHARSET else _MEANT.get(name, name)
+    return None if name in _NOT_CHARSETS else _SUPERSETS.get(name, name)
 
 
 def is_binary(data: bytes) -> bool:

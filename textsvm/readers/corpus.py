@@ -1,29 +1,30 @@
-"""Corpus: the documents of a collection, their labels and parts, and what was wrong with them."""
+"""Corpus: the documents of a collection, their labels and parts, and the problems of reading them."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 from textsvm.errors import InputError
-from textsvm.readers.columns import bytes_of, digest, join, number_column, take
 from textsvm.text.stored import StoredTexts
 
 Label = str | tuple[str, ...]
 #: Formats of sequences.
 SEQUENCES = ("fasta", "fastq")
-#: What vectors beside texts are called, as a column.
+#: Name of the column of vectors beside texts.
 VECTORS = "vectors"
-#: What each document of a corpus may have one of.
+#: Attributes of a corpus with a value for each document.
 _LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "vectors")
 
 
 class Document(NamedTuple):
-    """One document as a reader of some format finds it.
+    """A document as a reader yields it.
 
-    `columns` are those that stay apart, texts and numbers, the first text among them.
+    `columns` are texts and numbers that stay apart, the first text among them.
     """
 
     id: str
@@ -45,28 +46,28 @@ class Corpus:
     ids : list of str
         Unique: the path inside the archive, NEWID, the row, ...
     texts : list of str, or StoredTexts
-        In memory, or in a temporary file. As they were written; `documents.normalise` comes later.
-        The first column of texts where there are several; empty where there is none.
+        In memory or in a temporary file, as they were written; they are normalised later. The first column of
+        texts if there are several; empty if there is none.
     labels : list of str, list of tuple of str, or None
-        None if there are none. Tuples where a document may have several labels, or no label at all.
+        None if there are none. Tuples if a document may have several labels, or none.
     part : list of (str or None)
-        "train", "test" or another word of the source; None where it names none.
+        "train", "test" or another name in the source; None if the source names no part.
     targets : list of float, or None
-        Numbers to be predicted, where a column of them was asked for; finite.
+        Numbers to be predicted, from the target column; finite.
     weights : list of float, or None
-        How much each document counts in training; finite.
+        Weight of each document in training; finite.
     groups : list of str, or None
-        Documents of one group (an author, a thread) belong on the same side of a split.
+        Documents of a group (an author, a thread) belong on the same side of a split.
     vectors : array or CSR matrix, shape (n, d), or None
-        Beside the texts, or instead of them; finite numbers.
+        Vectors beside the texts, or instead of them; finite numbers.
     columns : dict of str to list of str, StoredTexts or float64 array, or None
-        Columns of texts and numbers of a table, where they stay apart.
+        Columns of texts and numbers of a table, if they stay apart.
     source : str
-        Where it was read from.
+        Path of the input.
     format : str
-        The format it was read as.
+        Format of the input.
     problems : list of (str, str)
-        Id, or file and line, of what was damaged or left out, and the problem.
+        Id, or file and line, of damaged or omitted documents, and the problem.
 
     Examples
     --------
@@ -94,7 +95,7 @@ class Corpus:
 
     @property
     def examples(self) -> Any:
-        """What estimators take: texts, vectors, or a dict of columns (vectors among them, "vectors")."""
+        """Input of estimators: texts, vectors, or a dict of columns (vectors under the name "vectors")."""
         if self.columns is None and not len(self.texts):
             return self.vectors
         if self.columns is None and self.vectors is None:
@@ -142,20 +143,20 @@ class Corpus:
         return self.subset(chosen)
 
     def opposite(self, positive: str) -> str:
-        """What documents without a label are called: of two labels the other by its name, else "rest"."""
+        """Name of the negative class: the other label of two, else "rest"."""
         labels = set(self.labels or ())
         others = [label for label in labels if label != positive]
         return others[0] if len(labels) == 2 and isinstance(others[0], str) else "rest"
 
     def reduce_labels(self, positive: str, negative: str = "rest") -> Corpus:
-        """Two classes out of many.
+        """Reduce many classes to two.
 
         Parameters
         ----------
         positive : str
         negative : str
-            Another label: the documents that have exactly one of the two stay. Or "rest": all
-            documents with a label stay, and those without `positive` are labelled "rest".
+            Another label: the documents with exactly one of the two labels stay. Or "rest": all documents
+            with a label stay, and documents without `positive` get the label "rest".
 
         Raises
         ------
@@ -163,7 +164,7 @@ class Corpus:
             If a label does not occur, both are the same, or a class is left empty.
         """
         if self.labels is None:
-            raise InputError(f"{self.source} has no labels, so {positive!r} cannot be told from {negative!r}")
+            raise InputError(f"{self.source} has no labels; {positive!r} and {negative!r} need labels")
         sets = [frozenset((each,) if isinstance(each, str) else each) for each in self.labels]
         counts = Counter(label for each in sets for label in each)
         for label in (positive, *([negative] if negative != "rest" else [])):
@@ -181,30 +182,28 @@ class Corpus:
         return replace(self.subset(chosen), labels=labels)
 
     def with_vectors(self, vectors: Any, source: str) -> Corpus:
-        """The same with vectors beside the texts, a row a document, read from `source`.
+        """The corpus with vectors beside the texts, a row for each document, read from `source`.
 
         Raises
         ------
         InputError
-            If there are not as many, or a column has their name.
+            If the number of vectors differs, or a column has their name.
         """
         if vectors.shape[0] != len(self):
             raise InputError(
-                f"{source} has {vectors.shape[0]:,} vectors and {self.source} {len(self):,} documents; "
-                "row by row they must be of the same ones"
+                f"{source} has {vectors.shape[0]:,} vectors and {self.source} {len(self):,} documents; each "
+                "document needs a vector, in the same order"
             )
         if VECTORS in (self.columns or {}):
             raise InputError(
-                f"a column of {self.source} is called {VECTORS!r}, as those beside it; rename it"
+                f"a column of {self.source} is called {VECTORS!r} like the vectors beside it; rename it"
             )
         return replace(self, vectors=vectors)
 
     def with_labels(self, labels: list[str], source: str) -> Corpus:
-        """The same with other labels, read from `source`; InputError if they are not one a document."""
+        """The corpus with other labels, read from `source`; InputError if their number differs."""
         if len(labels) != len(self):
-            raise InputError(
-                f"{source} has {len(labels):,} labels and {self.source} {len(self):,} rows; give one a row"
-            )
+            raise InputError(f"{source} has {len(labels):,} labels, and {self.source} {len(self):,} rows")
         return replace(self, labels=labels)
 
     def duplicates(self) -> list[tuple[str, ...]]:
@@ -212,13 +211,13 @@ class Corpus:
         return [tuple(self.ids[i] for i in group) for group in self._equal_texts()]
 
     def conflicting_duplicates(self) -> list[tuple[str, ...]]:
-        """Those groups of duplicates whose documents do not all have the same labels (or numbers)."""
+        """Groups of duplicates with different labels (or numbers)."""
         labels: Sequence[Label | float] = self.targets or self.labels or [""] * len(self)
         groups = (group for group in self._equal_texts() if len({labels[i] for i in group}) > 1)
         return [tuple(self.ids[i] for i in group) for group in groups]
 
     def without_duplicates(self) -> Corpus:
-        """The first of every group of documents with equal texts and equal labels (or numbers)."""
+        """The first of each group of documents with equal texts and equal labels (or numbers)."""
         labels: Sequence[Label | float] = self.targets or self.labels or [""] * len(self)
         first: dict[tuple[str | bytes, Label | float], int] = {}
         for i, key in enumerate(zip(self._keys(), labels, strict=True)):
@@ -232,17 +231,50 @@ class Corpus:
         return [group for group in groups.values() if len(group) > 1]
 
     def _keys(self) -> Iterable[str | bytes]:
-        """What is equal for equal documents: texts in memory, or digests of what there is."""
+        """Keys of the documents that are equal for equal documents: texts in memory, or digests."""
         if self.columns is None and self.vectors is None and not isinstance(self.texts, StoredTexts):
             return self.texts
         parts = (
             [self.texts] if self.columns is None and len(self.texts) else list((self.columns or {}).values())
         )
         parts += [] if self.vectors is None else [self.vectors]
-        return map(digest, *map(bytes_of, parts))
+        return map(_digest, *map(_encoded_values, parts))
 
 
-def gather(
+def take(values: Any, indices: Sequence[int]) -> Any:
+    """The values at `indices`, in that order."""
+    if hasattr(values, "dtype"):
+        return values[indices]
+    return values.take(indices) if isinstance(values, StoredTexts) else [values[i] for i in indices]
+
+
+def select_examples(examples: Any, indices: Sequence[int]) -> Any:
+    """The examples at `indices`: texts, vectors, or a dict of columns (`Corpus.examples`)."""
+    if isinstance(examples, dict):
+        return {name: take(values, indices) for name, values in examples.items()}
+    return take(examples, indices)
+
+
+def _encoded_values(values: Any) -> Iterator[bytes]:
+    """Texts, numbers or vectors as bytes, a value each."""
+    if hasattr(values, "indptr"):
+        for start, end in pairwise(values.indptr.tolist()):
+            yield values.indices[start:end].tobytes() + values.data[start:end].tobytes()
+    elif hasattr(values, "dtype"):
+        yield from (row.tobytes() for row in values)
+    else:
+        yield from (text.encode("utf-8", "surrogatepass") for text in values)
+
+
+def _digest(*parts: bytes) -> bytes:
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") if len(parts) > 1 else b"")
+        digest.update(part)
+    return digest.digest()
+
+
+def build_corpus(
     documents: Iterable[Document],
     source: str,
     format: str,
@@ -251,78 +283,98 @@ def gather(
     labelled: bool = True,
     stored: bool = False,
 ) -> Corpus:
-    """Make a corpus of documents: ids made unique, labels all of one type.
+    """Build a corpus from documents: unique ids, labels of a single type.
 
-    Documents without a label among others that have one are left out and named, unless the labels
-    are not asked for (`labelled` is False): then there are none at all. Numbers to be predicted, where
-    there are any, take the place of the labels. `stored`: texts go to a temporary file one by one.
+    If some documents have labels, documents without a label are left out and reported; unless `labelled`,
+    labels are ignored. Targets, if there are any, take the place of the labels. `stored`: texts go to a
+    temporary file one by one.
     """
-    found: list[Document] = []
-    apart = _texts_apart(documents, found, source)
-    texts: Sequence[str] = StoredTexts.of(apart) if stored else list(apart)
-    columns = _columns_of(texts, found)
+    rows: list[Document] = []
+    split = _split_texts(documents, rows, source)
+    texts: Sequence[str] = StoredTexts.of(split) if stored else list(split)
+    columns = _build_columns(texts, rows)
     if columns is not None:
         texts = next((each for each in columns.values() if not hasattr(each, "dtype")), [])
-    left: Sequence[int] = range(len(found))
+    kept: Sequence[int] = range(len(rows))
     problems = [(printable_id(identifier), problem) for identifier, problem in problems]
-    if any(document.target is not None for document in found):
+    if any(document.target is not None for document in rows):
         labelled = False
-        problems += [(d.id, "left out: it has no number to be predicted") for d in found if d.target is None]
-        left = [i for i in left if found[i].target is not None]
-    any_label = labelled and any(document.label is not None for document in found)
+        problems += [(d.id, "left out: it has no number to be predicted") for d in rows if d.target is None]
+        kept = [i for i in kept if rows[i].target is not None]
+    any_label = labelled and any(document.label is not None for document in rows)
     if any_label:
-        problems += [(d.id, "left out: it has no label") for d in found if d.label is None]
-        left = [i for i in left if found[i].label is not None]
-    if len(left) < len(found):
-        found, texts = [found[i] for i in left], take(texts, left) if len(texts) else texts
-        columns = columns and {name: take(each, left) for name, each in columns.items()}
-    labels: list[Label] = [document.label for document in found if document.label is not None]
+        problems += [(d.id, "left out: it has no label") for d in rows if d.label is None]
+        kept = [i for i in kept if rows[i].label is not None]
+    if len(kept) < len(rows):
+        rows, texts = [rows[i] for i in kept], take(texts, kept) if len(texts) else texts
+        columns = columns and {name: take(each, kept) for name, each in columns.items()}
+    labels: list[Label] = [document.label for document in rows if document.label is not None]
     if any(isinstance(label, tuple) for label in labels):
         labels = [(label,) if isinstance(label, str) else label for label in labels]
     return Corpus(
-        ids=_unique([document.id for document in found], problems),
+        ids=_unique([document.id for document in rows], problems),
         texts=cast("list[str]", texts),
         labels=cast("list[str] | list[tuple[str, ...]]", labels) if any_label else None,
-        part=[document.part for document in found],
+        part=[document.part for document in rows],
         source=source,
         format=format,
         problems=problems,
-        targets=[document.target for document in found if document.target is not None] or None,
-        weights=[document.weight for document in found if document.weight is not None] or None,
-        groups=[document.group for document in found if document.group is not None] or None,
+        targets=[document.target for document in rows if document.target is not None] or None,
+        weights=[document.weight for document in rows if document.weight is not None] or None,
+        groups=[document.group for document in rows if document.group is not None] or None,
         columns=columns,
     )
 
 
-def concatenated(corpora: Sequence[Corpus], source: str, format: str) -> Corpus:
-    """One corpus of several, the first one's documents first; their labels only if all have some.
+def concatenate_corpora(corpora: Sequence[Corpus], source: str, format: str) -> Corpus:
+    """The documents of several corpora; labels only if all have labels.
 
     Raises
     ------
     InputError
         If some have columns or vectors that others have not.
     """
-    problems = [problem for one in corpora for problem in one.problems]
-    if len({(tuple(one.columns or ()), one.vectors is None, not len(one.texts)) for one in corpora}) > 1:
-        raise InputError(f"{source}: texts, columns and vectors must be the same ones in all of the files")
+    problems = [problem for corpus in corpora for problem in corpus.problems]
+    if len({(tuple(each.columns or ()), each.vectors is None, not len(each.texts)) for each in corpora}) > 1:
+        raise InputError(f"{source}: all files must have the same texts, columns and vectors")
 
     def joined(name: str) -> Any:
-        lists = [getattr(one, name) for one in corpora]
-        return None if any(each is None for each in lists) else join(lists)
+        lists = [getattr(corpus, name) for corpus in corpora]
+        return None if any(each is None for each in lists) else _concatenate(lists)
 
     columns = corpora[0].columns and {
-        name: join([(one.columns or {})[name] for one in corpora]) for name in corpora[0].columns
+        name: _concatenate([(corpus.columns or {})[name] for corpus in corpora])
+        for name in corpora[0].columns
     }
     return replace(
         corpora[0],
         **{name: joined(name) for name in _LISTS},
-        ids=_unique([printable_id(identifier) for one in corpora for identifier in one.ids], problems),
+        ids=_unique([printable_id(each) for corpus in corpora for each in corpus.ids], problems),
         columns=columns, source=source, format=format, problems=problems,
     )  # fmt: skip
 
 
-def _texts_apart(documents: Iterable[Document], found: list[Document], source: str) -> Iterator[str]:
-    """The texts of documents, one column after the other; `found` gets these without them."""
+def _concatenate(parts: Sequence[Any]) -> Any:
+    """Concatenate lists, arrays or sparse matrices; the widest matrix gives the number of columns."""
+    if len(parts) == 1:
+        return parts[0]
+    import numpy as np
+    from scipy import sparse
+
+    if sparse.issparse(parts[0]):
+        width = max(part.shape[1] for part in parts)
+        for part in parts:
+            part.resize(part.shape[0], width)
+        return sparse.vstack(parts, "csr")
+    if isinstance(parts[0], np.ndarray):
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise InputError("vectors of several files have different numbers of columns")
+        return np.concatenate(parts)
+    return [value for part in parts for value in part]
+
+
+def _split_texts(documents: Iterable[Document], rows: list[Document], source: str) -> Iterator[str]:
+    """The texts of documents, column after column; `rows` gets the documents without texts."""
     for document in documents:
         columns = document.columns
         if columns is None:
@@ -330,52 +382,52 @@ def _texts_apart(documents: Iterable[Document], found: list[Document], source: s
         else:
             yield from (value for value in columns.values() if isinstance(value, str))
             columns = {name: "" if isinstance(value, str) else value for name, value in columns.items()}
-            if found and columns.keys() != (found[0].columns or {}).keys():
-                raise InputError(f"{source}: columns of the same names must be in all of its files")
-        found.append(Document(printable_id(document.id), "", *document[2:-1], columns))
+            if rows and columns.keys() != (rows[0].columns or {}).keys():
+                raise InputError(f"{source}: all files must have columns of the same names")
+        rows.append(Document(printable_id(document.id), "", *document[2:-1], columns))
 
 
-def _columns_of(texts: Sequence[str], found: Sequence[Document]) -> dict[str, Any] | None:
-    """The columns of documents whose texts are those of one after the other."""
-    if not found or found[0].columns is None:
+def _build_columns(texts: Sequence[str], rows: Sequence[Document]) -> dict[str, Any] | None:
+    """The columns of documents from their texts, which alternate, and the numbers in `rows`."""
+    if not rows or rows[0].columns is None:
         return None
-    names = [name for name, value in found[0].columns.items() if isinstance(value, str)]
+    import numpy as np
+
+    names = [name for name, value in rows[0].columns.items() if isinstance(value, str)]
     columns: dict[str, Any] = {name: texts[k :: len(names)] for k, name in enumerate(names)}
-    for name in found[0].columns:
+    for name in rows[0].columns:
         if name not in columns:
-            columns[name] = number_column([(document.columns or {})[name] for document in found])
+            columns[name] = np.array([(document.columns or {})[name] for document in rows], np.float64)
     return columns
 
 
 def printable_id(identifier: str) -> str:
-    """Without the lone surrogates of a file name that is not UTF-8: ids go into output."""
+    """The id without lone surrogates, which a file name that is not UTF-8 contains: ids go into output."""
     return identifier if identifier.isascii() else identifier.encode("utf-8", "replace").decode()
 
 
 def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:
-    """Number the second and later documents of one id: x, x#2, x#3."""
+    """Number the second and later documents of an id: x, x#2, x#3."""
     taken = set(ids)
     if len(taken) == len(ids):
         return ids
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     result = []
     for identifier in ids:
-        seen[identifier] += 1
-        if seen[identifier] == 1:
+        counts[identifier] += 1
+        if counts[identifier] == 1:
             result.append(identifier)
             continue
-        number = seen[identifier]
-        while f"{identifier}#{number}" in taken:
-            number += 1
-        seen[identifier] = number
-        taken.add(f"{identifier}#{number}")
-        result.append(f"{identifier}#{number}")
-        problems.append((identifier, f"another document has this id; it is called {result[-1]}"))
+        while (numbered := f"{identifier}#{counts[identifier]}") in taken:
+            counts[identifier] += 1
+        taken.add(numbered)
+        result.append(numbered)
+        problems.append((identifier, f"another document has this id; it is called {numbered}"))
     return result
 
 
 def _closest(label: str, counts: Counter[str], shown: int = 10) -> str:
-    """The labels that exist, those spelled like `label` first, then the most frequent."""
+    """The existing labels, similarly spelled labels first, then the most frequent."""
     from difflib import get_close_matches
 
     known = [name for name, _ in counts.most_common()]

@@ -1,8 +1,7 @@
 """LIBSVM's format of sparse vectors: ``label index:value index:value ...``, a line each, indices from 1.
 
-Good files are parsed by scikit-learn; what is wrong with a bad one is looked for here, line by line. Several
-labels have commas between them, as scikit-learn writes them; what follows # is a comment; ``qid:`` is left
-out.
+scikit-learn parses valid files; errors of other files are located here, line by line. Several labels have
+commas between them, as scikit-learn writes them; comments begin with #; ``qid:`` is ignored.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.readers.files import File, FileOnDisk, Problems, read_files
 from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from textsvm.readers.opened import File, FileOnDisk
-
 SUFFIXES = (".libsvm", ".svm", ".svmlight")
-#: Largest index: columns are 32-bit numbers in a sparse matrix.
-MOST = 2**31 - 1
+#: Largest index: columns of a sparse matrix are 32-bit numbers.
+MAX_INDEX = 2**31 - 1
 #: Rows that are written at a time.
 _ROWS = 4096
 _NUMBER = rb"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
@@ -38,11 +36,11 @@ _TOKEN = re.compile(rb"\S+")
 
 
 def is_libsvm(head: bytes) -> bool:
-    """Whether most lines (the last one may be cut off) have numbers, and pairs of an index and a number."""
+    """Whether most lines (the last may be cut off) have numbers, and pairs of an index and a number."""
     lines = [line for line in head.split(b"\n") if line.split(b"#")[0].strip()]
     lines = lines[:-1] or lines
-    found = [line for line in lines if _LINE.fullmatch(line)]
-    return 2 * len(found) > len(lines) and any(b":" in line for line in found)
+    matches = [line for line in lines if _LINE.fullmatch(line)]
+    return 2 * len(matches) > len(lines) and any(b":" in line for line in matches)
 
 
 def read_libsvm(path: str | os.PathLike[str]) -> tuple[csr_matrix, NDArray[np.float64] | list[Any]]:
@@ -57,13 +55,13 @@ def read_libsvm(path: str | os.PathLike[str]) -> tuple[csr_matrix, NDArray[np.fl
     vectors : csr_matrix, shape (n, d), float64
         d is the largest index.
     labels : float64 array, shape (n,); or a list of n tuples of numbers
-        Tuples where a line has several.
+        Tuples if a line has several labels.
 
     Raises
     ------
     InputError
-        If the file cannot be read or is not in that format; it names the file, and line and column of the
-        first thing that is wrong.
+        If the file cannot be read or is not in that format; the message names the line and column of the
+        first error.
 
     Examples
     --------
@@ -73,17 +71,14 @@ def read_libsvm(path: str | os.PathLike[str]) -> tuple[csr_matrix, NDArray[np.fl
     >>> vectors.toarray().tolist(), labels.tolist()
     ([[1.5, 0.0], [0.0, 2.0]], [1.0, -1.0])
     """
-    from textsvm.readers.archives import read_files
-
-    found = read_files(os.fspath(path))
-    if not found.single:
+    inputs = read_files(os.fspath(path))
+    if not inputs.single:
         raise InputError(f"{path} is a folder or an archive; name a file in LIBSVM's format")
-    return parse(found.files[0], found.problems)
+    return parse_libsvm(inputs.files[0], inputs.problems)
 
 
 def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[Any] | None = None) -> None:
-    """Write vectors in LIBSVM's format, so that reading gives the same numbers; the file is there complete or
-    not at all.
+    """Write vectors in LIBSVM's format, exactly; the file is written completely or not at all.
 
     Parameters
     ----------
@@ -96,7 +91,7 @@ def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[An
     Raises
     ------
     InputError
-        If the labels do not fit or are no numbers, or the file cannot be written.
+        If the number of labels differs or they are not numbers, or the file cannot be written.
 
     Examples
     --------
@@ -111,74 +106,72 @@ def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[An
     rows = csr_matrix(vectors)
     rows.sum_duplicates()
     rows.eliminate_zeros()
-    written = _label_texts(labels, rows.shape[0])
+    label_texts = _label_texts(labels, rows.shape[0])
     with replacing(path) as temporary, open(temporary, "w", encoding="ascii", newline="\n") as stream:
         for first in range(0, rows.shape[0], _ROWS):
             texts = vector_texts(rows[first : first + _ROWS])
-            stream.writelines(map("{}{}\n".format, written[first : first + _ROWS], texts))
+            stream.writelines(map("{}{}\n".format, label_texts[first : first + _ROWS], texts))
 
 
-def parse(
-    file: File | FileOnDisk, problems: list[tuple[str, str]]
+def parse_libsvm(
+    file: File | FileOnDisk, problems: Problems
 ) -> tuple[csr_matrix, NDArray[np.float64] | list[Any]]:
-    """What `read_libsvm` gives, of a file of a corpus; `problems` gets what was left out."""
+    """Vectors and labels of a file as `read_libsvm` returns them; `problems` gets ignored parts."""
+    from scipy.sparse import csr_matrix
     from sklearn.datasets import load_svmlight_file
 
-    several, query, odd = _looked_at(file)
-    vectors, labels, why = None, [], "a number has _ in it"
+    several, query, underscore = _inspect(file)
+    vectors, labels, reason = None, [], "a number has _ in it"
     try:
-        if not odd:
+        if not underscore:
             with file.open() as stream:
                 vectors, labels = load_svmlight_file(stream, zero_based=False, multilabel=several)
     except (ValueError, OverflowError, MemoryError) as error:
-        why = str(error)
-    if vectors is None or not _fine(vectors, labels):
+        reason = str(error)
+    if vectors is None or not _is_valid(vectors, labels):
         with file.open() as stream:
-            _complain(file.name, stream)
-        raise InputError(f"{file.name} cannot be read in LIBSVM's format: {why}")
+            _raise_first_error(file.name, stream)
+        raise InputError(f"{file.name} cannot be read in LIBSVM's format: {reason}")
     if not vectors.shape[0]:
         raise InputError(
             f"{file.name} holds no vector; LIBSVM's format is `label index:value ...`, a line each"
         )
     if query:
         problems.append((file.name, "qid: is left out; examples are not ranked within queries"))
-    starts = vectors.indptr.astype(np.int32) if vectors.nnz <= MOST else vectors.indptr
+    starts = vectors.indptr.astype(np.int32) if vectors.nnz <= MAX_INDEX else vectors.indptr
     indices = vectors.indices.astype(starts.dtype)
-    from scipy.sparse import csr_matrix
-
     return csr_matrix((vectors.data, indices, starts), shape=vectors.shape), labels
 
 
-def _looked_at(file: File | FileOnDisk) -> tuple[bool, bool, bool]:
-    """Whether lines have several labels, a qid:, and numbers with _, which are Python's alone."""
-    several, query, odd = False, False, False
+def _inspect(file: File | FileOnDisk) -> tuple[bool, bool, bool]:
+    """Whether lines have several labels, a qid:, and numbers with _, which only Python accepts."""
+    several, query, underscore = False, False, False
     with file.open() as stream:
         for line in stream:
             several = several or (b"," in line and b"," in line.split(None, 1)[0])
             query = query or b"qid:" in line
-            odd = odd or (b"_" in line and b"_" in line.partition(b"#")[0])
-    return several, query, odd
+            underscore = underscore or (b"_" in line and b"_" in line.partition(b"#")[0])
+    return several, query, underscore
 
 
-def _fine(vectors: csr_matrix, labels: Any) -> bool:
-    """Whether all is finite and in bounds."""
-    if not np.isfinite(vectors.data).all() or vectors.shape[1] > MOST:
+def _is_valid(vectors: csr_matrix, labels: Any) -> bool:
+    """Whether all numbers are finite and in bounds."""
+    if not np.isfinite(vectors.data).all() or vectors.shape[1] > MAX_INDEX:
         return False
     return isinstance(labels, list) or bool(np.isfinite(labels).all())
 
 
-def _complain(name: str, lines: Iterable[bytes]) -> None:
-    """Raise InputError for the first thing that is wrong."""
+def _raise_first_error(name: str, lines: Iterable[bytes]) -> None:
     for number, line in enumerate(lines, 1):
         tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(line.partition(b"#")[0])]
-        wrong = _fault(tokens) if tokens else None
-        if wrong is not None:
-            column, what = wrong
-            raise InputError(f"{name}, line {number}, column {column}: {what}")
+        error = _line_error(tokens) if tokens else None
+        if error is not None:
+            column, message = error
+            raise InputError(f"{name}, line {number}, column {column}: {message}")
 
 
-def _fault(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
-    """Column and description of what is wrong in a line, None if nothing is."""
+def _line_error(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
+    """Column and description of the first error of a line; None if it is valid."""
     (label, column), *pairs = tokens
     if b":" in label:
         return column, f"the label is missing before {_shown(label)}; a line is `label index:value ...`"
@@ -192,8 +185,8 @@ def _fault(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
         index, colon, value = pair.partition(b":")
         if not colon:
             return column, f"{_shown(pair)} is not `index:value`"
-        if (wrong := _wrong_index(index, last)) is not None:
-            return column, wrong
+        if (message := _index_error(index, last)) is not None:
+            return column, message
         if not _is_finite(value):
             column += len(index) + 1
             return column, f"the value {_shown(value)} of index {_shown(index)} is not a finite number"
@@ -201,16 +194,16 @@ def _fault(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
     return None
 
 
-def _wrong_index(index: bytes, last: int) -> str | None:
+def _index_error(index: bytes, last: int) -> str | None:
     if not re.fullmatch(rb"[-+]?\d{1,4000}", index):
         return f"the index {_shown(index)} is not a whole number"
     number = int(index)
     if number < 1:
         return f"the index is {number}, and indices count from 1"
-    if number > MOST:
-        return f"the index {_shown(index)} is too large; the largest is {MOST:,}"
+    if number > MAX_INDEX:
+        return f"the index {_shown(index)} is too large; the largest is {MAX_INDEX:,}"
     if number == last:
-        return f"the index {number} is there twice; each may be in a line once"
+        return f"the index {number} occurs twice in a line"
     if number < last:
         return f"the index {number} comes after {last}; indices must ascend in a line"
     return None
@@ -226,7 +219,7 @@ def _shown(token: bytes) -> str:
 
 
 def vector_texts(rows: Any) -> list[str]:
-    """The pairs of each row of a CSR matrix, a space before each."""
+    """The pairs of each row of a CSR matrix, each after a space."""
     indices = (rows.indices + 1).tolist()
     values = [value.removesuffix(".0") for value in rows.data.astype(str).tolist()]
     pairs = [f" {index}:{value}" for index, value in zip(indices, values, strict=True)]
@@ -238,7 +231,7 @@ def _label_texts(labels: Sequence[Any] | None, n: int) -> list[str]:
     if labels is None:
         return ["0"] * n
     if len(labels) != n:
-        raise InputError(f"there are {n:,} vectors and {len(labels):,} labels; give one label a vector")
+        raise InputError(f"there are {n:,} vectors and {len(labels):,} labels; give a label a vector")
     return [
         ",".join(map(_label_text, each)) if isinstance(each, tuple | list) else _label_text(each)
         for each in labels
@@ -251,10 +244,10 @@ def _label_text(label: Any) -> str:
     except (TypeError, ValueError):
         number = np.nan
     if not np.isfinite(number):
-        raise InputError(f"the label {label!r} is not a finite number, and LIBSVM's format has no others")
+        raise InputError(f"the label {label!r} is not a finite number, which LIBSVM's format needs")
     return number_text(number)
 
 
 def number_text(number: float) -> str:
-    """A number as short as it can be written: 1 and not 1.0."""
+    """The shortest text of a number: 1 and not 1.0."""
     return repr(float(number)).removesuffix(".0")

@@ -1,12 +1,12 @@
-"""Mail: raw messages (RFC 5322, MIME), mbox, Maildir, SpamAssassin's archives -> documents.
+"""Reader of mail: raw messages (RFC 5322, MIME), mbox, Maildir and SpamAssassin's archives.
 
-The text of a message is its subject and, on the next line, its text parts in their order: transfer
-encodings and charsets decoded, HTML reduced to what is seen. Parts that are no text are passed over.
-With `headers` all header lines come first, as they were sent. Every message gives a document, however
-damaged; damage that had to be guessed around is named.
+The text of a message is its subject and, from the next line, its text parts in their order, with transfer
+encodings and charsets decoded and HTML reduced to the displayed text. Other parts are ignored. With
+`headers`, all header lines come first, as they were sent. Every message gives a document, however damaged;
+damage is reported.
 
-Labels are words of the folders: "ham" or "spam" where a folder or archive is named after one
-(`easy_ham_2`, `20030228_spam.tar.bz2`), else the folder of the message, or the name of its mbox.
+Labels come from folders: "ham" or "spam" if a folder or archive is named so (`easy_ham_2`,
+`20030228_spam.tar.bz2`), else the folder of the message, or the name of its mbox.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from itertools import islice, zip_longest
 from mmap import mmap
 from pathlib import PurePosixPath
 
-from textsvm.readers.archives import stem
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.corpus import Document
-from textsvm.readers.folders import part_of
-from textsvm.readers.headers import PARSER_ERRORS, AsSent, Part, decoded_header
-from textsvm.readers.html import html_text, is_html
-from textsvm.readers.opened import File
+from textsvm.readers.files import File, Problems, stem
+from textsvm.readers.mime import PARSER_ERRORS, MimePart, RawHeaderPolicy, decoded_header, html_text, is_html
+from textsvm.readers.plain_text import part_of
 from textsvm.runtime.parallel import Progress
 
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")
@@ -46,7 +44,7 @@ _DEFECTS = {
     "StartBoundaryNotFoundDefect": "a multipart message whose boundary never comes",
     "MultipartInvariantViolationDefect": "a multipart message without parts",
     "CloseBoundaryNotFoundDefect": "the last boundary is missing: cut off",
-    "MissingHeaderBodySeparatorDefect": "a line between the headers that is none",
+    "MissingHeaderBodySeparatorDefect": "a line between the headers that is no header",
     "FirstHeaderLineIsContinuationDefect": "the first header line continues nothing",
     "MisplacedEnvelopeHeaderDefect": "a From line between the headers",
     "InvalidBase64PaddingDefect": "base64 of a wrong length",
@@ -54,19 +52,16 @@ _DEFECTS = {
     "InvalidBase64LengthDefect": "base64 of an impossible length",
     "InvalidMultipartContentTransferEncodingDefect": "a transfer encoding that a multipart cannot have",
 }
-
-
-_POLICY = AsSent(message_factory=Part)
+_POLICY = RawHeaderPolicy(message_factory=MimePart)
 
 
 def is_mail(data: bytes) -> bool:
-    """Whether bytes begin like a message or an mbox: header lines, at least one of them well known."""
+    """Whether bytes begin like a message or an mbox: header lines, at least one with a well-known name."""
     head = data[:8192].lstrip(b"\r\n")
     if head.startswith((b"From ", b">From ")):
         head = head.partition(b"\n")[2]
-    lines = re.split(rb"\r?\n", head)
     block: list[bytes] = []
-    for line in lines:
+    for line in re.split(rb"\r?\n", head):
         if not (_HEADER.match(line) or (block and line[:1] in (b" ", b"\t") and line.strip())):
             break
         block.append(line)
@@ -78,14 +73,8 @@ def is_mbox(data: bytes | mmap) -> bool:
     return data[:5] == b"From " and len(list(islice(_separators(data), 2))) == 2
 
 
-def messages(name: str, data: bytes | mmap) -> Iterator[tuple[str, bytes]]:
-    """The raw messages of a file, each under its name: one, or those of an mbox, numbered.
-
-    Parameters
-    ----------
-    name : str
-    data : bytes, or a file mapped into memory
-    """
+def split_messages(name: str, data: bytes | mmap) -> Iterator[tuple[str, bytes]]:
+    """The raw messages of a file with their names; the messages of an mbox are numbered."""
     if not is_mbox(data):
         yield name, data[:]
         return
@@ -96,24 +85,17 @@ def messages(name: str, data: bytes | mmap) -> Iterator[tuple[str, bytes]]:
             yield f"{name}:{number}", _QUOTED_FROM.sub(rb"\1", message)
 
 
-def read(
-    files: Sequence[File],
-    problems: list[tuple[str, str]],
-    *,
-    headers: bool = False,
-    progress: Progress | None = None,
-) -> Iterator[Document]:
-    """The messages of files, each a raw message or an mbox.
+def _separators(data: bytes | mmap) -> Iterator[int]:
+    """Offsets of the messages of an mbox: From lines with a date, after an empty line, before a header."""
+    return (match.start() for match in _FROM_LINE.finditer(data) if _FROM_DATE.search(match[1]))
 
-    Parameters
-    ----------
-    files : sequence of File
-    problems : list of (str, str)
-        Gets the damaged messages: id, problem.
-    headers : bool
-        All header lines count as text, not the subject alone.
-    progress : callable, optional
-        Called with (bytes parsed, bytes in all).
+
+def read_mail(
+    files: Sequence[File], problems: Problems, *, headers: bool = False, progress: Progress | None = None
+) -> Iterator[Document]:
+    """The messages of files, each a raw message or an mbox; `problems` gets damaged messages.
+
+    With `headers`, all header lines count as text, not the subject alone.
     """
     total, done = sum(len(file.data) for file in files), 0
     several = len(files) > 1
@@ -126,7 +108,7 @@ def read(
         if _folder(file) == "tmp" and path.parent.parent in maildirs:  # not delivered yet
             continue
         label, part = _label(file, several), part_of(str(path.parent))
-        for identifier, data in messages(file.name, file.data):
+        for identifier, data in split_messages(file.name, file.data):
             text, damage = message_text(data, headers=headers)
             problems += [(identifier, problem) for problem in damage]
             yield Document(identifier, text, label, part)
@@ -135,14 +117,7 @@ def read(
 
 
 def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]:
-    """Subject and text parts of one raw message; and what is wrong, for each kind of damage.
-
-    Parameters
-    ----------
-    data : bytes
-    headers : bool
-        Put all header lines first.
-    """
+    """Subject (or all headers) and text parts of a raw message, and a description of each kind of damage."""
     damage: dict[str, None] = {}
     if not is_mail(data):
         damage[_NO_HEADERS] = None
@@ -150,31 +125,23 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
         message = email.message_from_bytes(data, policy=_POLICY)
         parts = [*_text_parts(message)]
     except PARSER_ERRORS as error:
-        # The standard parser gave up on something hostile: the bytes themselves are still evidence.
+        # The standard parser gave up on a hostile message: its bytes are still evidence.
         return decode_declared(data, None)[0], [f"it cannot be parsed as a message ({type(error).__name__})"]
     pieces = [*_headers(message, headers, damage), *(_part_text(*part, damage) for part in parts)]
     for part in message.walk():
-        damage |= {_DEFECTS[name]: None for name in map(_class_name, part.defects) if name in _DEFECTS}
+        names = (type(defect).__name__ for defect in part.defects)
+        damage |= {_DEFECTS[name]: None for name in names if name in _DEFECTS}
     if _NO_HEADERS in damage:
         damage.pop(_DEFECTS["MissingHeaderBodySeparatorDefect"], None)
     return "\n".join(piece for piece in pieces if piece), list(damage)
-
-
-def _class_name(thing: object) -> str:
-    return type(thing).__name__
 
 
 def _folder(file: File) -> str:
     return PurePosixPath(file.name).parent.name
 
 
-def _separators(data: bytes | mmap) -> Iterator[int]:
-    """Where the messages of an mbox begin: a From line with a date, after an empty line, before a header."""
-    return (match.start() for match in _FROM_LINE.finditer(data) if _FROM_DATE.search(match[1]))
-
-
 def _label(file: File, several: bool) -> str | None:
-    """Ham or spam by the innermost name that says so, else the folder or mbox; None for a single file."""
+    """Ham or spam by the innermost such name, else the folder or mbox; None for a single file."""
     path = PurePosixPath(file.name)
     names = path.parts if is_mbox(file.data) or path.suffix.lower() in (".mbox", ".mbx") else path.parts[:-1]
     candidates = [stem(name) for name in reversed(names) if name not in ("cur", "new")]
@@ -187,8 +154,8 @@ def _label(file: File, several: bool) -> str | None:
     return candidates[0].lstrip(".")
 
 
-def _headers(message: Message, all_of_them: bool, damage: dict[str, None]) -> Iterator[str]:
-    if not all_of_them:
+def _headers(message: Message, every: bool, damage: dict[str, None]) -> Iterator[str]:
+    if not every:
         yield decoded_header(str(message.get("Subject", "")), damage)
         return
     for name, value in message.raw_items():
@@ -199,7 +166,7 @@ def _text_parts(message: Message) -> Iterator[tuple[bytes, str, str | None]]:
     """Payload, content type and declared charset of each text part."""
     for part in message.walk():
         kind = part.get_content_type()
-        # A message that calls itself multipart and has no parts still says something.
+        # A message that is declared multipart and has no parts may still hold text.
         if part.is_multipart() or not kind.startswith(("text/", "multipart/")):
             continue
         payload = part.get_payload(decode=True)

@@ -1,14 +1,12 @@
-"""Reuters-21578, Distribution 1.0: SGML files `reut2-*.sgm` -> documents.
+"""Reader of Reuters-21578, Distribution 1.0: SGML files `reut2-*.sgm`.
 
-The files are Latin-1, with `<REUTERS TOPICS= LEWISSPLIT= CGISPLIT= OLDID= NEWID=>` around each
-document, control characters as entities (`&#3;`), and the text in one of three forms: NORM (TITLE,
-DATELINE, BODY), BRIEF (TITLE, and a row of stars) and UNPROC (text directly in TEXT). The text of a
-document is its title and, on the next line, its body, or what TEXT holds besides the title where there
-is no body.
+The files are Latin-1, with `<REUTERS TOPICS= LEWISSPLIT= CGISPLIT= OLDID= NEWID=>` around each document,
+control characters as entities (`&#3;`), and the text in one of three forms: NORM (TITLE, DATELINE, BODY),
+BRIEF (TITLE, and a row of stars) and UNPROC (text directly in TEXT). The text of a document is its title and,
+on the next line, its body; without a body, the rest of TEXT.
 
-Splits as in section VIII of the collection's README: ModApte, with TOPICS="YES" (9,603 train, 3,299
-test), and Lewis (ModLewis), with TOPICS="YES" or "NO" (13,625 train, 6,188 test). Documents outside
-the split are in no part.
+Splits as in section VIII of the collection's README: ModApte, with TOPICS="YES" (9,603 train, 3,299 test),
+and Lewis (ModLewis), with TOPICS="YES" or "NO" (13,625 train, 6,188 test). Other documents are in no part.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from itertools import zip_longest
 
 from textsvm.errors import InputError
 from textsvm.readers.corpus import Document
-from textsvm.readers.opened import File
+from textsvm.readers.files import File, Problems
 from textsvm.runtime.parallel import Progress
 
 SPLITS = {"modapte": ("YES",), "lewis": ("YES", "NO")}
@@ -27,9 +25,9 @@ _START = re.compile(r"<REUTERS\b")
 _ATTRIBUTE = re.compile(r'\b(\w{1,40})\s*=\s*"([^"<>]*)"')
 _ENTITY = re.compile(r"&(#\d{1,7}|lt|gt|amp|quot|apos);")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
-# The files of the distribution that hold no documents.
+# Files of the distribution without documents.
 _ABOUT = re.compile(r"readme.*|lewis\.dtd|all-.*|cat-descriptions.*|feldman-.*", re.IGNORECASE)
-# What stands in a brief document, besides its title, for the body that it never had.
+# Content of a brief document besides its title.
 _NO_BODY = re.compile(r"[*\s]*(Blah blah blah\.\s*)?")
 _CONTROL = {code: None for code in [*range(32), *range(127, 160)] if code not in b"\t\n\r"}
 
@@ -40,31 +38,15 @@ def is_reuters(data: bytes) -> bool:
     return head.startswith((b"<!DOCTYPE LEWIS", b"<REUTERS "))
 
 
-def read(
-    files: Sequence[File],
-    problems: list[tuple[str, str]],
-    *,
-    split: str = "modapte",
-    progress: Progress | None = None,
+def read_reuters(
+    files: Sequence[File], problems: Problems, *, split: str = "modapte", progress: Progress | None = None
 ) -> Iterator[Document]:
-    """The documents of SGML files; other files of the distribution are passed over, and foreign ones named.
+    """The documents of SGML files with a split, "modapte" or "lewis"; `problems` gets damaged documents.
 
-    Parameters
-    ----------
-    files : sequence of File
-    problems : list of (str, str)
-        Gets what is damaged: id or file, problem.
-    split : {"modapte", "lewis"}
-    progress : callable, optional
-        Called with (bytes parsed, bytes in all).
-
-    Raises
-    ------
-    InputError
-        If `split` is not one of the two.
+    Other files of the distribution are ignored, foreign files reported.
     """
     if split not in SPLITS:
-        raise InputError(f"split={split!r} is not one of {', '.join(SPLITS)}")
+        raise InputError(f"split={split!r} is unknown; it is one of {', '.join(SPLITS)}")
     others = [file for file in files if not is_reuters(file.data)]
     for file in others:
         if not _ABOUT.fullmatch(file.name.rpartition("/")[2]):
@@ -83,7 +65,7 @@ def read(
             progress(done, total)
 
 
-def _document(sgml: str, place: str, judged: tuple[str, ...], problems: list[tuple[str, str]]) -> Document:
+def _document(sgml: str, place: str, judged: tuple[str, ...], problems: Problems) -> Document:
     head, _, rest = sgml.partition(">")
     attributes = {name.upper(): value for name, value in _ATTRIBUTE.findall(head)}
     identifier = attributes.get("NEWID") or place
@@ -110,7 +92,7 @@ def _text(sgml: str) -> str:
 
 
 def _element(sgml: str, name: str) -> tuple[str | None, str]:
-    """What the first element of that name holds (None if there is none), and the text without it."""
+    """Content of the first element of a name (None if there is none), and the text without the element."""
     start = sgml.find(f"<{name}")
     inner = sgml.find(">", start) + 1
     end = sgml.find(f"</{name}>", inner)

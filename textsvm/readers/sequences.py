@@ -1,48 +1,164 @@
-"""FASTA and FASTQ: one document a record; its text is the sequence, its id the first word of the header.
+"""Reader of FASTA and FASTQ: a document a record, with the sequence as text and a word of the header as id.
 
-The label is what the header says, in one of three forms, else the name of the file where there are several:
+FASTA: a header that begins with >, and lines of letters up to the next; lines that begin with ; are comments.
+FASTQ: four lines a record, @ header, letters, +, as many qualities as letters. Letters are kept as written;
+white space, comments and qualities are left out.
+
+The label comes from the header, in one of three forms, else from the name of the file if there are several:
 
     >peak17 label=bound split=train     `name=value` anywhere in the header; `split` is the part
     >1                                  headers of -1, 0 and 1, or few that repeat, are labels (FastSK's form)
     >P1234|kinase|training              three fields, the last of them training or testing (iLearn's form)
-    pos.fa, neg.fa; pos/train.fa        one file a class: its name without the ending and without a part
+    pos.fa, neg.fa; pos/train.fa        a file a class: its name without the ending and without a part
 
-A column that is asked for (`--label`, `--regress`, `--weights`, `--groups`) is a name in the header, or a
-number: the so-many-th word of the header, the id being the first. Letters are kept as they are written; white
-space, lines that begin with `;` and the qualities of FASTQ are left out.
+A column (`--label`, `--regress`, `--weights`, `--groups`) is a name in the header, or the number of a word of
+the header, the id being word 1.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from textsvm.errors import InputError
-from textsvm.readers.charsets import decode
+from textsvm.readers.charsets import byte_order_mark, decode
 from textsvm.readers.corpus import Document
-from textsvm.readers.decoded import Problems
-from textsvm.readers.folders import PART, part_of
-from textsvm.readers.opened import File, FileOnDisk
-from textsvm.readers.records import batches_of, is_fastq
-from textsvm.readers.tables import ANY_COLUMNS, Columns, number_of, parted
+from textsvm.readers.files import File, FileOnDisk, Problems, iterate_lines
+from textsvm.readers.plain_text import PART, part_of
+from textsvm.readers.tables import ColumnNames, parse_number, parse_weight, split_labels
 from textsvm.runtime.parallel import Progress
 
+#: Bytes that are read at a time, which fit a cache; and lines, for charsets other than UTF-8.
+BLOCK, LINES = 1 << 17, 1 << 11
+_COMMENT = re.compile(r"^;.*", re.MULTILINE)
 _SUFFIXES = dict.fromkeys((".fa", ".fasta", ".fna", ".faa", ".ffn", ".frn"), "fasta") | dict.fromkeys(
     (".fq", ".fastq"), "fastq"
 )
 _LETTERS = re.compile(r"[A-Za-z*.\-]+")
 _NAME = re.compile(r"(?<![^\s=])([^\s=]+)=")
 _FIELDS = re.compile(r"([^|\s]+)\|([^|]+)\|(training|testing)")
-_NONE: dict[str, str] = {}
 _SIGNS = frozenset(("-1", "0", "1", "+1"))
 
 
-def format_of(name: str, head: str) -> str | None:
-    """ "fasta" or "fastq" if a file begins so, or is named so; else None."""
+# Records
+
+
+class RecordBatch(NamedTuple):
+    """Some records, (header without its first character, letters) each, and the first line of each."""
+
+    records: list[tuple[str, str]]
+    line_of: Callable[[int], int]
+
+
+def record_batches(file: File | FileOnDisk, problems: Problems) -> Iterator[RecordBatch]:
+    """The records of a file; raise InputError if it is no FASTA or FASTQ."""
+    blocks = _blocks(file, problems)
+    return _fastq(blocks, file.name) if _is_fastq(file) else _fasta(blocks, file.name)
+
+
+def _is_fastq(file: File | FileOnDisk) -> bool:
+    return decode(file.head[:256])[0].lstrip().startswith("@")
+
+
+def _fasta(blocks: Iterator[str], name: str) -> Iterator[RecordBatch]:
+    line, pending = 1, list[str]()  # pieces of the last record, which may go on in the next block
+    for block in blocks:
+        if block.startswith(";") or "\n;" in block:
+            block = _COMMENT.sub("", block)
+        first, *records = f"\n{block}".split("\n>")
+        if pending:
+            pending.append(first[1:] if first else pending.pop()[:-1])
+        elif text := first.strip():
+            line += first[: first.index(text)].count("\n") - 1
+            raise InputError(
+                f"{name}, line {line}: {text[:20]!r} stands before the first >, so it is no FASTA"
+            )
+        else:
+            line += first.count("\n") - (not records)
+        if records:
+            complete = ["".join(pending), *records[:-1]] if pending else records[:-1]
+            yield _fasta_batch(complete, line)
+            line += sum(text.count("\n") for text in complete) + len(complete)
+            pending = records[-1:]
+    if pending:
+        yield _fasta_batch(["".join(pending)], line)
+
+
+def _fasta_batch(texts: list[str], line: int) -> RecordBatch:
+    parts = [text.partition("\n") for text in texts]
+    starts: list[int] = []  # computed for error messages only
+
+    def line_of(i: int) -> int:
+        if not starts:
+            starts.extend(accumulate((text.count("\n") + 1 for text in texts), initial=line))
+        return starts[i]
+
+    return RecordBatch([(header, letters.replace("\n", "")) for header, _, letters in parts], line_of)
+
+
+def _fastq(blocks: Iterator[str], name: str) -> Iterator[RecordBatch]:
+    before, lines = 0, [""]  # the last line goes on in the next block
+    for block in blocks:
+        first, *others = block.split("\n")
+        lines = [*lines[:-1], lines[-1] + first, *others]
+        complete = (len(lines) - 1) // 4 * 4
+        yield _fastq_batch(lines[:complete], before, name)
+        before, lines = before + complete, lines[complete:]
+    if any(lines):
+        yield _fastq_batch((*lines, "", "", "")[:4], before, name)
+
+
+def _fastq_batch(lines: Sequence[str], before: int, name: str) -> RecordBatch:
+    """The records of lines that follow `before` lines of the file."""
+    records = list(zip(*(lines[i::4] for i in range(4)), strict=True))
+    for i, (header, letters, plus, qualities) in enumerate(records):
+        if header[:1] != "@" or plus[:1] != "+" or len(letters) != len(qualities):
+            place = f"{name}, record {before // 4 + i + 1} (line {before + 4 * i + 1})"
+            raise InputError(f"{place} {_fastq_error(header, letters, plus, qualities)}")
+    return RecordBatch([(record[0][1:], record[1]) for record in records], lambda i: before + 4 * i + 1)
+
+
+def _fastq_error(header: str, letters: str, plus: str, qualities: str) -> str:
+    if header[:1] != "@":
+        return f"begins with {header[:20]!r} and not with @; FASTQ is read with four lines a record"
+    if plus[:1] != "+":
+        return f"has {plus[:20]!r} for its third line, not +; FASTQ is read with four lines a record"
+    return f"has {len(letters):,} letters and {len(qualities):,} qualities; the file is damaged or cut off"
+
+
+def _blocks(file: File | FileOnDisk, problems: Problems) -> Iterator[str]:
+    """The text of a file in pieces that end where lines do; its line ends become line feeds."""
+    mark, charset = byte_order_mark(file.head)
+    if charset != "utf-8":
+        lines = iterate_lines(file, problems, "")
+        while piece := "".join(islice(lines, LINES)):
+            yield piece.replace("\r\n", "\n").replace("\r", "\n")
+        return
+    reported = False
+    with file.open() as stream:
+        stream.read(len(mark))
+        while data := stream.read(BLOCK):
+            data += stream.readline()
+            if b"\r" in data:
+                data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            text, problem = (data.decode("ascii"), None) if data.isascii() else decode(data)
+            if problem and not reported:
+                problems.append((file.name, problem.partition(": ")[2]))
+                reported = True
+            yield text
+
+
+# Documents
+
+
+def sequence_format(name: str, head: str) -> str | None:
+    """ "fasta" or "fastq" if the content or the name of a file shows it; else None."""
     lines = [line.rstrip() for line in head.split("\n") if line.strip() and not line.startswith(";")]
-    lines = (lines[:-1] if len(lines) > 2 else lines)[:100]  # the last one may be cut off
+    lines = (lines[:-1] if len(lines) > 2 else lines)[:100]  # the last line may be cut off
     if len(lines) > 1 and re.match(r">\S", lines[0]):
         others = [line for line in lines if not line.startswith(">")]
         if others and all(map(_LETTERS.fullmatch, others)):
@@ -52,107 +168,90 @@ def format_of(name: str, head: str) -> str | None:
     return _SUFFIXES.get(PurePosixPath(name).suffix.lower())
 
 
-def read(
+def read_sequences(
     files: Sequence[File | FileOnDisk],
     problems: Problems,
-    columns: Columns,
+    columns: ColumnNames,
     *,
     label_separator: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Document]:
-    """The records of files, FASTA and FASTQ.
+    """The records of FASTA and FASTQ files.
 
-    Parameters
-    ----------
-    files : sequence of File
-        A file named after a part (`train.fa`) is that part, unless a header says otherwise.
-    problems : list of (str, str)
-        Gets what is left out, or odd: file, record and line, problem.
-    columns : Columns
-        What to take from the headers.
-    label_separator : str, optional
-        A record may have several labels: what stands between them.
-    progress : callable, optional
-        Called with (bytes read, bytes in all).
-
-    Raises
-    ------
-    InputError
-        If a file is no FASTA or FASTQ, or is cut off; if a number that was asked for is none.
+    A file named after a part (`train.fa`) is that part, unless a header says otherwise. `columns` are taken
+    from the headers, and `label_separator` divides several labels. `problems` gets records that are odd or
+    left out. Damaged files and invalid numbers raise InputError.
     """
     total, done = sum(file.size for file in files), 0
     for file in files:
-        headers, count = Headers.of(file, columns, len(files) > 1), 0
-        for batch in batches_of(file, problems):
+        parser, count = HeaderParser.for_file(file, columns, len(files) > 1), 0
+        for batch in record_batches(file, problems):
             if progress is not None:
                 progress(done + file.position, total)
             for i, (header, letters) in enumerate(batch.records):
                 count += 1
                 if len(letters) < 2 or not (letters.isascii() and letters.isalpha()):
-                    where = f"{file.name}, record {count} (line {batch.line_of(i)})"
-                    letters = _checked("".join(letters.split()), where)
+                    place = f"{file.name}, record {count} (line {batch.line_of(i)})"
+                    letters = "".join(letters.split())
+                    if odd := _LETTERS.sub("", letters):
+                        raise InputError(
+                            f"{place} has {odd[0]!r}, which is no letter of a sequence; texts with labels "
+                            "are read from lines of label TAB text"
+                        )
                     if not letters:
-                        problems.append((where, f"left out: {header!r} has no sequence"))
+                        problems.append((place, f"left out: {header!r} has no sequence"))
                         continue
                     if len(letters) == 1:
-                        problems.append((where, f"of one letter: {header!r} is {letters!r}"))
-                document = headers.document(header, letters, count)
+                        problems.append((place, f"of one letter: {header!r} is {letters!r}"))
+                document = parser.document(header, letters, count)
                 if label_separator is not None and document.label is not None:
-                    document = parted(document, label_separator)
+                    document = split_labels(document, label_separator)
                 yield document
         done += file.size
         if progress is not None:
             progress(done, total)
 
 
-def _checked(letters: str, where: str) -> str:
-    """Letters and what stands for gaps and stops; InputError at anything else."""
-    if odd := _LETTERS.sub("", letters):
-        raise InputError(
-            f"{where} has {odd[0]!r}, which is no letter of a sequence; texts with labels are read from "
-            "lines of label TAB text"
-        )
-    return letters
-
-
 @dataclass(frozen=True)
-class Headers:
-    """What the headers of a file say.
+class HeaderParser:
+    """Parser of the headers of a file.
 
     Attributes
     ----------
     file : str
-    columns : Columns
+    columns : ColumnNames or None
+        None if no column is named.
     are_labels : bool
-        Whether a header is the label, so that the number of the record is its id.
+        Whether headers are labels, so that the number of a record is its id.
     prefix : str
-        What stands before that number.
+        Prefix of that number.
     label, part : str or None
-        What the name of the file says.
+        Label and part from the name of the file.
     """
 
     file: str
-    columns: Columns
+    columns: ColumnNames | None
     are_labels: bool
     prefix: str
     label: str | None
     part: str | None
 
     @classmethod
-    def of(cls, file: File | FileOnDisk, columns: Columns, several: bool) -> Headers:
-        """As the first bytes of a file show."""
-        starts = ("@", 4) if is_fastq(file.head) else (">", 1)
-        lines = decode(file.head)[0].split("\n")[:: starts[1]]
-        found = [line[1:].strip() for line in lines if line.startswith(starts[0])]
-        few = 2 * len(set(found)) <= len(found) or _SIGNS.issuperset(found)
-        are_labels = bool(found) and all(found) and few and columns.label is None
+    def for_file(cls, file: File | FileOnDisk, columns: ColumnNames, several: bool) -> HeaderParser:
+        """The parser for a file, from its first bytes."""
+        start, step = ("@", 4) if _is_fastq(file) else (">", 1)
+        lines = decode(file.head)[0].split("\n")[::step]
+        headers = [line[1:].strip() for line in lines if line.startswith(start)]
+        few = 2 * len(set(headers)) <= len(headers) or _SIGNS.issuperset(headers)
+        are_labels = bool(headers) and all(headers) and few and columns.label is None
         label, prefix = (_class_of(file.name), f"{file.name}:") if several else (None, "")
-        columns = ANY_COLUMNS if columns == ANY_COLUMNS else columns
-        return cls(file.name, columns, are_labels, prefix, label, part_of(file.name))
+        named = None if columns == ColumnNames() else columns
+        return cls(file.name, named, are_labels, prefix, label, part_of(file.name))
 
     def document(self, header: str, letters: str, count: int) -> Document:
-        """The document of the record of that number."""
-        label, part, fields, words = self.label, self.part, _NONE, header.split(None, 1)
+        """The document of the record number `count`."""
+        fields: dict[str, str] = {}
+        label, part, words = self.label, self.part, header.split(None, 1)
         identifier = f"{self.prefix}{count}" if self.are_labels or not words else words[0]
         if self.are_labels:
             label = header.strip()
@@ -162,42 +261,42 @@ class Headers:
         elif "|" in header and (match := _FIELDS.fullmatch(header.strip())):
             identifier, label, part = match[1], match[2], match[3].removesuffix("ing")
         document = Document(identifier, letters, label, part)
-        return document if self.columns is ANY_COLUMNS else self._wished(document, header, fields, count)
+        if self.columns is None:
+            return document
+        return _with_columns(document, self.columns, f"{self.file}, record {count}", header.split(), fields)
 
-    def _wished(self, document: Document, header: str, fields: dict[str, str], count: int) -> Document:
-        """With what was asked for by name, or as a word of the header."""
-        where, words = f"{self.file}, record {count}", header.split()
 
-        def field(wish: str | None) -> str | None:
-            if wish is not None and wish not in fields and wish.isdecimal():
-                return words[int(wish) - 1] if 1 <= int(wish) <= len(words) else None
-            return None if wish is None else fields.get(wish, "").strip() or None
+def _with_columns(
+    document: Document, columns: ColumnNames, place: str, words: list[str], fields: dict[str, str]
+) -> Document:
+    """The document with the columns that the user named."""
 
-        def value(wish: str | None, needed: bool) -> float | None:
-            return None if wish is None else number_of(field(wish), f"{where}: {wish!r}", needed)
+    def field(name: str | None) -> str | None:
+        if name is not None and name not in fields and name.isdecimal():
+            return words[int(name) - 1] if 1 <= int(name) <= len(words) else None
+        return None if name is None else fields.get(name, "").strip() or None
 
-        columns, group = self.columns, field(self.columns.group)
-        if columns.group is not None and group is None:
-            raise InputError(
-                f"{where} has no {columns.group!r} in its header, and every record needs a group"
-            )
-        weight = value(columns.weight, True)
-        if weight is not None and weight < 0:
-            raise InputError(f"{where}: the weight is {weight:g}, and none may be below 0")
-        label = document.label if columns.label is None else field(columns.label)
-        return document._replace(label=label, target=value(columns.target, False), weight=weight, group=group)
+    def number(name: str | None, needed: bool) -> float | None:
+        return None if name is None else parse_number(field(name), f"{place}: {name!r}", needed)
+
+    group = field(columns.group)
+    if columns.group is not None and group is None:
+        raise InputError(f"{place} has no {columns.group!r} in its header, and every record needs a group")
+    weight = parse_weight(number(columns.weight, True), place)
+    label = document.label if columns.label is None else field(columns.label)
+    return document._replace(label=label, target=number(columns.target, False), weight=weight, group=group)
 
 
 def _fields(header: str) -> dict[str, str]:
-    """What stands after `name=`, up to the next one that follows white space."""
-    found = list(_NAME.finditer(header))
-    found = found[:1] + [match for match in found[1:] if header[match.start() - 1].isspace()]
-    ends = [*(match.start() for match in found[1:]), len(header)]
-    return {match[1]: header[match.end() : end].rstrip() for match, end in zip(found, ends, strict=False)}
+    """Values of `name=`, each up to the next name that follows white space."""
+    names = list(_NAME.finditer(header))
+    names = names[:1] + [match for match in names[1:] if header[match.start() - 1].isspace()]
+    ends = [*(match.start() for match in names[1:]), len(header)]
+    return {match[1]: header[match.end() : end].rstrip() for match, end in zip(names, ends, strict=False)}
 
 
 def _class_of(name: str) -> str | None:
-    """What the name of a file without its ending, or else a folder of it, says beside a part."""
+    """The class from the name of a file without its ending and part, or else from a folder of it."""
     path = PurePosixPath(name)
     pieces = (PART.sub("", piece).strip(" ._-") for piece in (path.stem, *reversed(path.parent.parts)))
     return next(filter(None, pieces), None)

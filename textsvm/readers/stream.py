@@ -1,76 +1,112 @@
-"""Reading a corpus document by document, for more than memory holds."""
+"""Reading document by document: corpora that are larger than memory, and documents as they come.
+
+`incoming_documents` yields batches: a thread reads ahead while a batch is processed, and the next batch holds
+all documents that have come by then, so that slow input comes one by one and fast input in thousands.
+"""
 
 from __future__ import annotations
 
+import io
+import select
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from threading import Condition, Thread
+from typing import IO, Any
 
 from textsvm.errors import InputError
-from textsvm.readers.archives import Files, read_files, together, walk
-from textsvm.readers.corpus import Corpus, Document, gather
-from textsvm.readers.opened import FileOnDisk
-from textsvm.readers.read import VECTORS, Options, as_wish, documents_of, format_of, no_document, paths_of
-from textsvm.readers.tables import Columns
+from textsvm.readers.charsets import byte_order_mark
+from textsvm.readers.corpus import SEQUENCES, Corpus, Document, build_corpus, printable_id
+from textsvm.readers.files import (
+    HEAD,
+    MAX_BYTES,
+    OPENERS,
+    UNSUPPORTED,
+    ZIP,
+    FileOnDisk,
+    InputFiles,
+    Problems,
+    combine_files,
+    read_files,
+    read_stream,
+    walk,
+)
+from textsvm.readers.read import (
+    VECTORS,
+    ReadOptions,
+    as_columns,
+    as_paths,
+    detect_format,
+    iterate_documents,
+    no_document_error,
+)
+from textsvm.readers.tables import ColumnNames, table_format
+from textsvm.readers.vectors import read_vector_files
 from textsvm.runtime.parallel import Progress
 
-#: Bytes on disk from which on the command line keeps the texts of a corpus in a temporary file.
+#: Bytes on disk from which the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20
-#: Formats whose readers do not hold what they have read.
-BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq", "libsvm", "npy")
+#: Formats that are read bit by bit.
+STREAMED = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq", "libsvm", "npy")
+#: Bounds of the documents that are read ahead.
+MAX_DOCUMENTS, MAX_SYMBOLS = 8192, 1 << 26
+_ROW_FORMATS = ("csv", "tsv", "jsonl", "lines")
+_MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, b"PAR1")
+
+
+# Corpora
 
 
 @dataclass
 class CorpusStream:
-    """The documents of a corpus, read anew whenever they are iterated over.
+    """The documents of a corpus, read again for each iteration.
 
-    Documents come as they are: without a label where they have none, with ids that may occur twice.
+    Documents without a label are included, and ids may occur twice.
 
     Attributes
     ----------
     source, format : str
-        Where it is read from, and as what.
+        Path and format of the input.
     problems : list of (str, str)
-        What was damaged or left out so far, as in `Corpus`.
+        Damaged and omitted documents so far, as in `Corpus`.
     """
 
     source: str
     format: str
-    _files: Files
-    _options: Options
+    _files: InputFiles
+    _options: ReadOptions
     _part: str | None
     _progress: Progress | None
     problems: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        #: What was left out when the files were looked for.
-        self._found = tuple(self._files.problems)
-        self.problems = [*self._found]
+        self._file_problems = tuple(self._files.problems)
+        self.problems = [*self._file_problems]
 
     def __iter__(self) -> Iterator[Document]:
         return (each for each in self._documents() if self._part is None or each.part == self._part)
 
     def stored(self) -> Corpus:
-        """The corpus, its texts in a temporary file that is gone with it; as `read_corpus` gives it else."""
+        """The corpus as `read_corpus` returns it, with its texts in a temporary file."""
         if self.format in VECTORS:
-            from textsvm.readers import vectors
-
-            return vectors.read(self._files, self.format, self._options.columns.target).select(self._part)
-        documents = self._documents()
-        return gather(documents, self.source, self.format, self.problems, stored=True).select(self._part)
+            target = self._options.columns.target
+            return read_vector_files(self._files, self.format, target).select(self._part)
+        corpus = build_corpus(self._documents(), self.source, self.format, self.problems, stored=True)
+        return corpus.select(self._part)
 
     def _documents(self) -> Iterator[Document]:
         if self.format in VECTORS:
             raise InputError(f"{self.source} holds vectors, which are no documents; read_corpus reads them")
-        del self.problems[len(self._found) :]
+        del self.problems[len(self._file_problems) :]
         self._files.problems, number = self.problems, 0
-        for document in documents_of(self._files, self.format, self._options, self._progress):
+        for document in iterate_documents(self._files, self.format, self._options, self._progress):
             number += 1
             yield document
         if not number:
-            raise no_document(self.source, self.format, self.problems)
+            raise no_document_error(self.source, self.format, self.problems)
 
 
 def stream_corpus(
@@ -94,12 +130,12 @@ def stream_corpus(
 
     Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2
     or xz) and folders are read bit by bit. Archives (.tar, .zip), mail, Reuters and Parquet are read into
-    memory first. Columns of JSON Lines are those of the first 1,000 rows.
+    memory first. Columns of JSON Lines are taken from the first 1,000 rows.
 
     Parameters
     ----------
     path, format, part, split, text, label, id, target, weight, group, numbers, headers, label_separator
-        See `read_corpus`.
+        As in `read_corpus`.
     progress : callable, optional
         Called with (bytes read, bytes in all), or (files read, files in all).
 
@@ -111,8 +147,8 @@ def stream_corpus(
     Raises
     ------
     InputError
-        If the input is missing, unreadable or of no known format; while it is iterated over, if it is
-        damaged, or holds no document.
+        If the input is missing, unreadable or of unknown format; during iteration, if it is damaged or holds
+        no document.
 
     Examples
     --------
@@ -124,43 +160,284 @@ def stream_corpus(
     spam | win cash now
     ham | lunch at noon
     """
-    columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
-    options = Options(columns, split, headers, label_separator)
-    paths = paths_of(path)
-    every = [files_on_disk(each) or read_files(each) for each in paths]
-    found = together(every, paths)
-    format = format_of(found, format, options)
-    if format not in BIT_BY_BIT:
-        found = together([read_files(each) for each in paths], paths)
-    return CorpusStream(found.source, format, found, options, part, progress)
+    columns = ColumnNames(as_columns(text), label, id, target, weight, group, as_columns(numbers))
+    options = ReadOptions(columns, split, headers, label_separator)
+    paths = as_paths(path)
+    inputs = combine_files([files_on_disk(each) or read_files(each) for each in paths], paths)
+    format = detect_format(inputs, format, options)
+    if format not in STREAMED:
+        inputs = combine_files([read_files(each) for each in paths], paths)
+    return CorpusStream(inputs.source, format, inputs, options, part, progress)
 
 
 def is_large(path: str | Path | Sequence[str | Path]) -> bool:
-    """Whether a corpus is better not held in memory."""
+    """Whether a corpus should not be held in memory."""
     paths = [path] if isinstance(path, str | Path) else path
     try:
-        return sum(map(_size, map(Path, paths))) >= LARGE
+        return sum(map(_size_on_disk, map(Path, paths))) >= LARGE
     except OSError:
         return False
 
 
-def _size(path: Path) -> int:
-    """Bytes on disk."""
+def _size_on_disk(path: Path) -> int:
     if path.is_dir():
-        return sum(each.stat().st_size for each, _ in walk(path))
+        return sum(file.stat().st_size for file, _ in walk(path))
     return path.stat().st_size if path.is_file() else 0
 
 
-def files_on_disk(path: Path) -> Files | None:
-    """The files under a path, none of them read yet; None if one is an archive or there is no such path."""
+def files_on_disk(path: Path) -> InputFiles | None:
+    """The files under a path, unread; None for archives and missing paths."""
     try:
         mode = path.stat().st_mode
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             return None
         paths = list(walk(path)) if stat.S_ISDIR(mode) else [(path, path.name)]
-        files = [FileOnDisk(name, each) for each, name in paths]
+        files = [FileOnDisk(name, file) for file, name in paths]
     except OSError:
         return None
     if any(file.is_archive for file in files):
         return None
-    return Files(str(path), list[Any](files), stat.S_ISREG(mode))
+    return InputFiles(str(path), list[Any](files), stat.S_ISREG(mode))
+
+
+# Documents as they come
+
+
+class StreamFile:
+    """A stream of rows as a file that is read once.
+
+    Parameters
+    ----------
+    name : str
+    first : bytes
+        The first line, or a part of it, which was read already.
+    stream : binary stream
+        The rest.
+    """
+
+    size, position, known_rows, read_again = 1, 0, 1, False
+
+    def __init__(self, name: str, first: bytes, stream: IO[bytes]) -> None:
+        self.name, self._first, self._stream = name, first, stream
+        peek = getattr(stream, "peek", None)  # more lines, if a pipe holds them, show the delimiter better
+        more = peek(1) if peek and first.endswith(b"\n") and _is_ready(stream) else b""
+        self.head = (first + more[: more.rfind(b"\n") + 1])[:HEAD]
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """A stream of all bytes."""
+        yield io.BufferedReader(_RejoinedStream(self._first, self._stream), HEAD)
+
+
+class _RejoinedStream(io.RawIOBase):
+    """A stream with its beginning, which was read already."""
+
+    def __init__(self, first: bytes, stream: Any) -> None:
+        self._first, self._stream = first, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._first[: len(buffer)] or self._stream.read1(len(buffer))
+        self._first = self._first[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _is_ready(stream: IO[bytes]) -> bool:
+    """Whether more of a stream can be read without waiting."""
+    try:
+        return bool(select.select([stream.fileno()], [], [], 0)[0])
+    except (OSError, ValueError):
+        return False
+
+
+def open_stream(
+    stream: IO[bytes], name: str, format: str | None, options: ReadOptions, max_bytes: int = MAX_BYTES
+) -> InputFiles:
+    """A stream such as standard input: unread if it holds rows, else read into memory."""
+    first = stream.readline(HEAD)
+    rows = format in _ROW_FORMATS
+    if format is None:
+        line = first.decode("utf-8", "replace")
+        rows = options.columns.of_a_table or table_format("", line) == "jsonl"
+    if not rows or first.startswith(_MAGIC) or byte_order_mark(first)[1] != "utf-8":
+        whole = io.BufferedReader(_RejoinedStream(first, stream), HEAD)
+        return read_stream(whole, name, max_bytes=max_bytes)
+    return InputFiles(name, [StreamFile(name, first, stream)] if first else [], True)
+
+
+def standard_input() -> IO[bytes]:
+    """The bytes of standard input, through an own buffer: a waiting thread must not hold a lock at exit."""
+    with suppress(AttributeError, OSError, ValueError):
+        return open(sys.stdin.fileno(), "rb", HEAD, closefd=False)
+    return sys.stdin.buffer
+
+
+def incoming_documents(
+    paths: Iterable[str],
+    format: str | None = None,
+    *,
+    text: str | Sequence[str] | None = None,
+    id: str | None = None,
+    numbers: str | Sequence[str] | None = None,
+    headers: bool = False,
+    failed: Callable[[InputError], None],
+) -> Iterator[Corpus]:
+    """Documents to classify, in batches as they come; labels are ignored.
+
+    Parameters
+    ----------
+    paths, format, text, id, numbers, headers
+        As in `read_documents`; ids too, except that repeated ids are not numbered.
+    failed : callable
+        Called with the InputError of each of several paths that cannot be read; the others are read.
+
+    Yields
+    ------
+    Corpus
+
+    Raises
+    ------
+    InputError
+        If the only path cannot be read.
+    """
+    options = ReadOptions(
+        ColumnNames(as_columns(text), None, id, numbers=as_columns(numbers)), headers=headers
+    )
+    incoming = _IncomingDocuments(list(paths), format, options)
+    ahead = _ReadAhead()
+    Thread(target=ahead.run, args=(incoming.items(),), daemon=True).start()
+    for item in ahead.batches():
+        if not isinstance(item, InputError):
+            yield item
+        elif incoming.several:
+            failed(item)
+        else:
+            raise item
+
+
+class _IncomingDocuments:
+    """The documents of several paths."""
+
+    def __init__(self, paths: list[str], format: str | None, options: ReadOptions) -> None:
+        self._paths, self._format, self._options = paths, format, options
+        self.several = len(paths) > 1
+
+    def items(self) -> Iterator[Any]:
+        """Documents, problems in between as tuples, vectors as a corpus, and errors."""
+        for path in self._paths:
+            try:
+                yield from self._items_of(path)
+            except (InputError, OSError) as error:
+                yield error if isinstance(error, InputError) else InputError(f"{path}: {error.strerror}")
+
+    def _items_of(self, path: str) -> Iterator[Any]:
+        inputs = self._open(path)
+        format = detect_format(inputs, self._format, self._options, labelled=False)
+        if format not in STREAMED and any(isinstance(file, FileOnDisk) for file in inputs.files):
+            inputs = read_files(path)
+        if format in VECTORS:
+            corpus = replace(read_vector_files(inputs, format), labels=None)
+            yield replace(corpus, ids=[f"{path}:{each}" for each in corpus.ids]) if self.several else corpus
+            return
+        empty = True
+        documents = iterate_documents(inputs, format, self._options, None, labelled=False)
+        if format in SEQUENCES:  # their letters are checked, so the corpus keeps the format
+            named = [each._replace(id=self._id(path, each, inputs)) for each in documents]
+            if named:
+                yield build_corpus(named, inputs.source, format, inputs.problems, labelled=False)
+                return
+        for document in documents:
+            yield from _drained(inputs.problems)
+            yield document._replace(id=printable_id(self._id(path, document, inputs)))
+            empty = False
+        if empty:
+            raise no_document_error(inputs.source, format, inputs.problems)
+        yield from _drained(inputs.problems)
+
+    def _open(self, path: str) -> InputFiles:
+        if path == "-":
+            return open_stream(standard_input(), "standard input", self._format, self._options)
+        with suppress(OSError):
+            if stat.S_ISFIFO(Path(path).stat().st_mode):
+                return open_stream(open(path, "rb"), path, self._format, self._options)
+        return (files_on_disk(Path(path)) if is_large(path) else None) or read_files(path)
+
+    def _id(self, path: str, document: Document, inputs: InputFiles) -> str:
+        if inputs.single and document.id == inputs.files[0].name:
+            return path
+        return f"{path}:{document.id}" if self.several else document.id
+
+
+def _drained(problems: Problems) -> Iterator[tuple[str, str]]:
+    """The problems so far; the list becomes empty."""
+    yield from problems
+    problems.clear()
+
+
+class _ReadAhead:
+    """Bounded queue of the items that a thread reads ahead, which become batches of documents."""
+
+    def __init__(self) -> None:
+        self._items: list[Any] = []
+        self._symbols, self._ended = 0, False
+        self._changed = Condition()
+
+    def run(self, items: Iterable[Any]) -> None:
+        """Read all items; an exception becomes an item."""
+        try:
+            for item in items:
+                self._put(item)
+        except BaseException as error:
+            self._put(error)
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _put(self, item: Any) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._items) < MAX_DOCUMENTS and self._symbols < MAX_SYMBOLS)
+            self._items.append(item)
+            self._symbols += len(item.text) if isinstance(item, Document) else 0
+            self._changed.notify_all()
+
+    def _get(self) -> list[Any]:
+        """All items in the queue, at least one; none at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._items) or self._ended)
+            items, self._items, self._symbols = self._items, [], 0
+            self._changed.notify_all()
+        return items
+
+    def batches(self) -> Iterator[Corpus | InputError]:
+        """Corpora of the documents with their problems, and errors."""
+        while items := self._get():
+            documents: list[Document] = []
+            problems: Problems = []
+            for item in items:
+                if isinstance(item, Document):
+                    documents.append(item)
+                elif isinstance(item, tuple):
+                    problems.append(item)
+                else:
+                    yield from _corpora(documents, problems)
+                    documents, problems = [], []
+                    if isinstance(item, BaseException) and not isinstance(item, InputError):
+                        raise item
+                    yield item
+            yield from _corpora(documents, problems)
+
+
+def _corpora(documents: list[Document], problems: Problems) -> Iterator[Corpus]:
+    """Corpora of documents, a corpus for each run of equal columns; none without documents and problems."""
+    if not documents and not problems:
+        return
+    kinds = [tuple(document.columns or ()) for document in documents]
+    cuts = [i for i in range(1, len(kinds)) if kinds[i] != kinds[i - 1]]
+    for start, end in zip([0, *cuts], [*cuts, len(kinds)], strict=True):
+        part = documents[start:end]
+        corpus = build_corpus(part, "the documents", "", [], labelled=False)
+        ids = [document.id for document in part]
+        yield replace(corpus, ids=ids, problems=problems if start == 0 else [])

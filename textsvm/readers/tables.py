@@ -1,19 +1,26 @@
-"""Tables: CSV, TSV, JSON Lines, Parquet -> documents, one a row.
+"""Reader of tables: CSV, TSV, JSON Lines and Parquet, a document a row.
 
-Columns are given by name or by number from 1; several columns of text (`title,body`) are joined by
-line breaks, those that are asked for one by one stay apart, beside columns of numbers. Not given, they are
-found by the usual names (`text`, `label`, `id`, `split`, ...); columns of numbers to be predicted, of weights
-and of groups are read only if they are named. A CSV or TSV has
-a header line if a column was named, or if one of its cells is such a usual name; without header and
-columns, the first column is the label and the others are the text.
+Columns are named or numbered from 1. Several columns of text (`title,body`) are joined by line breaks; listed
+columns stay apart, beside columns of numbers. Columns that are not named are found by their usual names
+(`text`, `label`, `id`, `split`, ...), except targets, weights and groups. A CSV or TSV has a header line if a
+column was named, or if a cell of its first line is a usual name; without header and columns, the first column
+is the label and the others are the text.
+
+TSV is split on TAB only: a quote is an ordinary character (a quote that opens in an essay would otherwise
+swallow the rows up to the next). CSV follows RFC 4180; its delimiter is that of `,`, `;`, TAB and `|` which
+splits the first rows into the most fields.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import chain, islice
 from math import isfinite
 from pathlib import PurePosixPath
 from typing import Any
@@ -21,33 +28,23 @@ from typing import Any
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode
 from textsvm.readers.corpus import Document, Label
-from textsvm.readers.folders import part_of
-from textsvm.readers.opened import File
-from textsvm.readers.rows import READERS, Problems, Table
+from textsvm.readers.files import HEAD, MAX_LINE, File, Problems, check_expansion, iterate_lines
+from textsvm.readers.plain_text import PROGRESS_STEP, part_of
 from textsvm.runtime.parallel import Progress
 
+_DELIMITERS = ",;\t|"
+#: Rows of Parquet that are read at a time.
+_BATCH = 1 << 12
 _USUAL = {
-    "text": (
-        "text",
-        "body",
-        "content",
-        "message",
-        "document",
-        "review",
-        "essay",
-        "sentence",
-        "comment",
-        "tweet",
-    ),
+    "text": ("text", "body", "content", "message", "document", "review", "essay", "sentence", "comment",
+             "tweet"),
     "label": ("label", "class", "category", "target", "topic", "sentiment", "labels"),
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),
-}
-#: Rows between reports of progress.
-STEP = 1024
-#: What stands in a cell without a label; pandas and others write the last two.
-_MISSING = ("", "NaN", "nan")
+}  # fmt: skip
 _ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
+#: Cells without a label; pandas and others write the last two.
+_MISSING = ("", "NaN", "nan")
 _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -59,10 +56,10 @@ _SUFFIXES = {
 
 
 @dataclass(frozen=True)
-class Columns:
-    """The columns that the user named: names or numbers from 1; for the text several, with commas.
+class ColumnNames:
+    """The columns that the user named: names or numbers from 1; several texts or numbers with commas.
 
-    Where `text` is a tuple, or `numbers` are asked for (with commas), columns stay apart.
+    If `text` is a tuple or there are `numbers`, columns stay apart.
     """
 
     text: str | tuple[str, ...] | None = None
@@ -79,29 +76,26 @@ class Columns:
         return isinstance(self.text, tuple) or self.numbers is not None
 
     @property
-    def named(self) -> bool:
-        """Whether one of them is a name."""
-        given = [",".join(wish) if isinstance(wish, tuple) else wish for wish in vars(self).values()]
-        wishes = ",".join(wish for wish in given if wish)
-        return any(not wish.strip().isdecimal() for wish in wishes.split(",") if wish)
+    def need_header(self) -> bool:
+        """Whether a column is given by a name, not a number."""
+        columns = [",".join(each) if isinstance(each, tuple) else each for each in vars(self).values()]
+        names = ",".join(each for each in columns if each)
+        return any(not name.strip().isdecimal() for name in names.split(",") if name)
 
     @property
     def of_a_table(self) -> bool:
-        """Whether one of them says that what has no other form is a table."""
-        return any(wish is not None for wish in (self.text, self.numbers, self.id))
+        """Whether the columns show that an input of unknown format is a table."""
+        return any(column is not None for column in (self.text, self.numbers, self.id))
 
     @property
     def only_of_tables(self) -> str | None:
-        """One of those wishes that other formats cannot fulfil."""
+        """A column that only tables have."""
         text = ", ".join(self.text) if isinstance(self.text, tuple) else None
         numbers = ", ".join(self.numbers) if isinstance(self.numbers, tuple) else self.numbers
         return self.target or self.weight or self.group or numbers or text
 
 
-ANY_COLUMNS = Columns()
-
-
-def format_of(name: str, head: str) -> str | None:
+def table_format(name: str, head: str) -> str | None:
     """The table format of a file: JSON Lines by its content, others by the name; None if it is no table."""
     first = head.lstrip().split("\n", 1)[0]
     if first.startswith("{"):
@@ -113,50 +107,37 @@ def format_of(name: str, head: str) -> str | None:
     return _SUFFIXES.get(PurePosixPath(name).suffix.lower())
 
 
-def read(
+def read_tables(
     files: Sequence[File],
     problems: Problems,
-    format: str | None = None,
-    columns: Columns = ANY_COLUMNS,
+    format: str | None,
+    columns: ColumnNames,
     *,
     label_separator: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Document]:
     """The rows of tables.
 
-    Parameters
-    ----------
-    files : sequence of File
-        A file named after a part (`train.csv`) is that part, unless a column says otherwise.
-    problems : list of (str, str)
-        Gets what is damaged or left out: file and row, problem.
-    format : {"csv", "tsv", "jsonl", "parquet"}, optional
-        By each file's name or content if not given.
-    columns : Columns
-    label_separator : str, optional
-        A document may have several labels: what stands between those of a cell.
-    progress : callable, optional
-        Called with (bytes read, bytes in all).
-
-    Raises
-    ------
-    InputError
-        If a column is not there, the text column cannot be told, or a file is no such table.
+    A file named after a part (`train.csv`) is that part, unless a column says otherwise. The format is
+    detected for each file if it is None; `label_separator` divides several labels of a cell. `problems` gets
+    rows that are damaged or left out. Missing columns and invalid files raise InputError.
     """
     total, done = sum(file.size for file in files), 0
     for file in files:
-        chosen = format or format_of(file.name, decode(file.head)[0]) or "csv"
-        table = READERS[chosen](file, _ALL_USUAL, columns.named, problems)
+        table = _OPENERS[format or table_format(file.name, decode(file.head)[0]) or "csv"](
+            file, columns.need_header, problems
+        )
         roles = _roles(table, columns, file.name)
         for number, row in table.rows:
+            place = f"{file.name}, row {number}"
             if roles["text"] and all(row.get(name) is None for name in roles["text"]):
-                problems.append((f"{file.name}, row {number}", f"left out: it has no {roles['text'][0]!r}"))
+                problems.append((place, f"left out: it has no {roles['text'][0]!r}"))
             else:
                 document = _document(row, roles, number, file.name, len(files) > 1)
                 if columns.apart:
-                    document = document._replace(columns=_apart(row, roles, f"{file.name}, row {number}"))
-                yield document if label_separator is None else parted(document, label_separator)
-            if progress is not None and number % STEP == 0:
+                    document = document._replace(columns=_separate_columns(row, roles, place))
+                yield document if label_separator is None else split_labels(document, label_separator)
+            if progress is not None and number % PROGRESS_STEP == 0:
                 progress(done + file.position, total)
         done += file.size
         if progress is not None:
@@ -166,20 +147,20 @@ def read(
 def _document(
     row: Mapping[str, Any], roles: dict[str, list[str]], number: int, file: str, several: bool
 ) -> Document:
+    place = f"{file}, row {number}"
+
     def first(role: str) -> Any:
         return row.get(roles[role][0]) if roles[role] else None
 
     def value(role: str, needed: bool) -> float | None:
-        return number_of(first(role), f"{file}, row {number}: the {role}", needed) if roles[role] else None
+        return parse_number(first(role), f"{place}: the {role}", needed) if roles[role] else None
 
-    weight = value("weight", needed=True)
-    if weight is not None and weight < 0:
-        raise InputError(f"{file}, row {number}: the weight is {weight:g}, and none may be below 0")
+    weight = parse_weight(value("weight", needed=True), place)
     texts = [row.get(name) for name in roles["text"]]
     part = _string(first("part")) if roles["part"] else part_of(file)
     group = (_string(first("group")) or "").strip() or None
     if roles["group"] and group is None:
-        raise InputError(f"{file}, row {number} has no {roles['group'][0]}, and every row needs a group")
+        raise InputError(f"{place} has no {roles['group'][0]}, and every row needs a group")
     return Document(
         _string(first("id")) or (f"{file}:{number}" if several else str(number)),
         "\n".join(_string(text) or "" for text in texts if text is not None),
@@ -191,24 +172,25 @@ def _document(
     )
 
 
-def _apart(row: Mapping[str, Any], roles: dict[str, list[str]], where: str) -> dict[str, str | float]:
+def _separate_columns(
+    row: Mapping[str, Any], roles: dict[str, list[str]], place: str
+) -> dict[str, str | float]:
     """The columns of texts and numbers of a row."""
-    texts: dict[str, str | float] = {name: _string(row.get(name)) or "" for name in roles["text"]}
-    numbers = {
-        name: number_of(row.get(name), f"{where}: {name!r}", needed=True) or 0.0 for name in roles["numbers"]
-    }
-    return texts | numbers
+    columns: dict[str, str | float] = {name: _string(row.get(name)) or "" for name in roles["text"]}
+    for name in roles["numbers"]:
+        columns[name] = parse_number(row.get(name), f"{place}: {name!r}", needed=True) or 0.0
+    return columns
 
 
-def parted(document: Document, separator: str) -> Document:
-    """With a tuple of labels; the empty one where the cell is empty."""
+def split_labels(document: Document, separator: str) -> Document:
+    """The document with a tuple of labels, empty for an empty cell."""
     label = document.label or ""
     pieces = label.split(separator) if isinstance(label, str) else label
     return document._replace(label=tuple(dict.fromkeys(each.strip() for each in pieces if each.strip())))
 
 
-def number_of(value: Any, what: str, needed: bool) -> float | None:
-    """A finite number; None for an empty cell that need not hold one."""
+def parse_number(value: Any, name: str, needed: bool) -> float | None:
+    """A finite number; None for an empty cell unless a number is `needed`."""
     if not needed and (value is None or (isinstance(value, str) and not value.strip())):
         return None
     try:
@@ -216,20 +198,27 @@ def number_of(value: Any, what: str, needed: bool) -> float | None:
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not isfinite(number):
-        raise InputError(f"{what} is {value!r}, which is not a finite number")
+        raise InputError(f"{name} is {value!r}, which is not a finite number")
     return number
+
+
+def parse_weight(weight: float | None, place: str) -> float | None:
+    """The weight of a document; raise InputError if it is negative."""
+    if weight is not None and weight < 0:
+        raise InputError(f"{place}: the weight is {weight:g}, and none may be below 0")
+    return weight
 
 
 def _string(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bytes):  # of Parquet, whose older writers do not say that they are text
+    if isinstance(value, bytes):  # of Parquet: older writers do not declare texts
         return decode(value)[0]
     if isinstance(value, (bool, list, dict)):
         try:
             return json.dumps(value, ensure_ascii=False, default=_string)
         except RecursionError as error:
-            raise InputError("a value of a table holds lists in lists in lists, too many of them") from error
+            raise InputError("a value of a table has too many lists inside lists") from error
     return str(value)
 
 
@@ -240,49 +229,277 @@ def _label(value: Any) -> Label | None:
     return None if label in _MISSING else label
 
 
-def _roles(table: Table, columns: Columns, file: str) -> dict[str, list[str]]:
-    """Which columns are the text, the label, the id and the part."""
+# Columns
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Columns and rows of a file.
+
+    Attributes
+    ----------
+    names : list of str
+        Column names; "1", "2", ... without a header.
+    headed : bool
+    rows : iterable of (int, mapping)
+        The line in the file (the record, for Parquet), and the fields by name.
+    """
+
+    names: list[str]
+    headed: bool
+    rows: Iterable[tuple[int, Mapping[str, Any]]]
+
+
+def _roles(table: TableRows, columns: ColumnNames, file: str) -> dict[str, list[str]]:
+    """The columns of each role: text, label, id, part, ..."""
     names = table.names
-    wishes = {role: wish for role, wish in vars(columns).items() if wish is not None}
-    roles = {role: _usual(role, names) if table.headed else [] for role in (*_USUAL, *vars(columns))}
-    if not table.headed and wishes.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
+    named = {role: column for role, column in vars(columns).items() if column is not None}
+    roles = {role: _usual_column(role, names) if table.headed else [] for role in (*_USUAL, *vars(columns))}
+    if not table.headed and named.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
         roles["label"] = names[:1]
-    for role, wish in wishes.items():
-        roles[role] = _wished(role, wish, names, file)
+    for role, column in named.items():
+        roles[role] = _named_columns(role, column, names, file)
     if columns.text is None and columns.numbers is None and (not table.headed or len(names) == 1):
-        taken = {name for role, found in roles.items() if role != "text" for name in found}
+        taken = {name for role, role_names in roles.items() if role != "text" for name in role_names}
         roles["text"] = [name for name in names if name not in taken]
-    if twice := set(roles["text"]) & set(roles["numbers"]):
+    if both := set(roles["text"]) & set(roles["numbers"]):
         raise InputError(
-            f"{file}: the column {min(twice)!r} is either text or a number, and was named as both"
+            f"{file}: the column {min(both)!r} is either text or a number, and was named as both"
         )
     if not roles["text"] and not roles["numbers"]:
-        there = ", ".join(names[:20])
+        available = ", ".join(names[:20])
         raise InputError(
-            f"{file}: which column is the text? Name it (--text, text=); the columns are: {there}"
+            f"{file}: which column is the text? Name it (--text, text=); the columns are: {available}"
         )
     return roles
 
 
-def _usual(role: str, names: Sequence[str]) -> list[str]:
+def _usual_column(role: str, names: Sequence[str]) -> list[str]:
     lowered = {name.strip().lower(): name for name in reversed(names)}
     return [lowered[usual] for usual in _USUAL.get(role, ()) if usual in lowered][:1]
 
 
-def _wished(role: str, wish: str | tuple[str, ...], names: Sequence[str], file: str) -> list[str]:
-    if wish in names:
-        return [str(wish)]
-    found = []
-    wishes = (wish.split(",") if role in ("text", "numbers") else [wish]) if isinstance(wish, str) else wish
-    for each in map(str.strip, wishes):
-        if each in names:
-            found.append(each)
-        elif each.isdecimal() and 1 <= int(each) <= len(names):
-            found.append(names[int(each) - 1])
+def _named_columns(role: str, column: str | tuple[str, ...], names: Sequence[str], file: str) -> list[str]:
+    if column in names:
+        return [str(column)]
+    if isinstance(column, str):
+        column = tuple(column.split(",")) if role in ("text", "numbers") else (column,)
+    columns = []
+    for name in map(str.strip, column):
+        if name in names:
+            columns.append(name)
+        elif name.isdecimal() and 1 <= int(name) <= len(names):
+            columns.append(names[int(name) - 1])
         else:
-            close = get_close_matches(each, names[:1000], 3, 0.5)  # it is slow
-            there = ", ".join([*close, *(name for name in names if name not in close)][:20])
+            close = get_close_matches(name, names[:1000], 3, 0.5)  # it is slow
+            available = ", ".join([*close, *(each for each in names if each not in close)][:20])
             raise InputError(
-                f"{file} has no column {each!r} for the {role}; its {len(names)} columns are: {there}"
+                f"{file} has no column {name!r} for the {role}; its {len(names)} columns are: {available}"
             )
-    return found
+    return columns
+
+
+# Formats. `header`: the first row is a header; else it is one if a cell is a usual name.
+
+
+def _open_csv(file: File, header: bool, problems: Problems) -> TableRows:
+    return _table(file, _csv_rows(file, _delimiter(file), problems), header, problems)
+
+
+def _open_tsv(file: File, header: bool, problems: Problems) -> TableRows:
+    lines = (line.removesuffix("\n") for line in iterate_lines(file, problems))
+    rows = ((n, line.removesuffix("\r").split("\t")) for n, line in enumerate(lines, 1) if line.strip("\r"))
+    return _table(file, rows, header, problems)
+
+
+def _table(file: File, rows: Iterator[tuple[int, list[str]]], header: bool, problems: Problems) -> TableRows:
+    _require_content(file)
+    start = next(rows)
+    first = [cell.strip() for cell in start[1]]
+    headed = header or any(cell.lower() in _ALL_USUAL for cell in first)
+    names = first if headed else [str(i + 1) for i in range(len(first))]
+    taken = set[str]()
+    for i, name in enumerate(names):  # a column with an empty or repeated name is called by its number
+        if not name or name in taken:
+            names[i] = str(i + 1)
+        taken.add(names[i])
+
+    def mappings() -> Iterator[tuple[int, Mapping[str, Any]]]:
+        for number, row in rows if headed else chain([start], rows):
+            if len(row) != len(names):
+                place = f"{file.name}, row {number}"
+                problems.append((place, f"it has {len(row)} fields and not {len(names)}"))
+            yield number, dict(zip(names, row, strict=False))
+
+    return TableRows(names, headed, mappings())
+
+
+def _require_content(file: File) -> None:
+    """Raise InputError if the first bytes of a file are blank."""
+    if not decode(file.head)[0].strip():
+        raise InputError(f"{file.name} is empty")
+
+
+def _open_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
+    """JSON Lines: an object a line; other lines are left out and reported."""
+    rows = _objects(file, problems)
+    first = list(islice(rows, file.known_rows))
+    if not first:
+        _require_content(file)
+        raise InputError(f"{file.name} holds no JSON object; JSON Lines has one on every line")
+    return TableRows(list(dict.fromkeys(name for _, row in first for name in row)), True, chain(first, rows))
+
+
+def _objects(file: File, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(iterate_lines(file, problems), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            problems.append((f"{file.name}, line {number}", "left out: it is not a JSON object"))
+
+
+def _open_parquet(file: File, header: bool, problems: Problems) -> TableRows:
+    """Parquet, with PyArrow, which is not a dependency."""
+    try:
+        import pyarrow  # type: ignore[import-not-found, unused-ignore]
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InputError(f"{file.name} is Parquet, which needs PyArrow: pip install pyarrow") from error
+    try:
+        table = _parquet_table(file, pyarrow, parquet)
+        names = table.column_names
+    except InputError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise InputError(f"{file.name} cannot be read as Parquet: {error}") from error
+    columns = [_parquet_values(file, name, table.column(i)) for i, name in enumerate(names)]
+    rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+    return TableRows(names, True, enumerate(rows, 1))
+
+
+def _parquet_table(file: File, pyarrow: Any, parquet: Any) -> Any:
+    """The table of a Parquet file; a page of a hundred bytes may hold millions of long values."""
+    stored = parquet.ParquetFile(io.BytesIO(file.data))
+    groups = [stored.metadata.row_group(i) for i in range(stored.metadata.num_row_groups)]
+    check_expansion(file.name, sum(max(0, group.total_byte_size) for group in groups), file.size)
+    schema = stored.schema_arrow
+    if len(set(schema.names)) < len(schema.names):
+        raise InputError(f"{file.name} cannot be read as Parquet: two columns have one name")
+    # Repeated values are stored once until the size of all values is known.
+    kinds = pyarrow.types
+    texts = [each.name for each in schema if kinds.is_string(each.type) or kinds.is_binary(each.type)]
+    stored = parquet.ParquetFile(io.BytesIO(file.data), read_dictionary=texts)
+    batches, unpacked = [], 0
+    for batch in stored.iter_batches(_BATCH):
+        unpacked += sum(map(_parquet_bytes, batch.columns))
+        check_expansion(file.name, unpacked, file.size)
+        batches.append(batch)
+    return pyarrow.Table.from_batches(batches, stored.schema_arrow)
+
+
+def _parquet_bytes(column: Any) -> int:
+    """Bytes of the values of a column."""
+    from pyarrow import compute
+
+    if not hasattr(column, "dictionary"):
+        return int(column.nbytes)
+    lengths = compute.take(compute.binary_length(column.dictionary), column.indices)
+    return 4 * len(column) + int(compute.sum(lengths).as_py() or 0)
+
+
+def _parquet_values(file: File, name: str, column: Any) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+        return values
+    except (ValueError, OverflowError, TypeError, LookupError, ImportError):
+        places = (f"{file.name}, row {row}: {name!r}" for row in range(1, len(column) + 1))
+        return [_parquet_value(place, value) for place, value in zip(places, column, strict=True)]
+
+
+def _parquet_value(place: str, scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{place} is called text and is not UTF-8; write it as text in UTF-8") from error
+    except (ValueError, OverflowError, TypeError, LookupError, ImportError) as error:
+        raise InputError(f"{place} has a value that cannot be read: {error}") from error
+
+
+_OPENERS: dict[str, Callable[[File, bool, Problems], TableRows]] = {
+    "csv": _open_csv,
+    "tsv": _open_tsv,
+    "jsonl": _open_jsonl,
+    "parquet": _open_parquet,
+}
+
+
+class _Lines:
+    """Lines, and whether a reader has asked for more lines than there are."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines, self.ended = lines, False
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._lines
+        self.ended = True
+
+
+def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+    done, line_problems = 0, problems
+    for strict in (True, False) if file.read_again else (False,):
+        with _fields_of_any_size():
+            lines = _Lines(iterate_lines(file, line_problems, ""))
+            reader = csv.reader(lines, delimiter=delimiter, strict=strict)
+            try:
+                for number, row in islice(enumerate(reader, 1), done, None):
+                    if lines.ended:  # inside a quoted field, which only a strict reader reports
+                        raise csv.Error("unexpected end of data")
+                    done = number
+                    if row:
+                        yield number, row
+                return
+            except csv.Error as error:
+                place, reason = f"{file.name}, line {reader.line_num}", error
+        if "unexpected end" in str(reason):
+            raise InputError(
+                f'{place}: a quote (") was opened and is never closed, so the rows cannot be separated; '
+                "if quotes are ordinary characters in this file, read it as tsv"
+            )
+        problems.append((place, "a quote inside a quoted field is not doubled"))
+        line_problems = []  # problems of decoding were reported already
+    raise InputError(f"{place}: {reason}")
+
+
+def _delimiter(file: File) -> str:
+    head = decode(file.head)[0]
+    if len(file.head) == HEAD:
+        head = head[: head.rfind("\n") + 1] or head
+
+    def fields(delimiter: str) -> int:
+        counts = []
+        try:
+            for row in csv.reader(io.StringIO(head, newline=""), delimiter=delimiter):
+                counts.append(len(row))
+                if len(counts) == 20:
+                    break
+        except csv.Error:
+            return 0
+        return min(filter(None, counts), default=0)
+
+    with _fields_of_any_size():
+        return max(_DELIMITERS, key=fields)
+
+
+@contextmanager
+def _fields_of_any_size() -> Iterator[None]:
+    limit = csv.field_size_limit(MAX_LINE)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)

@@ -1,6 +1,6 @@
-"""Files of vectors -> a corpus: LIBSVM's format, NumPy's .npy and .npz, SciPy's sparse .npz.
+"""Reader of vectors: LIBSVM's format, NumPy's .npy and .npz, SciPy's sparse .npz.
 
-A .npz is a ZIP of .npy files, so that it comes here unpacked: the array `X`, or the only matrix in it, or the
+A .npz is a ZIP of .npy files, so it arrives here unpacked: the array `X`, or the only matrix in it, or the
 arrays of `scipy.sparse.save_npz`; labels are `y` or `labels`, ids are `ids`, as `textsvm features` writes
 them.
 """
@@ -18,43 +18,35 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.readers import libsvm
-from textsvm.readers.archives import Files, read_files
-from textsvm.readers.corpus import Corpus, concatenated
-from textsvm.readers.folders import part_of
-from textsvm.readers.opened import NUMPY, require_modest
+from textsvm.readers.corpus import Corpus, concatenate_corpora
+from textsvm.readers.files import NUMPY, InputFiles, check_expansion, read_files
+from textsvm.readers.plain_text import part_of
 
 _LABELS = ("y", "labels", "label")
 _SPARSE = ("csr", "csc")
-# What NumPy raises on damaged files, its header being read as Python's literals are.
+# Exceptions of NumPy for damaged files, whose header is parsed as Python literals.
 UNREADABLE = (
-    ValueError,
-    EOFError,
-    MemoryError,
-    OverflowError,
-    TypeError,
-    SyntaxError,
-    TokenError,
-    RecursionError,
-    SystemError,
+    *(ValueError, EOFError, MemoryError, OverflowError, TypeError),
+    *(SyntaxError, TokenError, RecursionError, SystemError),
 )
 
 
-def format_of(found: Files, files: Sequence[Any]) -> str | None:
-    """Which format of vectors files have, None if they have none; `files` are those with content."""
+def vector_format(inputs: InputFiles, files: Sequence[Any]) -> str | None:
+    """The format of vectors of non-empty files, None if they hold no vectors."""
     if all(file.head.startswith(NUMPY) for file in files):
-        return "npy" if found.single else "npz"
+        return "npy" if inputs.single else "npz"
     named = all(PurePosixPath(file.name).suffix.lower() in libsvm.SUFFIXES for file in files)
     if named or all(libsvm.is_libsvm(file.head) for file in files):
         return "libsvm"
     return None
 
 
-def read(found: Files, format: str, target: str | None = None) -> Corpus:
+def read_vector_files(inputs: InputFiles, format: str, target: str | None = None) -> Corpus:
     """The vectors of files.
 
     Parameters
     ----------
-    found : Files
+    inputs : InputFiles
     format : {"libsvm", "npy", "npz"}
     target : str, optional
         "label", "labels" or "y": the labels are numbers to be predicted.
@@ -66,49 +58,43 @@ def read(found: Files, format: str, target: str | None = None) -> Corpus:
     """
     if target is not None and target not in _LABELS:
         raise InputError(
-            f"{found.source} is read as {format}, which has no column {target!r}; its labels are called label"
+            f"{inputs.source} is read as {format}, which has no column {target!r}; its labels are called "
+            "label"
         )
-    if not any(file.size for file in found.files):
-        raise InputError(f"{found.source} is empty: there is no vector in it")
+    if not any(file.size for file in inputs.files):
+        raise InputError(f"{inputs.source} is empty: there is no vector in it")
     if format == "libsvm":
-        corpora = [_of_libsvm(file, found, target) for file in found.files if file.size]
+        corpora = [_of_libsvm(file, inputs, target) for file in inputs.files if file.size]
     elif format == "npz":
-        corpora = [_of_arrays(found, target)]
+        corpora = [_of_arrays(inputs, target)]
     else:
-        corpora = [
-            _corpus(found, format, _matrix(load(file), file.name)) for file in found.files if file.size
-        ]
-    corpus = concatenated(corpora, found.source, format)
-    corpus.problems = [*found.problems, *corpus.problems]
+        files = [file for file in inputs.files if file.size]
+        corpora = [_corpus(inputs, format, _matrix(load_npy(file), file.name)) for file in files]
+    corpus = concatenate_corpora(corpora, inputs.source, format)
+    corpus.problems = [*inputs.problems, *corpus.problems]
     return corpus
 
 
 def read_vectors(path: str | Path) -> Any:
-    """The vectors in a file of any of these formats, an array or CSR matrix; its labels are ignored."""
-    found = read_files(path)
-    files = [file for file in found.files if file.size]
+    """The vectors of a file of any of these formats, an array or CSR matrix; labels are ignored."""
+    inputs = read_files(path)
+    files = [file for file in inputs.files if file.size]
     if not files:
         raise InputError(f"{path} is empty; vectors are expected")
-    format = format_of(found, files)
+    format = vector_format(inputs, files)
     if format is None:
         raise InputError(f"{path} holds no vectors; they come as .npy, .npz or in LIBSVM's format")
-    return read(found, format).vectors
+    return read_vector_files(inputs, format).vectors
 
 
 def read_labels(path: str | Path) -> list[str]:
-    """Labels of vectors from a file: a line each, or a .npy of one dimension.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or a line is empty.
-    """
-    found = read_files(path)
-    if not found.single:
+    """Labels of vectors from a file: a text with a label a line, or a .npy of one dimension."""
+    inputs = read_files(path)
+    if not inputs.single:
         raise InputError(f"{path} is a folder or an archive; labels are a text, a label a line, or a .npy")
-    [file] = found.files
+    [file] = inputs.files
     if file.head.startswith(NUMPY):
-        array = load(file)
+        array = load_npy(file)
         if array.ndim != 1:
             raise InputError(f"{path} has an array of shape {array.shape}; labels have one dimension")
         return as_labels(array)
@@ -134,49 +120,45 @@ def as_labels(values: Any) -> list[str]:
     return [texts[i] for i in which.tolist()]
 
 
-def load(file: Any) -> NDArray[Any]:
-    """The array of a .npy file.
-
-    Raises
-    ------
-    InputError
-        If it is damaged or holds Python objects.
-    """
+def load_npy(file: Any) -> NDArray[Any]:
+    """The array of a .npy file; raise InputError if it is damaged or holds Python objects."""
     try:
         with file.open() as stream, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Python 2, and of literals in a damaged header
+            warnings.simplefilter("ignore")  # about Python 2, and about literals in a damaged header
             array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
             return array
     except UNREADABLE as error:
-        why = " ".join(str(error).split()) or "it ends too early"
-        raise InputError(f"{file.name} is no .npy file that can be read ({why}); write it again") from error
+        reason = " ".join(str(error).split()) or "it ends too early"
+        raise InputError(
+            f"{file.name} is no .npy file that can be read ({reason}); write it again"
+        ) from error
 
 
-def _of_libsvm(file: Any, found: Files, target: str | None) -> Corpus:
-    vectors, labels = libsvm.parse(file, found.problems)
-    corpus = _corpus(found, "libsvm", vectors)
+def _of_libsvm(file: Any, inputs: InputFiles, target: str | None) -> Corpus:
+    vectors, labels = libsvm.parse_libsvm(file, inputs.problems)
+    corpus = _corpus(inputs, "libsvm", vectors)
     corpus.part = [part_of(file.name)] * len(corpus)
     if isinstance(labels, list):
         corpus.labels = [tuple(map(libsvm.number_text, each)) for each in labels]
         if target is not None:
-            raise InputError(f"{file.name} has several labels a line, which are no numbers to be predicted")
+            raise InputError(f"{file.name} has several labels a line, which cannot be predicted as numbers")
     else:
-        _name(corpus, labels, target)
+        _set_labels(corpus, labels, target)
     return corpus
 
 
-def _of_arrays(found: Files, target: str | None) -> Corpus:
-    arrays = {PurePosixPath(file.name).stem: load(file) for file in found.files}
-    corpus = _corpus(found, "npz", _matrix_of(arrays, found.source))
+def _of_arrays(inputs: InputFiles, target: str | None) -> Corpus:
+    arrays = {PurePosixPath(file.name).stem: load_npy(file) for file in inputs.files}
+    corpus = _corpus(inputs, "npz", _matrix_of(arrays, inputs.source))
     labels = next((arrays[name] for name in _LABELS if name in arrays), None)
-    for what, values in (("labels", labels), ("ids", arrays.get("ids"))):
+    for name, values in (("labels", labels), ("ids", arrays.get("ids"))):
         if values is not None and values.shape != (len(corpus),):
             raise InputError(
-                f"{found.source} has {len(corpus):,} vectors, and {what} of shape {values.shape}; give one "
+                f"{inputs.source} has {len(corpus):,} vectors, and {name} of shape {values.shape}; give one "
                 "a vector"
             )
     if labels is not None:
-        _name(corpus, labels, target)
+        _set_labels(corpus, labels, target)
     if "ids" in arrays:
         corpus.ids = [str(each) for each in arrays["ids"].tolist()]
     return corpus
@@ -200,16 +182,16 @@ def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
         raise InputError(f"{source} has a sparse matrix of format {name}; write it as CSR (X.tocsr())")
     try:
         shape = tuple(int(each) for each in arrays["shape"].tolist())
-        # Of columns that are compressed, rows of zeros take no room, until they are compressed themselves.
-        require_modest(source, 8 * min(shape[:1], default=0), sum(each.nbytes for each in arrays.values()))
+        # In compressed columns rows of zeros take no memory, until the rows are compressed.
+        check_expansion(source, 8 * min(shape[:1], default=0), sum(each.nbytes for each in arrays.values()))
         from scipy import sparse
 
-        make: Any = sparse.csr_matrix if name == "csr" else sparse.csc_matrix
-        # SciPy looks at differences of index pointers, which overflow.
+        matrix_class: Any = sparse.csr_matrix if name == "csr" else sparse.csc_matrix
+        # SciPy checks differences of index pointers, which overflow.
         starts, indices = arrays["indptr"], arrays["indices"]
         if starts.size and (starts.min() < 0 or starts.max() > indices.size):
             raise ValueError("index pointers are out of bounds")
-        matrix = make((arrays["data"], indices, starts), shape=shape)
+        matrix = matrix_class((arrays["data"], indices, starts), shape=shape)
         matrix.check_format(full_check=True)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{source} has a damaged sparse matrix: {error}") from error
@@ -217,7 +199,7 @@ def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
 
 
 def _matrix(values: Any, name: str) -> Any:
-    """A matrix of finite numbers as float32 or float64, compressed rows in order where it is sparse."""
+    """A matrix of finite numbers as float32 or float64; sparse matrices as CSR."""
     kind, numbers = values.dtype.kind, values.data if not isinstance(values, np.ndarray) else values
     if values.ndim != 2 or kind not in "fiub" or values.dtype.itemsize > 8:
         raise InputError(
@@ -239,7 +221,7 @@ def _matrix(values: Any, name: str) -> Any:
 
 
 def _require_finite(values: Any, numbers: Any, name: str) -> None:
-    if np.isfinite(numbers.sum()) or np.isfinite(numbers).all():  # the first takes no memory
+    if np.isfinite(numbers.sum()) or np.isfinite(numbers).all():  # the sum takes no memory
         return
     if not isinstance(values, np.ndarray):
         at = int((~np.isfinite(numbers)).argmax())
@@ -253,14 +235,14 @@ def _require_finite(values: Any, numbers: Any, name: str) -> None:
     )
 
 
-def _corpus(found: Files, format: str, vectors: Any) -> Corpus:
+def _corpus(inputs: InputFiles, format: str, vectors: Any) -> Corpus:
     n = vectors.shape[0]
     ids = [str(i) for i in range(1, n + 1)]
-    return Corpus(ids, [], None, [None] * n, found.source, format, vectors=vectors)
+    return Corpus(ids, [], None, [None] * n, inputs.source, format, vectors=vectors)
 
 
-def _name(corpus: Corpus, labels: NDArray[Any], target: str | None) -> None:
-    """Labels of a corpus, or the numbers to be predicted."""
+def _set_labels(corpus: Corpus, labels: NDArray[Any], target: str | None) -> None:
+    """Set the labels of a corpus, or the numbers to be predicted."""
     if target is None:
         corpus.labels = as_labels(labels)
         return
@@ -269,5 +251,5 @@ def _name(corpus: Corpus, labels: NDArray[Any], target: str | None) -> None:
     except ValueError:
         numbers = np.full(1, np.nan)
     if not np.isfinite(numbers).all():
-        raise InputError(f"labels of {corpus.source} are not all finite numbers, which were to be predicted")
+        raise InputError(f"labels of {corpus.source} must be finite numbers to be predicted")
     corpus.targets = numbers.tolist()

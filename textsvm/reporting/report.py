@@ -17,7 +17,7 @@ from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
-from textsvm.readers.columns import some
+from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.cross_validation import CrossValidation, LearningCurve
@@ -126,9 +126,8 @@ def make_report(
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])
     chosen, values = worst(results, mistakes), how_wrong(results)
     positive = results.labels[1] if results.task == "binary" else None
-    explained = explain_within_budget(
-        model, some(texts, results.index[chosen].tolist()), documents.lengths[chosen], positive, progress
-    )
+    mistaken = select_examples(texts, results.index[chosen].tolist())
+    explained = explain_within_budget(model, mistaken, documents.lengths[chosen], positive, progress)
     shown = [
         Mistake(
             ids[results.index[i]],
@@ -201,7 +200,7 @@ def explain_within_budget(
         return []
     seconds = np.cumsum(model.kernel_.contributions_cost(lengths, model.support_documents_.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
-    first = some(texts, range(affordable))
+    first = select_examples(texts, range(affordable))
     explanations = explain(model, first, positive=positive, substrings=12, similar=3, progress=progress)
     return [*explanations, *[None] * (len(lengths) - affordable)]
 

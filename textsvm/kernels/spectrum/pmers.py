@@ -5,11 +5,6 @@ length: ids within a length, and counts, are int32. Numbered through all lengths
 int64 then; positions always are.
 
 p-mers of a few documents counted by NumPy, with the bits of `textsvm.kernels.spectrum.pmers`.
-
-The distinct p-mers of a string of bytes, packed into 64 bits each; NumPy alone.
-
-p stands in the highest byte, the bytes of the p-mer below, the first one highest: so keys of different p
-differ, and keys of one p are in ascending order where their p-mers are in that of their bytes.
 """
 
 from __future__ import annotations
@@ -438,29 +433,3 @@ def _move(
         for k in range(indptr[d + 1] - indptr[d]):
             to_features[begin[d] + k] = features[indptr[d] + k]
             to_counts[begin[d] + k] = counts[indptr[d] + k]
-
-
-#: Bytes that fit beside p.
-LONGEST = 7
-
-
-def byte_pmers(data: bytes, p: int) -> NDArray[np.uint64]:
-    """Keys of the distinct p-mers of `data`, ascending; p from 1 to 7."""
-    codes = np.frombuffer(data, np.uint8)
-    n = max(len(codes) - p + 1, 0)
-    kind: Any = np.uint32 if p <= 4 else np.uint64
-    packed = np.zeros(n, kind)
-    for k in range(p):
-        packed = packed << kind(8) | codes[k : k + n]
-    return np.unique(packed).astype(np.uint64) | np.uint64(p << 56)
-
-
-def unit(keys: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Equal values of unit length together, one a key."""
-    return np.full(len(keys), 1 / np.sqrt(max(len(keys), 1)), np.float32)
-
-
-def spelled(key: int) -> str:
-    """The p-mer of a key as text; bytes that are not UTF-8 as ``\\\\xNN``."""
-    p, code = int(key) >> 56, int(key) & (1 << 56) - 1
-    return code.to_bytes(LONGEST, "big")[LONGEST - p :].decode("utf-8", "backslashreplace")

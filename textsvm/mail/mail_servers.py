@@ -1,0 +1,213 @@
+"""Interfaces for mail servers: an SMTP or LMTP content filter (aiosmtpd) and a milter (kilter.service).
+
+The content filter takes mail by SMTP or LMTP and hands it to the next server by the same protocol, with the
+decision in its header. A message is accepted when the next server has accepted it; every error before is a
+temporary failure, after which the sender keeps the message and tries again. By LMTP each recipient has its
+own answer.
+
+The milter marks messages in Postfix and Sendmail before they are queued. Without a decision a message is
+accepted unchanged; the mail server decides what happens while the milter is down (Postfix:
+milter_default_action). The header comes in fields, without line ends: the message is composed as local
+delivery would write it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import smtplib
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textsvm.errors import InputError
+from textsvm.mail.raw_message import marked, textsvm_fields
+from textsvm.mail.spamd import LARGEST, Refused
+
+if TYPE_CHECKING:
+    from textsvm.mail.filter import Decision
+
+#: Seconds that the next server may take for an answer.
+PATIENCE = 60.0
+_LATER = "451 4.3.0 {}; try again"
+_OWN_FIELDS = ("x-textsvm", "x-spam-flag")
+
+
+async def content_filter(
+    port: int, next: str, lmtp: bool, classify: Callable[[bytes], Awaitable[Decision]]
+) -> Callable[[], None]:
+    """Listen at 127.0.0.1:port as a content filter; return the function that stops it.
+
+    Parameters
+    ----------
+    port : int
+    next : str
+        HOST:PORT of the next server, or the path of its Unix socket (LMTP).
+    lmtp : bool
+        Whether the protocol is LMTP.
+    classify : coroutine function
+
+    Raises
+    ------
+    InputError
+        If aiosmtpd is not installed, or the port is not available.
+    """
+    try:
+        from aiosmtpd.lmtp import LMTP
+        from aiosmtpd.smtp import SMTP
+    except ImportError:
+        raise InputError('a content filter needs aiosmtpd: pip install "textsvm[mail]"') from None
+
+    class SmtpProtocol(LMTP if lmtp else SMTP):  # type: ignore[misc]
+        line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
+
+    protocol = partial(
+        SmtpProtocol,
+        _SmtpHandler(next, lmtp, classify),
+        data_size_limit=LARGEST,
+        enable_SMTPUTF8=True,
+        hostname="localhost",
+        loop=asyncio.get_running_loop(),
+    )
+    try:
+        server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", port)
+    except OSError as error:
+        raise InputError(f"cannot listen at 127.0.0.1:{port}: {error.strerror or error}") from error
+    return server.close
+
+
+class _SmtpHandler:
+    """Handler of aiosmtpd."""
+
+    def __init__(self, next: str, lmtp: bool, classify: Callable[[bytes], Awaitable[Decision]]) -> None:
+        self._next, self._lmtp, self._classify = next, lmtp, classify
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        """Decide on a message and hand it on; return the answers for its sender."""
+        count = len(envelope.rcpt_tos) if self._lmtp else 1
+        try:
+            data = marked(envelope.content, await self._classify(envelope.content))
+        except Refused as error:
+            return "\r\n".join([_LATER.format(_one_line(error))] * count)
+        answers = await asyncio.get_running_loop().run_in_executor(None, self._hand_on, envelope, data)
+        return "\r\n".join(answers)
+
+    def _hand_on(self, envelope: Any, data: bytes) -> list[str]:
+        """Answers of the next server: one for each recipient by LMTP, else one."""
+        groups = [[each] for each in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
+        return [self._send(envelope, group, data) for group in groups]
+
+    def _send(self, envelope: Any, recipients: list[str], data: bytes) -> str:
+        options = [each for each in envelope.mail_options if not each.upper().startswith("SIZE=")]
+        try:
+            with self._connection() as connection:
+                refused = connection.sendmail(envelope.mail_from or "", recipients, data, options)
+        except smtplib.SMTPRecipientsRefused as error:
+            refused = error.recipients
+        except smtplib.SMTPResponseException as error:
+            return _relayed(error.smtp_code, error.smtp_error)
+        except (OSError, smtplib.SMTPException) as error:
+            return _LATER.format(_one_line(error))
+        # A temporary failure for all recipients if some were refused: no mail is lost, some may come twice.
+        return _relayed(*next(iter(refused.values()))) if refused else "250 2.0.0 handed on"
+
+    def _connection(self) -> smtplib.SMTP:
+        host, _, port = self._next.rpartition(":")
+        if "/" in self._next:
+            return smtplib.LMTP(self._next, timeout=PATIENCE)
+        return (smtplib.LMTP if self._lmtp else smtplib.SMTP)(host, int(port), timeout=PATIENCE)
+
+
+def _relayed(code: int, text: bytes | str) -> str:
+    return f"{code} {_one_line(text.decode('ascii', 'replace') if isinstance(text, bytes) else text)}"
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split()).encode("ascii", "replace").decode()[:400]
+
+
+async def milter(address: str, classify: Callable[[bytes], Awaitable[Decision]]) -> Callable[[], None]:
+    """Listen as a milter; return the function that stops it.
+
+    Parameters
+    ----------
+    address : str
+        A port of 127.0.0.1, or the path of a new Unix socket (mode 0660: the mail server is in the group that
+        owns its folder).
+    classify : coroutine function
+
+    Raises
+    ------
+    InputError
+        If kilter.service is not installed, or the address is not available.
+    """
+    try:
+        import anyio
+        from kilter.service import Runner
+    except ImportError:
+        raise InputError(
+            'a milter needs kilter.service (Python 3.11 or later): pip install "textsvm[mail]"'
+        ) from None
+
+    try:
+        if address.isdecimal():
+            listener: Any = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=int(address))
+        else:
+            listener = await anyio.create_unix_listener(address, mode=0o660)
+    except (OSError, OverflowError) as error:
+        raise InputError(f"cannot listen at {address}: {error}") from error
+    task = asyncio.create_task(listener.serve(Runner(_milter_filter(classify))))
+
+    def close() -> None:
+        task.cancel()
+        if not address.isdecimal():
+            with suppress(OSError):
+                os.unlink(address)
+
+    return close
+
+
+def _milter_filter(classify: Callable[[bytes], Awaitable[Decision]]) -> Any:
+    """The function that kilter runs for each message."""
+    from kilter.protocol import Accept
+    from kilter.protocol.messages import Header
+    from kilter.service import END
+    from kilter.service.options import AFTER, examine_body, examine_headers, examine_sender
+
+    # kilter.service needs two events that are not used here: without the sender it takes no second message of
+    # a connection, and without the end of the header it loses a part of the body.
+    @examine_sender()
+    @examine_headers(can_respond=AFTER, can_add=True, can_modify=True)
+    @examine_body()
+    async def mark(session: Any) -> Any:
+        async with session.headers as fields:
+            header = [field async for field in fields]
+        data = await _message(header, session)
+        if len(data) > LARGEST:
+            return Accept()
+        try:
+            decision = await classify(data)
+        except Refused:
+            return Accept()
+        for field in header:
+            if field.name.lower() in _OWN_FIELDS:
+                await session.headers.delete(field)
+        for line in textsvm_fields(decision):
+            name, _, value = line.partition(": ")
+            await session.headers.insert(Header(name, value.encode()), END)
+        return Accept()
+
+    return mark
+
+
+async def _message(header: list[Any], session: Any) -> bytes:
+    parts = [field.name.encode() + b": " + bytes(field.value) + b"\n" for field in header]
+    size = 0
+    async with session.body as body:
+        parts.append(b"\n")
+        async for chunk in body:
+            size += len(chunk)
+            if size <= LARGEST:
+                parts.append(bytes(chunk))
+    return b"".join(parts).replace(b"\r\n", b"\n") if size <= LARGEST else bytes(LARGEST + 1)

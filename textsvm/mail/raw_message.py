@@ -1,0 +1,252 @@
+"""Raw messages as bytes: position of the header, digest, and decision fields written into the header.
+
+`RawMessage` scans the header once. Reading, hashing and passing a message on share the result, and nothing
+here parses or changes other bytes of the message.
+
+A header ends at the first empty line. Lines end in LF or CR LF; the "From " line of an mbox before the first
+field belongs to no message. Fields beyond the first `MAX_HEADER` bytes count as body, so that the work is
+bounded (Postfix stops at 100 KB).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import textsvm
+
+if TYPE_CHECKING:  # importing it takes NumPy
+    from textsvm.mail.decision import Decision
+
+MAX_HEADER = 1 << 20
+#: Bogofilter version whose header format is written.
+BOGOFILTER = "1.2.5"
+#: Bytes of the body that are hashed at a time.
+_CHUNK = 1 << 20
+_EMPTY = re.compile(rb"\n\r?\n")
+_FROM_LINE = re.compile(rb">?From (?![ \t]*:)[^\n]{0,2000}\n?")
+# Bounded repetitions: a line of 100 MB is scanned once.
+_FIELD = re.compile(rb"[!-9;-~]{1,200}:")
+_LOOSE_FIELD = re.compile(rb"[!-9;-~]{1,200}[ \t]{0,20}:")
+_NO_FIELD = re.compile(rb"\n(?![!-9;-~]{1,200}:|[ \t])")
+_BARE_CR = re.compile(rb"\r(?!\n)")
+_NEXT_FIELD = re.compile(rb"\n(?![ \t])")
+# The literal "\n" first: the search then runs at the speed of memchr.
+_TEXTSVM_FIELDS = re.compile(rb"\n(?i:x-textsvm|x-spam-flag)[ \t]*:")
+_BOGOSITY_FIELD = re.compile(rb"\n(?i:x-bogosity)[ \t]*:")
+#: Fields that delivery, filters on the way and mail programs add or rewrite.
+DELIVERY = frozenset(
+    b"received x-received return-path delivered-to x-delivered-to x-delivered x-original-to envelope-to "
+    b"x-envelope-to x-envelope-from x-rcpt-to delivery-date x-delivery-date x-forwarded-to x-forwarded-for "
+    b"resent-from resent-to resent-date resent-message-id resent-sender received-spf "
+    b"authentication-results dkim-signature dkim-filter domainkey-signature domainkey-status x-bogosity "
+    b"x-textsvm x-crm114-status x-scanned-by x-quarantine-id x-sieve x-loop status x-status x-keywords "
+    b"x-uid x-uidl x-imap x-imapbase x-label x-folder x-account-key lines content-length xref bytes".split()
+)
+#: Prefixes of the names of such fields.
+DELIVERY_PREFIXES = (
+    b"x-spam-", b"x-originating-", b"arc-", b"x-arc-", b"x-dkim-", b"x-virus-", b"x-amavis-", b"x-mozilla-",
+    b"x-evolution-", b"x-gm-", b"x-gmail-", b"x-google-", b"x-getmail-", b"x-fetchmail-", b"x-ms-exchange-",
+    b"x-microsoft-antispam", b"x-forefront-", b"x-rspamd-", b"x-dspam-", b"x-dovecot-", b"x-proofpoint-",
+)  # fmt: skip
+
+
+class RawMessage:
+    """A raw message and the position of its header.
+
+    Parameters
+    ----------
+    data : bytes
+
+    Attributes
+    ----------
+    data : bytes
+    start : int
+        Offset of the first field, after the "From " line of an mbox.
+    fields_end : int
+        End of the run of well-formed fields from `start`; every mail reader still sees a header here.
+    end : int
+        Offset of the empty line that ends the header, or the end of the data.
+    has_header : bool
+        Whether the message begins with a field; blanks before its colon are allowed.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        from_line = _FROM_LINE.match(data)
+        self.start = from_line.end() if from_line else 0
+        self.has_header = _LOOSE_FIELD.match(data, self.start) is not None
+        self.end = self._header_end() if self.has_header else self.start
+        self.fields_end = self._run_end() if self.has_header else self.start
+
+    def _header_end(self) -> int:
+        limit = min(len(self.data), self.start + MAX_HEADER)
+        empty = _EMPTY.search(self.data, self.start, limit)
+        if empty:
+            return empty.start() + 1
+        if limit == len(self.data):
+            return limit
+        stops = (stop for _, stop in self.fields(limit) if stop < limit)
+        return max(stops, default=self.start)
+
+    def _run_end(self) -> int:
+        """End of the well-formed fields; a field with a bare CR ends them, which some readers break there."""
+        if not _FIELD.match(self.data, self.start):
+            return self.start
+        other = _NO_FIELD.search(self.data, self.start, self.end)
+        bare = _BARE_CR.search(self.data, self.start, self.end)
+        stop = other.start() + 1 if other and other.end() < self.end else self.end
+        if bare and bare.start() < stop:
+            return max(first for first, _ in self.fields(stop) if first <= bare.start())
+        return stop
+
+    def fields(self, end: int | None = None) -> Iterator[tuple[int, int]]:
+        """Start and end of each field up to `end` (default: of the header), continuation lines included."""
+        start, end = self.start, self.end if end is None else end
+        while start < end:
+            stop = self.field_end(start, end)
+            yield start, stop
+            start = stop
+
+    def field_end(self, start: int, end: int) -> int:
+        """End of the field that begins at `start`, after its continuation lines."""
+        following = _NEXT_FIELD.search(self.data, start, end)
+        return following.end() if following else end
+
+    @property
+    def body_start(self) -> int:
+        """Offset of the body, after the empty line."""
+        for empty in (b"\r\n", b"\n"):
+            if self.data.startswith(empty, self.end):
+                return self.end + len(empty)
+        return self.end
+
+    @cached_property
+    def sent_fields(self) -> list[tuple[bytes, bytes]]:
+        """Names and unfolded values of the fields that delivery did not add."""
+        sent = []
+        for start, stop in self.fields():
+            name, _, value = self.data[start:stop].partition(b":")
+            name = name.strip()
+            lower = name.lower()
+            if lower not in DELIVERY and not lower.startswith(DELIVERY_PREFIXES):
+                sent.append((name, b" ".join(value.split())))
+        return sent
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 in hexadecimal of the message without the changes of delivery and mail programs.
+
+        Ignored: fields in `DELIVERY` and `DELIVERY_PREFIXES`, the "From " line of an mbox, case of field
+        names, folding and other runs of blanks in fields, CR LF or LF, empty lines at the end, and the
+        quoting of "From " as ">From " or ">>From ".
+        """
+        data, sha, end = self.data, hashlib.sha256(), _text_end(self.data)
+        for name, value in self.sent_fields:
+            sha.update(name.lower() + b":" + value + b"\n")
+        if not self.has_header and self.end < end and not data.startswith((b"\n", b"\r\n"), self.end):
+            sha.update(b"\n")  # the empty line that `marked` adds
+        for chunk in _chunks(data, self.end, end):
+            for change in (b"\r\n", b"\n"), (b"\n>From ", b"\nFrom "), (b"\n>>From ", b"\nFrom "):
+                chunk = chunk.replace(*change)
+            sha.update(chunk)
+        return sha.hexdigest()
+
+
+def _text_end(data: bytes) -> int:
+    """Offset of the empty lines at the end."""
+    end = len(data)
+    while end:
+        start = max(0, end - 65536)
+        kept = len(data[start:end].rstrip(b"\r\n"))
+        if kept:
+            return start + kept
+        end = start
+    return 0
+
+
+def _chunks(data: bytes, start: int, end: int) -> Iterator[bytes]:
+    """The body in pieces that begin with the end of a line: no ">From " and no CR LF is split."""
+    while start < end:
+        stop = min(end, start + _CHUNK)
+        line = data.rfind(b"\n", start + 2, stop) if stop < end else -1
+        if line >= 0:
+            stop = line
+        if stop < end and data[stop - 1] == 0x0D:
+            stop -= 1
+        yield data[start:stop]
+        start = stop
+
+
+def marked(data: bytes, decision: Decision, *, bogofilter: bool = False) -> bytes:
+    """The message with the decision in its header; see `marked_pieces`."""
+    return b"".join(marked_pieces(RawMessage(data), decision, bogofilter=bogofilter))
+
+
+def marked_pieces(
+    message: RawMessage, decision: Decision, *, bogofilter: bool = False
+) -> list[bytes | memoryview]:
+    """Pieces of the message with the decision in its header: uncopied views of the message, and new fields.
+
+    The fields go to the end of the well-formed part of the header. Earlier fields of the same names, in any
+    case, are forged or stale and are removed. All other bytes stay: line ends, a missing last line end, a
+    "From " line. A message without a header gets a header and an empty line.
+
+    Parameters
+    ----------
+    message : RawMessage
+    decision : Decision
+    bogofilter : bool
+        Write Bogofilter's X-Bogosity instead of X-Textsvm and X-Spam-Flag.
+    """
+    lines = [bogosity_field(decision)] if bogofilter else textsvm_fields(decision)
+    forged = list(_forged(message, _BOGOSITY_FIELD if bogofilter else _TEXTSVM_FIELDS))
+    place = message.fields_end
+    for start, stop, _ in reversed(forged):  # behind the last field that stays
+        if stop == place:
+            place = start
+    view = memoryview(message.data)
+    result: list[bytes | memoryview] = []
+    position = 0
+    for start, stop, added in sorted([*forged, (place, place, _block(message, place, lines))]):
+        result += [view[position:start], added]
+        position = stop
+    return [piece for piece in [*result, view[position:]] if len(piece)]
+
+
+def textsvm_fields(decision: Decision) -> list[str]:
+    """X-Textsvm, and X-Spam-Flag for spam, which users of other filters look for."""
+    kind = decision.kind.capitalize()
+    line = f"X-Textsvm: {kind}, score={decision.score:.6f}, version={textsvm.__version__}"
+    return [line] + ["X-Spam-Flag: YES"] * (decision.kind == "spam")
+
+
+def bogosity_field(decision: Decision, name: str = "X-Bogosity") -> str:
+    """The header field that Bogofilter writes."""
+    kind = decision.kind.capitalize()
+    return f"{name}: {kind}, tests=bogofilter, spamicity={decision.score:.6f}, version={BOGOFILTER}"
+
+
+def _forged(message: RawMessage, names: re.Pattern[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    """Start, end and empty replacement of each field of these names."""
+    data, start, end = message.data, message.start, message.end
+    if names.match(b"\n" + data[start : min(end, start + 256)]):
+        yield start, message.field_end(start, end), b""
+    for match in names.finditer(data, start, end):
+        yield match.start() + 1, message.field_end(match.start() + 1, end), b""
+
+
+def _block(message: RawMessage, place: int, lines: list[str]) -> bytes:
+    """The new fields, with the line ends needed to begin a line there and to end a header."""
+    data, fields_end = message.data, message.fields_end
+    before, after = data[max(0, place - 2) : place], data[fields_end : fields_end + 2]
+    line = data.find(b"\n", place)
+    end = b"\r\n" if (before or data[max(0, line - 1) : line + 1]) == b"\r\n" else b"\n"
+    block = b"".join(line.encode() + end for line in lines)
+    if before and not before.endswith(b"\n"):
+        block = end + block
+    headless = not message.has_header and after[:1] != b"\n" and after != b"\r\n"
+    return block + end * (headless or fields_end == len(data))

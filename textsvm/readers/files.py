@@ -1,0 +1,542 @@
+"""Files, folders, archives and compressed files as named bytes and lines of text, read in place.
+
+`read_files` reads everything into memory and writes nothing to disk; `FileOnDisk` reads a file when it is
+needed. The type of a file is detected from its first bytes, not from its name. Links, devices and names that
+would leave an archive are left out and reported; archives that unpack to more than `max_bytes`, or to far
+more than texts are packed to, are refused.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, ClassVar, cast
+
+from textsvm.errors import InputError
+from textsvm.readers.charsets import byte_order_mark, decode
+from textsvm.runtime.parallel import Progress
+
+Problems = list[tuple[str, str]]
+#: Bytes from which the format of a file is detected.
+HEAD = 1 << 16
+#: Longest line, and longest field of CSV.
+MAX_LINE = 1 << 28
+MAX_BYTES = 2 << 30
+MAX_FILES = 2_000_000
+OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+NUMPY = b"\x93NUMPY"
+ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+#: Formats of archives that cannot be read.
+UNSUPPORTED = {b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR", b"\x28\xb5\x2f\xfd": "Zstandard"}
+_COMPRESSED = (".gz", ".bz2", ".xz", ".z", ".tgz", ".tbz2", ".txz")
+_ENDINGS = (".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zip", ".mbox", ".mbx")
+#: Bytes that any file may unpack to, and the maximum ratio above: texts are packed to a tenth, an array with
+#: a number in a thousand that is not 0 to a three-hundredth. Deflate cannot do more than 1032.
+FREE_BYTES, TEXT_RATIO, ARRAY_RATIO = 4 << 20, 200, 1032
+# Exceptions of the standard library for damaged compressed files, and for damaged archives.
+_DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)
+_UNREADABLE = (
+    *(*_DAMAGED, struct.error, tarfile.TarError, zipfile.BadZipFile),
+    *(ValueError, KeyError, IndexError, OverflowError, RecursionError, RuntimeError),
+)
+#: Bytes that are read at a time.
+_PIECE = 1 << 20
+#: Packed bytes of a bzip2 or LZMA member that are unpacked at a time: 40 bytes of bzip2 may hold 46 MB.
+_SMALL_PIECE = 16
+#: Maximum length and depth of the path of a member, as in other systems.
+_MAX_PATH, _MAX_FOLDERS = 4096, 100
+
+
+def check_expansion(source: str, unpacked: int, packed: int, ratio: int = TEXT_RATIO) -> None:
+    """Raise InputError if a file unpacks to more than any corpus does, before it takes the memory."""
+    if unpacked > max(FREE_BYTES, ratio * packed):
+        raise InputError(
+            f"{source} unpacks to more than {ratio} times its {packed:,} bytes, unlike any corpus; if that "
+            "is intended, unpack it first"
+        )
+
+
+@dataclass(frozen=True)
+class File:
+    """A file in memory: its path inside the folder or archive, with slashes, and its bytes."""
+
+    name: str
+    data: bytes
+
+    #: Number of rows of JSON from which the columns are taken (None: all), and whether it can be read twice.
+    known_rows: ClassVar[int | None] = None
+    read_again: ClassVar[bool] = True
+    #: Number of bytes that were read from disk.
+    position: ClassVar[int] = 0
+
+    @property
+    def head(self) -> bytes:
+        """The first bytes."""
+        return self.data[:HEAD]
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return len(self.data)
+
+    def open(self) -> IO[bytes]:
+        """A stream of the bytes."""
+        return io.BytesIO(self.data)
+
+    def renamed(self, name: str) -> File:
+        """The file with another path."""
+        return replace(self, name=name)
+
+
+class FileOnDisk:
+    """A file that is read when it is needed, and unpacked if it is compressed.
+
+    Attributes
+    ----------
+    name : str
+        Path inside the folder, with slashes.
+    path : Path
+    size : int
+        Bytes on disk.
+    """
+
+    known_rows, read_again = 1000, True
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name, self.path, self.size = name, path, path.stat().st_size
+        self._packed: IO[bytes] = io.BytesIO()
+        with path.open("rb") as stream:
+            start = stream.read(6)
+        self._opener = next((opener for magic, opener in OPENERS.items() if start.startswith(magic)), None)
+        if self._opener and name.lower().endswith(_COMPRESSED):
+            self.name = name.rpartition(".")[0]
+        self.is_archive = start.startswith((*ZIP, *UNSUPPORTED)) or is_tar(self.head[:512])
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """A stream of the unpacked bytes; reading a damaged file raises InputError."""
+        try:
+            with self.path.open("rb") as self._packed:
+                stream: Any = self._packed
+                if self._opener:
+                    stream = io.BufferedReader(_CheckedStream(self._opener(stream), self), HEAD)
+                yield stream
+        except (InputError, FileNotFoundError, PermissionError):
+            raise
+        except _DAMAGED as error:
+            raise InputError(f"{self.path} is damaged or cut off: {error or 'unexpected end'}") from error
+
+    def renamed(self, name: str) -> FileOnDisk:
+        """The file with another path inside the folder."""
+        self.name = name
+        return self
+
+    @property
+    def position(self) -> int:
+        """Number of bytes that were read from disk."""
+        return self.size if self._packed.closed else self._packed.tell()
+
+    @property
+    def head(self) -> bytes:
+        """The first bytes, unpacked."""
+        with self.open() as stream:
+            return stream.read(HEAD)
+
+    @property
+    def data(self) -> bytes:
+        """All bytes, unpacked."""
+        with self.open() as stream:
+            return stream.read()
+
+
+class _CheckedStream(io.RawIOBase):
+    """The unpacked bytes of a file, up to the maximum ratio."""
+
+    def __init__(self, stream: IO[bytes], file: FileOnDisk) -> None:
+        self._stream, self._file, self._unpacked = stream, file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        if not self._unpacked:
+            self._ratio = ARRAY_RATIO if data.startswith(NUMPY) else TEXT_RATIO
+        self._unpacked += len(data)
+        check_expansion(str(self._file.path), self._unpacked, self._file.size, self._ratio)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def is_tar(block: bytes) -> bool:
+    """Whether the first block of a file is that of a tar archive."""
+    if len(block) < 512 or not any(block):
+        return False
+    try:
+        tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.TarError:
+        return False
+    return True
+
+
+# Lines of text
+
+
+def iterate_lines(file: File | FileOnDisk, problems: Problems, newline: str = "\n") -> Iterator[str]:
+    r"""The lines of a file with their ends; `problems` gets bytes that are no text.
+
+    With newline="", a lone carriage return ends a line, too.
+    """
+    if not isinstance(file, File):
+        return _lines_on_disk(file, problems, newline)
+    text, problem = decode(file.data)
+    if problem:
+        problems.append((file.name, problem))
+    return io.StringIO(text, newline=newline)
+
+
+def _lines_on_disk(file: FileOnDisk, problems: Problems, newline: str) -> Iterator[str]:
+    mark, charset = byte_order_mark(file.head)
+    with file.open() as stream:
+        stream.read(len(mark))
+        if charset != "utf-8":
+            yield from io.TextIOWrapper(stream, charset, "replace", newline)
+            return
+        reported = False
+        for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE), b""), 1):
+            if len(raw) == MAX_LINE and not raw.endswith(b"\n"):
+                raise InputError(f"{file.name}, line {number} has more than {MAX_LINE:,} bytes; break it")
+            try:
+                line = raw.decode()
+            except UnicodeDecodeError:
+                line = decode(raw)[0]
+                if not reported:  # the first of a file
+                    place = f"{file.name}, line {number}"
+                    problems.append((place, "bytes that are not UTF-8 were read as Windows-1252"))
+                reported = True
+            if newline or "\r" not in line[:-2]:
+                yield line
+            else:
+                yield from io.StringIO(line, newline="")
+
+
+# Folders and archives
+
+
+@dataclass
+class InputFiles:
+    """The files under one path.
+
+    Attributes
+    ----------
+    source : str
+        The path as the user gave it.
+    files : list of File or FileOnDisk
+        In the order of the archive; sorted by name in a folder.
+    single : bool
+        Whether the path is a file, compressed or not, and no folder or archive.
+    problems : list of (name, problem)
+        Entries that were left out.
+    """
+
+    source: str
+    files: list[Any] = field(default_factory=list)
+    single: bool = False
+    problems: Problems = field(default_factory=list)
+
+
+def read_files(
+    path: str | Path, *, max_bytes: int = MAX_BYTES, progress: Progress | None = None
+) -> InputFiles:
+    """Read a file, a folder or an archive (tar, zip; gzip, bzip2, xz) into memory.
+
+    Parameters
+    ----------
+    path : str or Path
+    max_bytes : int
+        Bound on the unpacked bytes of all files together.
+    progress : callable, optional
+        Called with (packed bytes read, packed bytes in all).
+
+    Raises
+    ------
+    InputError
+        If the path is missing, may not be read, is a damaged archive or unpacks to too much.
+    """
+    path = Path(path)
+    inputs = InputFiles(str(path))
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            paths = list(walk(path))
+            budget = _Budget(inputs.source, max_bytes, sum(p.stat().st_size for p, _ in paths), progress)
+            for file, name in paths:
+                with file.open("rb") as stream:
+                    _add(inputs, stream, name, f"{path / name}", budget)
+        elif stat.S_ISREG(mode):
+            budget = _Budget(inputs.source, max_bytes, path.stat().st_size, progress)
+            with path.open("rb") as stream:
+                inputs.single = _add(inputs, stream, "", inputs.source, budget)
+        elif stat.S_ISFIFO(mode):
+            with path.open("rb") as stream:
+                return read_stream(stream, inputs.source, max_bytes=max_bytes)
+        else:
+            raise InputError(f"{path} is neither a file nor a folder")
+    except FileNotFoundError as error:
+        raise InputError(f"{error.filename or path} is not there; check the path") from error
+    except PermissionError as error:
+        raise InputError(f"{error.filename or path} may not be read: permission denied") from error
+    return inputs
+
+
+def read_stream(stream: IO[bytes], name: str, *, max_bytes: int = MAX_BYTES) -> InputFiles:
+    """Like `read_files`, from a stream that cannot seek, such as standard input."""
+    # In pieces: a buffered stream reserves all the memory that it is asked for.
+    buffer = io.BytesIO()
+    while piece := stream.read(min(_PIECE, max_bytes + 1 - buffer.tell())):
+        buffer.write(piece)
+    data = buffer.getvalue()
+    inputs = InputFiles(name)
+    budget = _Budget(name, max_bytes, len(data), None)
+    if len(data) > max_bytes:
+        budget.spend(len(data))
+    inputs.single = _add(inputs, io.BytesIO(data), "", name, budget)
+    return inputs
+
+
+def combine_files(inputs: Sequence[InputFiles], paths: Sequence[Path]) -> InputFiles:
+    """The files of several paths, as if these lay in one folder."""
+    if len(inputs) == 1:
+        return inputs[0]
+    combined = InputFiles(", ".join(each.source for each in inputs))
+    folder = os.path.commonpath([path.absolute().parent for path in paths])
+    for each, path in zip(inputs, paths, strict=True):
+        place = PurePosixPath(Path(os.path.relpath(path.absolute(), folder)).as_posix())
+        place = place.parent if each.single else place
+        combined.files += [file.renamed(str(place / file.name)) for file in each.files]
+        combined.problems += [(str(place / name), problem) for name, problem in each.problems]
+    return combined
+
+
+def stem(name: str) -> str:
+    """The last name of a path without the endings of archives and mail boxes."""
+    base = PurePosixPath(name).name
+    while base.lower().endswith(_ENDINGS):
+        base = base.rpartition(".")[0]
+    return base
+
+
+class _Budget:
+    """Unpacked bytes and files against their bounds, and packed bytes for the progress."""
+
+    def __init__(self, source: str, max_bytes: int, packed: int, progress: Progress | None) -> None:
+        self.source, self.max_bytes, self.unpacked, self.files = source, max_bytes, 0, 0
+        self.packed, self.done, self.progress = packed, 0, progress
+
+    def spend(self, size: int, ratio: int = TEXT_RATIO) -> None:
+        self.unpacked += size
+        if self.unpacked > self.max_bytes:
+            raise InputError(
+                f"{self.source} unpacks to more than {self.max_bytes:,} bytes; if that is intended, split it "
+                "or raise max_bytes of read_corpus"
+            )
+        check_expansion(self.source, self.unpacked, self.packed, ratio)
+
+    def count(self) -> None:
+        self.files += 1
+        if self.files > MAX_FILES:
+            raise InputError(f"{self.source} holds more than {MAX_FILES:,} files; split it")
+
+    def advance(self, size: int) -> None:
+        self.done += size
+        if self.progress is not None:
+            self.progress(min(self.done, self.packed), max(self.packed, 1))
+
+
+class _BudgetedStream(io.RawIOBase):
+    """A stream that spends the budget while it is read; `tail` holds the last bytes that were read."""
+
+    def __init__(self, stream: IO[bytes], budget: _Budget, packed: IO[bytes]) -> None:
+        self._stream, self.budget, self._packed = stream, budget, packed
+        self._position = packed.tell()
+        self._peeked = b""
+        self.tail, self.ratio = b"", TEXT_RATIO
+
+    def readable(self) -> bool:
+        return True
+
+    def peek(self, size: int) -> bytes:
+        while len(self._peeked) < size and (more := self._unpack(size - len(self._peeked))):
+            self._peeked += more
+        return self._peeked
+
+    def read(self, size: int = -1) -> bytes:
+        buffer = io.BytesIO()
+        while size != 0:
+            piece = self._peeked or self._unpack(min(size, _PIECE) if size > 0 else _PIECE)
+            if not piece:
+                break
+            if 0 < size < len(piece):
+                piece, self._peeked = piece[:size], piece[size:]
+            else:
+                self._peeked = b""
+            size -= len(piece) if size > 0 else 0
+            buffer.write(piece)
+        data = buffer.getvalue()
+        self.tail = (self.tail + data)[-512:] if len(data) < 512 else data[-512:]
+        return data
+
+    def _unpack(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self.budget.spend(len(data), self.ratio)
+        position = self._packed.tell()
+        self.budget.advance(position - self._position)
+        self._position = position
+        return data
+
+
+def walk(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The regular files under a folder with their relative names, sorted, without hidden files."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    visited = set()
+    paths = []
+    for parent, folders, names in os.walk(folder, followlinks=True, onerror=fail):
+        real = os.path.realpath(parent)
+        if real in visited:  # a link that leads back
+            folders.clear()
+            continue
+        visited.add(real)
+        folders.sort()  # of two links to a folder the first in this order counts
+        for name in names:
+            path = Path(parent, name)
+            relative = path.relative_to(folder).as_posix()
+            if not _hidden(relative) and path.is_file():
+                paths.append((path, relative))
+    return iter(sorted(paths, key=lambda pair: pair[1]))
+
+
+def _hidden(name: str) -> bool:
+    parts = name.split("/")
+    for part, following in zip(parts, [*parts[1:], ""], strict=True):
+        maildir = following in ("cur", "new")
+        if (part.startswith(".") and not maildir) or part == "__MACOSX":
+            return True
+    return False
+
+
+def _add(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budget: _Budget) -> bool:
+    """Add a file, or the members of an archive; return whether it was no archive."""
+    magic = packed.read(6)
+    packed.seek(0)
+    for start, kind in UNSUPPORTED.items():
+        if magic.startswith(start):
+            raise InputError(f"{shown} is a {kind} archive, which is not read; repack it as .tar.xz or .zip")
+    opener = next((opener for start, opener in OPENERS.items() if magic.startswith(start)), None)
+    try:
+        if magic.startswith(ZIP):
+            _add_zip(inputs, packed, name, shown, budget)
+            return False
+        stream = _BudgetedStream(opener(packed) if opener else packed, budget, packed)
+        if is_tar(stream.peek(512)):
+            _add_tar(inputs, stream, name)
+            return False
+        if stream.peek(512).startswith(NUMPY):
+            stream.ratio = ARRAY_RATIO
+        budget.count()
+        inner = name or PurePosixPath(Path(shown).name).name
+        if opener and inner.lower().endswith(_COMPRESSED):
+            inner = inner.rpartition(".")[0]
+        inputs.files.append(File(inner, stream.read()))
+    except (InputError, FileNotFoundError, PermissionError):
+        raise
+    except MemoryError as error:  # a dictionary of LZMA may be of 4 GB
+        raise InputError(f"there is not enough memory to unpack {shown}; pack it again") from error
+    except _UNREADABLE as error:
+        raise InputError(f"{shown} is damaged or cut off: {error or 'unexpected end'}") from error
+    return True
+
+
+def _add_tar(inputs: InputFiles, stream: _BudgetedStream, name: str) -> None:
+    with tarfile.open(fileobj=stream, mode="r|", errors="surrogateescape") as archive:
+        for member in archive:
+            if member.isdir():
+                continue
+            odd = "a link, a device or a sparse file" if not member.isfile() or member.issparse() else None
+            inner = _member_name(inputs, name, member.name, odd)
+            if inner is None:
+                continue
+            stream.budget.count()
+            content = archive.extractfile(member)
+            assert content is not None
+            data = content.read()
+            if len(data) != member.size:
+                raise tarfile.ReadError("unexpected end of data")
+            inputs.files.append(File(inner, data))
+    if any(stream.tail):  # tarfile accepts an archive that is cut between two members
+        raise tarfile.ReadError("the end of the archive is missing")
+
+
+def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budget: _Budget) -> None:
+    with zipfile.ZipFile(packed) as archive:
+        for info in archive.infolist():
+            if info.is_dir():
+                continue
+            link = stat.S_ISLNK(info.external_attr >> 16)
+            inner = _member_name(inputs, name, info.filename, "a link" if link else None)
+            if inner is None:
+                continue
+            if info.flag_bits & 1:
+                raise InputError(
+                    f"{shown} is encrypted at {info.filename}; unpack it with its password first"
+                )
+            budget.count()
+            budget.spend(info.file_size, ARRAY_RATIO if info.filename.endswith(".npy") else TEXT_RATIO)
+            budget.advance(info.compress_size)
+            try:
+                inputs.files.append(File(inner, _unzip(archive, info)))
+            except NotImplementedError as error:
+                raise InputError(
+                    f"{shown} uses a compression method at {info.filename} that is not read; repack it"
+                ) from error
+
+
+def _unzip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """A member, in pieces: zipfile's `read` unpacks even bytes beyond the stated size, and then cuts them."""
+    buffer, content, size = io.BytesIO(), cast("zipfile.ZipExtFile", archive.open(info)), _PIECE
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # expansion without a bound
+        content.MIN_READ_SIZE = size = _SMALL_PIECE
+    with content:
+        while piece := content.read1(size):
+            buffer.write(piece)
+    return buffer.getvalue()
+
+
+def _member_name(inputs: InputFiles, archive: str, name: str, refused: str | None) -> str | None:
+    """The name of a member under the name of the archive, or None if it is left out."""
+    name = name.encode("utf-8", "replace").decode()
+    parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
+    if name.startswith(("/", "\\")) or ".." in parts or (parts and parts[0].endswith(":")):
+        refused = "a path that leaves the archive"
+    if len(name) > _MAX_PATH or len(parts) > _MAX_FOLDERS:
+        refused, parts = f"a path of more than {_MAX_PATH:,} symbols or {_MAX_FOLDERS} folders", parts[:1]
+    inner = "/".join([archive, *parts] if archive else parts)
+    if refused is not None:
+        inputs.problems.append((inner or name, f"left out: {refused}"))
+        return None
+    return None if not parts or _hidden("/".join(parts)) else inner

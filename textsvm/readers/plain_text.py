@@ -1,0 +1,117 @@
+"""Readers of plain text: a folder for each class, or a document a line with its label first.
+
+Folders: each file is a document, its label the folder it lies in. `train/pos/1.txt` is a document of part
+"train" with the label "pos"; the label is the innermost folder that is not the name of a part. Files that lie
+beside folders of documents (a README) are left out. Without folders, the documents have no labels.
+
+Lines: `label TAB text`, or fastText's `__label__a __label__b text`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from textsvm.readers.charsets import decode, is_binary
+from textsvm.readers.corpus import Document
+from textsvm.readers.files import File, Problems, iterate_lines, stem
+from textsvm.runtime.parallel import Progress
+
+PART = re.compile(
+    r"(?<![a-z])(train|test|dev|valid|val|validation|development)(?:ing)?(?![a-z])", re.IGNORECASE
+)
+_PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev"}
+_FASTTEXT = re.compile(r"((?:__label__\S+\s+)*__label__\S+)(?:\s+|$)")
+_MAX_LABEL = 100
+#: Lines or rows between progress reports.
+PROGRESS_STEP = 1024
+
+
+def part_of(name: str) -> str | None:
+    """The part ("train", "test" or "dev") that a path names, the outermost name first."""
+    for piece in PurePosixPath(name).parts:
+        words = {_PARTS.get(word.lower(), word.lower()) for word in PART.findall(piece)}
+        if len(words) == 1:
+            return words.pop()
+    return None
+
+
+def read_folders(
+    files: Sequence[File], problems: Problems, *, progress: Progress | None = None
+) -> Iterator[Document]:
+    """Documents of a folder for each class; `problems` gets files that are damaged or left out."""
+    parents = _parents(files)
+    for number, file in enumerate(files, 1):
+        folder = PurePosixPath(file.name).parent
+        if folder in parents:
+            problems.append((file.name, "left out: it lies beside the class folders, not in one"))
+        elif is_binary(data := file.data):
+            problems.append((file.name, "left out: it is binary"))
+        else:
+            text, problem = decode(data)
+            if problem:
+                problems.append((file.name, problem))
+            names = map(stem, reversed(folder.parts))
+            label = next((name for name in names if not PART.fullmatch(name)), None)
+            yield Document(file.name, text, label, part_of(str(folder)))
+        if progress is not None and (number % 256 == 0 or number == len(files)):
+            progress(number, len(files))
+
+
+def _parents(files: Sequence[File]) -> set[PurePosixPath]:
+    """The folders that hold other folders of files."""
+    parents = set[PurePosixPath]()
+    for folder in {PurePosixPath(file.name).parent for file in files}:
+        for parent in folder.parents:
+            if parent in parents:
+                break
+            parents.add(parent)
+    return parents
+
+
+def is_lines(head: str) -> bool:
+    """Whether all lines (the last may be cut off) have a label and a text after it."""
+    lines = [line for line in head.split("\n") if line.strip()]
+    lines = lines[:-1] or lines
+    if not lines:
+        return False
+    if all(line.startswith("__label__") for line in lines):
+        return True
+    return all(line.count("\t") == 1 and 0 < line.index("\t") <= _MAX_LABEL for line in lines)
+
+
+def read_lines(
+    files: Sequence[File], problems: Problems, *, labelled: bool = True, progress: Progress | None = None
+) -> Iterator[Document]:
+    """Documents of lines; ids are line numbers, with the file if there are several.
+
+    A file named after a part (`r8-train-all-terms.txt`) is that part. Unless `labelled`, all lines of a file
+    whose first lines do not all have labels are texts. `problems` gets lines that are left out.
+    """
+    total, done = sum(file.size for file in files), 0
+    for file in files:
+        part, unlabelled = part_of(file.name), not labelled and not is_lines(decode(file.head)[0])
+        for number, line in enumerate(iterate_lines(file, problems), 1):
+            line = line.removesuffix("\n").removesuffix("\r")
+            if progress is not None and number % PROGRESS_STEP == 0:
+                progress(done + file.position, total)
+            if not line.strip():
+                continue
+            identifier = str(number) if len(files) == 1 else f"{file.name}:{number}"
+            first, tab, rest = line.partition("\t")
+            if unlabelled:
+                yield Document(identifier, line, None, part)
+            elif fasttext := _FASTTEXT.match(line):
+                labels = tuple(label.removeprefix("__label__") for label in fasttext[1].split())
+                label = labels[0] if len(labels) == 1 else labels
+                yield Document(identifier, line[fasttext.end() :], label, part)
+            elif tab and first.strip():
+                yield Document(identifier, rest, first.strip(), part)
+            else:
+                problems.append(
+                    (f"{file.name}, line {number}", "left out: it is not a label, a TAB and a text")
+                )
+        done += file.size
+        if progress is not None:
+            progress(done, total)
