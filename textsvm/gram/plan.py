@@ -277,8 +277,8 @@ def plan(case: Case, rates: Rates | None = None) -> Plan:
     if case.features is not None and (decision := _from_features(case, case.features)) is not None:
         return decision
     tiers = candidates(case)
-    predicted = {tier: case.seconds(tier, rates or Rates()) for tier in tiers}
-    tier = min(tiers, key=lambda tier: predicted[tier])
+    predicted = {each: case.seconds(each, rates or Rates()) for each in tiers if len(tiers) > 1}
+    tier = min(tiers, key=lambda each: predicted.get(each, 0.0))
     need, allowed = show_bytes(case.bytes), show_bytes(case.memory)
     reason = {
         "device": f"whole kernel matrix in memory ({need} of {allowed})",
@@ -292,8 +292,8 @@ def plan(case: Case, rates: Rates | None = None) -> Plan:
     if tier == "recompute" and case.suggest_store:
         reason += "; a store (--store DIR) would keep them on disk"
     way = "features" if case.dense_features and not (case.fits and case.n <= MOST_ROWS) else "gram"
-    seconds = predicted[tier] if len(tiers) > 1 else None
-    return Plan(case.device, way, tier, case.memory, case.tasks * (tier == "device"), seconds, reason)
+    workers = case.tasks * (tier == "device")
+    return Plan(case.device, way, tier, case.memory, workers, predicted.get(tier), reason)
 
 
 def _from_features(case: Case, features: Features) -> Plan | None:
