@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.corpora import resampled_documents
+from benchmarks.memory import free_all
 from benchmarks.million import Corpus
-from textsvm.bench.harness import BenchmarkReport, benchmark, free_all, option
+from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cards import ShardedGram, sharded_gram
 from textsvm.kernels import EditDistance, GapWeighted

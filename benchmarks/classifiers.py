@@ -27,9 +27,9 @@ import numpy as np
 from sklearn.base import clone
 
 from benchmarks.corpora import IMDB, R8, mail_tasks, newswire_tasks, parted_task
-from textsvm.bench.corpora import Task
+from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.evaluation import opponents
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
@@ -68,7 +68,7 @@ COSTS, LENGTHS = [1.0, 3.0, 10.0], [None, 400, 1000]
 OPPONENT = opponents.FIRST
 
 
-def judge(model: Any, task: Task) -> dict[str, Any]:
+def judge(model: Any, task: TrainTest) -> dict[str, Any]:
     """Train and predict: accuracy, errors, wall time from texts to predictions."""
     clock = time.perf_counter()
     predicted = model.fit(task.train, task.y_train).predict(task.test)
@@ -82,7 +82,11 @@ def judge(model: Any, task: Task) -> dict[str, Any]:
 
 
 def search(
-    task: Task, model: SVC, grid: Mapping[str, Any] | Sequence[Mapping[str, Any]], cv: int, repeats: int = 1
+    task: TrainTest,
+    model: SVC,
+    grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    cv: int,
+    repeats: int = 1,
 ) -> Tuning:
     """`tune` on the training part."""
     with warnings.catch_warnings():
@@ -91,7 +95,7 @@ def search(
         return tune(model, task.train, task.y_train, grid, cv=cv, repeats=repeats, random_state=0)
 
 
-def chosen(task: Task, model: SVC, setting: Mapping[str, Any]) -> dict[str, Any]:
+def chosen(task: TrainTest, model: SVC, setting: Mapping[str, Any]) -> dict[str, Any]:
     """Row of the report: a setting (row of `Tuning.table`) trained on the training part and tested."""
     fresh = clone(model).set_params(**setting["params"])
     return {
@@ -102,7 +106,7 @@ def chosen(task: Task, model: SVC, setting: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def judge_opponent(task: Task) -> dict[str, Any]:
+def judge_opponent(task: TrainTest) -> dict[str, Any]:
     """The opponent's row."""
     return {
         "corpus": task.name,
@@ -124,15 +128,15 @@ def described(params: Mapping[str, Any]) -> str:
     return ", ".join((words | {"kernel": spell(params["kernel"])}).values())
 
 
-def warm_up(model: SVC, grid: Mapping[str, Any], task: Task, n: int = 400) -> None:
+def warm_up(model: SVC, grid: Mapping[str, Any], task: TrainTest, n: int = 400) -> None:
     """Train on a few documents, so that nothing compiles during the timed run."""
     step = max(1, len(task.train) // n)
-    few = Task("", task.train[::step], task.y_train[::step], task.test[: n // 2], task.y_test[: n // 2])
+    few = TrainTest("", task.train[::step], task.y_train[::step], task.test[: n // 2], task.y_test[: n // 2])
     for kernel in grid["kernel"]:
         judge(clone(model).set_params(kernel=kernel), few)
 
 
-def compare(task: Task, report: BenchmarkReport, device: str, cv: int, repeats: int) -> None:
+def compare(task: TrainTest, report: BenchmarkReport, device: str, cv: int, repeats: int) -> None:
     """Rows of one corpus: SVC with the settings of `tune`, and the opponent."""
     model = SVC(device=device)
     # Subsequences of whole mails take too long for a search; newswire is short.
@@ -155,7 +159,7 @@ def compare(task: Task, report: BenchmarkReport, device: str, cv: int, repeats: 
         report.row(f"{task.name} same beginnings", beginnings, task, cut)
 
 
-def beginnings(task: Task, cut: int) -> dict[str, Any]:
+def beginnings(task: TrainTest, cut: int) -> dict[str, Any]:
     """The opponent on the first `cut` symbols of every text."""
     train, test = ([text[:cut] for text in texts] for texts in (task.train, task.test))
     row = judge_opponent(dataclasses.replace(task, train=train, test=test))
@@ -214,7 +218,7 @@ def multiclass(options: argparse.Namespace, report: BenchmarkReport) -> None:
 def reviews(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Search on the 25,000 training reviews of IMDB and test on the 25,000 others."""
     task, few = parted_task("IMDB", data_folder() / IMDB), slice(None, None, options.every)
-    task = Task("IMDB", task.train[few], task.y_train[few], task.test[few], task.y_test[few])
+    task = TrainTest("IMDB", task.train[few], task.y_train[few], task.test[few], task.y_test[few])
     model = SVC(device=options.device)
 
     def ours() -> dict[str, Any]:

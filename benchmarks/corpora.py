@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
-from textsvm.bench.corpora import SPAM, Task, mail_splits, newswire_parts, read
+from textsvm.bench.corpora import SPAM, TrainTest, mail_splits, newswire_parts, read
 from textsvm.readers import Corpus, read_corpus
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import run
@@ -59,17 +59,17 @@ class Prompt:
     folds: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]
 
 
-def full_tasks(folder: Path | None) -> list[Task]:
+def full_tasks(folder: Path | None) -> list[TrainTest]:
     """Earn vs Acq, Earn vs Rest and one split of Spam: whole texts as read from the files."""
     return newswire_tasks(folder) + mail_tasks(folder, 1)
 
 
-def newswire_tasks(folder: Path | None) -> list[Task]:
+def newswire_tasks(folder: Path | None) -> list[TrainTest]:
     """Earn vs Acq and Earn vs Rest: whole texts as read from the files."""
     return [raw_task(name, train, test) for name, train, test in newswire_parts(folder)]
 
 
-def mail_tasks(folder: Path | None, splits: int) -> list[Task]:
+def mail_tasks(folder: Path | None, splits: int) -> list[TrainTest]:
     """Spam under random splits: whole texts as read from the files."""
     mails = read(folder, SPAM)
     return [
@@ -120,12 +120,12 @@ def _labelled(part: Corpus, classes: list[str]) -> tuple[list[str], NDArray[np.b
     return [part.texts[i] for i in rows], indicator[rows]
 
 
-def raw_task(name: str, train: Corpus, test: Corpus) -> Task:
+def raw_task(name: str, train: Corpus, test: Corpus) -> TrainTest:
     """Texts as read from the files, with their labels."""
-    return Task(name, train.texts, np.array(train.labels), test.texts, np.array(test.labels))
+    return TrainTest(name, train.texts, np.array(train.labels), test.texts, np.array(test.labels))
 
 
-def parted_task(name: str, path: Path) -> Task:
+def parted_task(name: str, path: Path) -> TrainTest:
     """A corpus with a published training and test part: R8, IMDB."""
     corpus = read_corpus(path)
     return raw_task(name, corpus.select(part="train"), corpus.select(part="test"))

@@ -29,7 +29,7 @@ from benchmarks.corpora import IMDB
 from textsvm.bench.corpora import SPAM, read
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.bench.panel import read_set
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.selection.doubts import doubts, plain_kernel
 
 SETS = ("spamassassin", "trec6", "spooky", "imdb", "webkb")

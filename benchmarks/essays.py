@@ -28,11 +28,11 @@ from sklearn.metrics import cohen_kappa_score
 
 from benchmarks.corpora import Prompt, essay_prompts
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.base import Target
-from textsvm.estimators.svr import SVR
+from textsvm.estimators.svm import SVR
 from textsvm.gram.shared import grams
 from textsvm.kernels import Spectrum
 from textsvm.kernels.spelling import spell
+from textsvm.machines.targets import Target
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
 from textsvm.selection.scoring import fold_scores, solve_folds

@@ -6,7 +6,7 @@ or this fails. Then time at an equal objective on the same rows of sentences of 
 (`LinearSVC`, hinge, dual) have an entry more each for their ridges. Its bias is regularised, so its machine
 is another one; its tolerance is the first of 1, 0.1, ... that brings its primal objective as near to its own
 optimum, at 1e-5, as our duality gap is. With `--ways` the points that the rates of
-`textsvm.estimators.training` were fitted to, in a second report. Seconds are of the processor, least of
+`textsvm.machines.training` were fitted to, in a second report. Seconds are of the processor, least of
 several turns.
 """
 
@@ -24,17 +24,18 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags, hstack
 from sklearn.svm import LinearSVC
 
-from textsvm.bench.corpora import Task, paper_tasks
+from textsvm import Compute
+from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.bench.panel import read_set
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.training import features_of
+from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.rows import FeatureRows
+from textsvm.machines.training import features_of
 from textsvm.readers import read_corpus, sample
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import limit
@@ -67,7 +68,7 @@ def least(function: Callable[[], Any], turns: int = TURNS) -> tuple[Any, float]:
     return found, min(taken)
 
 
-def two_classes(task: Task, C: float) -> Classification:
+def two_classes(task: TrainTest, C: float) -> Classification:
     """The problem of a task of two classes."""
     y = np.unique(task.y_train, return_inverse=True)[1]
     return Classification(np.arange(len(y)), y, 2, C, np.ones(len(y)), "ovr")
@@ -88,10 +89,10 @@ def row_of(problem: Classification, by: str, seconds: float, found: dict[str, An
     return {"n": len(problem.target), "C": problem.C, "solver": by, **shown, "CPU s": seconds}
 
 
-def equal(task: Task, by: str) -> dict[str, Any]:
+def equal(task: TrainTest, by: str) -> dict[str, Any]:
     """A solver on a Gram-sized problem; AssertionError if it ends above SMO."""
     kernel, documents, problem = Spectrum(4), encode(task.train), two_classes(task, 10.0)
-    rows = kernel.feature_rows(documents, CPU)
+    rows = kernel.features.rows(documents, CPU)
     gram = DenseGram(kernel.rows(documents, CPU).gram())
     [[exact]], of_smo = least(lambda: problems.solve(gram, [[problem]], tol=TOL))
     found, seconds = least(lambda: SOLVERS[by](problem, rows))
@@ -103,7 +104,7 @@ def equal(task: Task, by: str) -> dict[str, Any]:
     return {"corpus": task.name, "kernel": spell(kernel), **row, "above SMO": above, "SMO, CPU s": of_smo}
 
 
-def against_liblinear(task: Task, rows: FeatureRows, C: float) -> dict[str, Any]:
+def against_liblinear(task: TrainTest, rows: FeatureRows, C: float) -> dict[str, Any]:
     """Coordinate descent and faces on rows, and LIBLINEAR at an equal objective."""
     problem = two_classes(task, C)
     found, seconds = least(lambda: SOLVERS["descent and faces"](problem, rows))
@@ -149,12 +150,14 @@ def primal_of(matrix: csr_matrix, sign: NDArray[np.int64], C: float, model: Line
     return float(0.5 * (w @ w + bias**2) + C * np.maximum(0, 1 - margins).sum())
 
 
-def both_ways(task: Task, n: int, kernel: Kernel, C: float) -> dict[str, Any]:
+def both_ways(task: TrainTest, n: int, kernel: Kernel, C: float) -> dict[str, Any]:
     """Seconds of a fit by a Gram and by features, as they are and as they are predicted for one core."""
     some = np.random.default_rng(0).permutation(len(task.train))[:n]
     texts, labels = [task.train[i] for i in some], np.asarray(task.y_train)[some]
     row: dict[str, Any] = {"corpus": task.name, "n": len(texts), "kernel": spell(kernel), "C": C}
-    machines = {way: SVC(kernel, C, solver=way, device="cpu") for way in ("gram", "features")}
+    machines = {
+        way: SVC(kernel, C, compute=Compute(solver=way), device="cpu") for way in ("gram", "features")
+    }
     any_one = machines["gram"]
     target = any_one.as_target(labels, len(texts))
     problem = any_one.problem(target, np.arange(len(texts)))
@@ -166,7 +169,7 @@ def both_ways(task: Task, n: int, kernel: Kernel, C: float) -> dict[str, Any]:
     return row
 
 
-def ways(path: Path, command: str, tasks: Sequence[Task], sizes: Sequence[int]) -> None:
+def ways(path: Path, command: str, tasks: Sequence[TrainTest], sizes: Sequence[int]) -> None:
     """The second report."""
     rows = BenchmarkReport(path.with_name(f"{path.name}_ways"), "Training by a Gram or by features", command)
     for kernel, C in ((fixed_default(), 1.0), (Spectrum(4), 10.0), (Spectrum((3, 8), "presence"), 1.0)):
@@ -175,12 +178,12 @@ def ways(path: Path, command: str, tasks: Sequence[Task], sizes: Sequence[int]) 
                 rows.row(f"{task.name} {n} {spell(kernel)}", both_ways, task, n, kernel, C)
 
 
-def reviews(quick: bool) -> Task:
+def reviews(quick: bool) -> TrainTest:
     """Sentences of reviews, in two classes."""
     if not quick:
         return read_set(data_folder() / "panel-large", REVIEWS)
     corpus = read_corpus(sample("reviews"))
-    return Task("reviews", corpus.texts, np.array(corpus.labels), [], np.array([]))
+    return TrainTest("reviews", corpus.texts, np.array(corpus.labels), [], np.array([]))
 
 
 @benchmark(
@@ -199,8 +202,10 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
         for by in SOLVERS:
             report.row(f"{task.name} {by}", equal, task, by)
     task = reviews(options.quick)
-    task = Task(task.name, task.train[:: options.every], task.y_train[:: options.every], [], np.array([]))
-    features = fixed_default().feature_rows(encode(task.train), CPU)
+    task = TrainTest(
+        task.name, task.train[:: options.every], task.y_train[:: options.every], [], np.array([])
+    )
+    features = fixed_default().features.rows(encode(task.train), CPU)
     for C in (1.0, 10.0):
         report.row(f"{task.name} {C}", against_liblinear, task, features, C)
     if options.ways:

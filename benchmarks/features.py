@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from benchmarks.corpora import full_tasks
-from textsvm.bench.corpora import Task
+from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm.estimators.features import SpectrumFeatures
 from textsvm.text.documents import normalise
@@ -46,7 +46,7 @@ def difference(ours: csr_matrix, theirs: csr_matrix, order: Any) -> float:
     return largest
 
 
-def equal(ours: SpectrumFeatures, theirs: TfidfVectorizer, task: Task) -> dict[str, Any]:
+def equal(ours: SpectrumFeatures, theirs: TfidfVectorizer, task: TrainTest) -> dict[str, Any]:
     """Compare the matrices of both parts; raises AssertionError if they differ."""
     train = ours.fit_transform(task.train)
     known = theirs.fit_transform(task.train)
@@ -57,7 +57,7 @@ def equal(ours: SpectrumFeatures, theirs: TfidfVectorizer, task: Task) -> dict[s
     return {"columns": train.shape[1], "entries": train.nnz, "largest difference": f"{found:.1e}"}
 
 
-def compare(task: Task, setting: str, device: str, repeats: int) -> dict[str, Any]:
+def compare(task: TrainTest, setting: str, device: str, repeats: int) -> dict[str, Any]:
     """One row of the report."""
     mine, other = SETTINGS[setting]
     ours = SpectrumFeatures(**mine, idf=True, normalise="none", device=device)
@@ -73,10 +73,10 @@ def compare(task: Task, setting: str, device: str, repeats: int) -> dict[str, An
     }  # fmt: skip
 
 
-def normalised(task: Task) -> Task:
+def normalised(task: TrainTest) -> TrainTest:
     """The same task, its texts in their normal form."""
     train, test = ([normalise(text) for text in part] for part in (task.train, task.test))
-    return Task(task.name, train, task.y_train, test, task.y_test)
+    return TrainTest(task.name, train, task.y_train, test, task.y_test)
 
 
 @benchmark(
@@ -92,7 +92,7 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str,
     """Compute the same matrices with both."""
     tasks = full_tasks(None if options.quick else data_folder())[1:]  # the second contains the first
     few = slice(None, None, options.every)
-    tasks = [Task(t.name, t.train[few], t.y_train[few], t.test[few], t.y_test[few]) for t in tasks]
+    tasks = [TrainTest(t.name, t.train[few], t.y_train[few], t.test[few], t.y_test[few]) for t in tasks]
     return [
         compare(task, setting, options.device, options.repeats)
         for task in map(normalised, tasks)

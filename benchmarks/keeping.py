@@ -32,7 +32,7 @@ from textsvm.bench.corpora import paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.base import CachedGram, DenseGram, Gram, needed_bytes
 from textsvm.kernels import GapWeighted, Gaussian
-from textsvm.kernels.base import MatrixRows
+from textsvm.kernels.contract import MatrixRows
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime.device import select
 from textsvm.solvers import smo

@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.corpora import IMDB, newswire_tasks, parted_task, resampled_documents, texts_of
+from benchmarks.memory import free_all, peak_memory
 from benchmarks.plots import Series, lines
 from benchmarks.scale import growth
-from textsvm.bench.corpora import REUTERS, Task, read
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, free_all, option, peak_memory
-from textsvm.estimators.svc import SVC
+from textsvm import Compute
+from textsvm.bench.corpora import REUTERS, TrainTest, read
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.text.documents import Documents, encode, normalise
@@ -50,11 +52,11 @@ class Corpus:
         return texts_of(made), drawn
 
 
-def trained(task: Task, kernel: Kernel, device: str, solver: str, repeats: int = 2) -> dict[str, Any]:
+def trained(task: TrainTest, kernel: Kernel, device: str, solver: str, repeats: int = 2) -> dict[str, Any]:
     """One training and prediction from texts, the last of some."""
     for _ in range(repeats):
         free_all()
-        model = SVC(kernel, C=1.0, device=device, solver=solver)
+        model = SVC(kernel, C=1.0, device=device, compute=Compute(solver=solver))
         clock = time.perf_counter()
         model.fit(task.train, task.y_train)
         fitted = time.perf_counter()
@@ -86,7 +88,7 @@ def resampled_row(
     """A row on documents of one length."""
     train, y_train = corpus.draw(n, length, 0)
     test, y_test = corpus.draw(tests, length, 1)
-    task = Task("resampled", train, y_train, test, y_test)
+    task = TrainTest("resampled", train, y_train, test, y_test)
     return trained(task, LOG, device, "features", repeats)
 
 

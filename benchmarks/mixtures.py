@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.memory import free_all, peak_memory
 from benchmarks.plots import Series, lines
 from benchmarks.scale import growth
 from benchmarks.vectors import gaussian_objective, require_feasible
-from textsvm.bench.harness import BenchmarkReport, benchmark, free_all, option, peak_memory
-from textsvm.estimators.svc import SVC
+from textsvm import Compute
+from textsvm.bench.harness import BenchmarkReport, benchmark, option
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Gaussian
 
 #: Gaussians in each class, and how far their means are spread beside a deviation of 1, in any dimension.
@@ -46,7 +48,7 @@ def cell(n: int, d: int, options: argparse.Namespace, repeats: int) -> dict[str,
     x, y = mixture(n, d, 0)
     x_test, y_test = mixture(options.tests, d, 1)
     gamma = 1 / (2 * d)
-    model = SVC(Gaussian(gamma), C=C, memory=options.memory, device=options.device)
+    model = SVC(Gaussian(gamma), C=C, compute=Compute(memory=options.memory), device=options.device)
     for _ in range(repeats):
         free_all()
         clock = time.perf_counter()

@@ -30,15 +30,15 @@ from sklearn.svm import LinearSVC
 from benchmarks.corpora import LabelsTask, labels_task
 from textsvm.bench.corpora import REUTERS
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.targets import Target
+from textsvm.estimators.multilabel import MultilabelSVC
 from textsvm.evaluation.metrics import break_even, scores
 from textsvm.kernels import Spectrum, Sum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
+from textsvm.machines.targets import Target
 from textsvm.readers import read_corpus, sample
 from textsvm.selection.folds import make_folds
 from textsvm.selection.leakage import LeakageWarning
-from textsvm.selection.multilabel import MultilabelSVC
 from textsvm.selection.thresholds import choose
 from textsvm.selection.tuning import tune
 

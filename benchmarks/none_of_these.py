@@ -25,9 +25,9 @@ from sklearn.pipeline import make_pipeline
 
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.bench.panel import read_set
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.calibrated import CalibratedSVC
+from textsvm.estimators.svm import SVC
 from textsvm.readers import read_corpus, sample
-from textsvm.selection.calibration import CalibratedSVC
 
 SETS = ("trec6", "webkb", "banking77")
 MOST, MOST_TESTED = 1500, 1000

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.bench.corpora import Task, paper_tasks
+from textsvm import Compute
+from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import EditDistance, GapWeighted
 from textsvm.kernels.base import Kernel
 
@@ -36,10 +37,10 @@ SENTENCES = 3
 def machine(kernel: Kernel, C: float, landmarks: int | None, device: str) -> SVC:
     """With so many landmarks, or exact."""
     approximate = None if landmarks is None else f"nystrom:{landmarks}"
-    return SVC(kernel, C, normalise="none", device=device, approximate=approximate)
+    return SVC(kernel, C, normalise="none", device=device, compute=Compute(approximate=approximate))
 
 
-def agree(name: str, task: Task, device: str) -> dict[str, Any]:
+def agree(name: str, task: TrainTest, device: str) -> dict[str, Any]:
     """With all documents as landmarks: the largest difference of decisions from the exact machine's."""
     texts, labels = task.train[:200], task.y_train[:200]
     exact, ours = (
@@ -53,7 +54,7 @@ def agree(name: str, task: Task, device: str) -> dict[str, Any]:
     return {"kernel": name, "landmarks": len(texts), "difference": float(np.abs(first - second).max())}
 
 
-def judged(name: str, task: Task, landmarks: int | None, C: float, device: str) -> dict[str, Any]:
+def judged(name: str, task: TrainTest, landmarks: int | None, C: float, device: str) -> dict[str, Any]:
     """One machine, on the test part."""
     clock = time.perf_counter()
     model = machine(KERNELS[name], C, landmarks, device).fit(task.train, task.y_train)
@@ -72,7 +73,7 @@ def judged(name: str, task: Task, landmarks: int | None, C: float, device: str) 
     }
 
 
-def resampled(task: Task, n: int, seed: int = 0) -> tuple[list[str], NDArray[np.bool_]]:
+def resampled(task: TrainTest, n: int, seed: int = 0) -> tuple[list[str], NDArray[np.bool_]]:
     """Documents of sentences drawn anew, each from the training documents of one class."""
     random = np.random.default_rng(seed)
     classes = np.unique(task.y_train)
@@ -91,7 +92,7 @@ def _sentences(texts: Sequence[str]) -> list[str]:
     return [piece for text in texts for piece in re.findall(r"\S.{20,40}(?:\s|$)", text)] or list(texts)
 
 
-def timed(name: str, task: Task, n: int, landmarks: int, device: str) -> dict[str, Any]:
+def timed(name: str, task: TrainTest, n: int, landmarks: int, device: str) -> dict[str, Any]:
     """One training on n documents, from texts."""
     texts, label = resampled(task, n)
     machine(KERNELS[name], 1.0, min(landmarks, 200), device).fit(texts[:400], label[:400])  # compiles
@@ -126,7 +127,7 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
         options.landmarks, options.costs, options.size, options.of = [20, 80], [1.0], 300, 50
     _, task, *_ = paper_tasks(None if options.quick else data_folder(), LENGTH)
     few = slice(None, None, options.every)
-    task = Task(task.name, task.train[few], task.y_train[few], task.test[few], task.y_test[few])
+    task = TrainTest(task.name, task.train[few], task.y_train[few], task.test[few], task.y_test[few])
     for name in options.kernels:
         report.row(f"{name} equal", agree, name, task, options.device)
         for landmarks in [*(m for m in options.landmarks if m <= len(task.train)), None]:

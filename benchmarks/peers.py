@@ -18,10 +18,10 @@ from sklearn.svm import SVC as LibSVC
 from benchmarks.classifiers import OPPONENT, judge
 from benchmarks.corpora import full_tasks
 from benchmarks.plots import bars
-from textsvm.bench.corpora import Task, paper_tasks
+from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
 from textsvm.bench.kernels import Matrix, count_vectorizer, rapidfuzz, strkernels
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.evaluation import opponents
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
@@ -95,7 +95,7 @@ def kernel_row(
     repeats: int,
 ) -> dict[str, Any]:
     """A kernel matrix; raises AssertionError if the two disagree."""
-    usable = [text for text in texts if len(text) >= kernel.min_length]
+    usable = [text for text in texts if len(text) >= kernel.structure.min_length]
     mine = _host(gram(kernel, usable, card))
     theirs = peer(usable)
     np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
@@ -112,7 +112,7 @@ def or_absent(name: str, make: Callable[..., dict[str, Any]], *given: Any) -> di
         return {"what": "", "peer": name, "ours": f"left out: {error}"}
 
 
-def solver_row(task: Task, card: Device, repeats: int) -> dict[str, Any]:
+def solver_row(task: TrainTest, card: Device, repeats: int) -> dict[str, Any]:
     """A fit on the same Gram; the objectives agree to 1e-5."""
     with devices.use(card):
         matrix = gram(GapWeighted(p=5, decay=DECAY), task.train, card)
@@ -135,7 +135,7 @@ def solver_row(task: Task, card: Device, repeats: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def validation_row(task: Task, card: Device, repeats: int, n: int = 1000) -> dict[str, Any]:
+def validation_row(task: TrainTest, card: Device, repeats: int, n: int = 1000) -> dict[str, Any]:
     """Ten folds and five C on one Gram against TorchKM.
 
     Ours must decide as LIBSVM on the first fold, for every C; how often TorchKM, which is approximate,
@@ -191,7 +191,7 @@ def validation_row(task: Task, card: Device, repeats: int, n: int = 1000) -> dic
     }
 
 
-def classifier_row(task: Task, device: str, repeats: int) -> dict[str, Any]:
+def classifier_row(task: TrainTest, device: str, repeats: int) -> dict[str, Any]:
     """From texts to predictions, both; the setting is what `tune` chose (reports/tuned.md)."""
     kernel, cost = CHOSEN[task.name]
     outcome: dict[str, dict[str, Any]] = {}

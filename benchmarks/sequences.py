@@ -25,9 +25,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
+from textsvm import Compute
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm.errors import InputError
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import GappedKmers, Kernel, Sum
 from textsvm.kernels.spelling import spell
 from textsvm.readers.read import read_corpus
@@ -104,7 +105,7 @@ def ours(name: str, train: Part, test: Part, options: argparse.Namespace) -> dic
     for together in () if options.quick else TOGETHER:
         kernels.append(Sum([GappedKmers(g, m, canonical=canonical) for g, m in together]))
     clock = time.perf_counter()
-    model = SVC(device=options.device, memory="4GiB")
+    model = SVC(device=options.device, compute=Compute(memory="4GiB"))
     grid = {"kernel": kernels, "C": list(COSTS)}
     best = tune(model, *train, grid, metric="roc_auc", cv=5).best_params_
     chosen = time.perf_counter() - clock

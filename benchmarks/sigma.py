@@ -21,7 +21,7 @@ from sklearn.svm import SVR as LibSVR
 
 from benchmarks.corpora import REGRESSION, regression
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.svr import SVR
+from textsvm.estimators.svm import SVR
 from textsvm.kernels import Gaussian
 
 #: The paper's sets (n x d) by C and gamma, and seconds printed for them: SIGMA (Table 3: GTX 460, whole sets;

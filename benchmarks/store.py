@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import textsvm
-from textsvm import SVC, EditDistance, GapWeighted
-from textsvm.bench.corpora import Task, paper_tasks
+from textsvm import SVC, Compute, EditDistance, GapWeighted
+from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.errors import InputError
 from textsvm.gram import store
@@ -67,7 +67,9 @@ class Run:
             return child
         try:
             memory = len(self.texts) * 300  # of 4 bytes: 75 rows
-            machine = SVC(EditDistance(0.05), C=10, device="cpu", memory=memory, store=self.store)
+            machine = SVC(
+                EditDistance(0.05), C=10, device="cpu", compute=Compute(memory=memory, store=self.store)
+            )
             textsvm.save(machine.fit(self.texts, self.labels), self.model)
         except BaseException:
             os._exit(1)
@@ -103,7 +105,7 @@ class Run:
         return {str(path): path.stat().st_mtime_ns for path in self.store.glob("*/*.rows")}
 
 
-def fault_runs(task: Task, kills: int, seed: int = 0) -> list[dict[str, Any]]:
+def fault_runs(task: TrainTest, kills: int, seed: int = 0) -> list[dict[str, Any]]:
     """Kill runs in the middle of making, and in the middle of training; every result must be equal."""
     store.PANEL_BYTES, store.ROWS_OF_LARGE, store.LEAST_ROWS = 0, 8, 8  # so that there are many
     with tempfile.TemporaryDirectory() as folder:
@@ -234,7 +236,7 @@ def _against(
     return {"what": what, "this": best[0], "that": best[1], "ratio": best[0] / best[1], "how": how}
 
 
-def training(task: Task, texts: int) -> list[dict[str, Any]]:
+def training(task: TrainTest, texts: int) -> list[dict[str, Any]]:
     """Seconds of training: the matrix computed, made in a store, found there; with memory for a quarter."""
     some = np.random.default_rng(0).permutation(len(task.train))[:texts]
     given = [task.train[i] for i in some], task.y_train[some]
@@ -251,7 +253,7 @@ def training(task: Task, texts: int) -> list[dict[str, Any]]:
             (folder, quarter),
         ):
             clock = time.perf_counter()
-            model = SVC(kernel, device="cpu", store=where, memory=memory).fit(*given)
+            model = SVC(kernel, device="cpu", compute=Compute(store=where, memory=memory)).fit(*given)
             runs.append((time.perf_counter() - clock, model))
     objectives = [model.solutions_[0].objective for _, model in runs]
     change = max(abs(each / objectives[0] - 1) for each in objectives)

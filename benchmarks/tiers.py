@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from textsvm import SVC, EditDistance, GapWeighted
-from textsvm.bench.corpora import Task, paper_tasks
+from textsvm import SVC, Compute, EditDistance, GapWeighted
+from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.measure import bus_rate, measured_disk, measured_rate
@@ -30,7 +30,7 @@ SHARES = (0.05, 0.1, 0.25, 0.5)
 KERNELS: dict[str, Kernel] = {"gap:5": GapWeighted(5), "edit": EditDistance(0.05)}
 
 
-def run(model: SVC, task: Task) -> tuple[int, float, float]:
+def run(model: SVC, task: TrainTest) -> tuple[int, float, float]:
     """Requested rows, seconds of Gram and solver, and the objective."""
     prepared = model.prepare(task.train)
     n, clock = len(task.train), time.perf_counter()
@@ -40,7 +40,7 @@ def run(model: SVC, task: Task) -> tuple[int, float, float]:
     return getattr(prepared.gram, "computed", 0), seconds, machines.solutions[0].objective
 
 
-def measured(task: Task, name: str, device: Device, folder: Path) -> Rates:
+def measured(task: TrainTest, name: str, device: Device, folder: Path) -> Rates:
     """The rates that predictions are made from."""
     documents = SVC(KERNELS[name]).encode(task.train)
     compute = measured_rate(KERNELS[name].rows(documents, device))
@@ -48,17 +48,21 @@ def measured(task: Task, name: str, device: Device, folder: Path) -> Rates:
     return Rates(compute, bus, *measured_disk(folder))
 
 
-def rows_of(task: Task, name: str, device: Device, folder: Path) -> list[dict[str, Any]]:
+def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[dict[str, Any]]:
     """Every tier and share of one problem; the matrix is in the store already, for the tiers that read it."""
     n = len(task.train)
-    _, _, objective = run(SVC(KERNELS[name], store=folder / "store", device=device.kind), task)
+    _, _, objective = run(
+        SVC(KERNELS[name], compute=Compute(store=folder / "store"), device=device.kind), task
+    )
     rates, found = measured(task, name, device, folder), []
     for share in SHARES:
         case = Case(n, 0, capacity=int(share * n))
         for tier in ("recompute", "disk", *(["host"] if device.kind == "cuda" else [])):
             store = folder / "store" if tier == "disk" else None
             memory = needed_bytes(n, case.capacity)
-            model = SVC(KERNELS[name], tier=tier, memory=memory, store=store, device=device.kind)
+            model = SVC(
+                KERNELS[name], compute=Compute(tier=tier, memory=memory, store=store), device=device.kind
+            )
             asked, seconds, other = run(model, task)
             assert abs(other / objective - 1) < 1e-5, (other, objective)
             predicted = replace(case, store=tier == "disk", stored=float(tier == "disk"))
@@ -85,7 +89,7 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     device = select(options.device)
     task = paper_tasks(None if options.quick else data_folder(), 100)[0]
     some = np.random.default_rng(0).permutation(len(task.train))[: 60 if options.quick else options.texts]
-    task = Task(task.name, [task.train[i] for i in some], task.y_train[some], task.test, task.y_test)
+    task = TrainTest(task.name, [task.train[i] for i in some], task.y_train[some], task.test, task.y_test)
     for name in KERNELS:
         with tempfile.TemporaryDirectory(dir=".") as folder:
             for row in rows_of(task, name, device, Path(folder)):

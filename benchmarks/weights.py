@@ -17,12 +17,11 @@ from sklearn.base import is_regressor
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.corpora import R8, essay_prompts, parted_task
-from textsvm.bench.corpora import Task
+from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.svr import SVR
+from textsvm.estimators.calibrated import CalibratedSVC
+from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
-from textsvm.selection.calibration import CalibratedSVC
 from textsvm.solvers.class_scores import STRATEGIES
 
 #: Learns nothing from the documents: idf would count a copy as a document more.
@@ -30,29 +29,29 @@ KERNEL = Spectrum((1, 5), "log")
 BOUND, TOL = 1e-6, 1e-6
 
 
-def tasks(folder: Path) -> dict[str, Task]:
+def tasks(folder: Path) -> dict[str, TrainTest]:
     """Two classes, eight classes, numbers; a thousand or so examples each."""
     topics = parted_task("R8", folder / R8)
     most = {"earn", "acq"}
     trade = [i for i, label in enumerate(topics.y_train) if label not in most]
     some = np.unique(np.concatenate([np.arange(0, len(topics.train), 8), trade]))
     few = slice(0, None, 5)
-    many = Task(
+    many = TrainTest(
         "R8, eight classes", [topics.train[i] for i in some], topics.y_train[some],
         topics.test[few], topics.y_test[few],
     )  # fmt: skip
-    two = Task("R8, earn or not", many.train, many.y_train == "earn", many.test, many.y_test == "earn")
+    two = TrainTest("R8, earn or not", many.train, many.y_train == "earn", many.test, many.y_test == "earn")
     prompt = essay_prompts(folder)[3]
     train, _, test = prompt.folds[0]
     score = prompt.scores / prompt.high
-    numbers = Task(
+    numbers = TrainTest(
         "essays, prompt 4", [prompt.texts[i] for i in train], score[train],
         [prompt.texts[i] for i in test], score[test],
     )  # fmt: skip
     return {"two": two, "many": many, "numbers": numbers}
 
 
-def compare(name: str, model: Any, task: Task) -> dict[str, Any]:
+def compare(name: str, model: Any, task: TrainTest) -> dict[str, Any]:
     """One row; raises AssertionError where the two differ by more than they may."""
     n = len(task.train)
     copied = np.sort(np.random.default_rng(0).permutation(n)[: n // 5])

@@ -23,7 +23,7 @@ from benchmarks.grid import texts_and_labels
 from textsvm import EditDistance, GapWeighted
 from textsvm.bench.corpora import REUTERS
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.runtime.parallel import limit
 from textsvm.runtime.workers import Workers, here, on_workers
 from textsvm.selection.folds import Splitting

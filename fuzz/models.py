@@ -23,9 +23,10 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 import textsvm
+from textsvm import Compute
 from textsvm.errors import InputError
 from textsvm.model.bytes import sealed
-from textsvm.model.file import load_fitted
+from textsvm.model.file import load_machine
 
 SEEDS = Path(__file__).resolve().parent / "seeds" / "models"
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"]
@@ -45,7 +46,7 @@ ROWS = np.random.default_rng(0).normal(size=(6, 3))
 SPARSE = csr_matrix(ROWS * (np.abs(ROWS) > 0.4))
 
 #: Ways of loading: what decides alone (`textsvm predict`), and all of it.
-LOADS = (load_fitted, textsvm.load)
+LOADS = (load_machine, textsvm.load)
 #: Symbols that join others, which are no control characters.
 JOINERS = dict.fromkeys((0x200C, 0x200D))
 
@@ -135,9 +136,10 @@ def _place() -> Path:
 def _decide(model: Any) -> None:
     machine = getattr(model, "estimator_", model)
     kernel = getattr(machine, "kernel_", None)
-    kind = getattr(kernel, "reads", None)
+    kind = None if kernel is None else kernel.structure.examples
+    leaves = () if kernel is None else kernel.structure.leaves
     given: Any = NEW
-    if any(leaf.letters or leaf.view.tokens == "blosum62" for leaf in getattr(kernel, "leaves", ())):
+    if any(leaf.structure.letters or leaf.structure.view.tokens == "blosum62" for leaf in leaves):
         given = ["acgtacgtaca", "", LONG_DNA[1]]
     if kind == "columns":
         given = {"text": NEW, "n": [float(i) for i in range(len(NEW))]}
@@ -282,8 +284,14 @@ def _models() -> dict[str, tuple[Any, bool]]:
     made["sparse_sum"] = SVC(of_two).fit(SPARSE.astype(np.float32), LABELS), True
     made["sparse_regression"] = SVR(textsvm.Linear()).fit(SPARSE, [1.0, 2.0, 1.5, 7.0, 8.0, 9.0]), True
     made["vectors_one_class"] = OneClassSVM(textsvm.Gaussian()).fit(ROWS), True
-    made["vectors_nystrom"] = SVC(textsvm.Gaussian(), approximate="nystrom:4").fit(ROWS, LABELS), True
-    made["nystrom"] = SVC(textsvm.EditDistance(0.1), approximate="nystrom:4").fit(TEXTS, LABELS), True
+    made["vectors_nystrom"] = (
+        SVC(textsvm.Gaussian(), compute=Compute(approximate="nystrom:4")).fit(ROWS, LABELS),
+        True,
+    )
+    made["nystrom"] = (
+        SVC(textsvm.EditDistance(0.1), compute=Compute(approximate="nystrom:4")).fit(TEXTS, LABELS),
+        True,
+    )
     made["default"] = SVC().fit(TEXTS * 3, THREE * 3), True
     made["weights_words"] = SVC(textsvm.Spectrum((1, 2), tokens="words")).fit(TEXTS, THREE), False
     weighing = {"fruit": 2.0, "cloth": 0.5}

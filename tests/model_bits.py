@@ -18,7 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from textsvm import SVC, SVR, EditDistance, GapWeighted, OneClassSVM, Spectrum, read_corpus
+from textsvm import SVC, SVR, Compute, EditDistance, GapWeighted, OneClassSVM, Spectrum, read_corpus
 
 SAMPLES = Path(__file__).resolve().parent.parent / "corpora" / "samples"
 CORPORA = {
@@ -51,13 +51,21 @@ def models():
         labels = [label[0] if isinstance(label, tuple) else label for label in corpus.labels]
         for kernel_name, kernel in KERNELS.items():
             for strategy in ("ovo", "ovr", "crammer-singer"):
-                model = SVC(kernel, 10, multiclass=strategy, class_weight=None, memory=None, **TEXT, **SOLVER)
+                model = SVC(
+                    kernel,
+                    10,
+                    multiclass=strategy,
+                    class_weight=None,
+                    compute=Compute(memory=None),
+                    **TEXT,
+                    **SOLVER,
+                )
                 yield (
                     f"{corpus_name}, {kernel_name}, {strategy}",
                     model.fit(corpus.texts, labels),
                     corpus.texts,
                 )
-        model = SVC(Spectrum(4), 10, multiclass="ovr", memory=60_000, **TEXT, **SOLVER)
+        model = SVC(Spectrum(4), 10, multiclass="ovr", compute=Compute(memory=60_000), **TEXT, **SOLVER)
         yield f"{corpus_name}, rows on demand", model.fit(corpus.texts, labels), corpus.texts
         model = OneClassSVM(GapWeighted(3, 0.5), 0.2, **TEXT, **SOLVER)
         yield f"{corpus_name}, one class", model.fit(corpus.texts), corpus.texts

@@ -6,7 +6,7 @@ import pytest
 from command import fails, run, run_fresh
 
 from textsvm.bench.harness import BenchmarkReport, list_benchmarks
-from textsvm.cli.bench import NAMES
+from textsvm.cli.about import NAMES
 from textsvm.runtime.device import gpu_trouble
 
 GPU_ONLY = ("cards", "grid", "edit_gpu", "gap_gpu", "spectrum_gpu", "layouts", "sparse_vectors")

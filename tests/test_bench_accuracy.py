@@ -15,8 +15,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from benchmarks import classifiers, essays, mixtures, vectors, weights
 from benchmarks.__main__ import main
 from benchmarks.corpora import R8, SCORE_RANGES, Prompt, essay_prompts, parted_task
-from textsvm.bench.corpora import Task
-from textsvm.estimators.svc import SVC
+from textsvm.bench.corpora import TrainTest
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Spectrum
 from textsvm.runtime.device import select
 
@@ -98,7 +98,7 @@ def test_settings_in_words():
 def test_both_sides_see_the_same_texts_and_errors_are_counted():
     train = ["buy pills now", "cheap pills buy", "meeting at noon", "noon meeting agenda"] * 3
     labels = np.array(["spam", "spam", "ham", "ham"] * 3)
-    task = Task("mail", train, labels, ["pills buy cheap", "agenda at noon"], np.array(["spam", "spam"]))
+    task = TrainTest("mail", train, labels, ["pills buy cheap", "agenda at noon"], np.array(["spam", "spam"]))
     theirs = classifiers.judge_opponent(task)
     found = classifiers.search(task, SVC(device="cpu"), {"kernel": [Spectrum(2), Spectrum(3)], "C": [1.0]}, 3)
     row = classifiers.chosen(task, SVC(device="cpu"), found.table[0])

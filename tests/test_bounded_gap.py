@@ -19,7 +19,7 @@ from textsvm.errors import InputError
 from textsvm.kernels import KERNELS, spelling
 from textsvm.kernels.gap import bounded_rows as bounded_gap_features
 from textsvm.kernels.gap import subsequences
-from textsvm.kernels.gap.bounded import worst_left_out
+from textsvm.kernels.gap.bounded import left_out, worst_left_out
 from textsvm.kernels.gap.subsequences import count, ids_of, patterns_of
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as
@@ -105,7 +105,7 @@ def test_what_is_left_out_is_bounded_as_derived(p, span, decay):
     texts = [*random_texts(12, "ab"), *random_texts(12, "abcdefghijkl", 1), *news(20, 60), *special]
     documents = encode(texts)
     kernel = BoundedGap(p, decay, span)
-    left = kernel.left_out(documents)
+    left = left_out(kernel, documents)
     bounded, exact = (
         k.rows(documents, CPU).gram().astype(np.float64) for k in (kernel, GapWeighted(p, decay))
     )
@@ -130,11 +130,11 @@ def test_what_is_left_out_is_bounded_as_derived(p, span, decay):
 @pytest.mark.parametrize("p", [3, 4, 5])
 def test_little_is_left_out_of_news_with_decay_a_tenth(p):
     documents = encode(news())
-    left = BoundedGap(p).left_out(documents)
+    left = left_out(BoundedGap(p), documents)
     assert len(patterns_of(p, p + 2).spans) == comb(p + 1, p - 1)
     assert left.max() < 2 * 0.1**3
     assert 0.1 * 0.1**3 < np.median(left) < 0.1**3
-    further = [np.median(BoundedGap(p, 0.1, span).left_out(documents)) for span in range(p, p + 4)]
+    further = [np.median(left_out(BoundedGap(p, 0.1, span), documents)) for span in range(p, p + 4)]
     assert all(b < 0.2 * a for a, b in pairwise(further))
 
 
@@ -216,12 +216,14 @@ def test_too_many_subsequences_are_refused(monkeypatch):
 def test_rows_of_features_give_the_gram(normalised):
     documents = encode([*random_texts(60), "", "ac", "ac", "b"])
     kernel = BoundedGap(3, 0.5, normalised=normalised)
-    assert kernel.has_features
-    rows = kernel.feature_rows(documents, CPU)
+    assert kernel.features.countable
+    rows = kernel.features.rows(documents, CPU)
     gram = gram_of(rows)
     np.testing.assert_allclose(gram, kernel.rows(documents, CPU).gram(), rtol=1e-5, atol=1e-7)
-    assert BoundedGap(3, 0.5, 5).counting == kernel.counting
-    assert len({k.counting for k in (kernel, BoundedGap(3), BoundedGap(4, 0.5), BoundedGap(3, 0.5, 4))}) == 4
+    assert BoundedGap(3, 0.5, 5).features.key == kernel.features.key
+    assert (
+        len({k.features.key for k in (kernel, BoundedGap(3), BoundedGap(4, 0.5), BoundedGap(3, 0.5, 4))}) == 4
+    )
 
 
 def test_machines_need_no_gram():
@@ -239,7 +241,7 @@ def test_contributions_are_exact(normalised):
     rows = kernel.rows(columns, CPU)
     coef = np.random.default_rng(0).normal(size=(5, 4))
     values = rows.cross(documents).astype(np.float64)
-    found = kernel.contributions(rows, documents, coef, values)
+    found = kernel.attribution.contributions(rows, documents, coef, values)
     sums = (coef * values).sum(axis=1)
     for d in (0, 3, 4):
         assert found.symbols[d].sum() == pytest.approx(sums[d], abs=1e-6)
@@ -252,7 +254,9 @@ def test_contributions_lie_where_a_subsequence_is():
     documents = encode(["mmmmazbzcnnnn"], columns.alphabet)
     kernel = BoundedGap(3)
     rows = kernel.rows(columns, CPU)
-    (found,) = kernel.contributions(rows, documents, np.ones((1, 1)), rows.cross(documents)).symbols
+    (found,) = kernel.attribution.contributions(
+        rows, documents, np.ones((1, 1)), rows.cross(documents)
+    ).symbols
     assert np.flatnonzero(found).tolist() == [4, 6, 8]
 
 
@@ -279,7 +283,7 @@ def test_it_is_spelled_on_a_line():
     for other in (kernel, BoundedGap(), BoundedGap(3, tokens="words"), BoundedGap(3, 0.5, 3, keep_case=True)):
         assert spelling.parse(spelling.spell(other)).get_params() == other.get_params()
     assert clone(kernel).get_params() == kernel.get_params()
-    assert kernel.min_length == 5
+    assert kernel.structure.min_length == 5
 
 
 def test_it_is_a_grid_of_options():
@@ -319,7 +323,10 @@ def test_impossible_parameters_are_refused(kernel, message):
 def test_values_beyond_float32_are_refused_unless_normalised():
     documents = encode(["ab" * 40, "ab"])
     kernel = BoundedGap(20, 0.01, 21, normalised=False)
-    for function in (lambda: kernel.rows(documents, CPU).gram(), lambda: kernel.feature_rows(documents, CPU)):
+    for function in (
+        lambda: kernel.rows(documents, CPU).gram(),
+        lambda: kernel.features.rows(documents, CPU),
+    ):
         with pytest.raises(InputError, match="pass the range of float32"):
             function()
     assert BoundedGap(20, 0.01, 21).rows(documents, CPU).gram().tolist() == [[1, 0], [0, 1]]
@@ -332,4 +339,4 @@ def test_no_subsequences_are_no_error():
     new = encode(["acgtacgtacgt", "ac"], documents.alphabet)
     np.testing.assert_array_equal(rows.cross(new), [[0, 0, 0], [1, 0, 1]])
     np.testing.assert_array_equal(rows.decision(new, np.ones((3, 1))), [[0], [2]])
-    np.testing.assert_array_equal(kernel.left_out(documents), 0)
+    np.testing.assert_array_equal(left_out(kernel, documents), 0)

@@ -70,7 +70,7 @@ def test_rows_of_features_give_the_gram(normalised, device):
     documents = encode([*random_texts(300), "", "ac", "ac", "b"])
     kernel = BoundedGap(3, 0.5, normalised=normalised)
     with gpu.use(device):
-        rows = kernel.feature_rows(documents, device)
+        rows = kernel.features.rows(documents, device)
         x = rows.x
         parts = (to_numpy(a) for a in (x.values, x.features, x.indptr))
         dense = csr_matrix(tuple(parts), shape=(len(x), x.n_features)).toarray().astype(np.float64)

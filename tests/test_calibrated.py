@@ -12,12 +12,11 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from test_selection import N, classes_of, texts
 
 from textsvm.errors import InputError
-from textsvm.estimators.decisions import decide
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.svr import SVR
+from textsvm.estimators.calibrated import CalibratedSVC
+from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
-from textsvm.selection import calibration
-from textsvm.selection.calibration import CalibratedSVC
+from textsvm.machines.decisions import decide
+from textsvm.selection import probability_maps
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
 METHODS = ["sigmoid", "isotonic"]
@@ -95,8 +94,8 @@ def test_idf_weights_of_calibration_are_learnt_from_each_training_part(monkeypat
     kernel = Spectrum((1, 3), weight="log", idf=True)
     estimator = SVC(kernel, C=2, tol=1e-8, device="cpu")
     seen = []
-    fit_maps = calibration._fit_maps
-    monkeypatch.setattr(calibration, "_fit_maps", lambda *a: seen.append(a[1]) or fit_maps(*a))
+    fit_maps = probability_maps.fit_maps
+    monkeypatch.setattr(probability_maps, "fit_maps", lambda *a: seen.append(a[1]) or fit_maps(*a))
     model = CalibratedSVC(estimator, cv=SPLITS).fit(documents, y)
     for train, test in SPLITS.split(documents, y):
         alone = clone(estimator).fit([documents[i] for i in train], y[train])

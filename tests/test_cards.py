@@ -5,6 +5,7 @@ Cards are played by threads of this machine here; tests/test_cards_gpu.py has th
 
 from contextlib import nullcontext
 from threading import Barrier, get_ident
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from textsvm.errors import InputError
 from textsvm.gram import cards
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cards import ShardedGram, bounds_of, divide, sharded_gram, spread
+from textsvm.kernels.contract import Structure
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.text.documents import encode
+from textsvm.text.documents import View, encode
 
 CPU = Device("cpu", 0, "cpu")
 
@@ -69,16 +71,10 @@ def several(count):
 class OnHost:
     """A kernel whose rows for any card are computed here."""
 
-    depth, in_shards = 0, False
-
     def __init__(self, kernel, fails=False):
-        self.kernel, self.leaves, self.fails, self.threads = kernel, (self,), fails, set()
-
-    def read(self, documents):
-        return documents
-
-    def divides(self, documents, kind):
-        return self.kernel.divides(documents)
+        self.kernel, self.fails, self.threads = kernel, fails, set()
+        self.structure = Structure(self, View())
+        self.cost = SimpleNamespace(in_shards=False, divides=lambda texts, kind: kernel.cost.divides(texts))
 
     def rows(self, documents, device):
         self.threads.add(get_ident())
@@ -219,7 +215,7 @@ def test_the_structure_that_the_kernel_takes():
 
 
 def test_the_list_of_devices_says_what_can_work_together(monkeypatch, capsys):
-    from textsvm.cli.devices import devices as command
+    from textsvm.cli.about import devices as command
 
     cards = [devices.DeviceStatus(Device("cuda", index, f"cuda:{index}"), "") for index in range(2)]
     monkeypatch.setattr(devices, "devices", lambda: [devices.DeviceStatus(CPU, ""), *cards])

@@ -8,16 +8,17 @@ import pytest
 from sklearn.base import clone
 
 import textsvm
-from textsvm import SVC, GappedKmers, InputError, Spectrum, Sum
+from textsvm import SVC, Compute, GappedKmers, InputError, Spectrum, Sum
 from textsvm.choice import choose, shortlist
 from textsvm.choice import trial as trial_module
 from textsvm.choice.choose import FEWEST, MOST_TRIED
 from textsvm.choice.shortlist import Recipe
 from textsvm.choice.trial import FOLDS, Trial, TrialExamples, Trials
 from textsvm.evaluation.explanation import explain
+from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
 from textsvm.runtime.device import select
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 from textsvm.text.documents import encode
 
 
@@ -108,7 +109,7 @@ def test_order_of_words_is_found_by_a_sum_with_words():
     texts, y = orders()
     model = auto().fit(texts, y)
     assert isinstance(model.kernel_, Sum)
-    assert any(leaf.tokens == "words" for leaf in model.kernel_.leaves)
+    assert any(leaf.tokens == "words" for leaf in model.kernel_.structure.leaves)
     fast = auto(kernel="fast").fit(texts[:36], y[:36]).score(texts[36:], y[36:])
     assert auto().fit(texts[:36], y[:36]).score(texts[36:], y[36:]) > fast
 
@@ -151,7 +152,7 @@ def test_decisions_of_a_fold_do_not_depend_on_its_labels(n_classes, recipe):
         target = np.where(fold == 1, (y + change) % n_classes, y)
         examples = TrialExamples(encode(texts).with_classes(target), target, n_classes, np.ones(60), fold)
         trials, kernel = Trials(examples, select("cpu")), recipe.kernel()
-        gram = None if kernel.has_features else trials._gram(recipe, kernel)
+        gram = None if kernel.features is not None else trials._gram(recipe, kernel)
         if gram is None:
             trials.count(kernel)
         decided.append(trials._values(kernel, gram, 1, [1.0, 30.0]))
@@ -329,11 +330,11 @@ def test_weights_of_texts_and_classes_count():
 
 def test_a_budget_of_nothing_still_chooses():
     texts, y = corpus(700)
-    model = auto(budget=0).fit(texts, y)
+    model = auto(time_budget=0).fit(texts, y)
     assert f"on {FEWEST} of 700 texts" in model.chosen_
     for budget in (-1, np.inf, "long", True):
         with pytest.raises(InputError, match="budget"):
-            auto(budget=budget).fit(texts[:4], y[:4])
+            auto(time_budget=budget).fit(texts[:4], y[:4])
 
 
 def test_a_part_of_the_examples_keeps_every_class_and_its_share():
@@ -392,8 +393,10 @@ def test_fast_is_the_fixed_kernel(n_classes):
 def test_features_and_gram_decide_the_same():
     for kernel in (orders, corpus):
         texts, y = kernel()
-        model = auto(solver="features").fit(texts, y)
-        named = auto(kernel=clone(model.kernel_), C=model.C_, tol=1e-5, solver="gram").fit(texts, y)
+        model = auto(compute=Compute(solver="features")).fit(texts, y)
+        named = auto(kernel=clone(model.kernel_), C=model.C_, tol=1e-5, compute=Compute(solver="gram")).fit(
+            texts, y
+        )
         assert model.gram_.startswith("none, ")
         np.testing.assert_allclose(model.decision_function(texts), named.decision_function(texts), atol=1e-2)
 
@@ -526,6 +529,6 @@ def test_a_gram_is_made_once_for_all_values_of_c(monkeypatch):
 
 def test_words_are_read_only_where_there_is_a_choice(monkeypatch):
     texts, y = corpus(30)
-    assert len(auto(kernel="fast").fit(texts, y).kernel_.views) == 1
+    assert len(auto(kernel="fast").fit(texts, y).kernel_.structure.views) == 1
     monkeypatch.setattr("textsvm.text.documents.find_words", lambda *_: pytest.fail("words were read"))
     auto(kernel="fast").fit(texts, y)

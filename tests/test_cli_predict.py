@@ -153,7 +153,7 @@ def test_a_terminal_is_told_what_is_waited_for(model):
     command = [sys.executable, "-m", "textsvm", "predict", str(model), "--format", "lines"]
     with subprocess.Popen(command, stdin=other, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         os.close(other)
-        assert b"waiting for a text a line" in process.stderr.readline()
+        assert b"waiting for one text per line" in process.stderr.readline()
         for line in (b"a good kettle\n", b"bad novels\n"):
             os.write(main, line)
             assert b"label" in process.stdout.readline()

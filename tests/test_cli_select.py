@@ -161,8 +161,8 @@ def test_tune_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("verb", "arguments", "words"),
     [
-        ("cv", ["--folds", "1"], "--folds 1"),
-        ("cv", ["--repeats", "0"], "--repeats 0"),
+        ("cv", ["--folds", "1"], "--folds must be at least 2, got 1"),
+        ("cv", ["--repeats", "0"], "--repeats must be at least 1, got 0"),
         ("cv", ["-C", "1,10"], "textsvm tune"),
         ("cv", ["--predictions", "no/such/x"], "no/such"),
         ("tune", ["-C", "1,-10"], "C=-10"),
@@ -170,8 +170,8 @@ def test_tune_numbers(tmp_path):
         ("tune", ["--kernel", "gap,fancy"], "--kernel fancy"),
         ("tune", ["--kernel", "gap,edit", "--weight", "log"], "not an option of the gap or edit kernel"),
         ("tune", ["--weight", "count,heavy"], "--weight heavy"),
-        ("tune", ["--nested", "1"], "--nested 1"),
-        ("tune", ["--minutes", "0"], "--minutes 0"),
+        ("tune", ["--nested", "1"], "--nested must be at least 2, got 1"),
+        ("tune", ["--minutes", "0"], "--minutes must be positive, got 0"),
         ("tune", ["--heatmap", "x.doc"], "must end in .png"),
         ("gram", ["-o", "K.csv"], "must end in .npy"),
         ("gram", ["-o", "K.npy", "--against-part", "train"], "--against"),

@@ -10,12 +10,12 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from test_spectrum import CPU, news
 
-from textsvm import SVC, GapWeighted, Spectrum, Sum
+from textsvm import SVC, Compute, GapWeighted, Spectrum, Sum
 from textsvm.choice.trial import TrialExamples, Trials
-from textsvm.estimators.targets import as_weights
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.spectrum.counted import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS
+from textsvm.machines.targets import as_weights
 from textsvm.runtime.parallel import limit
 from textsvm.solvers import columns, problems
 from textsvm.solvers.feature_machines import solve_classifier
@@ -73,7 +73,7 @@ def test_features_side_by_side_are_a_sum_of_kernels(examples, share, odds):
     parts = [Spectrum((1, 3), "log", idf=True, odds=odds), Spectrum((1, 2), tokens="words", odds=odds),
              Spectrum(2, "intersection")]  # fmt: skip
     for kernel in (Sum(parts, [share, 1 - share, 0.5]), Sum(parts[:2]), Sum(parts[:1])):
-        rows = kernel.feature_rows(documents, CPU)
+        rows = kernel.features.rows(documents, CPU)
         expected = clone(kernel).fit(documents).rows(documents, CPU).gram()
         np.testing.assert_allclose(gram_of(rows), expected, rtol=1e-5, atol=1e-6)
         n = len(texts)
@@ -87,11 +87,10 @@ def test_features_side_by_side_are_a_sum_of_kernels(examples, share, odds):
 
 
 def test_learnt_weights_of_unary_features_are_not_counted():
-    assert Spectrum(2, "intersection").counting is not None
-    assert Spectrum(2, "intersection", idf=True).counting is None
-    assert not Sum([Spectrum(2), Spectrum(2, "intersection", idf=True)]).has_features
-    with pytest.raises(TypeError, match="cannot be counted"):
-        GapWeighted().counted(encode(["ab", "abc"]))
+    assert Spectrum(2, "intersection").features.countable
+    assert not Spectrum(2, "intersection", idf=True).features.countable
+    assert not Sum([Spectrum(2), Spectrum(2, "intersection", idf=True)]).features.countable
+    assert Sum([Spectrum(2), GapWeighted()]).features is GapWeighted().features is None
 
 
 def corpus(n=80, n_classes=3, seed=0, noise=0.1):
@@ -115,8 +114,8 @@ def both_ways(texts, y, C=1.0, tol=1e-3, weight=None, class_weight=None, kernel=
     documents = views(texts, target.values)
     problem = model.problem(target, np.arange(len(texts)), as_weights(weight, len(texts)))
     kernel = clone(kernel)
-    rows = kernel.feature_rows(documents, CPU)
-    gram = kernel.rows(kernel.read(documents), CPU).gram().astype(np.float64)
+    rows = kernel.features.rows(documents, CPU)
+    gram = kernel.rows(kernel.structure.read(documents), CPU).gram().astype(np.float64)
     found = solve_classifier(problem, rows, tol)
     [[exact]] = problems.solve(DenseGram(gram.astype(np.float32), "given"), [[problem]], tol=tol / 100)
     return problem, found, exact, gram
@@ -228,12 +227,14 @@ def test_some_rows_of_all():
 def test_a_bound_on_iterations_is_kept_and_told():
     texts, y = corpus(60)
     with pytest.warns(ConvergenceWarning, match="bound on epochs"):
-        model = SVC("fast", C=100.0, max_iter=120, tol=1e-6, solver="features", device="cpu").fit(texts, y)
+        model = SVC(
+            "fast", C=100.0, max_iter=120, tol=1e-6, compute=Compute(solver="features"), device="cpu"
+        ).fit(texts, y)
     assert any(not one.converged for one in model.solutions_)
     assert all(one.iterations <= 240 for one in model.solutions_)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        SVC("fast", solver="features", device="cpu").fit(texts, y)
+        SVC("fast", compute=Compute(solver="features"), device="cpu").fit(texts, y)
 
 
 @pytest.mark.parametrize("n_classes", [2, 5, 20])
@@ -244,7 +245,7 @@ def test_bits_are_the_same_again_and_for_any_number_of_threads(n_classes):
     found = []
     for jobs in (1, 2, 2, 5):
         with limit(jobs):
-            rows = ODDS.feature_rows(encode(texts).with_classes(y), CPU)
+            rows = ODDS.features.rows(encode(texts).with_classes(y), CPU)
             found.append(solve_classifier(problem, rows, 1e-3))
     for other in found[1:]:
         np.testing.assert_array_equal(other.coef, found[0].coef)

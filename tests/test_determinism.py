@@ -93,8 +93,8 @@ def test_two_cores_write_it_too(both, tmp_path):
 def test_the_way_to_train_is_chosen_whatever_cores_there_are(monkeypatch):
     import numpy as np
 
-    from textsvm.estimators.training import features_of
     from textsvm.kernels import Spectrum
+    from textsvm.machines.training import features_of
     from textsvm.runtime import device, parallel
     from textsvm.solvers.problems import Classification
     from textsvm.text.documents import encode

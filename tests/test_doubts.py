@@ -192,7 +192,7 @@ def test_the_command_lists_and_shows_them(table, tmp_path):
 
 
 def test_wrong_usage_is_told_before_any_work(table, tmp_path):
-    assert "the page is .html" in fails("doubts", table, "--report", tmp_path / "d.md", code=2)
+    assert "must end in .html" in fails("doubts", table, "--report", tmp_path / "d.md", code=2)
     assert "would replace the corpus" in fails("doubts", table, "-o", table, "--force", code=2)
     texts = tmp_path / "x.csv"
     texts.write_text("text\na\nb\n")

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textsvm import Spectrum, Sum
+from textsvm.kernels.inputs import TextForm
 from textsvm.runtime import parallel
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 from textsvm.text import encoding
 from textsvm.text import encoding as spans
 from textsvm.text.documents import encode, encode_as

@@ -27,6 +27,7 @@ from textsvm import (
     SpectrumFeatures,
     Sum,
     cross_validate,
+    report,
 )
 from textsvm.kernels.spelling import parse, spell
 
@@ -210,37 +211,38 @@ def test_a_called_kernel_says_which_parameter_is_out_of_range():
 
 
 def test_reports(model, tmp_path):
-    report = model.report(np.array(OTHERS), pd.Series(["fruit", "day", "fruit", "fruit"], index=[9, 8, 7, 6]))
-    assert report.results.metrics["accuracy"] == 0.75
-    assert [mistake.id for mistake in report.mistakes] == ["2"]
-    assert repr(report).startswith("SavedReport(4 examples, accuracy=0.75")
-    page = report.save(tmp_path / "report.html").read_text("utf-8")
+    truth = pd.Series(["fruit", "day", "fruit", "fruit"], index=[9, 8, 7, 6])
+    saved = report(model, np.array(OTHERS), truth)
+    assert saved.results.metrics["accuracy"] == 0.75
+    assert [mistake.id for mistake in saved.mistakes] == ["2"]
+    assert repr(saved).startswith("SavedReport(4 examples, accuracy=0.75")
+    page = saved.save(tmp_path / "report.html").read_text("utf-8")
     assert "<title>Evaluation" in page
-    frame = report._repr_html_()
+    frame = saved._repr_html_()
     assert frame.startswith("<iframe srcdoc=")
     assert "<script" not in frame
-    assert "accuracy" in report.save(tmp_path / "report.json").read_text("utf-8")
+    assert "accuracy" in saved.save(tmp_path / "report.json").read_text("utf-8")
     with pytest.raises(InputError, match=r"\.html, \.md or \.json"):
-        report.save(tmp_path / "report.txt")
+        saved.save(tmp_path / "report.txt")
 
 
 def test_reports_of_other_machines(model):
     numbers = np.arange(24.0)
-    assert SVR(Spectrum(2)).fit(TEXTS, numbers).report(TEXTS, numbers).results.task == "regression"
+    assert report(SVR(Spectrum(2)).fit(TEXTS, numbers), TEXTS, numbers).results.task == "regression"
     calibrated = CalibratedSVC(model, cv=2).fit(TEXTS, LABELS)
-    assert calibrated.report(OTHERS, TRUTH, ids="abcd", positive="fruit").results.labels[1] == "fruit"
+    assert report(calibrated, OTHERS, TRUTH, ids="abcd", positive="fruit").results.labels[1] == "fruit"
     table = pd.DataFrame({"text": TEXTS, "size": numbers}, index=numbers + 3)
     beside = SVC(On("text", Spectrum(2)) + On("size", Gaussian())).fit(table, LABELS)
-    assert beside.report(table, LABELS, mistakes=0).results.n == 24
+    assert report(beside, table, LABELS, mistakes=0).results.n == 24
 
 
 def test_reports_that_cannot_be(model):
     with pytest.raises(InputError, match="4 examples and 24 labels"):
-        model.report(OTHERS, LABELS)
+        report(model, OTHERS, LABELS)
     with pytest.raises(InputError, match="4 examples and 1 ids"):
-        model.report(OTHERS, TRUTH, ids=["a"])
+        report(model, OTHERS, TRUTH, ids=["a"])
     with pytest.raises(InputError, match="kernel matrix"):
-        SVC("precomputed").fit(np.eye(24), LABELS).report(np.eye(24), LABELS)
+        report(SVC("precomputed").fit(np.eye(24), LABELS), np.eye(24), LABELS)
 
 
 def test_pictures_show_kernel_and_device(model):

@@ -11,7 +11,7 @@ import pytest
 from command import fails, run
 
 from textsvm import cli
-from textsvm.cli import console, signals
+from textsvm.cli import console
 from textsvm.errors import InputError
 from textsvm.readers import sample
 
@@ -70,7 +70,7 @@ def test_signals_that_are_ignored_stay_so_and_a_second_one_does_not_disturb():
     try:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signals.watch()
+        console.watch_signals()
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -78,9 +78,9 @@ def test_signals_that_are_ignored_stay_so_and_a_second_one_does_not_disturb():
             os.kill(os.getpid(), signal.SIGTERM)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
         os.kill(os.getpid(), signal.SIGTERM)  # as `timeout` sends it, to the process and to its group
-        assert signals.came() == signal.SIGTERM
+        assert console.first_signal() == signal.SIGTERM
     finally:
-        signals._came.clear()
+        console._signals.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
 

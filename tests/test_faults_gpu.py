@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from textsvm import SVC, EditDistance, Spectrum, tune
+from textsvm import SVC, Compute, EditDistance, Spectrum, tune
 from textsvm.cli import app_of, console
 from textsvm.errors import InputError
 from textsvm.runtime import device as devices
@@ -55,7 +55,9 @@ def scarce():
 
 
 def machine(**more):
-    return SVC(EditDistance(), device="cuda:0", memory="8GB", max_iter=200, solver="gram", **more)
+    return SVC(
+        EditDistance(), device="cuda:0", compute=Compute(memory="8GB", solver="gram"), max_iter=200, **more
+    )
 
 
 def fit(task):
@@ -73,7 +75,11 @@ def tuned(task):
 
 
 def features(task):
-    return SVC(Spectrum((1, 4)), device="cuda:0", memory="8GB", solver="gram").fit(*task).dual_coef_
+    return (
+        SVC(Spectrum((1, 4)), device="cuda:0", compute=Compute(memory="8GB", solver="gram"))
+        .fit(*task)
+        .dual_coef_
+    )
 
 
 @pytest.mark.parametrize("work", [fit, grid, tuned, features])
@@ -121,7 +127,7 @@ def test_a_command_that_runs_out_writes_nothing(command, task, tmp_path, monkeyp
 LOST = """
 import sys
 import cupy
-from textsvm.estimators import base
+from textsvm.machines import base
 real = base.with_classes
 def lose(*given):
     bad = cupy.RawKernel('extern "C" __global__ void bad(int* where) { where[1l << 40] = 1; }', "bad")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from test_columns import TEXT, corpus
 from test_spectrum import CPU
 
-from textsvm import SVC, Spectrum
+from textsvm import SVC, Compute, Spectrum
 from textsvm.gram.base import DenseGram
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import FeatureRows
@@ -24,7 +24,7 @@ LOG = Spectrum((1, 3), "log", idf=True)
 def solved(problem, texts, kernel=LOG, tol=1e-3, **options):
     """The machines of a problem from features, and by SMO on the Gram to a hundredth of the tolerance."""
     documents = encode(texts)
-    rows = kernel.feature_rows(documents, CPU)
+    rows = kernel.features.rows(documents, CPU)
     gram = kernel.rows(documents, CPU).gram()
     [[exact]] = problems.solve(DenseGram(gram, "given"), [[problem]], tol=tol / 100)
     return solve_classifier(problem, rows, tol, **options), exact
@@ -91,7 +91,7 @@ def test_kernels_that_are_not_normalised(C, weight):
 
 def test_descent_of_some_rows_takes_the_scale_of_the_bias_from_them():
     texts, y = corpus(200, n_classes=2)
-    rows = Spectrum(2, normalised=False).feature_rows(encode(texts), CPU)
+    rows = Spectrum(2, normalised=False).features.rows(encode(texts), CPU)
     large = FeatureRows(
         Sparse(rows.x.indptr, rows.x.features, rows.x.values * np.float32(32), rows.x.n_features),
         rows.ridge * 1024,
@@ -132,7 +132,7 @@ def test_a_bound_on_passes_is_kept_and_told():
 def test_products_of_a_face_are_those_of_its_gram(alone, monkeypatch):
     monkeypatch.setattr(sparse, "ALONE", alone)
     texts, _ = corpus(120)
-    rows = LOG.feature_rows(encode(texts), CPU)
+    rows = LOG.features.rows(encode(texts), CPU)
     free = np.arange(1, 120, 3)
     some = rows.take(free)
     x = some.x.dot(np.eye(rows.x.n_features))
@@ -169,7 +169,9 @@ def test_conjugate_gradients_end_at_the_optimum_of_the_face(monkeypatch):
 
 def test_the_default_classifier_takes_the_duality_gap():
     texts, y = corpus(200, n_classes=2, noise=0.3)
-    whole = SVC("fast", C=10.0, tol=1e-6, solver="features", device="cpu").fit(texts, y)
-    soon = SVC("fast", C=10.0, tol=1e-6, duality_gap=0.1, solver="features", device="cpu").fit(texts, y)
+    whole = SVC("fast", C=10.0, tol=1e-6, compute=Compute(solver="features"), device="cpu").fit(texts, y)
+    soon = SVC(
+        "fast", C=10.0, tol=1e-6, duality_gap=0.1, compute=Compute(solver="features"), device="cpu"
+    ).fit(texts, y)
     assert soon.n_iter_ < whole.n_iter_
     assert soon.solutions_[0].duality_gap <= 0.1

@@ -19,7 +19,7 @@ from textsvm.bench.harness import BenchmarkReport
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, windows_of
 from textsvm.model import parts as model_parts
 from textsvm.model.bytes import sealed
-from textsvm.model.file import load_fitted
+from textsvm.model.file import load_machine
 from textsvm.text.documents import encode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,7 +93,7 @@ def test_what_was_found(models, name, place, value, tmp_path):
     holder[place[-1]] = value
     path = tmp_path / "m.textsvm"
     path.write_bytes(sealed(tensor_bytes(read_tensors(content), metadata={"textsvm": json.dumps(header)})))
-    for load in (textsvm.load, load_fitted):
+    for load in (textsvm.load, load_machine):
         with pytest.raises(InputError) as found:
             load(path)
         assert "\n" not in str(found.value)
@@ -114,7 +114,7 @@ def test_differences_that_overflow(models, name, arrays, tmp_path):
     changed[: len(begin)] = begin
     assert (np.diff(changed) >= 0).all()
     path = rewritten(models, name, tmp_path / "m.textsvm", arrays={key: changed})
-    for load in (textsvm.load, load_fitted):
+    for load in (textsvm.load, load_machine):
         with pytest.raises(InputError, match=r"ascend|out of bounds"):
             load(path)
 
@@ -142,9 +142,9 @@ def test_models_that_fit_made_are_not_refused():
         (textsvm.BoundedGap(64), 100),
     ):
         kernel.check()
-        assert kernel.demand(np.full(2, n)) <= 1, kernel
-    assert textsvm.GapWeighted(300).demand(np.full(2, 1000)) > 1
-    assert textsvm.BoundedGap(64).demand(np.full(6, 816)) > 1  # took 13 s
+        assert kernel.cost.demand(np.full(2, n)) <= 1, kernel
+    assert textsvm.GapWeighted(300).cost.demand(np.full(2, 1000)) > 1
+    assert textsvm.BoundedGap(64).cost.demand(np.full(6, 816)) > 1  # took 13 s
 
 
 def test_few_windows_of_many_masks_take_little_memory():

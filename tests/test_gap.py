@@ -99,20 +99,6 @@ def test_a_length_that_no_document_has_takes_neither_time_nor_memory(device):
         np.testing.assert_array_equal(rows.cross(encode(["banana", "nab"], documents.alphabet)), expected)
 
 
-def test_old_names_are_deprecated():
-    kernel = GapWeighted(3, 0.5)
-    with pytest.warns(DeprecationWarning, match="level_weights and log_scale of .recurrence"):
-        weights, log_scale = kernel.begins()
-    np.testing.assert_array_equal(weights, kernel.recurrence.level_weights)
-    assert log_scale == kernel.recurrence.log_scale
-    with pytest.warns(DeprecationWarning, match="needs_double"):
-        assert not kernel.needs_double(10, 10)
-    with pytest.warns(DeprecationWarning, match="log2_bound"):
-        assert kernel.log2_bound(10, 10) < 100
-    with pytest.warns(DeprecationWarning, match="shares"):
-        assert kernel.shares
-
-
 def test_values_of_the_definition(device):
     decay = 0.5
     raw = gram(GapWeighted(2, decay, normalised=False), ["cat", "car", "bat"], device)
@@ -205,7 +191,7 @@ def test_weights_that_pick_one_length_are_that_length(device):
     for weights in [(0, 0, 2.0), (0, 0, 1e-9, 0), (0, 0, 5, 0, 0, 0)]:
         kernel = GapWeighted(len(weights), 0.7, weights)
         np.testing.assert_allclose(gram(kernel, texts, device), alone, rtol=1e-6)
-        assert kernel.min_length == 3
+        assert kernel.structure.min_length == 3
 
 
 @pytest.mark.parametrize("weights", [(1, 1, 1, 1), (0, 1e-9, 0, 1), (1e-12, 0, 0, 1.0), (5, 0, 0, 1e-12)])

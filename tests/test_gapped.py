@@ -16,7 +16,7 @@ from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS, GappedKmers, spelling
-from textsvm.kernels.base import RowsPredictor
+from textsvm.kernels.contract import RowsPredictor
 from textsvm.kernels.mers import gapped_cpu as gapped_lists
 from textsvm.kernels.mers import gapped_rows as gapped_features
 from textsvm.kernels.mers import gapped_rows as gapped_tables
@@ -213,7 +213,7 @@ def test_contributions_are_exact_and_named():
             kernel = GappedKmers(4, 2, canonical, weight)
             rows = kernel.rows(columns, CPU)
             values = rows.cross(documents).astype(np.float64)
-            found = kernel.contributions(rows, documents, coef, values)
+            found = kernel.attribution.contributions(rows, documents, coef, values)
             sums = (coef * values).sum(axis=1)
             for d, text in enumerate(texts):
                 counts = oracles.gapped_kmers(text, 4, 2, canonical)
@@ -232,7 +232,9 @@ def test_contributions_lie_where_a_pattern_is():
     documents = encode(["cccccccatxcggcccccc"], columns.alphabet)
     kernel = GappedKmers(6, 1, weight="presence")
     rows = kernel.rows(columns, CPU)
-    found = kernel.contributions(rows, documents, np.ones((1, 1)), rows.cross(documents).astype(float))
+    found = kernel.attribution.contributions(
+        rows, documents, np.ones((1, 1)), rows.cross(documents).astype(float)
+    )
     assert np.flatnonzero(found.symbols[0]).tolist() == [7, 8, 10, 11, 12]
     assert [name for name, _, value in found.features[0] if value] == ["at.cgg"]
 
@@ -241,7 +243,7 @@ def test_full_stops_are_not_open_positions():
     columns = encode(["a..b"])
     kernel = GappedKmers(3, 1, weight="count", normalised=False)
     rows = kernel.rows(columns, CPU)
-    ((*found,),) = kernel.contributions(rows, columns, np.ones((1, 1)), np.ones((1, 1))).features
+    ((*found,),) = kernel.attribution.contributions(rows, columns, np.ones((1, 1)), np.ones((1, 1))).features
     # of a.. the window: a.-, a-., -.. (- is open), of ..b: ..-, .-b, -.b
     assert sorted(name for name, *_ in found) == ["...", "...", "..b", "..b", "a..", "a.."]
     assert {tuple(rest) for _, *rest in found} == {(1, 1.0)}
@@ -275,7 +277,7 @@ def test_it_is_spelled_on_a_line():
     for other in (kernel, GappedKmers(5, 2, weight="count", tokens="words"), GappedKmers()):
         assert spelling.parse(spelling.spell(other)).get_params() == other.get_params()
     assert clone(kernel).get_params() == kernel.get_params()
-    assert kernel.min_length == 9
+    assert kernel.structure.min_length == 9
 
 
 def test_it_is_a_grid_of_options():

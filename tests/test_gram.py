@@ -12,7 +12,7 @@ from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.gram.build import make_gram
 from textsvm.gram.plan import Case, parse_bytes, plan, show_bytes
 from textsvm.kernels import GapWeighted, Spectrum, Sum
-from textsvm.kernels.base import AHEAD
+from textsvm.kernels.contract import AHEAD
 from textsvm.runtime.device import select
 from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svc

@@ -147,7 +147,7 @@ def test_far_vectors_are_compared_by_differences(launched):
     draw = np.random.default_rng(0)
     x = np.vstack([draw.normal(size=(60, 30)), 1e6 + draw.normal(size=(60, 30)), np.full((1, 30), 1e8)])
     kernel = Gaussian(0.05)
-    found = Float64Columns(x.view(OnCard), Finish("gaussian", kernel.numbers, kernel.value))
+    found = Float64Columns(x.view(OnCard), Finish("gaussian", kernel.function.numbers, kernel.function.value))
     expected = np.exp(-0.05 * ((x[:, None] - x) ** 2).sum(axis=2))
     np.testing.assert_allclose(found.cross(x, "values"), expected, rtol=0, atol=1e-7)
     some = np.array([0, 70, 120])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_selection import texts
 
 from textsvm.errors import InputError
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import Spectrum
 from textsvm.nearest import rows as search

@@ -101,7 +101,7 @@ def test_wrong_usage(tmp_path):
     store = tmp_path / "store"
     assert "--next" in fails("mail", "serve", "--store", store, "--smtp", free_port(), code=3)
     found = fails("mail", "serve", "--store", store, "--smtp", "10025", "--next", "nowhere", code=3)
-    assert "--next nowhere is neither HOST:PORT nor the path of a socket" in found
+    assert "--next must be HOST:PORT or the path of a socket, got nowhere" in found
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert "cannot listen at" in fails("mail", "serve", "--store", store, "--tcp", port, code=3)

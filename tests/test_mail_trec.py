@@ -79,7 +79,7 @@ def test_a_sentence_and_code_3(corpus, capsys, arguments):
 
 def test_scripts_with_a_server(corpus):
     """The toolkit's own calls: relative paths, nothing on standard input; a run that was cut short before."""
-    pytest.importorskip("textsvm.cli.mail_serve")
+    pytest.importorskip("textsvm.cli.mail")
     scripts(Path(), serve=True)
     assert all(os.access(name, os.X_OK) for name in COMMANDS)
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}

@@ -11,8 +11,8 @@ from sklearn.preprocessing import FunctionTransformer
 import textsvm
 from textsvm import cli
 from textsvm.cli import kernels, machines
-from textsvm.cli.cluster import Cluster
-from textsvm.cli.options import Learning
+from textsvm.cli.machines import ClusterOptions
+from textsvm.cli.options import LearningOptions
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.length_baseline import LengthBaseline
@@ -26,8 +26,8 @@ TEXTS, Y = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3
 def options(**kernel):
     """Of `textsvm train` without any but those of the kernel."""
     return machines.SingleOptions(
-        kernels.KernelOptions(**kernel), machines.TextOptions(), machines.MachineOptions(), Cluster(),
-        machines.Choosing(),
+        kernels.KernelOptions(**kernel), machines.TextOptions(), machines.MachineOptions(), ClusterOptions(),
+        machines.ChoiceOptions(),
     )  # fmt: skip
 
 
@@ -35,27 +35,27 @@ def as_it_is(estimator):
     """The parameters of an estimator, its kernel by what it says of itself."""
     found = estimator.get_params(deep=False)
     kernel = found.pop("kernel")
-    return {**found, "kernel": kernel if isinstance(kernel, str) else kernel.as_dict()}
+    return {**found, "kernel": kernel if isinstance(kernel, str) else kernel.structure.as_dict()}
 
 
 def test_the_command_line_makes_the_machine_that_python_makes():
     """C was 10 there and 1 here."""
-    assert as_it_is(options().estimator(Learning())) == as_it_is(textsvm.SVC())
+    assert as_it_is(options().estimator(LearningOptions())) == as_it_is(textsvm.SVC())
     assert textsvm.SVC().kernel == "auto"
     for made, default in (
-        (options().estimator(Learning(regress="score")), textsvm.SVR()),
+        (options().estimator(LearningOptions(regress="score")), textsvm.SVR()),
         (options().one_class(None), textsvm.OneClassSVM()),
-        (options().estimator(Learning(multilabel=True)), textsvm.MultilabelSVC()),
+        (options().estimator(LearningOptions(multilabel=True)), textsvm.MultilabelSVC()),
     ):
         ours, theirs = as_it_is(made), as_it_is(default)
-        assert made.make_kernel().as_dict() == default.make_kernel().as_dict()
+        assert made.make_kernel().structure.as_dict() == default.make_kernel().structure.as_dict()
         assert {**ours, "kernel": None} == {**theirs, "kernel": None}
 
 
 @pytest.mark.parametrize("name", KERNELS.simple())
 def test_a_named_kernel_is_the_one_of_python(name):
-    made = options(kernel=[name]).estimator(Learning())
-    assert made.make_kernel().as_dict() == KERNELS[name]().as_dict()
+    made = options(kernel=[name]).estimator(LearningOptions())
+    assert made.make_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
     assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel))
 
 
@@ -224,8 +224,8 @@ def test_a_search_that_is_interrupted_says_how_to_go_on(tmp_path, monkeypatch, c
         patch.setattr(GridSearch, "run", until_ctrl_c)
         code, _, said = tune()
         assert code == 130
-    assert f"2 settings tried so far; --resume {table} goes on from there" in said
-    assert "is there, of a search that was stopped" in tune()[2]
+    assert f"2 settings tried so far; continue with --resume {table}" in said
+    assert "holds the settings of an interrupted search" in tune()[2]
     code, shown, said = tune("--resume", table, "--json")
     assert code == 0, said
     assert table.exists()  # it was named

@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from textsvm import SVC, EditDistance, GappedKmers, GapWeighted, Spectrum
+from textsvm import SVC, Compute, EditDistance, GappedKmers, GapWeighted, Spectrum
 from textsvm.gram.base import CachedGram
 
 N = 2000
@@ -19,12 +19,12 @@ def task():
     return [" ".join(rng.choice(words, 4)) for _ in range(N)], rng.integers(0, 2, N)
 
 
-def peak_of_fit(task, kernel, **options):
-    options = {"solver": "gram", **options}
-    SVC(kernel, max_iter=1, **options).fit(task[0][:50], task[1][:50])  # compiles
+def peak_of_fit(task, kernel, memory=None):
+    compute = Compute(memory, solver="gram")
+    SVC(kernel, max_iter=1, compute=compute).fit(task[0][:50], task[1][:50])  # compiles
     tracemalloc.start()
     try:
-        model = SVC(kernel, max_iter=100, **options).fit(*task)
+        model = SVC(kernel, max_iter=100, compute=compute).fit(*task)
         return tracemalloc.get_traced_memory()[1], model
     finally:
         tracemalloc.stop()
@@ -59,7 +59,9 @@ def test_rows_are_given_back_when_a_machine_is_trained():
     try:
         random = np.random.default_rng(0)
         texts = ["".join(random.choice(list("abc "), 30)) for _ in range(300)]
-        machine = SVC(EditDistance(), memory=100_000, device="cpu").fit(texts, np.arange(300) % 2)
+        machine = SVC(EditDistance(), compute=Compute(memory=100_000), device="cpu").fit(
+            texts, np.arange(300) % 2
+        )
         assert "rows on demand" in machine.gram_
         left = [one for one in gc.get_objects() if issubclass(type(one), CachedGram)]
         assert all(one.window().values is None for one in left)

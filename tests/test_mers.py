@@ -88,7 +88,7 @@ def test_values_of_dna_agree_with_the_oracle(kernel):
 @given(data=st.data())
 def test_any_texts_agree_with_the_oracle(data):
     kernel = data.draw(st.sampled_from([*OF_DNA, Gkm(2, 1, 2, "none"), Gkm(5, 2, 3, "none", canonical=True)]))
-    letters = "acgt" if kernel.alphabet == 4 and kernel.counts_letters else "acgtn"
+    letters = "acgt" if kernel.alphabet == 4 and kernel.definition.counts_letters else "acgtn"
     texts = data.draw(st.lists(st.text(st.sampled_from(letters), max_size=20), min_size=1, max_size=6))
     others = data.draw(st.lists(st.text(st.sampled_from(letters), max_size=20), max_size=3))
     documents = encode(texts)
@@ -214,14 +214,14 @@ def test_contributions_are_exact_and_named():
     for kernel in OF_DNA:
         rows = kernel.rows(columns, CPU)
         values = rows.cross(documents).astype(np.float64)
-        found = kernel.contributions(rows, documents, coef, values)
+        found = kernel.attribution.contributions(rows, documents, coef, values)
         sums = (coef * values).sum(axis=1)
         for d, text in enumerate(texts):
             assert found.symbols[d].sum() == pytest.approx(sums[d], rel=1e-5, abs=1e-6)
             assert len(found.symbols[d]) == len(text)
             named = found.features[d]
             assert sum(value for *_, value in named) == pytest.approx(sums[d], rel=1e-5, abs=1e-6)
-            assert sum(count for _, count, _ in named) == max(0, len(text) - kernel.length + 1)
+            assert sum(count for _, count, _ in named) == max(0, len(text) - kernel.definition.length + 1)
             assert len({name for name, *_ in named}) == len(named)
 
 
@@ -288,8 +288,8 @@ def test_it_is_a_grid_of_options():
         (Gkm(5, 3, 6), "d=6"),
         (Gkm(40, 3, 16), "d=16 mismatches are too many: give 15"),
         (Gkm(filter="some"), "filter='some'"),
-        (Gkm(centre=256), "centre=256"),
-        (Gkm(centre=5, half_life=0), "half_life=0"),
+        (Gkm(centre=256), "centre must be a whole number from 0 to 255, got 256"),
+        (Gkm(centre=5, half_life=0), "half_life must be positive, got 0"),
     ],
 )
 def test_impossible_parameters_are_refused(kernel, message):
@@ -333,12 +333,12 @@ def test_values_are_those_that_lsgkm_prints(kernel, printed):
 )
 def test_cost_and_divisions(kernel):
     lengths = np.array([10, 2000, 0])
-    cost = kernel.cost(lengths, np.array([300, 40]))
+    cost = kernel.cost.of_rows(lengths, np.array([300, 40]))
     assert cost.shape == (3,)
     assert cost[1] > cost[0] > cost[2] == 0
-    assert kernel.quadratic
+    assert kernel.cost.quadratic
     documents = encode(dna(80))
-    assert kernel.divides(documents)
+    assert kernel.cost.divides(documents)
     rows, some = kernel.rows(documents, CPU), np.arange(20, 50)
     tile = kernel.rows(documents.take(some), CPU).cross(documents.take(np.arange(10)))
     np.testing.assert_array_equal(tile, rows.gram()[:10, some])

@@ -13,10 +13,10 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
 from textsvm import SVC, InputError, Spectrum, cross_validate, tune
-from textsvm.estimators.base import Target
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve, scores
 from textsvm.evaluation.results import draws, evaluate, evaluate_labels
+from textsvm.machines.targets import Target
 from textsvm.selection.folds import make_folds, shuffle_split
 
 SPAM = np.array(["ham", "spam"])

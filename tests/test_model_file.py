@@ -19,8 +19,7 @@ from safetensors.numpy import save as tensor_bytes
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
 from textsvm.model.bytes import sealed
-from textsvm.model.contents import describe
-from textsvm.model.file import load_fitted
+from textsvm.model.file import describe, load_machine
 from textsvm.solvers.class_scores import STRATEGIES
 
 KERNELS = [
@@ -241,7 +240,7 @@ def test_what_is_no_model_file(tmp_path, model):
     os.mkfifo(tmp_path / "pipe")
     said = {"empty": "it is empty", "pickle": "looks like a pickle", "pipe": "neither a file nor a folder"}
     for name, sentence in {**said, "x" * 3000: "xxx"}.items():
-        for load in (textsvm.load, load_fitted, describe):
+        for load in (textsvm.load, load_machine, describe):
             with pytest.raises(InputError, match=sentence):
                 load(tmp_path / name)
 
@@ -332,7 +331,7 @@ def test_a_digest_is_that_of_the_file(path, model):
     digest = textsvm.load(path).digest_
     assert len(digest) == 64
     assert digest.encode() in path.read_bytes()
-    assert load_fitted(path).digest_ == digest
+    assert load_machine(path).digest_ == digest
     textsvm.save(model, path, {"corpus": "other"})
     assert textsvm.load(path).digest_ != digest
 

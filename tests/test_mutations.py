@@ -283,7 +283,7 @@ def test_command_line(sites, tmp_path):
     table, picture = tmp_path / "mutations.tsv", tmp_path / "logo.svg"
     done = run("explain", path, tmp_path / "new.csv", "--mutations", table, "--logo", picture)
     assert done.returncode == 0, done.stderr.decode()
-    assert b"positive scores speak for site" in done.stderr
+    assert b"positive scores are for site" in done.stderr
     head, *lines = table.read_text().splitlines()
     assert head.split("\t") == ["id", "position", "reference", "alternative", "score"]
     assert len(lines) == 2 * 60 * 3
@@ -311,11 +311,11 @@ def test_command_line(sites, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--top", "3"], "--kmers with their length"),
-        (["--alphabet", "acgt"], "give one of them"),
-        (["--kmers", "0"], "no length"),
-        (["--kmers", "4", "--mutations", "x"], "the model alone"),
-        (["--kmers", "4", "--json"], "--json is of explanations"),
+        (["--top", "3"], "needs --kmers"),
+        (["--alphabet", "acgt"], "--alphabet needs --mutations, --kmers or --logo"),
+        (["--kmers", "0"], "--kmers must be at least 1, got 0"),
+        (["--kmers", "4", "--mutations", "x"], "reads only the model"),
+        (["--kmers", "4", "--json"], "--json is for explanations"),
         (["--logo", "x.png"], "must end in .svg"),
     ],
 )

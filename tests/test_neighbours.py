@@ -287,7 +287,7 @@ def test_a_gpu_makes_a_list_again_that_was_too_short(monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", [Spectrum((1, 3), "log"), BoundedGap(2), Linear()])
 def test_a_gpu_finds_the_same_by_values(kernel):
-    given = RANDOM.normal(size=(60, 4)) if kernel.reads == "vectors" else copies(30, 5, 40, "abcd")
+    given = RANDOM.normal(size=(60, 4)) if kernel.structure.reads_vectors else copies(30, 5, 40, "abcd")
     for options in ({"at_least": 0.5}, {"k": 4}):
         cpu, card = (
             neighbours(given, kernel=kernel, device=device, memory=SMALL, **options)

@@ -67,7 +67,7 @@ def test_the_optimum_is_that_of_smo(kind, name):
     # Values of raw counts are large, and so is a C of 1 with them.
     small = 0.01 if name == "count" and kind in ("ovr", "ovo", "labels") else 1.0
     problem = problem_of(kind, len(texts), small)
-    rows = kernel.feature_rows(documents, CPU)
+    rows = kernel.features.rows(documents, CPU)
     gram = DenseGram(kernel.rows(documents, CPU).gram())
     [[theirs]] = problems.solve(gram, [[problem]])
     ours = newton_machines.solve(problem, rows, Stopping())
@@ -90,14 +90,14 @@ def test_any_small_problem_converges(texts, C, data):
     classes[:2] = 0, 1
     problem = Classification(np.arange(n), classes, 2, C, np.ones(n), "ovr")
     kernel, documents = Spectrum((1, 2), "presence", idf=True), encode(texts)
-    rows = kernel.feature_rows(documents, CPU)
+    rows = kernel.features.rows(documents, CPU)
     [[theirs]] = problems.solve(DenseGram(kernel.rows(documents, CPU).gram()), [[problem]])
     check_equal(newton_machines.solve(problem, rows, Stopping()), theirs)
 
 
 def test_bits_do_not_depend_on_the_number_of_threads():
     texts = texts_of(600)
-    rows = KERNELS["log idf"].feature_rows(encode(texts), CPU)
+    rows = KERNELS["log idf"].features.rows(encode(texts), CPU)
     problem = problem_of("ovr", len(texts))
     found = []
     for threads in (1, 2):
@@ -108,7 +108,7 @@ def test_bits_do_not_depend_on_the_number_of_threads():
 
 def test_a_duality_gap_ends_it_sooner():
     texts = texts_of(160)
-    rows = KERNELS["log idf"].feature_rows(encode(texts), CPU)
+    rows = KERNELS["log idf"].features.rows(encode(texts), CPU)
     problem = problem_of("ovr", len(texts))
     loose = newton_machines.solve(problem, rows, Stopping(1e-6, duality_gap=0.05)).solutions
     tight = newton_machines.solve(problem, rows, Stopping(1e-6)).solutions
@@ -118,7 +118,7 @@ def test_a_duality_gap_ends_it_sooner():
 
 def test_what_did_not_converge_says_so():
     texts = texts_of(160)
-    rows = KERNELS["log idf"].feature_rows(encode(texts), CPU)
+    rows = KERNELS["log idf"].features.rows(encode(texts), CPU)
     [machine, *_] = newton_machines.solve(problem_of("ovo", 160), rows, Stopping(max_iter=3 * 160)).solutions
     assert not machine.converged
     assert machine.status == newton_machines.STOPPED
@@ -142,7 +142,7 @@ def test_sums_are_made_exact_within_bounds():
 
 def test_rows_that_are_left_out_change_nothing(monkeypatch):
     texts = [text + " " + "abc"[i % 3] * 3 for i, text in enumerate(texts_of(400))]
-    rows = KERNELS["log idf"].feature_rows(encode(texts), CPU)
+    rows = KERNELS["log idf"].features.rows(encode(texts), CPU)
     parts = []
     part = ProximalProblem.part
     monkeypatch.setattr(ProximalProblem, "part", lambda *given: parts.append(given) or part(*given))

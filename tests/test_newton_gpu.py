@@ -32,9 +32,9 @@ def gram_of(rows, eye):
 def test_rows_have_the_same_kernel_values(name, batch, device, monkeypatch):
     monkeypatch.setattr(spectrum_counted_cuda, "BATCH", batch)
     documents, kernel = documents_of(texts_of(160)), ALL[name]
-    host = kernel.feature_rows(documents, CPU)
+    host = kernel.features.rows(documents, CPU)
     with gpu.use(device):
-        rows = kernel.feature_rows(documents, device)
+        rows = kernel.features.rows(documents, device)
         found = gram_of(rows, gpu.cupy().eye(rows.x.n_features))
     expected = gram_of(host, np.eye(host.x.n_features))
     np.testing.assert_allclose(found, expected, atol=1e-6 * expected.max())
@@ -44,7 +44,7 @@ def test_rows_have_the_same_kernel_values(name, batch, device, monkeypatch):
 def test_weights_are_learnt_on_the_card(device):
     documents = documents_of(texts_of(160))
     for kernel in (ALL["odds"], ALL["log idf"]):
-        host, card = (kernel.fit_on(documents, where).weights_ for where in (CPU, device))
+        host, card = (kernel.fit(documents, where).weights_ for where in (CPU, device))
         np.testing.assert_allclose(card.table, host.table, rtol=1e-12)
         for q, keys in host.vocabulary.keys.items():
             np.testing.assert_array_equal(card.vocabulary.keys[q], keys)
@@ -56,7 +56,7 @@ def test_products(k, device):
     documents = documents_of(texts_of(300))
     with gpu.use(device):
         cp = gpu.cupy()
-        x = ALL["log idf"].feature_rows(documents, device).x
+        x = ALL["log idf"].features.rows(documents, device).x
         dense = x.dot(cp.eye(x.n_features)).get()
         u, w = rng.normal(size=(len(x), k)), rng.normal(size=(x.n_features, k)).astype(np.float32)
         np.testing.assert_allclose(x.dot(cp.asarray(w)).get(), dense @ w, atol=1e-6)
@@ -69,7 +69,7 @@ def test_products(k, device):
 def test_lists_of_some_rows_are_taken_from_those_of_all(device):
     documents = documents_of(texts_of(3000))
     with gpu.use(device):
-        x = ALL["log idf"].feature_rows(documents, device).x
+        x = ALL["log idf"].features.rows(documents, device).x
         for some in (np.arange(7, 2900, 3), np.arange(0), np.arange(3000)):
             taken, expected = x.part(gpu.cupy().asarray(some)).columns, x.take(some).columns
             for name in ("starts", "rows", "values"):
@@ -79,7 +79,7 @@ def test_lists_of_some_rows_are_taken_from_those_of_all(device):
 def test_lists_of_free_rows_change_no_bit(device, monkeypatch):
     texts = texts_of(300)
     with gpu.use(device):
-        rows = KERNELS["log idf"].feature_rows(documents_of(texts), device)
+        rows = KERNELS["log idf"].features.rows(documents_of(texts), device)
         found = []
         for most, worth in ((0.0, 6), (1.0, -1)):
             monkeypatch.setattr(newton_cuda, "MOST_FREE", most)
@@ -96,9 +96,9 @@ def test_the_optimum_is_that_of_the_cpu(kind, name, device):
     problem = problem_of(
         kind, len(texts), 0.01 if name == "count" and kind in ("ovr", "ovo", "labels") else 1.0
     )
-    theirs = newton_machines.solve(problem, kernel.feature_rows(documents, CPU), Stopping())
+    theirs = newton_machines.solve(problem, kernel.features.rows(documents, CPU), Stopping())
     with gpu.use(device):
-        rows = kernel.feature_rows(documents, device)
+        rows = kernel.features.rows(documents, device)
         ours, again = (newton_machines.solve(problem, rows, Stopping()) for _ in range(2))
     check_equal(ours, theirs)
     np.testing.assert_array_equal(ours.coef, again.coef)  # the same bits
@@ -114,7 +114,7 @@ def test_many_machines_and_long_documents(device):
     index = np.arange(120)
     problem = Classification(index, classes, 12, 1.0, np.ones(120), "ovr")
     kernel = Spectrum((1, 4), "log", idf=True)
-    theirs = newton_machines.solve(problem, kernel.feature_rows(documents, CPU), Stopping())
+    theirs = newton_machines.solve(problem, kernel.features.rows(documents, CPU), Stopping())
     with gpu.use(device):
-        ours = newton_machines.solve(problem, kernel.feature_rows(documents, device), Stopping())
+        ours = newton_machines.solve(problem, kernel.features.rows(documents, device), Stopping())
     check_equal(ours, theirs)

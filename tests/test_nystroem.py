@@ -12,6 +12,7 @@ from textsvm import (
     SVC,
     SVR,
     CalibratedSVC,
+    Compute,
     EditDistance,
     GapWeighted,
     InputError,
@@ -56,9 +57,16 @@ def _quiet():
         yield
 
 
-def machine(kernel=GAP, landmarks=None, **options):
+def machine(kernel=GAP, landmarks=None, memory=None, **options):
     approximate = None if landmarks is None else f"nystrom:{landmarks}"
-    return SVC(kernel, tol=1e-5, normalise="none", device="cpu", approximate=approximate, **options)
+    return SVC(
+        kernel,
+        tol=1e-5,
+        normalise="none",
+        device="cpu",
+        compute=Compute(memory, approximate=approximate),
+        **options,
+    )
 
 
 def test_dense_rows_have_the_verbs_of_sparse_ones(monkeypatch):
@@ -104,7 +112,7 @@ def test_values_with_landmarks_are_those_of_the_kernel(mails):
     kernel = Nystroem(GAP, 30).fit(documents)
     ours, exact = kernel.rows(documents, device), GAP.rows(documents, device)
     ours.make_features()
-    index, _ = kernel.condense(np.arange(120), np.ones((1, 120)))[1:]
+    index, _ = kernel.structure.condense(np.arange(120), np.ones((1, 120)))[1:]
     assert len(index) == 30
     np.testing.assert_allclose(ours.rows(index), exact.rows(index), atol=2e-5)
     gram = ours.gram()
@@ -117,10 +125,10 @@ def test_values_with_landmarks_are_those_of_the_kernel(mails):
 def test_blocks_change_nothing(mails, monkeypatch):
     documents, device = encode(mails[0]), select("cpu")
     kernel = Nystroem(GAP, 20).fit(documents)
-    whole = kernel.features_of(documents, device).x.values
+    whole = kernel._features_of(documents, device).x.values
     monkeypatch.setattr(nystroem, "HOST_BLOCK", 8 * 20 * 7)
     seen = []
-    again = kernel.features_of(documents, device, lambda done, total: seen.append(done / total))
+    again = kernel._features_of(documents, device, lambda done, total: seen.append(done / total))
     np.testing.assert_allclose(again.x.values, whole, atol=1e-6)
     assert np.all(np.diff(seen) >= 0)
     assert seen[-1] == 1
@@ -233,9 +241,11 @@ def test_numbers_outliers_and_several_labels(mails, tmp_path):
     ]
     for estimator, y, options in pairs:
         exact = estimator(GAP, device="cpu", **options).fit(texts, y)
-        ours = estimator(GAP, device="cpu", approximate="nystrom:120", **options).fit(texts, y)
+        ours = estimator(GAP, device="cpu", compute=Compute(approximate="nystrom:120"), **options).fit(
+            texts, y
+        )
         np.testing.assert_allclose(ours._scores(texts), exact._scores(texts), atol=5e-3)
-        few = estimator(GAP, device="cpu", approximate="nystrom:15", **options).fit(texts, y)
+        few = estimator(GAP, device="cpu", compute=Compute(approximate="nystrom:15"), **options).fit(texts, y)
         assert len(few.support_) == 15
         textsvm.save(few, tmp_path / "m")
         again = textsvm.load(tmp_path / "m")
@@ -272,8 +282,8 @@ def test_saved_loaded_and_explained(mails, tmp_path):
 )
 def test_what_cannot_be_meant_is_refused(mails, approximate, said):
     for learn in (
-        SVC(GAP, approximate=approximate).fit,
-        lambda *xy: cross_validate(SVC(GAP, approximate=approximate), *xy),
+        SVC(GAP, compute=Compute(approximate=approximate)).fit,
+        lambda *xy: cross_validate(SVC(GAP, compute=Compute(approximate=approximate)), *xy),
     ):
         with pytest.raises(InputError, match=said):
             learn(*mails)
@@ -282,15 +292,15 @@ def test_what_cannot_be_meant_is_refused(mails, approximate, said):
 @pytest.mark.parametrize("kernel", ["auto", "fast", "precomputed"])
 def test_kernels_that_are_not_approximated(mails, kernel):
     with pytest.raises(InputError, match="leave approximate out"):
-        SVC(kernel, approximate="nystrom:10").fit(*mails)
+        SVC(kernel, compute=Compute(approximate="nystrom:10")).fit(*mails)
 
 
 def test_features_that_do_not_fit_are_refused(mails):
     with pytest.raises(
         InputError, match=r"120 documents by 60 landmarks take .* fewer landmarks or raise memory"
     ):
-        machine(GAP, 60, memory=4 * 120 * 60 - 1).fit(*mails)
-    assert machine(GAP, 60, memory=4 * 120 * 60).fit(*mails).approximation_.landmarks == 60
+        machine(GAP, 60, 4 * 120 * 60 - 1).fit(*mails)
+    assert machine(GAP, 60, 4 * 120 * 60).fit(*mails).approximation_.landmarks == 60
 
 
 def test_the_command_line(tmp_path):
@@ -317,8 +327,12 @@ def test_the_command_line(tmp_path):
 def test_a_card_makes_the_same_machine(mails):
     texts, labels = mails
     for kernel in (GAP, EditDistance(gamma=0.05)):
-        cpu = SVC(kernel, tol=1e-5, device="cpu", approximate="nystrom:40").fit(texts, labels)
-        gpu = SVC(kernel, tol=1e-5, device="cuda", approximate="nystrom:40").fit(texts, labels)
+        cpu = SVC(kernel, tol=1e-5, device="cpu", compute=Compute(approximate="nystrom:40")).fit(
+            texts, labels
+        )
+        gpu = SVC(kernel, tol=1e-5, device="cuda", compute=Compute(approximate="nystrom:40")).fit(
+            texts, labels
+        )
         assert gpu.device_.kind == "cuda"
         assert gpu.approximation_.captured == pytest.approx(cpu.approximation_.captured, rel=1e-4)
         np.testing.assert_allclose(gpu.decision_function(texts), cpu.decision_function(texts), atol=2e-3)
@@ -369,7 +383,9 @@ def test_numbers_outliers_and_several_labels_on_features(mails, monkeypatch):
         (MultilabelSVC, tags, {"thresholds": "zero"}),
     ]:
         exact = estimator(GAP, device="cpu", tol=1e-5, **options).fit(texts, y)
-        ours = estimator(GAP, device="cpu", tol=1e-5, approximate="nystrom:120", **options).fit(texts, y)
+        ours = estimator(
+            GAP, device="cpu", tol=1e-5, compute=Compute(approximate="nystrom:120"), **options
+        ).fit(texts, y)
         assert "none, trained from 120 features" in ours.gram_
         assert all(one.converged for one in ours.solutions_)
         np.testing.assert_allclose(ours._scores(texts), exact._scores(texts), atol=5e-3)

@@ -16,6 +16,7 @@ from textsvm import (
     SVC,
     SVR,
     CalibratedSVC,
+    Compute,
     EditDistance,
     GapWeighted,
     Gaussian,
@@ -36,10 +37,9 @@ from textsvm import (
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.gram.shared import grams
-from textsvm.kernels import KERNELS
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined.on import on_leaves
 from textsvm.kernels.combined.table import Numbers, Table
+from textsvm.kernels.spelling import spell
+from textsvm.kernels.user import make_kernel
 from textsvm.model.bytes import sealed
 from textsvm.runtime.device import select
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test
@@ -102,21 +102,22 @@ def test_values_are_the_sum_of_what_each_part_says():
 
 def test_a_sum_on_a_column_is_a_sum_on_it_of_each_part():
     inner = Sum([Spectrum(2), Product([Spectrum(1, tokens="words"), EditDistance()])], [3, 1])
-    spread = on_leaves(Sum([On("body", inner), On("hour", Sum([Gaussian(), Linear()]))]))
-    assert [type(leaf) for leaf in spread.leaves] == [On] * 5
-    assert [leaf.column for leaf in spread.leaves] == ["body"] * 3 + ["hour"] * 2
-    np.testing.assert_array_equal(gram_of(On("body", inner)), gram_of(on_leaves(On("body", inner))))
+    spread = make_kernel(Sum([On("body", inner), On("hour", Sum([Gaussian(), Linear()]))]))
+    columns = [leaf.structure.view.column for leaf in spread.structure.leaves]
+    assert columns == ["body"] * 3 + [("hour",)] * 2
+    assert [leaf.structure.as_dict()["name"] for leaf in spread.structure.leaves] == ["on"] * 5
+    np.testing.assert_array_equal(gram_of(On("body", inner)), gram_of(make_kernel(On("body", inner))))
     expected = svc(inner).prepare(TABLE["body"]).gram.rows(np.arange(N))
     np.testing.assert_array_equal(gram_of(On("body", inner)), expected)
 
 
-def test_what_a_kernel_says_of_itself_it_says_on_a_column_too():
-    for made in [*map(KERNELS.__getitem__, KERNELS.simple()), UserKernel]:
-        said = {name for kind in made.__mro__ if kind not in Kernel.__mro__ for name in vars(kind)}
-        lost = said & set(vars(Kernel)) - set(vars(On))
-        assert {name for name in lost if not name.startswith("_")} == set()
-    assert On("body", GapWeighted(3)).in_shards
-    assert not On("body", Sum([GapWeighted(3), GapWeighted(2)])).in_shards
+def test_a_kernel_of_texts_is_itself_on_a_column():
+    kernel = make_kernel(On("body", GapWeighted(3)))
+    assert type(kernel) is GapWeighted
+    assert repr(kernel) == repr(clone(kernel)) == "On(column='body', kernel=GapWeighted(p=3))"
+    assert spell(kernel) == "body=gap:3"
+    assert kernel.cost.in_shards
+    assert not make_kernel(On("body", Sum([GapWeighted(3), GapWeighted(2)]))).cost.in_shards
 
 
 def test_the_kernel_that_was_given_stays_as_it_is():
@@ -225,7 +226,8 @@ def test_a_fold_takes_as_many_grams_as_before_for_texts_that_learn_nothing():
 
 def test_a_grid_over_other_columns_shares_what_kernels_have_in_common():
     ranges = [On("body", Spectrum((1, p))) for p in (1, 2, 3)]
-    shared = [gram.description for _, gram in grams(ranges, svc(BOTH).encode(TABLE), CPU)]
+    kernels = list(map(make_kernel, ranges))
+    shared = [gram.description for _, gram in grams(kernels, svc(BOTH).encode(TABLE), CPU)]
     assert all(description.endswith("from the sum over lengths") for description in shared)
     kernels = [*ranges, On("subject", Spectrum((1, 2))), BOTH]
     found = tune(svc(kernels[0]), TABLE, LABELS, {"kernel": kernels}, cv=3)
@@ -248,8 +250,8 @@ def test_scikit_learn_splits_data_frames():
 MACHINES = [
     (svc(), LABELS),
     (svc(multiclass="ovo"), [f"{i % 3}" for i in range(N)]),
-    (svc(TEXTS, solver="features"), LABELS),
-    (svc(approximate="nystrom:9"), LABELS),
+    (svc(TEXTS, compute=Compute(solver="features")), LABELS),
+    (svc(compute=Compute(approximate="nystrom:9")), LABELS),
     (svc(On(["hour", "size"], Gaussian())), LABELS),
     (svc(On("body", EditDistance())), LABELS),
     (CalibratedSVC(svc(), cv=2, method="sigmoid"), LABELS),
@@ -287,9 +289,9 @@ def test_a_table_is_shown_line_by_line_and_numbers_have_their_share():
         found.symbols[end - len(line) - 1 : end - 1].sum() for line, end in zip(lines, ends, strict=True)
     ]
     kept = model.kept
-    for number, (weight, term) in enumerate(model.kernel_.terms):
+    for number, (weight, term) in enumerate(model.kernel_.structure.terms):
         documents = model.encode(rows([0]), kept.documents)
-        of_term = term.rows(term.read(kept.documents), CPU).cross(term.read(documents))
+        of_term = term.rows(term.structure.read(kept.documents), CPU).cross(term.structure.read(documents))
         expected = weight * float(of_term[0] @ model.dual_coef_[0])
         assert shares[number] == pytest.approx(expected, abs=1e-5)
     named = [each.text.partition(": ")[0] for each in explain(model, rows([0]), substrings=500)[0].substrings]
@@ -322,8 +324,8 @@ def test_with_case_and_without_one_line_shows_both():
 
 
 def test_spectrum_kernels_alone_are_trained_on_features_and_kept_without_texts(tmp_path):
-    by_gram = svc(TEXTS, solver="gram", tol=1e-6).fit(TABLE, LABELS)
-    model = svc(TEXTS, solver="features", tol=1e-6).fit(TABLE, LABELS)
+    by_gram = svc(TEXTS, compute=Compute(solver="gram"), tol=1e-6).fit(TABLE, LABELS)
+    model = svc(TEXTS, compute=Compute(solver="features"), tol=1e-6).fit(TABLE, LABELS)
     expected = by_gram.decision_function(TABLE)
     np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=1e-3)
     save(model, tmp_path / "m.textsvm", texts=False)
@@ -333,7 +335,7 @@ def test_spectrum_kernels_alone_are_trained_on_features_and_kept_without_texts(t
     found = cross_validate(svc(TEXTS), TABLE, LABELS, cv=3).decision
     assert np.isfinite(found).all()
     with pytest.raises(InputError, match="has no list of features"):
-        svc(solver="features").fit(TABLE, LABELS)
+        svc(compute=Compute(solver="features")).fit(TABLE, LABELS)
     with pytest.raises(InputError, match="cannot do without its support vectors' texts"):
         save(svc().fit(TABLE, LABELS), tmp_path / "n.textsvm", texts=False)
 
@@ -343,8 +345,8 @@ WEIGHED = Sum([*TEXTS.kernels, On(["hour", "size"], Linear()), On("vector", Line
 
 @pytest.mark.parametrize("kernel", [WEIGHED, On(["hour", "size"], Linear())], ids=["beside texts", "alone"])
 def test_numbers_of_linear_kernels_are_features_and_weights(kernel, tmp_path):
-    by_gram = svc(kernel, solver="gram", tol=1e-6).fit(TABLE, LABELS)
-    model = svc(kernel, solver="features", tol=1e-6).fit(TABLE, LABELS)
+    by_gram = svc(kernel, compute=Compute(solver="gram"), tol=1e-6).fit(TABLE, LABELS)
+    model = svc(kernel, compute=Compute(solver="features"), tol=1e-6).fit(TABLE, LABELS)
     expected = by_gram.decision_function(TABLE)
     assert model.gram_.startswith("none, ")
     np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=2e-3)
@@ -357,7 +359,7 @@ def test_numbers_of_linear_kernels_are_features_and_weights(kernel, tmp_path):
     damaged(tmp_path / "m.textsvm", lambda header, arrays: arrays.update(
         {name: array[:1] for name, array in arrays.items() if name.endswith("standard.mean")}
     ))  # fmt: skip
-    with pytest.raises(InputError, match="what it learnt of numbers"):
+    with pytest.raises(InputError, match="mean and scale of its numbers"):
         load(tmp_path / "m.textsvm")
 
 
@@ -365,10 +367,10 @@ def test_features_of_folds_are_standardised_by_their_training_part_alone():
     table = TABLE | {"hour": [*range(N - 3), 1000, 2000, 3000]}
     cut, kernel = N - 6, Sum([BODY, On(["hour", "size"], Linear())])
     task = Task(svc().as_target(LABELS, N), None, [(np.arange(cut), np.arange(cut, N))])
-    model = svc(kernel, solver="features", tol=1e-6)
+    model = svc(kernel, compute=Compute(solver="features"), tol=1e-6)
     grams = grams_of(model, model.encode(model.read(table)), task)
     found = train_and_test([model], grams, task, dict.fromkeys(("gram", "solve", "score"), 0.0)).values[0][0]
-    fitted = svc(kernel, solver="gram", tol=1e-6).fit(rows(range(cut), table), LABELS[:cut])
+    fitted = svc(kernel, compute=Compute(solver="gram"), tol=1e-6).fit(rows(range(cut), table), LABELS[:cut])
     np.testing.assert_allclose(
         found, fitted.decision_function(rows(range(cut, N), table)), rtol=0.02, atol=2e-3
     )
@@ -376,7 +378,7 @@ def test_features_of_folds_are_standardised_by_their_training_part_alone():
 
 def test_all_rows_as_landmarks_are_the_kernel_itself():
     expected = svc(tol=1e-6).fit(TABLE, LABELS).decision_function(TABLE)
-    model = svc(approximate=f"nystrom:{N}", tol=1e-6).fit(TABLE, LABELS)
+    model = svc(compute=Compute(approximate=f"nystrom:{N}"), tol=1e-6).fit(TABLE, LABELS)
     np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=5e-3)
 
 
@@ -394,7 +396,7 @@ def test_copies_are_looked_for_in_texts():
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 1
     model = svc(On("hour", Linear())).fit(rows(range(12), copied), LABELS[:12])
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 0
-    assert kernel.alike == product.alike == Spectrum.alike < Linear.alike
+    assert kernel.nearest.alike == product.nearest.alike == Spectrum().nearest.alike < Linear().nearest.alike
     with pytest.raises(InputError, match="near-duplicates are looked for in texts"):
         cross_validate(svc(On("hour", Linear())), same_numbers, LABELS, group_duplicates=0.9)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_on import BODY, BOTH, LABELS, TABLE, TEXTS, WEIGHED, N, rows
 
-from textsvm import SVC, Gaussian, InputError, On, Product, cross_validate, load, save
+from textsvm import SVC, Compute, Gaussian, InputError, On, Product, cross_validate, load, save
 from textsvm.kernels.spelling import spell
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:.*near-duplicate")]
@@ -33,16 +33,16 @@ def test_folds_are_alike_on_both_devices(kernel):
 
 
 def test_texts_of_columns_are_features_on_a_card_and_numbers_are_not():
-    params = {"kernel": TEXTS, "solver": "features", "tol": 1e-5}
+    params = {"kernel": TEXTS, "compute": Compute(solver="features"), "tol": 1e-5}
     host, card = on_both(lambda model: model.set_params(**params).fit(TABLE, LABELS))
     np.testing.assert_allclose(card.decision_function(TABLE), host.decision_function(TABLE), atol=2e-3)
     with pytest.raises(InputError, match="machines of vectors are trained from kernel values on a card"):
-        SVC(WEIGHED, solver="features", device="cuda").fit(TABLE, LABELS)
+        SVC(WEIGHED, compute=Compute(solver="features"), device="cuda").fit(TABLE, LABELS)
 
 
 def test_all_rows_as_landmarks_are_the_kernel_itself():
     exact, approximated = (
-        SVC(BOTH, tol=1e-5, device="cuda", approximate=how).fit(TABLE, LABELS)
+        SVC(BOTH, tol=1e-5, device="cuda", compute=Compute(approximate=how)).fit(TABLE, LABELS)
         for how in (None, f"nystrom:{N}")
     )
     np.testing.assert_allclose(

@@ -112,7 +112,7 @@ def test_equal_texts_count_each_and_go_one_by_one():
 
 def test_a_budget():
     texts, y = corpus()
-    model = OnlineSVC(budget=30).fit(texts, y)
+    model = OnlineSVC(max_texts=30).fit(texts, y)
     assert len(model.machine_) == 30 == sum(map(len, model._copies.values()))
     gone = [text for text in texts if _digest(text) not in model._copies]
     with pytest.raises(InputError, match="forgotten under the budget"):
@@ -167,7 +167,7 @@ def test_labels_and_parameters_that_are_refused():
     assert model.predict(["anything"]).tolist() == [1]
     with pytest.raises(InputError, match="label of document 1 is 2, and the classes are 0, 1"):
         model.partial_fit(texts[1:], [0, 2])
-    wrong = [{"C": 0}, {"C": np.inf}, {"tol": "a"}, {"p": 8}, {"p": 2.5}, {"budget": 0}, {"max_bytes": -1}]
+    wrong = [{"C": 0}, {"C": np.inf}, {"tol": "a"}, {"p": 8}, {"p": 2.5}, {"max_texts": 0}, {"max_bytes": -1}]
     for parameters in wrong:
         with pytest.raises(InputError, match=next(iter(parameters))):
             OnlineSVC(**parameters).fit(texts, [0, 1, 1])

@@ -150,7 +150,7 @@ def test_a_folder_that_is_not_there_is_told_before_the_work(here):
     before = everything(here)
     for name, command in COMMANDS.items():
         message = fails(*command, f"none/x{ENDINGS.get(name, '')}", code=2, cwd=here)
-        assert "none, is not there; create it first" in message
+        assert "none, does not exist; create it first" in message
     assert everything(here) == before
 
 

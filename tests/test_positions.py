@@ -162,7 +162,7 @@ def test_no_shift_compares_the_same_positions_only_and_a_large_sigma_forgets_the
 
 def test_what_is_left_out_of_the_oligo_kernel_is_below_the_rounding_of_what_is_not():
     kernel = Oligo(1, 2.0, normalised=False)
-    reach = len(kernel.diagonals(10**6).weights)
+    reach = len(kernel.definition(10**6).weights)
     assert exp(-(reach**2) / (4 * 2.0**2)) < 2.0**-52
     assert kernel.rows(encode(["a" + "b" * 30, "c" * 30 + "a"]), CPU).gram()[0, 1] == 0
 
@@ -244,8 +244,8 @@ def test_a_grid_of_options():
 def test_work_is_predicted_by_what_texts_have_in_common():
     short, long = np.full(10, 100), np.full(10, 10_000)
     for kernel in (WeightedDegree(8, 3), Oligo(), LocalityImproved()):
-        alone, mixed, large = (kernel.cost(rows, columns).sum() for rows, columns in
+        alone, mixed, large = (kernel.cost.of_rows(rows, columns).sum() for rows, columns in
                                ((short, short), (short, long), (long, long)))  # fmt: skip
         assert alone == pytest.approx(mixed)
         assert 20 * alone < large
-        assert kernel.divides(encode(["a"]))
+        assert kernel.cost.divides(encode(["a"]))

@@ -14,8 +14,8 @@ from test_every_kernel import LABELS, NEW, TEXTS
 
 import textsvm
 from textsvm import SVC, EditDistance, Spectrum
-from textsvm.estimators import base, fitted
-from textsvm.model.file import load_fitted
+from textsvm.machines import base
+from textsvm.model.file import load_machine
 from textsvm.runtime import parallel
 from textsvm.runtime.compiled import _compiler_lock, njit
 from textsvm.runtime.parallel import Lock
@@ -94,7 +94,7 @@ def test_a_lock_that_a_thread_held_is_free_in_a_forked_child(held):
 
 
 @forks
-@pytest.mark.parametrize("lock", [base._making, fitted._making, parallel._blas_lock])
+@pytest.mark.parametrize("lock", [base._preparing, parallel._blas_lock])
 def test_a_child_forked_while_a_thread_prepares_a_model_predicts(model, held, lock):
     held(lock)
     assert in_child(lambda: SVC(EditDistance(), device="cpu").fit(TEXTS, LABELS).predict(NEW), 20) == 0
@@ -123,7 +123,7 @@ def test_processes_that_begin_anew_predict_with_the_same_bits(model, method, tmp
         pytest.skip(f"no {method} here")
     with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
         textsvm.save(model, tmp_path / "m.textsvm")
-        found = pool.submit(load_fitted(tmp_path / "m.textsvm").decision_function, NEW).result(100)
+        found = pool.submit(load_machine(tmp_path / "m.textsvm").decision_function, NEW).result(100)
     np.testing.assert_array_equal(found, model.decision_function(NEW))
 
 

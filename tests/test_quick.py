@@ -1,4 +1,4 @@
-"""One mail is predicted without scikit-learn, SciPy and Numba, with the bits of all others."""
+"""Commands import no library that they do not need, and predictions have the same bits either way."""
 
 import json
 import subprocess
@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, load, save
 from textsvm.kernels import EditDistance, GappedKmers, GapWeighted
 from textsvm.kernels.spectrum import pmers
-from textsvm.model.file import load_fitted
+from textsvm.model.file import load_machine
 from textsvm.runtime import compiled
 from textsvm.runtime.compiled import Compiled, njit
 from textsvm.text.documents import encode, encode_as
@@ -77,7 +78,7 @@ def test_values_have_the_same_bits(kernel, texts, tmp_path, monkeypatch, request
     others = [*TEXTS, "", "zzz", "A CAT"]
     expected = load(tmp_path / "m").decision_function(others)
     request.getfixturevalue("no_numba")
-    assert np.array_equal(load_fitted(tmp_path / "m").decision_function(others), expected)
+    assert np.array_equal(load_machine(tmp_path / "m").decision_function(others), expected)
 
 
 MODELS = [
@@ -98,7 +99,7 @@ def test_fitted_machines_answer_as_estimators_do(model, labels, tmp_path):
 
     model = clone(model).fit(TEXTS, labels)
     save(model, tmp_path / "m", {"reading": {"headers": True}})
-    whole, quick = load(tmp_path / "m"), load_fitted(tmp_path / "m")
+    whole, quick = load(tmp_path / "m"), load_machine(tmp_path / "m")
     positive = "inside" if isinstance(model, OneClassSVM) else None
     for ours, theirs in zip(
         predict(quick, TEXTS, [], positive, None), predict(whole, TEXTS, [], positive, None), strict=True
@@ -119,7 +120,7 @@ def test_damaged_files_are_refused_alike(tmp_path):
         damaged[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
         (tmp_path / "d").write_bytes(damaged)
         found = []
-        for read in (load, load_fitted):
+        for read in (load, load_machine):
             try:
                 read(tmp_path / "d")
                 found.append("")
@@ -135,14 +136,13 @@ def test_bounds_of_a_file_that_are_none_are_refused(reject, tmp_path):
     model = CalibratedSVC(SVC(Spectrum(2)), cv=2).fit(TEXTS, ["x", "y"] * 3)
     model.reject = reject
     save(model, tmp_path / "m")
-    for read in (load, load_fitted):
+    for read in (load, load_machine):
         with pytest.raises(textsvm.InputError, match="neither a probability nor two"):
             read(tmp_path / "m")
 
 
-def test_a_mail_waits_for_no_library_that_takes_long(tmp_path):
-    save(CalibratedSVC(SVC(KERNELS[1]), cv=2).fit(TEXTS, ["x", "y"] * 3), tmp_path / "m", texts=False)
-    (tmp_path / "mail.eml").write_bytes(b"Subject: cats\nFrom: a@b.example\n\nthe cat sat\n")
+def libraries(folder, *arguments):
+    """Output of a command and the libraries that it imported."""
     code = (
         "import sys\n"
         "from textsvm.cli import main\n"
@@ -150,11 +150,53 @@ def test_a_mail_waits_for_no_library_that_takes_long(tmp_path):
         "finally: print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code, "predict", "m", "mail.eml", "--proba"],
-        capture_output=True, text=True, timeout=120, cwd=tmp_path,
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True, text=True, timeout=120, cwd=folder,
     )  # fmt: skip
-    assert json.loads(result.stdout)["label"] in "xy"
-    assert not set(result.stderr.split()) & {"scipy", "sklearn", "numba", "pandas", "pyarrow", "matplotlib"}
+    assert result.returncode == 0, result.stderr
+    return result.stdout, set(result.stderr.split())
+
+
+def test_a_mail_waits_for_no_library_that_takes_long(tmp_path):
+    save(CalibratedSVC(SVC(KERNELS[1]), cv=2).fit(TEXTS, ["x", "y"] * 3), tmp_path / "m", texts=False)
+    (tmp_path / "mail.eml").write_bytes(b"Subject: cats\nFrom: a@b.example\n\nthe cat sat\n")
+    output, imported = libraries(tmp_path, "predict", "m", "mail.eml", "--proba")
+    assert json.loads(output)["label"] in "xy"
+    assert not imported & {"scipy", "sklearn", "numba", "pandas", "pyarrow", "matplotlib"}
+
+
+def test_commands_train_and_decide_without_scikit_learn(tmp_path):
+    rows = [f"{label}\t{text} {i}" for i in range(4) for text, label in zip(TEXTS, LABELS, strict=True)]
+    (tmp_path / "corpus.tsv").write_text("label\ttext\n" + "\n".join(rows) + "\n", "utf-8")
+    (tmp_path / "text.txt").write_text("the cat sat\n")
+    commands = [
+        ["train", "corpus.tsv", "-o", "auto"],
+        ["train", "corpus.tsv", "-o", "m", "--kernel", "spectrum", "--p", "2"],
+        ["train", "corpus.tsv", "-o", "one", "--kernel", "gap", "--one-class", "x"],
+        ["predict", "m", "text.txt"],
+        ["explain", "m", "text.txt"],
+        ["model", "m"],
+        ["gram", "corpus.tsv", "-o", "gram.npy", "--kernel", "spectrum"],
+    ]
+    for command in commands:
+        assert not libraries(tmp_path, *command)[1] & {"sklearn", "pandas", "matplotlib"}, command
+
+
+def test_a_machine_warns_and_refuses_without_scikit_learn():
+    from textsvm.machines.base import NotConvergedWarning
+    from textsvm.machines.classifier import Classifier
+
+    with pytest.raises(textsvm.InputError, match="call fit first"):
+        Classifier(Spectrum(2)).decision_function(TEXTS)
+    with pytest.warns(
+        NotConvergedWarning, match="did not converge|before it converged|before they converged"
+    ):
+        machine = Classifier(GapWeighted(2), C=100, max_iter=1).fit(TEXTS, LABELS)
+    estimator = SVC(GapWeighted(2), C=100, max_iter=1)
+    with pytest.warns(ConvergenceWarning):
+        estimator.fit(TEXTS, LABELS)
+    assert np.array_equal(machine.decision_function(TEXTS), estimator.decision_function(TEXTS))
+    assert machine.predict(TEXTS).tolist() == estimator.predict(TEXTS).tolist()
 
 
 def test_compiled_functions_know_each_other():

@@ -8,9 +8,9 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from textsvm.errors import InputError, RareClassWarning
-from textsvm.estimators.base import Target
-from textsvm.estimators.svc import SVC
-from textsvm.selection.calibration import CalibratedSVC
+from textsvm.estimators.calibrated import CalibratedSVC
+from textsvm.estimators.svm import SVC
+from textsvm.machines.targets import Target
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.folds import make_folds
 from textsvm.selection.tuning import tune

@@ -72,7 +72,7 @@ def test_comments_blank_lines_several_labels_and_queries(tmp_path):
         ("1 1:2\n1 0:1", "line 2, column 3", "the index is 0, and indices count from 1"),
         ("1 -4:1", "line 1, column 3", "the index is -4"),
         ("1 3:1 2:1", "line 1, column 7", "the index 2 comes after 3"),
-        ("1 3:1 3:1", "line 1, column 7", "the index 3 is there twice"),
+        ("1 3:1 3:1", "line 1, column 7", "the index 3 occurs twice"),
         ("1 3:one", "line 1, column 5", "the value 'one' of index '3' is not a finite number"),
         ("1 1:1 3:nan", "line 1, column 9", "'nan' of index '3' is not a finite number"),
         ("1 1:-inf", "line 1, column 5", "'-inf'"),

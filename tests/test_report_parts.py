@@ -360,6 +360,8 @@ def test_evaluate_several_models_by_a_column(table):
     assert "nosuch" in fails("evaluate", "a.textsvm", "t.csv", "--slice", "nosuch", cwd=table)
     onto = ("--beside", "b.textsvm", "--report", "b.textsvm")
     assert "--report" in fails("evaluate", "a.textsvm", "t.csv", *onto, cwd=table, code=2)
+    itself = fails("evaluate", "a.textsvm", "t.csv", "--beside", "a.textsvm", cwd=table, code=2)
+    assert "is the evaluated model itself" in itself
 
 
 def test_cross_validate_with_a_learning_curve_and_a_report(table):

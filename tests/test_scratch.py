@@ -11,7 +11,7 @@ import tempfile
 import numpy as np
 import pytest
 
-from textsvm import SVC, InputError, Spectrum, Sum
+from textsvm import SVC, Compute, InputError, Spectrum, Sum
 from textsvm.kernels.spectrum.pmers import rank
 from textsvm.runtime import memory as scratch
 
@@ -89,7 +89,8 @@ def test_ranks_are_those_of_sorting(bound):
 def test_features_on_disk_give_the_same_bits(small, kernel):
     X, y = texts(120)
     memory, disk = (
-        SVC(kernel, solver="features", memory=memory, device="cpu").fit(X, y) for memory in ("1GB", 1000)
+        SVC(kernel, compute=Compute(solver="features", memory=memory), device="cpu").fit(X, y)
+        for memory in ("1GB", 1000)
     )
     assert "on disk" in disk.gram_
     assert "on disk" not in memory.gram_
@@ -102,9 +103,12 @@ def test_three_classes_in_threads_give_the_same_bits(small):
     X, y = texts(150)
     y = [k + (i % 3 == 0) for i, k in enumerate(y)]
     both = [
-        SVC(Spectrum((1, 4), idf=True), multiclass="ovo", solver="features", memory=memory, device="cpu").fit(
-            X, y
-        )
+        SVC(
+            Spectrum((1, 4), idf=True),
+            multiclass="ovo",
+            compute=Compute(solver="features", memory=memory),
+            device="cpu",
+        ).fit(X, y)
         for memory in ("1GB", 1000)
     ]
     assert np.array_equal(both[0].dual_coef_, both[1].dual_coef_)
@@ -113,12 +117,13 @@ def test_three_classes_in_threads_give_the_same_bits(small):
 LIMITED = """
 import resource, sys
 import numpy as np
-from textsvm import SVC, Spectrum
+from textsvm import SVC, Compute, Spectrum
 rng = np.random.default_rng(0)
 def texts(n):
     return ["".join(map(chr, row)) for row in rng.integers(97, 123, (n, 300))]
 def fit(X, memory):
-    return SVC(Spectrum((1, 5), idf=True), solver="features", memory=memory, device="cpu", n_jobs=1).fit(
+    compute = Compute(memory, solver="features")
+    return SVC(Spectrum((1, 5), idf=True), compute=compute, device="cpu", n_jobs=1).fit(
         X, [i % 2 for i in range(len(X))])
 fit(texts(50), "1GB"), fit(texts(1500), 1000)  # compiled, and threads begun
 X = texts(6000)

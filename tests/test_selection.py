@@ -17,12 +17,11 @@ from sklearn.model_selection import (
     cross_val_predict,
 )
 
+from textsvm import Compute
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target
-from textsvm.estimators.one_class import OneClassSVM
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.svr import SVR
+from textsvm.estimators.svm import SVC, SVR, OneClassSVM
 from textsvm.kernels import Spectrum
+from textsvm.machines.targets import Target
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.folds import make_folds
 
@@ -315,7 +314,7 @@ def fitted_by_hand(model, documents, y, train, test):
 @pytest.mark.parametrize("memory", [None, 40 * 40 * 4, 40 * 4 * 12])
 def test_idf_weights_are_learnt_from_the_training_part_of_each_fold(memory):
     documents, y = texts(40)
-    model = SVC(IDF, C=2, tol=1e-8, device="cpu", memory=memory)
+    model = SVC(IDF, C=2, tol=1e-8, device="cpu", compute=Compute(memory=memory))
     splits = [*SPLITS.split(documents, y), (np.arange(10, 40), np.arange(5))]
     result = cross_validate(model, documents, y, cv=splits[:4])
     twice = cross_validate(model, documents, y, cv=splits)

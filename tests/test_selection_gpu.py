@@ -9,13 +9,12 @@ from test_leakage import random_matrix, same_partition
 from test_products import random_machines, written_out
 from test_selection import classes_of, numbers, texts
 
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.svr import SVR
+from textsvm.estimators.calibrated import CalibratedSVC
+from textsvm.estimators.svm import SVC, SVR
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.nearest import rows as search
 from textsvm.runtime.device import cupy, select, use
-from textsvm.selection.calibration import CalibratedSVC
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.doubts import doubts
 from textsvm.selection.leakage import find_leaks, near_duplicates

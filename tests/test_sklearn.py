@@ -34,7 +34,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.validation import validate_data
 
-from textsvm import SVC, SVR, GapWeighted, InputError, OneClassSVM, Spectrum
+from textsvm import SVC, SVR, Compute, GapWeighted, InputError, MultilabelSVC, OneClassSVM, Spectrum
 from textsvm.solvers.class_scores import STRATEGIES
 
 ESTIMATORS = [SVC, SVR, OneClassSVM]
@@ -346,3 +346,57 @@ def test_unfitted_estimators_say_so(estimator):
     for model in (estimator(), pickle.loads(pickle.dumps(estimator()))):
         with pytest.raises(NotFittedError):
             model.predict(TEXTS)
+
+
+@pytest.mark.parametrize("kind", [SVC, SVR, OneClassSVM, MultilabelSVC])
+def test_compute_is_a_parameter_like_others(kind):
+    model = kind(Spectrum(2), compute=Compute(memory="1GiB"))
+    assert model.get_params()["compute__memory"] == "1GiB"
+    copy = clone(model).set_params(compute__tier="recompute", kernel__p=3)
+    assert copy.compute == Compute(memory="1GiB", tier="recompute")
+    assert model.compute == Compute(memory="1GiB")
+    assert model.kernel == Spectrum(2) or model.kernel.p == 2
+    assert kind().compute is kind().compute == Compute()
+    with pytest.raises(ValueError, match=r"compute is Compute.* and has no parameter 'speed'"):
+        model.set_params(compute__speed=1)
+    with pytest.raises(InputError, match="compute must be"):
+        kind(Spectrum(2), compute="1GiB").check()
+
+
+def test_compute_goes_through_searches_and_pipelines():
+    texts, y = ["banana", "monday", "ananas", "sunday"] * 3, [0, 1, 0, 1] * 3
+    grid = {"compute": [Compute(solver="gram"), Compute(solver="features")], "compute__memory": ["1GiB"]}
+    search = GridSearchCV(SVC(Spectrum(2)), grid, cv=2).fit(texts, y)
+    assert search.best_estimator_.compute == Compute(
+        memory="1GiB", solver=search.best_params_["compute"].solver
+    )
+    pipeline = make_pipeline(SVC(Spectrum(2))).set_params(svc__compute__memory="2GiB")
+    assert pipeline[-1].compute.memory == "2GiB"
+
+
+def test_parameters_of_a_kernel_that_is_not_named_yet():
+    with pytest.raises(
+        ValueError, match=r"kernel is 'auto' and has no parameter 'p'; set kernel=Spectrum\(\.\.\.\)"
+    ):
+        SVC().set_params(kernel__p=3)
+    model = SVC().set_params(kernel=Spectrum(2), kernel__p=3)
+    assert model.kernel.p == 3
+
+
+@pytest.mark.parametrize("text", ["spectrum:1-5,log,idf", "words:1-2", "spectrum:3+gap:2", "edit:gamma=0.1"])
+def test_kernels_as_the_command_line_takes_them(text):
+    from textsvm.kernels.spelling import parse, spell
+
+    texts, y = ["win the cash", "lunch at noon", "cash to win", "at noon then"], [1, 0, 1, 0]
+    model, same = SVC(text).fit(texts, y), SVC(parse(text)).fit(texts, y)
+    assert spell(model.kernel_) == spell(same.kernel_)
+    assert np.array_equal(model.decision_function(texts), same.decision_function(texts))
+
+
+@pytest.mark.parametrize("kind", [SVR, OneClassSVM])
+def test_machines_without_a_choice_take_the_fast_kernel(kind):
+    texts = ["win the cash", "lunch at noon", "cash to win", "at noon then"]
+    y = [1.0, 2.0, 3.0, 5.0]
+    assert np.array_equal(
+        kind("auto").fit(texts, y).predict(texts), kind("fast").fit(texts, y).predict(texts)
+    )

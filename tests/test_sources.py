@@ -5,12 +5,13 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.utils import get_tags
 
-from textsvm import SVC, EditDistance, GapWeighted, Gaussian, InputError, Linear, On, Spectrum, Sum
+from textsvm import SVC, Compute, EditDistance, GapWeighted, Gaussian, InputError, Linear, On, Spectrum, Sum
 from textsvm.gram.build import make_gram
+from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.device import select
 from textsvm.sources.columns import ColumnSource
 from textsvm.sources.matrix import MatrixSource
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 from textsvm.sources.vectors import VectorSource
 
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday", "a mandarin"]
@@ -189,7 +190,7 @@ def test_sources_of_one_form_make_the_same_documents():
 
 def test_an_estimator_without_memory_for_it_uses_a_given_matrix_where_it_is():
     K = TestMatrix().input()
-    model = SVC("precomputed", memory=100, device="cpu")
+    model = SVC("precomputed", compute=Compute(memory=100), device="cpu")
     assert model.prepare(K).gram.matrix is K
     with pytest.raises(InputError, match="two rows"):
-        SVC(Spectrum(p=2), memory=100, device="cpu").prepare(TEXTS)
+        SVC(Spectrum(p=2), compute=Compute(memory=100), device="cpu").prepare(TEXTS)

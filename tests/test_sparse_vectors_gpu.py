@@ -31,7 +31,7 @@ KERNELS = [Gaussian(0.05), Polynomial(3, 0.1, 1.0), Sigmoid(0.01, 0.1), Linear()
 
 
 def finish_of(kernel):
-    return Finish(kernel.finish, kernel.numbers, kernel.value)
+    return Finish(kernel.function.name, kernel.function.numbers, kernel.function.value)
 
 
 def columns(kernel, x, way):
@@ -57,7 +57,7 @@ def sparse(n, d, density=0.1, seed=0, whole=0):
 
 def exact(kernel, x, y):
     x, y = x.toarray().astype(np.float64), y.toarray().astype(np.float64)
-    return kernel.value(x @ y.T, np.square(x).sum(axis=1)[:, None], np.square(y).sum(axis=1))
+    return kernel.function.value(x @ y.T, np.square(x).sum(axis=1)[:, None], np.square(y).sum(axis=1))
 
 
 def check(values, expected, kernel):
@@ -150,7 +150,7 @@ def test_vectors_that_are_made_dense(kernel, whole, device, monkeypatch):
     monkeypatch.setattr(sparse_vectors_cuda, "choose", lambda sparsity: ProductMethod("digits", "dense"))
     x, others = sparse(500, 70, whole=whole), sparse(80, 70, seed=1, whole=whole)
     rows = kernel.rows(Vectors(x), device)
-    assert isinstance(rows.columns, DigitColumns if kernel.finish else SparseColumns)
+    assert isinstance(rows.columns, DigitColumns if kernel.function.name else SparseColumns)
     expected, bound = exact(kernel, x, x), 2e-6 * np.abs(exact(kernel, x, x)).max()
     gram = rows.gram().get()
     np.testing.assert_allclose(gram, expected, rtol=0, atol=bound)

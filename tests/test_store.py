@@ -26,6 +26,7 @@ import textsvm
 from textsvm import (
     SVC,
     SVR,
+    Compute,
     EditDistance,
     GapWeighted,
     MultilabelSVC,
@@ -44,6 +45,7 @@ from textsvm.gram.panels import Damaged, Panels, checksums
 from textsvm.gram.plan import BANDS
 from textsvm.gram.store import GramRequest, Store, digest
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import Ability, Cost, Structure
 from textsvm.readers import sample
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import limit
@@ -71,6 +73,16 @@ class Numbered:
         return self.index
 
 
+class TableStructure(Structure):
+    def read(self, documents):
+        return documents
+
+
+class NoCost(Cost):
+    def seconds(self, rows, columns):
+        return 0.0
+
+
 class Table(Kernel):
     """Values that are looked up in MATRIX, and counted."""
 
@@ -80,11 +92,8 @@ class Table(Kernel):
         self.which = which
         self.values = 0
 
-    def read(self, documents):
-        return documents
-
-    def seconds(self, rows, columns):
-        return 0.0
+    cost = Ability(NoCost)
+    structure = Ability(lambda kernel: TableStructure(kernel, View()))
 
     def rows(self, documents, device):
         kernel = self
@@ -279,11 +288,11 @@ def test_a_disk_that_keeps_nothing(tmp_path, small, monkeypatch):
 )
 @pytest.mark.parametrize("memory", [None, 4096])
 def test_machines_from_a_store(tmp_path, small, kernel, memory, monkeypatch):
-    options = {"device": "cpu", "memory": memory, "tol": 1e-6}
-    plain = SVC(kernel, solver="gram", **options).fit(TEXTS, LABELS)
-    first = SVC(kernel, store=tmp_path / "s", **options).fit(TEXTS, LABELS)
+    options = {"device": "cpu", "tol": 1e-6}
+    plain = SVC(kernel, compute=Compute(memory=memory, solver="gram"), **options).fit(TEXTS, LABELS)
+    first = SVC(kernel, compute=Compute(memory=memory, store=tmp_path / "s"), **options).fit(TEXTS, LABELS)
     refuse_rows(monkeypatch, kernel)
-    second = SVC(kernel, store=tmp_path / "s", **options).fit(TEXTS, LABELS)
+    second = SVC(kernel, compute=Compute(memory=memory, store=tmp_path / "s"), **options).fit(TEXTS, LABELS)
     assert "15 of 15 panels made" in first.gram_
     assert "(found)" in second.gram_
     assert ("on demand" in second.gram_) == (memory is not None)
@@ -300,7 +309,7 @@ def refuse_rows(monkeypatch, kernel):
 
 
 def test_every_machine_and_search_finds_what_one_has_made(tmp_path, monkeypatch):
-    options = {"device": "cpu", "store": tmp_path, "max_length": 9}
+    options = {"device": "cpu", "compute": Compute(store=tmp_path), "max_length": 9}
     kernels = [EDIT, EditDistance(gamma=0.2)]
     grid = {"kernel": kernels, "C": [1, 10]}
     without = tune(SVC(EDIT, device="cpu", max_length=9), TEXTS, LABELS, grid, cv=3)
@@ -318,12 +327,14 @@ def test_every_machine_and_search_finds_what_one_has_made(tmp_path, monkeypatch)
 
 def test_kernels_that_learn_from_a_part_are_not_kept(tmp_path):
     kernel = Spectrum((1, 2), "log", idf=True)
-    judged = cross_validate(SVC(kernel, device="cpu", store=tmp_path / "s"), TEXTS, LABELS, cv=3)
+    judged = cross_validate(
+        SVC(kernel, device="cpu", compute=Compute(store=tmp_path / "s")), TEXTS, LABELS, cv=3
+    )
     same = cross_validate(SVC(kernel, device="cpu"), TEXTS, LABELS, cv=3)
     np.testing.assert_array_equal(judged.decision, same.decision)
     assert not (tmp_path / "s").exists()
-    SVC(kernel, device="cpu", store=tmp_path / "s").fit(TEXTS, LABELS)
-    SVC(kernel, device="cpu", store=tmp_path / "s").fit(TEXTS, LABELS[::-1])
+    SVC(kernel, device="cpu", compute=Compute(store=tmp_path / "s")).fit(TEXTS, LABELS)
+    SVC(kernel, device="cpu", compute=Compute(store=tmp_path / "s")).fit(TEXTS, LABELS[::-1])
     assert len(list((tmp_path / "s").glob("spectrum-*"))) == 1
 
 
@@ -338,7 +349,7 @@ def test_kernels_that_learnt_something_else_are_others(tmp_path):
 def test_words_and_characters_in_one_store(tmp_path):
     for kernel in (Spectrum(2), Spectrum(1, tokens="words"), Sum([Spectrum(2), Spectrum(1, tokens="words")])):
         for _ in range(2):
-            model = SVC(kernel, device="cpu", store=tmp_path).fit(TEXTS, LABELS)
+            model = SVC(kernel, device="cpu", compute=Compute(store=tmp_path)).fit(TEXTS, LABELS)
         assert "(found)" in model.gram_
     assert len(json.loads((tmp_path / "store.json").read_text())["views"]) == 2
 
@@ -359,11 +370,11 @@ def test_words_and_characters_in_one_store(tmp_path):
     ids=lambda value: "" if isinstance(value, dict) else value[:40],
 )
 def test_a_store_of_other_texts_is_refused(tmp_path, change, said):
-    SVC(EDIT, device="cpu", store=tmp_path).fit(TEXTS, LABELS)
+    SVC(EDIT, device="cpu", compute=Compute(store=tmp_path)).fit(TEXTS, LABELS)
     before = files(tmp_path), bare(tmp_path)
     texts = change.pop("texts", TEXTS)
     with pytest.raises(InputError, match=said.split("(")[0]) as caught:
-        SVC(EDIT, device="cpu", store=tmp_path, **change).fit(texts, LABELS[: len(texts)])
+        SVC(EDIT, device="cpu", compute=Compute(store=tmp_path), **change).fit(texts, LABELS[: len(texts)])
     assert said in str(caught.value)
     assert (files(tmp_path), bare(tmp_path)) == before
 
@@ -373,20 +384,23 @@ def test_a_store_of_other_texts_is_refused(tmp_path, change, said):
     [
         (SVC("precomputed"), "a kernel matrix that is given is not stored again"),
         (SVC("auto"), 'kernel="auto" has no kernel matrix of all texts'),
-        (SVC(EDIT, approximate="nystrom:4"), "machines on landmarks have a few values per text"),
-        (SVC(Spectrum(2), solver="features"), "there is no kernel matrix to store"),
+        (
+            SVC(EDIT, compute=Compute(approximate="nystrom:4")),
+            "machines on landmarks have a few values per text",
+        ),
+        (SVC(Spectrum(2), compute=Compute(solver="features")), "there is no kernel matrix to store"),
         (SVC(lambda a, b: np.ones((len(a), len(b)))), "a function has no parameters"),
         (SVC(Spectrum(1, tokens=str.split)), "a function has no parameters"),
     ],
 )
 def test_what_has_nothing_to_store(tmp_path, machine, said):
     with pytest.raises(InputError, match=said + r".*; leave store out \(--store\)"):
-        machine.set_params(store=tmp_path).fit(TEXTS, LABELS)
+        machine.set_params(compute__store=tmp_path).fit(TEXTS, LABELS)
 
 
 def test_a_grid_over_forms_of_texts_is_refused(tmp_path):
-    with pytest.raises(InputError, match="a store has kernel matrices of texts in one form"):
-        tune(SVC(EDIT, store=tmp_path / "s"), TEXTS, LABELS, {"max_length": [5, None]}, cv=3)
+    with pytest.raises(InputError, match="a store keeps kernel matrices of texts in one form"):
+        tune(SVC(EDIT, compute=Compute(store=tmp_path / "s")), TEXTS, LABELS, {"max_length": [5, None]}, cv=3)
     assert not (tmp_path / "s").exists()
 
 
@@ -397,7 +411,7 @@ def test_what_is_no_store(tmp_path):
     with pytest.raises(InputError, match="a file is a file; name a folder"):
         Store(tmp_path / "a file")
     with pytest.raises(InputError, match="is not a store of kernel matrices"):
-        SVC(EDIT, store=tmp_path).fit(TEXTS, LABELS)
+        SVC(EDIT, compute=Compute(store=tmp_path)).fit(TEXTS, LABELS)
     assert bare(tmp_path) == ["a file"]
 
 
@@ -421,13 +435,16 @@ def test_a_damaged_manifest(tmp_path, content, which):
 @pytest.mark.parametrize("store", [3, "", b"x"])
 def test_what_is_no_name_of_a_folder(store):
     with pytest.raises(InputError, match="must be the name of a folder"):
-        SVC(EDIT, store=store).fit(TEXTS, LABELS)
+        SVC(EDIT, compute=Compute(store=store)).fit(TEXTS, LABELS)
 
 
 def test_a_store_is_named_where_it_would_help():
     said = "; a store (--store DIR) would keep them on disk"
-    assert SVC(EDIT, memory=4096, device="cpu").fit(TEXTS, LABELS).gram_.endswith(said)
-    for model in (SVC(EDIT, device="cpu"), SVC(Spectrum(2), memory=4096, solver="gram", device="cpu")):
+    assert SVC(EDIT, compute=Compute(memory=4096), device="cpu").fit(TEXTS, LABELS).gram_.endswith(said)
+    for model in (
+        SVC(EDIT, device="cpu"),
+        SVC(Spectrum(2), compute=Compute(memory=4096, solver="gram"), device="cpu"),
+    ):
         assert said not in model.fit(TEXTS, LABELS).gram_
 
 
@@ -631,7 +648,7 @@ def test_command_line(tmp_path):
     assert "is not a store" in fails("gram", corpus, *COMMAND, "--store", tmp_path, code=2)
     assert "--against" in fails("gram", corpus, *COMMAND, "--store", folder, "--against", corpus, code=2)
     auto = fails("train", corpus, "--store", folder, "-o", tmp_path / "four", code=2)
-    assert "as a kernel that is named has" in auto
+    assert "as a named kernel has" in auto
 
 
 def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
@@ -658,7 +675,7 @@ def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
             process.kill()
         assert process.returncode == 130
         assert out == b""
-        assert b"what was made of the kernel matrix is in " in err
+        assert b"the computed part of the kernel matrix is in " in err
         assert b"Traceback" not in err
         assert len(files(store)) >= wanted_panels
         assert not list(store.glob("*/.*.tmp"))
@@ -688,21 +705,21 @@ def test_kernels_that_share_a_pass_are_stored_together(tmp_path, small, monkeypa
     grid = {"kernel": kernels, "C": [1]}
     alone, together = tmp_path / "alone", tmp_path / "together"
     for kernel in kernels:
-        SVC(kernel, device="cpu", store=alone).fit(TEXTS, LABELS)
+        SVC(kernel, device="cpu", compute=Compute(store=alone)).fit(TEXTS, LABELS)
     with monkeypatch.context() as patched:
         refuse_rows(patched, kernels[0])
         interrupt_at_panel(patched, 20)
         with pytest.raises(KeyboardInterrupt):
-            tune(SVC(EDIT, device="cpu", store=together), TEXTS, LABELS, grid, cv=3)
+            tune(SVC(EDIT, device="cpu", compute=Compute(store=together)), TEXTS, LABELS, grid, cv=3)
         assert 15 < len(files_of(together)) < 45
         patched.setattr(Panels, "write", WRITE)
-        tuned = tune(SVC(EDIT, device="cpu", store=together), TEXTS, LABELS, grid, cv=3)
+        tuned = tune(SVC(EDIT, device="cpu", compute=Compute(store=together)), TEXTS, LABELS, grid, cv=3)
     assert files_of(together) == files_of(alone)
     without = tune(SVC(EDIT, device="cpu"), TEXTS, LABELS, grid, cv=3)
     assert [row["mean"] for row in tuned.table] == [row["mean"] for row in without.table]
     path = sorted(together.glob("*/*.rows"))[20]
     flip(path, 9)
-    tune(SVC(EDIT, device="cpu", store=together), TEXTS, LABELS, grid, cv=3)
+    tune(SVC(EDIT, device="cpu", compute=Compute(store=together)), TEXTS, LABELS, grid, cv=3)
     assert files_of(together) == files_of(alone)
 
 
@@ -726,10 +743,10 @@ def files_of(folder):
 
 
 def test_a_grid_with_one_kernel_found_makes_the_others(tmp_path):
-    SVC(GapWeighted(3), device="cpu", store=tmp_path).fit(TEXTS, LABELS)
+    SVC(GapWeighted(3), device="cpu", compute=Compute(store=tmp_path)).fit(TEXTS, LABELS)
     before = files_of(tmp_path)
     grid = {"kernel": [GapWeighted(p) for p in (2, 3, 4)] + [Spectrum(p) for p in (2, 3)], "C": [1]}
-    tune(SVC(EDIT, device="cpu", store=tmp_path), TEXTS, LABELS, grid, cv=3)
+    tune(SVC(EDIT, device="cpu", compute=Compute(store=tmp_path)), TEXTS, LABELS, grid, cv=3)
     assert len(list(tmp_path.glob("*/gram.json"))) == 5
     assert files_of(tmp_path).items() >= before.items()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_store import EDIT, LABELS, TEXTS, files, small  # noqa: F401 (a fixture)
 
-from textsvm import SVC, GapWeighted
+from textsvm import SVC, Compute, GapWeighted
 from textsvm.gram import build, measure, plan
 from textsvm.gram import stored as reading
 from textsvm.gram.base import needed_bytes
@@ -56,10 +56,10 @@ def test_a_damaged_panel_gets_its_bits_back(tmp_path):
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("memory", ["1GiB", needed_bytes(60, 40)])
 def test_machines_are_those_of_the_matrix_in_memory(tmp_path, memory):
-    options = {"device": "cuda:0", "memory": memory, "tol": 1e-6}
+    options = {"device": "cuda:0", "tol": 1e-6}
     plain = SVC(EDIT, **options).fit(TEXTS, LABELS)
     for said in ("panels made", "(found)"):
-        model = SVC(EDIT, store=tmp_path / "s", **options).fit(TEXTS, LABELS)
+        model = SVC(EDIT, compute=Compute(memory=memory, store=tmp_path / "s"), **options).fit(TEXTS, LABELS)
         assert said in model.gram_
         assert model.solutions_[0].objective == pytest.approx(plain.solutions_[0].objective, rel=1e-5)
 
@@ -71,7 +71,7 @@ def test_rows_are_held_in_main_memory_where_that_is_quicker(bus, said, monkeypat
     monkeypatch.setattr(build, "bus_rate", lambda device: bus)
     options = {"device": "cuda:0", "tol": 1e-6}
     whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
-    model = SVC(EDIT, memory=needed_bytes(60, 40), **options).fit(TEXTS, LABELS)
+    model = SVC(EDIT, compute=Compute(memory=needed_bytes(60, 40)), **options).fit(TEXTS, LABELS)
     assert said in model.gram_
     assert ": predicted " in model.gram_
     assert model.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)
@@ -86,7 +86,9 @@ def test_every_tier_has_the_machine(tmp_path, tier):
     for store in (None, tmp_path / "s"):
         if (tier == "disk") > (store is not None) or (tier == "recompute") > (store is None):
             continue
-        model = SVC(EDIT, memory=memory, tier=tier, store=store, **options).fit(TEXTS, LABELS)
+        model = SVC(EDIT, compute=Compute(memory=memory, tier=tier, store=store), **options).fit(
+            TEXTS, LABELS
+        )
         assert model.gram_.endswith(", as requested")
         assert ("stored in" in model.gram_) == (store is not None)
         assert ("held in main memory" in model.gram_) == (tier == "host")
@@ -114,7 +116,9 @@ def test_the_card_keeps_within_its_memory(tmp_path, tier):
     before = pool.used_bytes()
     store = tmp_path if tier == "disk" else None
     with Hook():
-        model = SVC(EDIT, device="cuda:0", memory=memory, tier=tier, store=store, max_iter=2000)
+        model = SVC(
+            EDIT, device="cuda:0", compute=Compute(memory=memory, tier=tier, store=store), max_iter=2000
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(texts, [i % 2 for i in range(n)])

@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from textsvm import (
     SVC,
     CalibratedSVC,
+    Compute,
     EditDistance,
     GapWeighted,
     InputError,
@@ -168,9 +169,9 @@ def test_it_is_saved_loaded_and_decides_the_same(tmp_path):
     save(model, tmp_path / "model")
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
-    assert again.kernel_.key == model.kernel_.key
+    assert again.kernel_.structure.key == model.kernel_.structure.key
     save(again, tmp_path / "again")
-    assert load(tmp_path / "again").kernel_.key == again.kernel_.key
+    assert load(tmp_path / "again").kernel_.structure.key == again.kernel_.structure.key
 
 
 @pytest.mark.parametrize("kernel", [Sum(PARTS, [1, 1, 2]), Sum([PARTS[0], PARTS[2]])])
@@ -215,7 +216,7 @@ def test_nested_parameters():
     model.set_params(**{"kernel__0": EditDistance(3), "kernel__0__gamma": 4})
     assert model.kernel.kernels[0].gamma == 4
     copy = clone(kernel)
-    assert copy.key == kernel.key
+    assert copy.structure.key == kernel.structure.key
     assert copy.kernels[0] is not kernel.kernels[0]
     given = [Spectrum(3), Spectrum(4)]
     changed = Sum(given).set_params(**{"kernels": [Spectrum(5), Spectrum(6)], "1__p": 7})
@@ -301,7 +302,7 @@ def test_sums_that_learn_share_their_terms(monkeypatch, memory):
         learning,
         Sum([learning, fixed, Spectrum(1, idf=True)], [1, 1, 0]),
     ]
-    model = SVC(device="cpu", memory=memory)
+    model = SVC(device="cpu", compute=Compute(memory=memory))
     found = tune(model, DOCUMENTS, LABELS, {"kernel": sums, "C": [0.1, 10]}, cv=3)
     if memory is None:
         # One for each training part, and one that the best is fitted to; what does not learn is made once.
@@ -328,7 +329,7 @@ def test_a_sum_that_learns_is_calibrated_and_saved(tmp_path, weights):
 @pytest.mark.filterwarnings("ignore:.*near-duplicate")
 def test_parts_learn_from_training_documents_alone():
     kernel = Sum([Spectrum(2), Spectrum((1, 3), "log", idf=True)])
-    assert kernel.learns
+    assert kernel.structure.learns
     found = cross_validate(SVC(kernel, device="cpu"), DOCUMENTS, LABELS, cv=3)
     for (train, test), table in zip(found.folds, found.table, strict=True):
         model = SVC(kernel, device="cpu").fit(np.array(DOCUMENTS)[train], np.array(LABELS)[train])
@@ -391,7 +392,7 @@ BAD = [
     (Sum([Spectrum(), Spectrum()], [1]), "must be one number for each of its 2 kernels"),
     (Sum([Spectrum(), Spectrum()], 3), "must be one number for each of its 2 kernels"),
     (Sum([Spectrum(), Spectrum()], ["a", "b"]), "must be one number for each of its 2 kernels"),
-    (Sum([Spectrum(2), GapWeighted(0)]), "p=0 of the gap-weighted kernel"),
+    (Sum([Spectrum(2), GapWeighted(0)]), "p=0 of the gap kernel"),
     (Sum([Spectrum(2), Product([Spectrum(99)])]), "every document is shorter than p = 99"),
     (Sum([Spectrum(2)] * 101), "at most 100 kernels"),
 ]

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum
+from textsvm import SVC, Compute, EditDistance, GapWeighted, InputError, Spectrum
 from textsvm.solvers.class_scores import STRATEGIES
 from textsvm.text.documents import encode, normalise
 
@@ -124,7 +124,7 @@ def test_batches_do_not_change_decisions(task, monkeypatch):
 def test_cached_rows_give_the_same_model(task):
     texts, y = task
     dense = SVC(Spectrum(p=2), C=10).fit(texts, y)
-    cached = SVC(Spectrum(p=2), C=10, memory=4 * len(texts) * 8, solver="gram").fit(texts, y)
+    cached = SVC(Spectrum(p=2), C=10, compute=Compute(memory=4 * len(texts) * 8, solver="gram")).fit(texts, y)
     assert dense.gram_ != cached.gram_
     np.testing.assert_allclose(cached.decision_function(texts), dense.decision_function(texts), atol=1e-6)
 
@@ -378,8 +378,8 @@ def test_unusable_input_is_named(X, y, message):
         {"normalise": "ascii"},
         {"max_length": 0},
         {"max_iter": 0},
-        {"memory": "much"},
-        {"memory": -3},
+        {"compute": Compute(memory="much")},
+        {"compute": Compute(memory=-3)},
         {"device": "tpu"},
         {"n_jobs": 0},
     ],
@@ -485,10 +485,3 @@ def test_threads_may_share_a_model(task, kernel, monkeypatch):
     for values in found:
         np.testing.assert_array_equal(values, expected)
     assert made == [1]
-
-
-def test_deprecated_names_still_answer():
-    with pytest.warns(DeprecationWarning, match="ask for the source"):
-        assert SVC("precomputed").precomputed
-    with pytest.warns(DeprecationWarning, match="source"):
-        assert not SVC().precomputed

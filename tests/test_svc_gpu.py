@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 import textsvm
-from textsvm import SVC, SVR, EditDistance, GappedKmers, GapWeighted, OneClassSVM, Spectrum
+from textsvm import SVC, SVR, Compute, EditDistance, GappedKmers, GapWeighted, OneClassSVM, Spectrum
 from textsvm.bench.corpora import paper_tasks
 from textsvm.runtime import device as devices
 from textsvm.solvers.class_scores import STRATEGIES
@@ -64,7 +64,7 @@ def test_two_fits_give_the_same_bits(tasks, kernel):
 @pytest.mark.parametrize("kernel", KERNELS[:3], ids=str)
 def test_rows_on_demand_under_a_small_budget(tasks, kernel):
     whole = fit(kernel, tasks[0], "cuda")
-    part = fit(kernel, tasks[0], "cuda", memory="16MiB", solver="gram")
+    part = fit(kernel, tasks[0], "cuda", compute=Compute(memory="16MiB", solver="gram"))
     assert "on demand" in part.gram_
     assert part.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)
 
@@ -130,7 +130,7 @@ def test_a_given_kernel_matrix_and_a_kernel_function(languages):
     again = clone(gpu).fit(there, codes)
     np.testing.assert_array_equal(again.dual_coef_, gpu.dual_coef_)
     np.testing.assert_allclose(again.decision_function(there), gpu.decision_function(K), atol=1e-12)
-    small = clone(gpu).set_params(memory=4 * 400 * 100).fit(K, codes)
+    small = clone(gpu).set_params(compute__memory=4 * 400 * 100).fit(K, codes)
     assert "on demand" in small.gram_
     for a, b in zip(small.solutions_, gpu.solutions_, strict=True):
         assert a.objective == pytest.approx(b.objective, rel=1e-6)

@@ -19,6 +19,7 @@ from textsvm import (
     SVC,
     SVR,
     CalibratedSVC,
+    Compute,
     EditDistance,
     Mismatch,
     MultilabelSVC,
@@ -27,9 +28,9 @@ from textsvm import (
     Spectrum,
     Sum,
 )
-from textsvm.estimators.base import KernelMachine
 from textsvm.kernels import Gaussian
-from textsvm.model.file import load_fitted
+from textsvm.machines.base import KernelMachine
+from textsvm.model.file import load_machine
 from textsvm.runtime import parallel
 
 THREADS = 16
@@ -40,8 +41,12 @@ BATCHES = [[NEW[2]], NEW, TEXTS, ["ŉ ﬃ ½ 한국어", "ﬁ"], ["buy now " * 1
 #: An estimator, what it is fitted to, and what is predicted.
 MACHINES = {
     "SVC": (SVC(EditDistance(gamma=0.1), device="cpu"), (TEXTS, LABELS), BATCHES),
-    "features": (SVC(WORDS, solver="features", device="cpu"), (TEXTS, LABELS), BATCHES),
-    "landmarks": (SVC(EditDistance(), approximate="nystrom:6", device="cpu"), (TEXTS, LABELS), BATCHES),
+    "features": (SVC(WORDS, compute=Compute(solver="features"), device="cpu"), (TEXTS, LABELS), BATCHES),
+    "landmarks": (
+        SVC(EditDistance(), compute=Compute(approximate="nystrom:6"), device="cpu"),
+        (TEXTS, LABELS),
+        BATCHES,
+    ),
     # The last batch is large enough for a table; the others are compared with support vectors.
     "tabulated": (
         SVC(Mismatch(3, 1, alphabet=40), device="cpu"),
@@ -113,7 +118,7 @@ def test_threads_that_share_a_model_get_the_bits_of_one(name, tmp_path):
             for name, mine in answers(shared, batches[j]).items():
                 np.testing.assert_array_equal(mine, expected[j][name])
 
-    loaded = textsvm.load(tmp_path / "m.textsvm"), load_fitted(tmp_path / "m.textsvm")
+    loaded = textsvm.load(tmp_path / "m.textsvm"), load_machine(tmp_path / "m.textsvm")
     for shared in (pickle.loads(pickle.dumps(model)), *loaded):
         in_threads(partial(check, shared))
     for one in in_threads(lambda k: textsvm.load(tmp_path / "m.textsvm")):
@@ -133,7 +138,7 @@ def test_fits_side_by_side_give_the_bits_of_one_after_the_other():
 
 FIRST = """
 import sys, threading
-from textsvm.model.file import load_fitted as load
+from textsvm.model.file import load_machine as load
 texts = [("buy now " + chr(97 + i % 26)) * 20 for i in range(600)]
 model, found, ready = load(sys.argv[1]), [None] * 16, threading.Barrier(16)
 def work(k):

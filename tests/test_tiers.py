@@ -16,6 +16,7 @@ from test_store import EDIT, LABELS, TEXTS, Table, files, small, wanted  # noqa:
 from textsvm import (
     SVC,
     SVR,
+    Compute,
     EditDistance,
     InputError,
     MultilabelSVC,
@@ -312,7 +313,7 @@ def test_main_memory_of_a_card(tmp_path, monkeypatch, store):
 def test_every_tier_has_the_machine_on_a_cpu(tier):
     options = {"device": "cpu", "tol": 1e-6}
     whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
-    model = SVC(EDIT, tier=tier, **options).fit(TEXTS, LABELS)
+    model = SVC(EDIT, compute=Compute(tier=tier), **options).fit(TEXTS, LABELS)
     assert ("on demand" in model.gram_) == (tier == "recompute")
     assert model.gram_.endswith(", as requested") == (tier != "auto")
     np.testing.assert_allclose(model.dual_coef_, whole.dual_coef_, rtol=1e-5, atol=1e-6)
@@ -324,7 +325,9 @@ def test_every_tier_has_the_machine_on_a_cpu(tier):
 )
 def test_tiers_of_a_store(tmp_path, tier, memory):
     for said in ("panels made", "found"):
-        model = SVC(EDIT, tier=tier, memory=memory, store=tmp_path, device="cpu").fit(TEXTS, LABELS)
+        model = SVC(EDIT, compute=Compute(tier=tier, memory=memory, store=tmp_path), device="cpu").fit(
+            TEXTS, LABELS
+        )
         assert said in model.gram_
         assert model.gram_.endswith(", as requested")
         assert ("on demand" in model.gram_) == (tier == "disk")
@@ -333,33 +336,48 @@ def test_tiers_of_a_store(tmp_path, tier, memory):
 def test_nothing_is_written_unasked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for tier in ("auto", "recompute"):
-        SVC(EDIT, tier=tier, memory=SMALL, device="cpu").fit(TEXTS, LABELS)
+        SVC(EDIT, compute=Compute(tier=tier, memory=SMALL), device="cpu").fit(TEXTS, LABELS)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"tier": "ram"}, "tier must be one of auto, device, host, disk, recompute, got 'ram'"),
-        ({"tier": 3}, "tier must be one of auto"),
         (
-            {"tier": "disk"},
+            {"compute": Compute(tier="ram")},
+            "tier must be one of auto, device, host, disk, recompute, got 'ram'",
+        ),
+        ({"compute": Compute(tier=3)}, "tier must be one of auto"),
+        (
+            {"compute": Compute(tier="disk")},
             'tier="disk" needs a folder to keep the kernel matrix in: name one (store, --store)',
         ),
-        ({"tier": "recompute", "store": "x"}, 'tier="recompute" computes rows again and reads no store'),
         (
-            {"tier": "host", "kernel": "precomputed"},
+            {"compute": Compute(tier="recompute", store="x")},
+            'tier="recompute" computes rows again and reads no store',
+        ),
+        (
+            {"kernel": "precomputed", "compute": Compute(tier="host")},
             "a kernel matrix that is given is not stored again; leave tier",
         ),
-        ({"tier": "device", "kernel": "auto"}, 'kernel="auto" has no kernel matrix of all texts'),
-        ({"tier": "device", "approximate": "nystrom:4"}, "machines on landmarks have a few values per text"),
-        ({"tier": "device", "kernel": Spectrum(2), "solver": "features"}, "there is no kernel matrix"),
         (
-            {"tier": "device", "memory": SMALL},
+            {"kernel": "auto", "compute": Compute(tier="device")},
+            'kernel="auto" has no kernel matrix of all texts',
+        ),
+        (
+            {"compute": Compute(tier="device", approximate="nystrom:4")},
+            "machines on landmarks have a few values per text",
+        ),
+        (
+            {"kernel": Spectrum(2), "compute": Compute(tier="device", solver="features")},
+            "there is no kernel matrix",
+        ),
+        (
+            {"compute": Compute(tier="device", memory=SMALL)},
             "tier='device' is not possible: the whole kernel matrix takes 14.1 KiB and 6.1 KiB of main",
         ),
         (
-            {"tier": "host", "memory": SMALL},
+            {"compute": Compute(tier="host", memory=SMALL)},
             "tier='host' is not possible: the whole kernel matrix takes 14.1 KiB",
         ),
     ],
@@ -374,37 +392,44 @@ def test_impossible_wishes_are_one_sentence(options, said):
 
 
 def test_a_tier_means_a_kernel_matrix():
-    assert "none," in SVC(Spectrum(2), device="cpu", solver="features").fit(TEXTS, LABELS).gram_
-    assert "whole kernel matrix" in SVC(Spectrum(2), device="cpu", tier="device").fit(TEXTS, LABELS).gram_
+    assert (
+        "none," in SVC(Spectrum(2), device="cpu", compute=Compute(solver="features")).fit(TEXTS, LABELS).gram_
+    )
+    assert (
+        "whole kernel matrix"
+        in SVC(Spectrum(2), device="cpu", compute=Compute(tier="device")).fit(TEXTS, LABELS).gram_
+    )
 
 
 def test_every_machine_and_search_heeds_it():
-    options = {"tier": "recompute", "device": "cpu"}
+    options = {"compute": Compute(tier="recompute"), "device": "cpu"}
     assert "as requested" in SVR(EDIT, **options).fit(TEXTS, np.array(LABELS) + 0.5).gram_
     assert "as requested" in OneClassSVM(EDIT, **options).fit(TEXTS).gram_
     several = [("even", "odd")[label : label + 1] or ("odd",) for label in LABELS]
     assert "as requested" in MultilabelSVC(EDIT, cv=2, **options).fit(TEXTS, several).gram_
     grid = {"kernel": [EDIT, EditDistance(gamma=0.2)], "C": [1, 10]}
     without = tune(SVC(EDIT, device="cpu"), TEXTS, LABELS, grid, cv=3)
-    for other in ({"tier": "recompute"}, {"tier": "device"}, {"memory": SMALL}):
-        tuned = tune(SVC(EDIT, device="cpu", **other), TEXTS, LABELS, grid, cv=3)
+    for compute in (Compute(tier="recompute"), Compute(tier="device"), Compute(memory=SMALL)):
+        tuned = tune(SVC(EDIT, device="cpu", compute=compute), TEXTS, LABELS, grid, cv=3)
         assert [row["mean"] for row in tuned.table] == [row["mean"] for row in without.table]
 
 
 def test_sums_heed_it_in_a_search(tmp_path):
     """Though the Grams of their terms could be kept in memory."""
     grid = {"kernel": [Sum([EDIT, Spectrum(p)]) for p in (2, 3)], "C": [1]}
-    tune(SVC(EDIT, device="cpu", store=tmp_path), TEXTS, LABELS, grid, cv=3)
+    tune(SVC(EDIT, device="cpu", compute=Compute(store=tmp_path)), TEXTS, LABELS, grid, cv=3)
     assert len(list(tmp_path.glob("*/gram.json"))) == 2
-    some = cross_validate(SVC(grid["kernel"][0], device="cpu", tier="recompute"), TEXTS, LABELS, cv=3)
+    some = cross_validate(
+        SVC(grid["kernel"][0], device="cpu", compute=Compute(tier="recompute")), TEXTS, LABELS, cv=3
+    )
     assert "on demand" in some.gram
 
 
 def test_kernels_that_learn_from_parts_leave_the_disk(tmp_path):
     kernel = Spectrum((1, 2), "log", idf=True)
     grid = {"C": [1, 10]}
-    options = {"device": "cpu", "store": tmp_path / "s"}
-    tuned = tune(SVC(kernel, tier="disk", **options), TEXTS, LABELS, grid, cv=3)
+    compute = Compute(tier="disk", store=tmp_path / "s")
+    tuned = tune(SVC(kernel, compute=compute, device="cpu"), TEXTS, LABELS, grid, cv=3)
     assert [row["mean"] for row in tuned.table] == [
         row["mean"] for row in tune(SVC(kernel, device="cpu"), TEXTS, LABELS, grid, cv=3).table
     ]
@@ -421,7 +446,7 @@ def test_command_line(tmp_path):
 
 BUDGET = """
 import resource, sys, tracemalloc, warnings
-from textsvm import SVC, EditDistance
+from textsvm import SVC, Compute, EditDistance
 tier, memory, store, n = sys.argv[1], int(sys.argv[2]), sys.argv[3] or None, int(sys.argv[4])
 texts = [f"{i} {i * i % 97}" for i in range(n)]
 labels = [i % 2 for i in range(n)]
@@ -429,7 +454,7 @@ kernel = EditDistance(0.05)
 SVC(kernel, device="cpu", max_iter=50).fit(texts[:99], labels[:99])  # compiled
 warnings.simplefilter("ignore")
 tracemalloc.start()
-model = SVC(kernel, device="cpu", tier=tier, memory=memory, store=store, max_iter=3000).fit(texts, labels)
+model = SVC(kernel, device="cpu", compute=Compute(memory, store, tier), max_iter=3000).fit(texts, labels)
 print(tracemalloc.get_traced_memory()[1])
 """
 

@@ -14,8 +14,9 @@ from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
 from textsvm.gram.shared import grams
-from textsvm.kernels import KERNELS, Kernels
-from textsvm.kernels.base import HostRows, Kernel, Sharing
+from textsvm.kernels import KERNELS
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import Ability, Cost, HostRows, Sharing
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.options import Option
 from textsvm.reporting.report import make_report
@@ -34,16 +35,20 @@ class SharedCounts(Sharing):
         return "from one count"
 
     def grams(self, kernels, documents, device, progress=None):
-        rows = [kernel.rows(documents, device) for kernel in kernels]
-        for position, each in enumerate(rows):
-            yield position, each.gram(progress)
+        for position, kernel in enumerate(kernels):
+            yield position, kernel.rows(documents, device).gram(progress)
+
+
+class SymbolsCost(Cost):
+    sharing = SharedCounts()
 
 
 class SharedSymbols(Kernel):
     """(sum_c n_c(s) n_c(t))^power, normalised, n_c(s) how often symbol c is in s."""
 
     name = "symbols"
-    options = (Option("power", "exponent", "NUMBER", "1", "1,2", int),)
+    cost = Ability(SymbolsCost)
+    _min_length = 1
 
     def __init__(self, power=1):
         self.power = power
@@ -52,33 +57,25 @@ class SharedSymbols(Kernel):
         if self.power not in (1, 2):
             raise InputError(f"power={self.power!r} is neither 1 nor 2")
 
-    @property
-    def min_length(self):
-        return 1
-
-    @property
-    def sharing(self):
-        return SharedCounts()
-
     def rows(self, documents, device):
         self.check()
-        return SymbolRows(self, documents, select("cpu"))
+        return SymbolRows(self, documents)
 
 
-def symbol_counts(documents, width):
+def counts_of(documents, width):
     counts = np.zeros((len(documents), width))
     np.add.at(counts, (np.repeat(np.arange(len(documents)), documents.lengths), documents.codes), 1)
     return counts
 
 
 class SymbolRows(HostRows):
-    def __init__(self, kernel, documents, device):
-        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+    def __init__(self, kernel, documents):
+        self.kernel, self.documents, self.device, self.n = kernel, documents, select("cpu"), len(documents)
         self.norms = self.normalisation(documents)
 
     def normalisation(self, documents, columns=None):
-        counts = symbol_counts(documents, len(documents.alphabet))
-        return Normalisation(documents, (counts**2).sum(axis=1) ** self.kernel.power, True, columns)
+        squares = (counts_of(documents, len(documents.alphabet)) ** 2).sum(axis=1)
+        return Normalisation(documents, squares**self.kernel.power, True, columns)
 
     def diag(self):
         return self.norms.diagonal()
@@ -87,23 +84,16 @@ class SymbolRows(HostRows):
         return self.gram()[indices]
 
     def gram(self, progress=None):
-        values = self.values(self.documents, self.norms)
-        self.norms.finish_gram(values)
         if progress is not None:
             progress(1, 1)
-        return values
+        return self.cross(self.documents)
 
     def cross(self, others, progress=None):
-        norms = self.normalisation(others, self.norms)
-        values = self.values(others, norms)
+        norms, width = self.normalisation(others, self.norms), len(others.alphabet)
+        products = (counts_of(others, width) @ counts_of(self.documents, width).T) ** self.kernel.power
+        values = (products * norms.scale[:, None] * self.norms.scale).astype(np.float32)
         norms.finish_rows(values, self.norms)
         return values
-
-    def values(self, others, norms):
-        width = max(len(others.alphabet), len(self.documents.alphabet))
-        products = symbol_counts(others, width) @ symbol_counts(self.documents, width).T
-        products = products**self.kernel.power * norms.scale[:, None] * self.norms.scale
-        return products.astype(np.float32)
 
 
 def by_definition(power):
@@ -120,8 +110,9 @@ def by_definition(power):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    """The one line."""
-    monkeypatch.setitem(KERNELS, "symbols", SharedSymbols)
+    """The only line of registration."""
+    options = (Option("power", "exponent", "NUMBER", "1", "1,2", int),)
+    monkeypatch.setitem(KERNELS, "symbols", (SharedSymbols, options))
 
 
 class TestContract(KernelContract):
@@ -170,7 +161,7 @@ def test_it_is_explained_and_reported():
 
 def test_it_has_options_on_the_command_line():
     options = options_of(KERNELS)
-    assert options(kernel=["symbols"], power="2").one().power == 2
+    assert options(kernel=["symbols"], power="2").single().power == 2
     assert [kernel.power for kernel in options(kernel=["symbols"]).grid(tuning=True)] == [1, 2]
     with pytest.raises(Exception, match="--power is not an option of the edit kernel"):
         options(kernel=["edit"], power="1").grid()
@@ -184,15 +175,15 @@ def test_help_is_had_without_the_kernels():
     for name in KERNELS:
         assert KERNELS[name].name == name
         assert all(option.help for option in KERNELS.options(name))
-    lazy = Kernels(spectrum="textsvm.kernels.spectrum.kernel:Spectrum")
-    assert lazy.options("spectrum") == KERNELS["spectrum"].options
+    assert KERNELS.options("user") == ()
 
 
 @pytest.mark.parametrize("name", ["spectrum", "edit", "gap", "symbols"])
 def test_every_kernel_says_what_it_costs(name):
     kernel = KERNELS[name]()
     lengths = np.array([10, 2000, 0])
-    cost, columns = kernel.cost(lengths, np.array([300, 40])), kernel.contributions_cost(lengths, lengths)
+    cost = kernel.cost.of_rows(lengths, np.array([300, 40]))
+    columns = kernel.attribution.seconds(lengths, lengths)
     assert cost.shape == columns.shape == (3,)
     assert cost[1] >= cost[0] >= cost[2] >= 0
-    assert kernel.quadratic == (name in ("edit", "gap"))
+    assert kernel.cost.quadratic == (name in ("edit", "gap"))

@@ -12,6 +12,7 @@ from textsvm import (
     SVR,
     BoundedGap,
     CalibratedSVC,
+    Compute,
     GapWeighted,
     InputError,
     MultilabelSVC,
@@ -20,6 +21,7 @@ from textsvm import (
     Sum,
 )
 from textsvm.evaluation.explanation import explain
+from textsvm.kernels.spectrum.kernel import SpectrumFeatureMap
 from textsvm.readers import sample
 from textsvm.selection.fold_grams import FoldGrams
 
@@ -50,7 +52,9 @@ NEW = [*letters(12, seed=7)[0], "", "☃ not seen", "x"]
 
 def both(make, *targets):
     """The same machine from a Gram and from features."""
-    by_gram, by_features = (make(solver=solver, device="cpu") for solver in ("gram", "features"))
+    by_gram, by_features = (
+        make(compute=Compute(solver=solver), device="cpu") for solver in ("gram", "features")
+    )
     by_gram.fit(*targets)
     by_features.fit(*targets)
     assert "none, " not in by_gram.gram_
@@ -131,7 +135,7 @@ def test_labels(name, thresholds):
 def test_calibration_needs_no_gram(name, monkeypatch):
     texts, y = letters(90, 2)
     made = [
-        CalibratedSVC(SVC(CLASSES[name], solver=solver, device="cpu"), cv=3).fit(texts, y)
+        CalibratedSVC(SVC(CLASSES[name], compute=Compute(solver=solver), device="cpu"), cv=3).fit(texts, y)
         for solver in ("gram", "features")
     ]
     assert made[1].gram_.startswith("none, ")
@@ -148,7 +152,7 @@ def test_a_label_that_nothing_is_known_of_is_named():
 @pytest.mark.parametrize("name", ["log idf", "sum", "bounded gap", "odds"])
 def test_models_from_features_go_where_others_go(name, tmp_path):
     texts, y = letters(60, 2)
-    model = SVC(CLASSES[name], solver="features", device="cpu").fit(texts, y)
+    model = SVC(CLASSES[name], compute=Compute(solver="features"), device="cpu").fit(texts, y)
     expected = model.decision_function(NEW)
     textsvm.save(model, tmp_path / "m")
     loaded = textsvm.load(tmp_path / "m")
@@ -163,13 +167,13 @@ def test_models_from_features_go_where_others_go(name, tmp_path):
 
 def test_auto_leaves_out_a_matrix_that_does_not_fit():
     texts, y = letters(1200, 2)
-    model = SVC(Spectrum(2), memory="2MB", device="cpu").fit(texts, y)
+    model = SVC(Spectrum(2), compute=Compute(memory="2MB"), device="cpu").fit(texts, y)
     assert model.gram_.startswith("none, ")
     assert "a kernel matrix would take 5.5 MiB of 2.0 MiB" in model.gram_
     assert model.seconds_.keys() == {"encode", "features", "solve"}
     # What has no features, or features that do not fit either, has rows on demand.
     for kernel, memory in ((GapWeighted(1), "2MB"), (BoundedGap(3), "400kB")):
-        model = SVC(kernel, memory=memory, max_length=9, max_iter=1, device="cpu")
+        model = SVC(kernel, compute=Compute(memory=memory), max_length=9, max_iter=1, device="cpu")
         with pytest.warns(UserWarning, match="before it converged"):
             model.fit(texts, y)
         assert "on demand" in model.gram_
@@ -187,19 +191,28 @@ def test_auto_takes_what_is_predicted_to_be_quicker():
 @pytest.mark.parametrize(
     ("machine", "said"),
     [
-        (SVC(LOG, solver="x"), "solver must be one of auto, gram, features, got 'x'"),
-        (SVC(LOG, solver=["gram"]), "must be one of"),
-        (SVC("gap", solver="features"), "the kernel gap:5 has no list of features"),
-        (SVR(lambda s, t: 1.0, solver="features"), "has no list of features"),
-        (SVC(Spectrum(2, "intersection", idf=True), solver="features"), "has no list of features"),
-        (SVC(LOG, multiclass="crammer-singer", solver="features"), "crammer-singer are trained from kernel"),
-        (SVC(LOG, approximate="nystrom:4", solver="features"), "machines on landmarks"),
-        (OneClassSVM("precomputed", solver="features"), "has no features; leave solver out"),
+        (SVC(LOG, compute=Compute(solver="x")), "solver must be one of auto, gram, features, got 'x'"),
+        (SVC(LOG, compute=Compute(solver=["gram"])), "must be one of"),
+        (SVC("gap", compute=Compute(solver="features")), "the kernel gap:5 has no list of features"),
+        (SVR(lambda s, t: 1.0, compute=Compute(solver="features")), "has no list of features"),
         (
-            SVC(BoundedGap(3), memory="9kB", solver="features"),
+            SVC(Spectrum(2, "intersection", idf=True), compute=Compute(solver="features")),
+            "has no list of features",
+        ),
+        (
+            SVC(LOG, multiclass="crammer-singer", compute=Compute(solver="features")),
+            "crammer-singer are trained from kernel",
+        ),
+        (SVC(LOG, compute=Compute(approximate="nystrom:4", solver="features")), "machines on landmarks"),
+        (OneClassSVM("precomputed", compute=Compute(solver="features")), "has no features; leave solver out"),
+        (
+            SVC(BoundedGap(3), compute=Compute(memory="9kB", solver="features")),
             "need about .* of memory and 9.0 KiB are allowed",
         ),
-        (SVC(BoundedGap(4), memory=999, solver="features"), "need about .* of memory and 999 B are"),
+        (
+            SVC(BoundedGap(4), compute=Compute(memory=999, solver="features")),
+            "need about .* of memory and 999 B are",
+        ),
     ],
     ids=range(10),
 )
@@ -214,7 +227,11 @@ def test_what_cannot_be_is_said_in_a_sentence(machine, said):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
 def test_weights_that_are_none_are_refused(solver, bad):
     texts, y = letters(30, 2)
-    for machine in (SVC(LOG, solver=solver), SVR(LOG, solver=solver), OneClassSVM(LOG, solver=solver)):
+    for machine in (
+        SVC(LOG, compute=Compute(solver=solver)),
+        SVR(LOG, compute=Compute(solver=solver)),
+        OneClassSVM(LOG, compute=Compute(solver=solver)),
+    ):
         with pytest.raises(InputError, match="sample_weight"):
             machine.fit(texts, y, sample_weight=[*np.ones(len(y) - 1), bad])
 
@@ -225,17 +242,17 @@ def test_what_did_not_converge_is_said_where_it_was_asked_for(machine, solver):
     texts, y = letters(90, 3)
     target = [(f"is {a}",) for a in y] if machine is MultilabelSVC else y
     with pytest.warns(UserWarning, match="before .* converged") as caught:
-        machine(LOG, tol=1e-9, max_iter=2, solver=solver, device="cpu").fit(texts, target)
+        machine(LOG, tol=1e-9, max_iter=2, compute=Compute(solver=solver), device="cpu").fit(texts, target)
     assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_folds_of_features_are_counted_once(monkeypatch):
     counted = []
     monkeypatch.setattr(FoldGrams, "_list", spied(FoldGrams._list, counted))
-    monkeypatch.setattr(Spectrum, "counted", spied(Spectrum.counted, counted))
+    monkeypatch.setattr(SpectrumFeatureMap, "count", spied(SpectrumFeatureMap.count, counted))
     texts, y = letters(60, 2)
-    CalibratedSVC(SVC(LOG, solver="features", device="cpu"), cv=3).fit(texts, y)
-    assert counted == ["counted", *["_list"] * 4]
+    CalibratedSVC(SVC(LOG, compute=Compute(solver="features"), device="cpu"), cv=3).fit(texts, y)
+    assert counted == ["count", *["_list"] * 4]
 
 
 def spied(function, calls):

@@ -11,11 +11,10 @@ from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from test_selection import SPLITS, N, classes_of, given, numbers, texts
 
 from textsvm.errors import InputError
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.svr import SVR
+from textsvm.estimators.calibrated import CalibratedSVC
+from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.selection import tuning
-from textsvm.selection.calibration import CalibratedSVC
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.folds import make_folds
 from textsvm.selection.search import GridSearch

@@ -29,6 +29,7 @@ from textsvm import (
     SVC,
     SVR,
     CalibratedSVC,
+    Compute,
     Gaussian,
     InputError,
     Linear,
@@ -55,15 +56,15 @@ CPU = select("cpu")
 
 
 def of_gaussian(kernel):
-    return lambda x, y: oracles.gaussian(x, y, kernel.gamma_)
+    return lambda x, y: oracles.gaussian(x, y, kernel.function.gamma)
 
 
 def of_polynomial(kernel):
-    return lambda x, y: oracles.polynomial(x, y, kernel.gamma_, kernel.coef0, kernel.degree)
+    return lambda x, y: oracles.polynomial(x, y, kernel.function.gamma, kernel.coef0, kernel.degree)
 
 
 def of_sigmoid(kernel):
-    return lambda x, y: oracles.sigmoid(x, y, kernel.gamma_, kernel.coef0)
+    return lambda x, y: oracles.sigmoid(x, y, kernel.function.gamma, kernel.coef0)
 
 
 CASES = [
@@ -182,8 +183,8 @@ def test_gamma_is_that_of_scikit_learn(form):
     y = np.arange(X.shape[0]) % 2
     for gamma in ("scale", "auto"):
         theirs = svm.SVC(gamma=gamma).fit(X, y)._gamma
-        assert Gaussian(gamma).fit(Vectors(X)).gamma_ == pytest.approx(theirs, rel=1e-5)
-    assert Gaussian().fit(Vectors(np.ones((3, 2)))).gamma_ == 1.0
+        assert Gaussian(gamma).fit(Vectors(X)).function.gamma == pytest.approx(theirs, rel=1e-5)
+    assert Gaussian().fit(Vectors(np.ones((3, 2)))).function.gamma == 1.0
 
 
 def problem(n=150, k=2, seed=0):
@@ -387,36 +388,40 @@ def test_linear_machines_from_features(kernel, form):
     X, y = problem(n=300, k=3)
     X = FORMS[form](X)
     for options in ({}, {"multiclass": "ovo"}):
-        ours = SVC(kernel, solver="features", tol=1e-4, **options).fit(X, y)
-        theirs = SVC(kernel, solver="gram", tol=1e-4, **options).fit(X, y)
+        ours = SVC(kernel, compute=Compute(solver="features"), tol=1e-4, **options).fit(X, y)
+        theirs = SVC(kernel, compute=Compute(solver="gram"), tol=1e-4, **options).fit(X, y)
         assert ours.gram_.startswith("none")
         for one, other in zip(ours.solutions_, theirs.solutions_, strict=True):
             assert one.converged
             assert one.objective == pytest.approx(other.objective, rel=1e-5)
-    ours = SVR(kernel, solver="features", tol=1e-4).fit(X, y.astype(float))
-    theirs = SVR(kernel, solver="gram", tol=1e-4).fit(X, y.astype(float))
+    ours = SVR(kernel, compute=Compute(solver="features"), tol=1e-4).fit(X, y.astype(float))
+    theirs = SVR(kernel, compute=Compute(solver="gram"), tol=1e-4).fit(X, y.astype(float))
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-2)
     with pytest.raises(InputError, match="no list of features"):
-        SVC(Gaussian(), solver="features").fit(X, y)
+        SVC(Gaussian(), compute=Compute(solver="features")).fit(X, y)
 
 
 def test_rows_of_vectors_take_a_quarter_of_free_memory_on_a_cpu(monkeypatch):
     monkeypatch.setattr(devices, "free_memory", lambda device: 400_000)
     X, y = np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 2
     assert SVC(Gaussian()).fit(X, y).gram_.startswith("rows on demand, cached within 97.7 KiB")
-    assert SVC(Gaussian(), memory=200_000).fit(X, y).gram_.startswith("whole kernel matrix")
+    assert SVC(Gaussian(), compute=Compute(memory=200_000)).fit(X, y).gram_.startswith("whole kernel matrix")
 
 
 def test_many_vectors_of_a_linear_kernel_need_no_gram():
     X, y = problem(n=8000)
-    assert SVC(Linear(), memory="2MB").fit(X, y).gram_.startswith("none, trained from 80,000 feature values")
+    assert (
+        SVC(Linear(), compute=Compute(memory="2MB"))
+        .fit(X, y)
+        .gram_.startswith("none, trained from 80,000 feature values")
+    )
 
 
 def test_rows_on_demand_give_the_same_machine():
     X, y = problem(n=400)
     for form in FORMS.values():
         whole = SVC(Gaussian(), tol=1e-6).fit(form(X), y)
-        some = SVC(Gaussian(), tol=1e-6, memory="200KB").fit(form(X), y)
+        some = SVC(Gaussian(), tol=1e-6, compute=Compute(memory="200KB")).fit(form(X), y)
         assert "rows on demand" in some.gram_
         np.testing.assert_allclose(
             some.decision_function(form(X)), whole.decision_function(form(X)), atol=1e-4
@@ -468,12 +473,12 @@ def test_copies_across_folds_are_seen():
 
 def test_landmarks():
     X, y = problem()
-    model = SVC(Gaussian(), approximate="nystrom:150").fit(X, y)
+    model = SVC(Gaussian(), compute=Compute(approximate="nystrom:150")).fit(X, y)
     np.testing.assert_allclose(
         model.decision_function(X), SVC(Gaussian()).fit(X, y).decision_function(X), atol=0.02
     )
     with pytest.raises(InputError, match="151 landmarks"):
-        SVC(Gaussian(), approximate="nystrom:151").fit(X, y)
+        SVC(Gaussian(), compute=Compute(approximate="nystrom:151")).fit(X, y)
 
 
 def test_vectors_have_nothing_to_explain():
@@ -615,7 +620,7 @@ def test_a_decision_value_that_is_no_number_is_refused(tmp_path):
     far = np.vstack([X[:1], np.full((1, 10), 1e60)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for machine in (model, model_file.load_fitted(tmp_path / "m.textsvm")):
+        for machine in (model, model_file.load_machine(tmp_path / "m.textsvm")):
             assert np.isfinite(machine.decision_function(far[:1])).all()
             with pytest.raises(InputError, match="document 2 of those given has no finite decision value"):
                 machine.decision_function(far)

@@ -30,14 +30,14 @@ def expected(kernel, x, y):
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if isinstance(kernel, Gaussian):  # cancels less
         distances = np.array([((row - y) ** 2).sum(axis=1) for row in x]).reshape(len(x), len(y))
-        return np.exp(-kernel.gamma_ * distances), 1.0
+        return np.exp(-kernel.function.gamma * distances), 1.0
     squares = (x * x).sum(axis=1)[:, None], (y * y).sum(axis=1)
     size = np.sqrt(squares[0] * squares[1])
     if isinstance(kernel, Sigmoid):
-        return np.tanh(kernel.gamma_ * (x @ y.T) + kernel.coef0), 1 + kernel.gamma_ * size
+        return np.tanh(kernel.function.gamma * (x @ y.T) + kernel.coef0), 1 + kernel.function.gamma * size
     if isinstance(kernel, Polynomial):
-        largest = (kernel.gamma_ * size + abs(kernel.coef0)) ** kernel.degree
-        return (kernel.gamma_ * (x @ y.T) + kernel.coef0) ** kernel.degree, largest
+        largest = (kernel.function.gamma * size + abs(kernel.coef0)) ** kernel.degree
+        return (kernel.function.gamma * (x @ y.T) + kernel.coef0) ** kernel.degree, largest
     return x @ y.T, size
 
 

@@ -20,6 +20,6 @@ def test_page(tmp_path):
 def test_kernels_are_in_its_table():
     from textsvm.kernels import KERNELS
 
-    of_vectors = {name for name in KERNELS if KERNELS[name].reads == "vectors"}
+    of_vectors = {name for name in KERNELS if KERNELS[name]().structure.reads_vectors}
     table = PAGE[PAGE.index("| kernel |") : PAGE.index('`gamma="scale"`, the default')]
     assert of_vectors == set(re.findall(r"\| `([a-z]+)[:`]", table))

@@ -19,6 +19,7 @@ from textsvm import (
     SVR,
     BoundedGap,
     CalibratedSVC,
+    Compute,
     EditDistance,
     GapWeighted,
     InputError,
@@ -237,12 +238,18 @@ def test_kernels_without_weights_are_refused(kernel, path):
 
 def test_texts_of_landmarks_stay_where_the_kernel_has_no_weights(path):
     with pytest.raises(InputError, match="its landmarks' texts: spectrum kernels"):
-        textsvm.save(SVC(EditDistance(), approximate="nystrom:4").fit(TEXTS, LABELS), path, texts=False)
+        textsvm.save(
+            SVC(EditDistance(), compute=Compute(approximate="nystrom:4")).fit(TEXTS, LABELS),
+            path,
+            texts=False,
+        )
     assert not path.exists()
 
 
 def test_machines_of_landmarks_of_a_spectrum_kernel(path):
-    model = SVC(Spectrum((1, 3), "log", idf=True), approximate="nystrom:4").fit(TEXTS, LABELS)
+    model = SVC(Spectrum((1, 3), "log", idf=True), compute=Compute(approximate="nystrom:4")).fit(
+        TEXTS, LABELS
+    )
     found = without(model, path)
     assert found.support_documents_ is None or not len(found.support_documents_)
     np.testing.assert_allclose(found.decision_function(NEW), model.decision_function(NEW), atol=1e-6)
@@ -445,7 +452,7 @@ class TestCommandLine:
         assert asked.returncode == 0
         why = run("explain", bare, "-", "--json", stdin=b"What a wonderful film.")
         assert json.loads(why.stdout)["similar"] == []
-        assert b"no training documents are named" in why.stderr
+        assert b"no training documents are listed" in why.stderr
         shown = run("evaluate", bare, *corpus, "--report", tmp_path / "r.html")
         assert shown.returncode == 0, shown.stderr
         assert "left out, with their texts" in (tmp_path / "r.html").read_text()

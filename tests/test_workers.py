@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from command import run
 
-from textsvm import SVC, SVR, EditDistance, GapWeighted, Product, Spectrum, Sum, cross_validate, tune
+from textsvm import SVC, SVR, Compute, EditDistance, GapWeighted, Product, Spectrum, Sum, cross_validate, tune
 from textsvm.errors import InputError
 from textsvm.kernels import nystroem
 from textsvm.runtime import workers as module
@@ -128,7 +128,7 @@ def test_what_would_not_have_the_same_bits_is_made_here(connected):
         SVC(EditDistance(), multiclass="crammer-singer"),
         SVC(Spectrum((1, 3), "log", idf=True)),
         SVC(Sum([Spectrum(2, idf=True), GapWeighted(2)])),
-        SVC(GapWeighted(2), approximate="nystrom:50"),
+        SVC(GapWeighted(2), compute=Compute(approximate="nystrom:50")),
         SVR(Spectrum(3), C=10),
     ],
     ids=str,
@@ -139,7 +139,7 @@ def test_cross_validation_is_that_of_one_machine(connected, model):
     here, there = alone(cross_validate, model, TEXTS, y), cross_validate(model, TEXTS, y)
     np.testing.assert_array_equal(there.decision, here.decision)
     assert there.table == here.table
-    learns = model.make_kernel().learns or model.approximate
+    learns = model.make_kernel().structure.learns or model.approximate
     assert connected.run.pieces("_part" if learns else "_solve_chain") == [5]
 
 
@@ -186,7 +186,7 @@ def _refuse(piece):
 
 def test_blocks_of_landmarks_are_those_of_one_machine(connected, monkeypatch):
     monkeypatch.setattr(nystroem, "HOST_BLOCK", 8 * 50 * 64)
-    model = SVC(GapWeighted(2), approximate="nystrom:50", device="cpu", solver="gram")
+    model = SVC(GapWeighted(2), compute=Compute(approximate="nystrom:50", solver="gram"), device="cpu")
     here = alone(model.fit, TEXTS, LABELS).decision_function(TEXTS)
     there = model.fit(TEXTS, LABELS).decision_function(TEXTS)
     np.testing.assert_array_equal(there, here)

@@ -24,6 +24,7 @@ from textsvm import (
     load,
     neighbours,
     read_corpus,
+    report,
     save,
     tune,
 )
@@ -37,7 +38,7 @@ def train(path: Path) -> SVC:
     kernel: Sum = Spectrum((1, 5), "log", idf=True) + 2 * GapWeighted(p=3)
     model: SVC = SVC(kernel, C=10.0, class_weight="balanced").fit(texts, corpus.labels)
     save(model, "model.textsvm", info={"corpus": str(path)})
-    model.report(texts, corpus.labels).save("report.html")
+    report(model, texts, corpus.labels).save("report.html")
     return model
 
 

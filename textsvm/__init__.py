@@ -8,11 +8,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from textsvm.errors import InputError
+    from textsvm.estimators.calibrated import CalibratedSVC
     from textsvm.estimators.features import SpectrumFeatures
-    from textsvm.estimators.one_class import OneClassSVM
+    from textsvm.estimators.loading import load, load_libsvm_model
+    from textsvm.estimators.multilabel import MultilabelSVC
     from textsvm.estimators.online import OnlineSVC
-    from textsvm.estimators.svc import SVC
-    from textsvm.estimators.svr import SVR
+    from textsvm.estimators.svm import SVC, SVR, OneClassSVM
     from textsvm.evaluation.mutations import kmer_scores, mutation_scores
     from textsvm.gram.files import read_gram, write_gram
     from textsvm.kernels import (
@@ -35,53 +36,36 @@ if TYPE_CHECKING:
         UserKernel,
         WeightedDegree,
     )
-    from textsvm.model.file import load, save
-    from textsvm.model.libsvm import load_libsvm_model, save_libsvm_model
+    from textsvm.machines.compute import Compute
+    from textsvm.model.file import save
+    from textsvm.model.libsvm import save_libsvm_model
     from textsvm.nearest.neighbours import neighbours
     from textsvm.readers import Corpus, read_corpus, stream_corpus
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
+    from textsvm.reporting.files import report
     from textsvm.runtime.workers import on_workers
-    from textsvm.selection.calibration import CalibratedSVC
     from textsvm.selection.cross_validation import cross_validate
     from textsvm.selection.doubts import doubts
-    from textsvm.selection.multilabel import MultilabelSVC
     from textsvm.selection.tuning import tune
 
 __version__ = "0.2.0"
 
-# Imported when first used: `import textsvm` loads neither scikit-learn nor Numba.
+# Imported when first used: `import textsvm` loads neither scikit-learn nor Numba. Other names are kernels.
 _HOME = {
-    "SVC": "textsvm.estimators.svc",
-    "SVR": "textsvm.estimators.svr",
-    "OneClassSVM": "textsvm.estimators.one_class",
+    "SVC": "textsvm.estimators.svm",
+    "SVR": "textsvm.estimators.svm",
+    "Compute": "textsvm.machines.compute",
+    "OneClassSVM": "textsvm.estimators.svm",
     "OnlineSVC": "textsvm.estimators.online",
     "SpectrumFeatures": "textsvm.estimators.features",
-    "CalibratedSVC": "textsvm.selection.calibration",
-    "MultilabelSVC": "textsvm.selection.multilabel",
+    "CalibratedSVC": "textsvm.estimators.calibrated",
+    "MultilabelSVC": "textsvm.estimators.multilabel",
     "cross_validate": "textsvm.selection.cross_validation",
     "doubts": "textsvm.selection.doubts",
     "tune": "textsvm.selection.tuning",
     "report": "textsvm.reporting.files",
     "kmer_scores": "textsvm.evaluation.mutations",
     "mutation_scores": "textsvm.evaluation.mutations",
-    "Spectrum": "textsvm.kernels",
-    "EditDistance": "textsvm.kernels",
-    "GapWeighted": "textsvm.kernels",
-    "BoundedGap": "textsvm.kernels",
-    "GappedKmers": "textsvm.kernels",
-    "WeightedDegree": "textsvm.kernels",
-    "Oligo": "textsvm.kernels",
-    "LocalityImproved": "textsvm.kernels",
-    "Linear": "textsvm.kernels",
-    "Polynomial": "textsvm.kernels",
-    "Gaussian": "textsvm.kernels",
-    "Gkm": "textsvm.kernels",
-    "Mismatch": "textsvm.kernels",
-    "Sigmoid": "textsvm.kernels",
-    "On": "textsvm.kernels",
-    "Sum": "textsvm.kernels",
-    "Product": "textsvm.kernels",
-    "UserKernel": "textsvm.kernels",
     "neighbours": "textsvm.nearest.neighbours",
     "read_gram": "textsvm.gram.files",
     "write_gram": "textsvm.gram.files",
@@ -90,9 +74,9 @@ _HOME = {
     "stream_corpus": "textsvm.readers",
     "read_libsvm": "textsvm.readers.libsvm",
     "write_libsvm": "textsvm.readers.libsvm",
-    "load_libsvm_model": "textsvm.model.libsvm",
+    "load_libsvm_model": "textsvm.estimators.loading",
     "save_libsvm_model": "textsvm.model.libsvm",
-    "load": "textsvm.model.file",
+    "load": "textsvm.estimators.loading",
     "save": "textsvm.model.file",
     "on_workers": "textsvm.runtime.workers",
     "InputError": "textsvm.errors",
@@ -103,6 +87,7 @@ __all__ = [
     "SVR",
     "BoundedGap",
     "CalibratedSVC",
+    "Compute",
     "Corpus",
     "EditDistance",
     "GapWeighted",
@@ -151,9 +136,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'textsvm' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_HOME.get(name, "textsvm.kernels")), name)
 
 
 def __dir__() -> list[str]:

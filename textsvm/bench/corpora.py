@@ -24,7 +24,7 @@ STAND_INS = {REUTERS: "newswire", SPAM: "mail"}
 
 
 @dataclass(frozen=True)
-class Task:
+class TrainTest:
     """Training and test part of a corpus; labels are +1 and -1 for the tables of Shi et al. 2011."""
 
     name: str
@@ -39,7 +39,7 @@ def read(folder: Path | None, path: Path) -> Corpus:
     return read_corpus(sample(STAND_INS[path]) if folder is None else folder / path)
 
 
-def paper_tasks(folder: Path | None, max_length: int | None = 100) -> list[Task]:
+def paper_tasks(folder: Path | None, max_length: int | None = 100) -> list[TrainTest]:
     """Earn vs Acq, Earn vs Rest and Spam in the text form of the paper, cut at `max_length` symbols."""
     tasks = [_task(name, train, test, "earn", max_length) for name, train, test in newswire_parts(folder)]
     return tasks + spam_tasks(folder, max_length, 1)
@@ -54,7 +54,7 @@ def newswire_parts(folder: Path | None) -> list[tuple[str, Corpus, Corpus]]:
     return parts
 
 
-def spam_tasks(folder: Path | None, max_length: int | None, splits: int) -> list[Task]:
+def spam_tasks(folder: Path | None, max_length: int | None, splits: int) -> list[TrainTest]:
     """Spam under several random splits; with 1,210 test messages accuracy varies by 0.5 points."""
     mails = read(folder, SPAM)
     return [
@@ -72,11 +72,11 @@ def mail_splits(mails: Corpus, splits: int) -> list[tuple[list[int], list[int]]]
     return [(sorted(rest), sorted(held)) for rest, held in halves]
 
 
-def _task(name: str, train: Corpus, test: Corpus, positive: str, max_length: int | None) -> Task:
+def _task(name: str, train: Corpus, test: Corpus, positive: str, max_length: int | None) -> TrainTest:
     def texts(corpus: Corpus) -> list[str]:
         return [normalise(text, "paper")[:max_length] for text in corpus.texts]
 
     def signs(corpus: Corpus) -> NDArray[np.float64]:
         return np.where(np.array(corpus.labels) == positive, 1.0, -1.0)
 
-    return Task(name, texts(train), signs(train), texts(test), signs(test))
+    return TrainTest(name, texts(train), signs(train), texts(test), signs(test))

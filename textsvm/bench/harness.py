@@ -22,7 +22,6 @@ import numpy as np
 
 import textsvm
 from textsvm.errors import InputError
-from textsvm.runtime import device as devices
 from textsvm.runtime.device import select
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import n_threads
@@ -74,18 +73,6 @@ def paired(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = 3)
             record.append(time.perf_counter() - clock)
     mine, other = (float(np.median(record)) for record in times)
     return {"ours": mine, "theirs": other, "ratio": other / mine}
-
-
-def repeated(function: Callable[[], Any], repeats: int = 5) -> dict[str, float]:
-    """Wall time of a function after one untimed call: median and quartiles, seconds."""
-    function()
-    times = []
-    for _ in range(repeats):
-        clock = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - clock)
-    low, middle, high = np.quantile(times, [0.25, 0.5, 0.75])
-    return {"median": float(middle), "lower quartile": float(low), "upper quartile": float(high)}
 
 
 class BenchmarkReport:
@@ -180,7 +167,7 @@ def describe_environment(about: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Option:
+class BenchmarkOption:
     """A command line option: arguments of `argparse.ArgumentParser.add_argument`.
 
     Attributes
@@ -195,9 +182,9 @@ class Option:
     recorded: bool = True
 
 
-def option(*names: str, recorded: bool = True, **settings: Any) -> Option:
-    """Declare an option of one benchmark."""
-    return Option(names, settings, recorded)
+def option(*names: str, recorded: bool = True, **settings: Any) -> BenchmarkOption:
+    """Declare an option of a benchmark."""
+    return BenchmarkOption(names, settings, recorded)
 
 
 @dataclass(frozen=True)
@@ -214,7 +201,7 @@ class Benchmark:
     quick: str
     note: str
     report: type[BenchmarkReport]
-    options: tuple[Option, ...]
+    options: tuple[BenchmarkOption, ...]
 
     def parser(self, prog: str) -> argparse.ArgumentParser:
         """Parser of the shared and the own options."""
@@ -257,7 +244,7 @@ def benchmark(
     name: str,
     title: str,
     output: str,
-    *options: Option,
+    *options: BenchmarkOption,
     device: str | None = None,
     gpu_output: str = "",
     repeats: int | None = None,
@@ -275,7 +262,7 @@ def benchmark(
         Name on the command line; title of the report and of the list of benchmarks.
     output : str
         Default path of the report without suffix; may contain ``{option}``.
-    *options : Option
+    *options : BenchmarkOption
         Options in addition to -o, --device, --repeats and --quick.
     device : str, optional
         Default of --device. None: the benchmark has no such option; "gpu": no option, and it needs a GPU.
@@ -338,28 +325,6 @@ def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) 
     if rows is not None:
         report.rows = {str(number): row for number, row in enumerate(rows)}
     report.write()
-
-
-def free_all() -> None:
-    """Free pooled device memory, so that the peak counts later work only."""
-    if "cupy" in sys.modules:
-        devices.cupy().get_default_memory_pool().free_all_blocks()
-
-
-def peak_memory() -> int:
-    """Bytes of the memory pool on the GPU, or the largest resident set of this process."""
-    if "cupy" in sys.modules:
-        return int(devices.cupy().get_default_memory_pool().total_bytes())
-    return largest_resident()
-
-
-def largest_resident() -> int:
-    """Bytes of the largest resident set of this process; 0 on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
 
 
 def _cell(value: Any) -> str:

@@ -78,7 +78,7 @@ def compare(
         return dict.fromkeys(HEADER, "") | absent
     mine = ours(kernel, texts)
     # Only textsvm defines the kernel of documents without any feature (1 with an equal document).
-    usable = np.array([len(text) >= kernel.min_length for text in texts])
+    usable = np.array([len(text) >= kernel.structure.min_length for text in texts])
     grid = np.ix_(usable, usable)
     np.testing.assert_allclose(mine[grid], theirs[grid], rtol=rtol, atol=1e-6)
     del mine, theirs

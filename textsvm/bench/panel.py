@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import f1_score
 
-from textsvm.bench.corpora import Task
+from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, environment, option
 from textsvm.errors import InputError
-from textsvm.estimators.default import NAMES
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.evaluation.opponents import OPPONENTS, SHORT, answer
+from textsvm.machines.base import DEFAULT_KERNELS
 
 #: Number of documents in the warm-up.
 WARM_UP = 200
@@ -31,7 +31,7 @@ WARM_UP = 200
 
 def machines(device: str) -> dict[str, Callable[[], Any]]:
     """Makers of the measured classifiers, by name."""
-    return {name: partial(SVC, name, device=device) for name in NAMES}
+    return {name: partial(SVC, name, device=device) for name in DEFAULT_KERNELS}
 
 
 def names_of(folder: Path, wanted: str | None) -> list[str]:
@@ -52,10 +52,10 @@ def names_of(folder: Path, wanted: str | None) -> list[str]:
     return selected or names
 
 
-def read_set(folder: Path, name: str) -> Task:
+def read_set(folder: Path, name: str) -> TrainTest:
     """Both parts of a set."""
     train, test = (_read(folder / f"{name}-{part}.tsv.xz") for part in ("train", "test"))
-    return Task(name, train[1], np.array(train[0]), test[1], np.array(test[0]))
+    return TrainTest(name, train[1], np.array(train[0]), test[1], np.array(test[0]))
 
 
 def _read(path: Path) -> tuple[list[str], list[str]]:
@@ -70,19 +70,19 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
     return [label for label, _, _ in pairs], [text for _, _, text in pairs]
 
 
-def measure(task: Task, make: Callable[[], Any]) -> dict[str, Any]:
-    """Accuracy, macro-F1 and seconds of one classifier on one set."""
-    found = answer(make(), task.train, task.y_train, task.test)
+def measure(task: TrainTest, make: Callable[[], Any]) -> dict[str, Any]:
+    """Accuracy, macro-F1 and seconds of a classifier on a set."""
+    result = answer(make(), task.train, task.y_train, task.test)
     return {
-        "accuracy": float(np.mean(found.predicted == task.y_test)),
-        "macro_f1": float(f1_score(task.y_test, found.predicted, average="macro", zero_division=0.0)),
-        "fit": found.fit,
-        "predict": found.predict,
-        "chosen": found.chosen,
+        "accuracy": float(np.mean(result.predicted == task.y_test)),
+        "macro_f1": float(f1_score(task.y_test, result.predicted, average="macro", zero_division=0.0)),
+        "fit": result.fit,
+        "predict": result.predict,
+        "chosen": result.chosen,
     }
 
 
-def warm_up(task: Task, make: Callable[[], Any]) -> None:
+def warm_up(task: TrainTest, make: Callable[[], Any]) -> None:
     """Compile the kernels before the timed run."""
     step = max(1, len(task.train) // WARM_UP)
     answer(make(), task.train[::step], task.y_train[::step], task.test[:WARM_UP])
@@ -99,10 +99,10 @@ class PanelReport(BenchmarkReport):
 
 def by_set(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
     """Rows by set and classifier."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    sets: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault(row["set"], {})[row["classifier"]] = row
-    return found
+        sets.setdefault(row["set"], {})[row["classifier"]] = row
+    return sets
 
 
 def ours(rows: Iterable[dict[str, Any]]) -> list[str]:
@@ -112,15 +112,15 @@ def ours(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 def summaries(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each of our machines against each opponent, over the sets that both have."""
-    found = []
+    rows_of_table = []
     for machine in ours(rows):
         for opponent in OPPONENTS:
             pairs = [
                 (of[machine], of[opponent]) for of in by_set(rows).values() if {machine, opponent} <= set(of)
             ]
             if pairs:
-                found.append({"machine": machine, "against": SHORT[opponent], **_summary(pairs)})
-    return found
+                rows_of_table.append({"machine": machine, "against": SHORT[opponent], **_summary(pairs)})
+    return rows_of_table
 
 
 def _summary(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
@@ -140,11 +140,11 @@ def _summary(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str
 
 
 def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The lines of the report: the sums, accuracy and macro-F1 of each set, seconds, and what was chosen."""
+    """Lines of the report: sums, accuracy and macro-F1 of each set, seconds, and chosen kernels."""
     machines = ours(rows)
     columns = [name for name in (*OPPONENTS, *machines) if any(row["classifier"] == name for row in rows)]
     titles = [SHORT.get(name, name) for name in columns]
-    found = by_set(rows)
+    sets = by_set(rows)
     lines = ["All sets, in points (percent of accuracy):", ""]
     sums = summaries(rows)
     if sums:
@@ -152,9 +152,9 @@ def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
     gaps = [(machine, opponent) for machine in machines for opponent in OPPONENTS if opponent in columns]
     lines += ["", "Accuracy % / macro-F1 %, and differences in accuracy:", ""]
     head = ["set", *titles, *(f"{machine} - {SHORT[opponent]}" for machine, opponent in gaps), "chosen"]
-    lines += _table(head, [_figures(name, of, columns, gaps) for name, of in found.items()])
+    lines += _table(head, [_figures(name, of, columns, gaps) for name, of in sets.items()])
     lines += ["", "Seconds, training + prediction:", ""]
-    lines += _table(["set", *titles], [[name, *_seconds(of, columns)] for name, of in found.items()])
+    lines += _table(["set", *titles], [[name, *_seconds(of, columns)] for name, of in sets.items()])
     return lines
 
 
@@ -198,9 +198,9 @@ def known_opponents(path: Path) -> dict[str, dict[str, Any]]:
         If the file is not a panel report, or comes from another machine.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        rows = {row["key"]: row for row in found["rows"] if row["classifier"] in OPPONENTS}
-        host = (found["cpu"], found["threads"])
+        report = json.loads(path.read_text(encoding="utf-8"))
+        rows = {row["key"]: row for row in report["rows"] if row["classifier"] in OPPONENTS}
+        host = (report["cpu"], report["threads"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"--skip-opponents: {path} is not a report of textsvm bench panel") from error
     here = environment()
@@ -243,8 +243,8 @@ def run(options: argparse.Namespace, report: BenchmarkReport) -> None:
                 report.row(key, classifier_row, task, classifier, make)
 
 
-def classifier_row(task: Task, classifier: str, make: Callable[[], Any]) -> dict[str, Any]:
-    """Row of one classifier on one set."""
+def classifier_row(task: TrainTest, classifier: str, make: Callable[[], Any]) -> dict[str, Any]:
+    """Row of a classifier on a set."""
     if classifier not in OPPONENTS:
         warm_up(task, make)
     return {"set": task.name, "classifier": classifier, **measure(task, make)}

@@ -24,9 +24,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC as LibSVC
 from sklearn.svm import LinearSVC
 
-from textsvm.bench.corpora import Task, paper_tasks, spam_tasks
+from textsvm.bench.corpora import TrainTest, paper_tasks, spam_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
@@ -79,7 +79,7 @@ C = 10.0
 Vector = NDArray[np.float64]
 
 
-def train_and_judge(task: Task, name: str, length: str, device: str, repeats: int = 1) -> dict[str, Any]:
+def train_and_judge(task: TrainTest, name: str, length: str, device: str, repeats: int = 1) -> dict[str, Any]:
     """One cell of the table: the run with the median training time."""
     runs = []
     for _ in range(repeats):
@@ -116,7 +116,7 @@ def train_and_judge(task: Task, name: str, length: str, device: str, repeats: in
     }
 
 
-def libsvm_seconds(task: Task, name: str) -> float:
+def libsvm_seconds(task: TrainTest, name: str) -> float:
     """Seconds of a fit of scikit-learn's SVC on the same Gram, which is the baseline of the paper."""
     documents = encode(task.train)
     kernel = clone(KERNELS[name]).fit(documents)
@@ -142,7 +142,7 @@ def over_splits(name: str, device: str, splits: int = 10) -> dict[str, Any]:
     }
 
 
-def opponent(task: Task, length: str) -> dict[str, Any]:
+def opponent(task: TrainTest, length: str) -> dict[str, Any]:
     """TF-IDF of character 1-5-grams with LinearSVC."""
     pipeline = make_pipeline(
         TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True, min_df=2), LinearSVC()
@@ -238,7 +238,9 @@ def equal(
     }
 
 
-def compare(task: Task, name: str, device: Device, tol: float, repeats: int, orders: int) -> dict[str, Any]:
+def compare(
+    task: TrainTest, name: str, device: Device, tol: float, repeats: int, orders: int
+) -> dict[str, Any]:
     """One row of the report."""
     kernel, definite = KERNELS[name], not name.startswith("edit")
     documents = encode(task.train)
@@ -268,7 +270,7 @@ def spread(values: Vector, y: Vector, tol: float, orders: int) -> str:
 
 
 def compare_with_libsvm(
-    tasks: list[Task], device: Device, tol: float = 1e-3, repeats: int = 3, orders: int = 0
+    tasks: list[TrainTest], device: Device, tol: float = 1e-3, repeats: int = 3, orders: int = 0
 ) -> list[dict[str, Any]]:
     """Rows of all kernels on all tasks."""
     documents = encode(["one", "two"])  # compiles

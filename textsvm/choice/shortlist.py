@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined.sums import Sum
+from textsvm.kernels.base import Kernel, Sum
 from textsvm.kernels.mers.gapped import GappedKmers
 from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.text.documents import Documents, View
@@ -69,7 +68,7 @@ def describe(characters: Documents, words: Documents) -> TextStatistics:
     """Statistics of texts, given as characters and as words."""
     letters = "".join(map(chr, characters.alphabet)).replace(" ", "") if len(characters.alphabet) < 40 else ""
     letters = letters if len(letters) <= FEW_LETTERS else ""
-    seconds = GappedKmers().seconds(characters, characters) if letters else 0.0
+    seconds = GappedKmers().cost.seconds(characters, characters) if letters else 0.0
     return TextStatistics(float(np.mean(characters.lengths)), float(np.mean(words.lengths)), letters, seconds)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,7 @@ class Trials:
         right = np.zeros((len(recipes), FOLDS, len(penalties)))
         kernels = [recipe.kernel() for recipe in recipes]
         grams = [
-            None if kernel.has_features else self._gram(recipe, kernel)
+            None if kernel.features is not None and kernel.features.countable else self._gram(recipe, kernel)
             for recipe, kernel in zip(recipes, kernels, strict=True)
         ]
         for kernel, gram in zip(kernels, grams, strict=True):
@@ -100,21 +100,24 @@ class Trials:
 
     def rows(self, kernel: Kernel, train: NDArray[np.int64]) -> FeatureRows:
         """Rows of all examples, with the weights that a kernel learns from the examples `train`."""
-        return _rows(kernel, lambda leaf: self._counted[leaf.counting], train)
+        terms = kernel.structure.terms
+        parts = [term.features.rows_of(self._counted[term.features.key], train) for _, term in terms]
+        return side_by_side(parts, [weight for weight, _ in terms])
 
     def _gram(self, recipe: Recipe, kernel: Kernel) -> DenseGram:
         """The Gram of a kernel without features, computed once for all values of C."""
         if recipe not in self._grams:
-            read: Any = kernel.read(self.examples.documents)
+            read: Any = kernel.structure.read(self.examples.documents)
             values = devices.to_host(kernel.fit(read).rows(read, self.device).gram())
             self._grams[recipe] = DenseGram(values)
         return self._grams[recipe]
 
     def count(self, kernel: Kernel) -> None:
         """Count the features of a kernel that are not counted yet."""
-        for leaf in kernel.leaves:
-            if leaf.counting not in self._counted:
-                self._counted[leaf.counting] = leaf.counted(self.examples.documents.of(leaf.view))
+        for leaf in kernel.structure.leaves:
+            if leaf.features.key not in self._counted:
+                documents = leaf.structure.read(self.examples.documents)
+                self._counted[leaf.features.key] = leaf.features.count(documents)
 
     def _values(
         self, kernel: Kernel, gram: DenseGram | None, fold: int, penalties: Sequence[float]
@@ -137,14 +140,6 @@ class Trials:
             return (values[:, :, 0] > 0).astype(np.int64)
         classes_chosen: NDArray[np.int64] = values.argmax(axis=2)
         return classes_chosen
-
-
-def _rows(kernel: Kernel, counted: Callable[[Kernel], Any], train: NDArray[np.int64]) -> FeatureRows:
-    """Rows of all examples, with the weights that the kernel learns from the examples `train`."""
-    terms = kernel.terms
-    return side_by_side(
-        [counted(leaf).rows(leaf, train) for _, leaf in terms], [weight for weight, _ in terms]
-    )
 
 
 def _of_gram(

@@ -1,4 +1,4 @@
-"""The command line: one file a command; each parses, calls one function and prints."""
+"""The command line. Each command parses its options, calls the library and prints."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import sys
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from textsvm.cli import console, signals
-from textsvm.cli.flags import Command, Group
-from textsvm.runtime import memory as host_memory
+from textsvm.cli import console
+from textsvm.cli.options import Command, Group, option
 
-#: Commands, each the function of its name in a module of its name.
+#: Commands. Each is the function or group of its name in the module of its name, or in `_MODULES`.
 COMMANDS = (
     "demo", "corpus", "train", "evaluate", "predict", "explain", "tune", "cv", "doubts", "compare",
     "neighbours", "gram", "features", "devices", "model", "bench", "mail",
 )  # fmt: skip
-
-#: Those that load all they compute with, however little they do, and bytes that it uses and reserves.
+_MODULES = {"devices": "about", "bench": "about"}
+#: Options after the name of a benchmark belong to the benchmark.
+_SETTINGS = {
+    "bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+}
+#: Commands that load the numerical libraries, and bytes that these use and reserve.
 LOADING = {
     "demo", "train", "evaluate", "explain", "tune", "cv", "doubts", "compare", "neighbours", "gram",
     "features",
@@ -30,8 +33,8 @@ LIBRARIES = (150 << 20, 900 << 20)
 
 
 def app_of(names: Iterable[str]) -> typer.Typer:
-    """The application with these commands."""
-    made = typer.Typer(
+    """Application with the given commands."""
+    app = typer.Typer(
         name="textsvm",
         cls=Group,
         help="Text classification with string-kernel support vector machines.",
@@ -39,15 +42,14 @@ def app_of(names: Iterable[str]) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    made.callback()(_textsvm)
+    app.callback()(_textsvm)
     for name in names:
-        module: Any = import_module(f"{__name__}.{name}")
-        command = getattr(module, name)
+        command = getattr(import_module(f"{__name__}.{_MODULES.get(name, name)}"), name)
         if isinstance(command, typer.Typer):
-            made.add_typer(command, name=name)
+            app.add_typer(command, name=name)
         else:
-            made.command(cls=Command, context_settings=getattr(module, "SETTINGS", None))(command)
-    return made
+            app.command(cls=Command, context_settings=_SETTINGS.get(name))(command)
+    return app
 
 
 @lru_cache(maxsize=1)
@@ -55,16 +57,16 @@ def _whole() -> typer.Typer:
     return app_of(COMMANDS)
 
 
-def _version(shown: bool) -> None:
-    if shown:
-        from textsvm.cli.version import lines
+def _version(given: bool) -> None:
+    if given:
+        from textsvm.cli.about import version_lines
 
-        typer.echo("\n".join(lines()))
+        typer.echo("\n".join(version_lines()))
         raise typer.Exit()
 
 
 def _completion(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> None:
-    """Typer's completion for the shell that is named behind the option, or for the one we run in."""
+    """Call Typer's completion for the shell named after the option, or for the current shell."""
     if given:
         from typer.completion import install_callback, show_callback
 
@@ -74,51 +76,50 @@ def _completion(context: typer.Context, parameter: typer.CallbackParam, given: b
 
 def _textsvm(
     context: typer.Context,
-    version: bool = typer.Option(
-        False,
-        "--version",
-        callback=_version,
-        is_eager=True,
-        help="Show version, device and libraries.",
-    ),
-    install_completion: bool = typer.Option(
-        False,
-        "--install-completion",
-        callback=_completion,
-        is_eager=True,
-        help="Install completion for this shell, or for bash, zsh, fish or powershell named behind it.",
-    ),
-    show_completion: bool = typer.Option(
-        False, "--show-completion", callback=_completion, is_eager=True, help="Show what that would install."
-    ),
-) -> None:
+    version: Annotated[
+        bool, option("Show version, device and libraries.", "--version", callback=_version, is_eager=True)
+    ] = False,
+    install_completion: Annotated[
+        bool,
+        option(
+            "Install completion for this shell, or for the given one: bash, zsh, fish, powershell.",
+            "--install-completion", callback=_completion, is_eager=True,
+        ),
+    ] = False,
+    show_completion: Annotated[
+        bool,
+        option("Show the completion script.", "--show-completion", callback=_completion, is_eager=True),
+    ] = False,
+) -> None:  # fmt: skip
     if context.invoked_subcommand in LOADING:
+        from textsvm.runtime import memory as host_memory
+
         host_memory.require(*LIBRARIES)
 
 
 def main() -> None:
     """Entry point of the console script."""
-    signals.watch()
+    console.watch_signals()
     console.open_closed()
     try:
         code = _run()
-    except KeyboardInterrupt:  # before the command itself has begun, or behind it
+    except KeyboardInterrupt:  # before the command has started or after it has ended
         code = console.interrupted()
-    if code > 128 or (code and "cupy" in sys.modules):  # a card that failed may hang once more
+    if code > 128 or (code and "cupy" in sys.modules):  # a failed GPU may block an ordinary exit
         console.leave(code)
     sys.exit(code)
 
 
 def _run() -> int:
-    named = sys.argv[1] if len(sys.argv) > 1 else ""
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
     completing = "_TEXTSVM_COMPLETE" in os.environ
     if completing:
         from typer.completion import completion_init
 
         completion_init()
-    # One command takes half as long to set up as all of them.
-    alone = named in COMMANDS and not completing
-    return console.main(app_of([named]) if alone else _whole())
+    # A single command takes half as long to set up as all of them.
+    alone = command in COMMANDS and not completing
+    return console.main(app_of([command]) if alone else _whole())
 
 
 def __getattr__(name: str) -> Any:

@@ -7,14 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from textsvm.cli import examples, options
+from textsvm.cli import corpora, options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.holdout import hold_out
 from textsvm.cli.kernels import DEFAULTS, spelled_out
 from textsvm.cli.machines import checked
-from textsvm.cli.output import REPORTS, Force, Output
+from textsvm.cli.options import option
+from textsvm.cli.output import Force, check_report
 
 if TYPE_CHECKING:
     from textsvm.evaluation.comparison import Compared
@@ -26,25 +24,24 @@ HOLDOUT = 0.25
 
 
 @dataclass(frozen=True)
-class Judging:
-    """Options: the candidates and the test documents."""
+class CandidateOptions:
+    """Candidates and test documents."""
 
     kernel: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Candidate kernel, such as auto, gap:4 or spectrum:1-5,log,idf+words:1-2,log,idf. Repeatable "
+            "(default: auto, fast and two more).",
             metavar="KERNEL",
-            help="A candidate, such as auto, spectrum:1-5,log,idf+words:1-2,log,idf or gap:4; may be given "
-            "several times (default: auto, fast and two more).",
         ),
     ] = None
     holdout: Annotated[
-        float | None,
-        typer.Option(help=f"Share of the documents to judge on (default: the test part, or {HOLDOUT:g})."),
+        float | None, option(f"Share of test documents (default: the test part, or {HOLDOUT:g}).")
     ] = None
-    cv: Annotated[int | None, typer.Option(help="Judge on all documents, in so many folds.")] = None
-    seed: Annotated[int, typer.Option(help="Seed of what is drawn at random.")] = 0
+    cv: Annotated[int | None, option("Number of folds, instead of one test part.")] = None
+    seed: Annotated[int, option("Random seed.")] = 0
     device: options.Device = "auto"
-    report: Annotated[Path | None, typer.Option(help="Write a web page with a picture (.html).")] = None
+    report: Annotated[Path | None, option("Write a web page with a chart: .html.")] = None
     force: Force = False
 
     def check(self, corpus: list[Path]) -> None:
@@ -52,24 +49,21 @@ class Judging:
         if self.holdout is not None and self.cv is not None:
             raise WrongUsage("--holdout and --cv do not go together")
         if self.holdout is not None and not 0 < self.holdout < 1:
-            raise WrongUsage(f"--holdout {self.holdout:g} is not a share between 0 and 1")
+            raise WrongUsage(f"--holdout must be between 0 and 1, got {self.holdout:g}")
         if self.cv is not None and self.cv < 2:
-            raise WrongUsage(f"--cv {self.cv} folds are too few; there must be at least 2")
-        if self.report is None:
-            return
-        if self.report.suffix.lower() not in (".html", ".htm"):
-            raise WrongUsage(f"--report {self.report}: the page is written as .html; name it so")
-        Output("--report", self.report, REPORTS[".html"], self.force).check({"the corpus": corpus})
+            raise WrongUsage(f"--cv must be at least 2, got {self.cv}")
+        if self.report is not None:
+            check_report("--report", self.report, self.force, {"the corpus": corpus}, (".html",))
 
 
 @options.with_groups
 def compare(
     corpus: options.CorpusPath,
-    reading: options.Reading,
-    judging: Judging,
-    printing: options.Printing,
+    reading: options.ReadingOptions,
+    judging: CandidateOptions,
+    printing: options.PrintingOptions,
 ) -> None:
-    """Compare kernels with each other and with scikit-learn: accuracy, whether the lead is real, and seconds.
+    """Compare kernels with each other and with scikit-learn: accuracy, significance and time.
 
     textsvm compare mails.tar.gz --kernel spectrum:1-5,log,idf --kernel gap:4 --cv 5 --report compare.html
     """
@@ -81,27 +75,27 @@ def compare(
             spelled_out(name)
 
     from textsvm.evaluation.opponents import candidates, machine
-    from textsvm.evaluation.opponents import compare as run
+    from textsvm.evaluation.opponents import compare as run_comparison
     from textsvm.runtime.device import select
 
-    named = {name: partial(machine, name, judging.device) for name in names}
-    for make in (named or candidates(judging.device)).values():
+    factories = {name: partial(machine, name, judging.device) for name in names}
+    for make in (factories or candidates(judging.device)).values():
         checked(make)
-    documents = options.read(console, corpus, reading, kernel=_on_columns(names))
-    ours = examples.candidates(documents, names, judging.device)
-    labels = [str(label) for label in options.targets(documents)]
+    documents = corpora.read(console, corpus, reading, kernel=_on_columns(names))
+    ours = corpora.candidates(documents, names, judging.device)
+    labels = [str(label) for label in corpora.targets(documents)]
     with console.progress(), console.warnings():
         parts, how = _parts(console, documents, labels, judging)
-        compared = run(documents.examples, labels, parts, ours, console.stage)
+        compared = run_comparison(documents.examples, labels, parts, ours, console.stage)
     device = select(judging.device)
     console.say_device(device)
-    title = f"{examples.names_of(corpus)}: {compared[0].n:,} documents {how}"
+    title = f"{corpora.names_of(corpus)}: {compared[0].n:,} documents {how}"
     if judging.report is not None:
         from textsvm.reporting.pages import write_comparison
 
         write_comparison(
             judging.report,
-            f"Classifiers of {examples.names_of(corpus)}",
+            f"Classifiers of {corpora.names_of(corpus)}",
             f"{compared[0].n:,} documents {how}",
             compared,
         )
@@ -117,23 +111,25 @@ def compare(
 def _on_columns(names: list[str]) -> Any:
     """First candidate whose kernel names columns."""
     kernels = [spelled_out(name) for name in names if name not in DEFAULTS]
-    return next((kernel for kernel in kernels if kernel.reads == "columns"), None)
+    return next((kernel for kernel in kernels if kernel.structure.reads_tables), None)
 
 
-def _parts(console: Console, corpus: Corpus, labels: list[str], judging: Judging) -> tuple[list[Part], str]:
+def _parts(
+    console: Console, corpus: Corpus, labels: list[str], judging: CandidateOptions
+) -> tuple[list[Part], str]:
     """Training and test parts, and a description of them."""
     if judging.cv is not None:
-        from textsvm.estimators.svc import SVC
+        from textsvm.machines.classifier import Classifier
         from textsvm.selection.folds import make_folds
 
-        folds = make_folds(judging.cv, SVC().as_target(labels, len(labels)), random_state=judging.seed)
+        folds = make_folds(judging.cv, Classifier().as_target(labels, len(labels)), random_state=judging.seed)
         return [(train.tolist(), test.tolist()) for train, test in folds], f"in {len(folds)} folds"
     if judging.holdout is None and {"train", "test"} <= set(corpus.part):
         parts = [[i for i, part in enumerate(corpus.part) if part == wanted] for wanted in ("train", "test")]
         return [(parts[0], parts[1])], f"of the test part, {len(parts[0]):,} to learn from"
     share = HOLDOUT if judging.holdout is None else judging.holdout
     place = {identifier: i for i, identifier in enumerate(corpus.ids)}
-    training, held = hold_out(console, corpus, share, judging.seed)
+    training, held = corpora.hold_out(console, corpus, share, judging.seed)
     assert held is not None
     rows = [place[identifier] for identifier in training.ids], [place[identifier] for identifier in held.ids]
     return [rows], f"held out, {len(rows[0]):,} to learn from"

@@ -1,4 +1,4 @@
-"""What every command shares: progress and messages on stderr, results on stdout."""
+"""Console of the commands: results on stdout, progress and messages on stderr, errors, signals."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import TextIOWrapper
 from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from textsvm.cli import signals
 from textsvm.errors import InputError, json_escaped, one_line, printable
-from textsvm.runtime import compiled
 
 if TYPE_CHECKING:
     from textsvm.runtime.device import Device
+
 
 STAGES = {
     "read": "reading",
@@ -39,32 +41,57 @@ STAGES = {
     "tune": "tuning",
 }
 
-#: Typer's exit code after Ctrl-C.
+#: Exit code of Typer after Ctrl-C.
 INTERRUPTED = 130
-#: What errors of the system say that are for want of main memory: of a library, of a thread, of anything.
+#: Parts of error messages of the system that mean a lack of main memory.
 _NO_MEMORY = ("failed to map segment", "can't start new thread", "Cannot allocate memory")
-#: What writing to a full disk, or beyond one's share of it, fails with.
+#: Error numbers of writing to a full disk or beyond a quota.
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
-#: How many lines of JSON have gone to stdout.
+#: Counter of JSON lines written to stdout.
 _printed = count()
 
 
+#: ClickException, from whichever Click this Typer uses.
+USAGE_ERROR: Any = typer.BadParameter.__mro__[2]
+
+
 class WrongUsage(InputError):
-    """A command was called with arguments that cannot be (exit code 2)."""
+    """Invalid command-line arguments (exit code 2)."""
+
+
+@contextmanager
+def wrong_usage(prefix: str = "") -> Iterator[None]:
+    """Turn an InputError of the block into WrongUsage, with a prefix that names the option."""
+    try:
+        yield
+    except InputError as error:
+        raise WrongUsage(f"{prefix}{error}") from error
+
+
+def device_line(device: Device) -> str:
+    """Description of a device, and why it is not a GPU."""
+    return f"device: {device.description}" + (f"; no GPU: {device.no_gpu}" if device.no_gpu else "")
+
+
+def seconds_row(seconds: dict[str, float]) -> tuple[str, str]:
+    """Table row of the time of each stage."""
+    return "seconds", ", ".join(f"{stage} {value:.2f}" for stage, value in seconds.items())
 
 
 class Console:
-    """Messages and progress bars on stderr; nothing of either with `quiet`, no bars in a pipe.
+    """Messages and progress bars on stderr (none with `quiet`, no bars in a pipe), reports on stdout.
 
-    Where an output itself goes to stdout (`stdout_taken`), what is reported goes to stderr too.
+    If a command writes its output file to stdout (`stdout_taken`), reports go to stderr too.
     """
 
     def __init__(self, quiet: bool = False, stdout_taken: bool = False) -> None:
         from rich.console import Console as RichConsole
 
+        from textsvm.runtime import compiled
+
         class Stderr(RichConsole):
             def on_broken_pipe(self) -> None:
-                """Nobody reads the messages any more; the work goes on."""
+                """Continue without messages."""
                 self.quiet = True
 
         self.stderr = Stderr(stderr=True, highlight=False, soft_wrap=True)
@@ -77,38 +104,34 @@ class Console:
         compiled.warn = lambda message: self.say(f"note: {message}")
 
     def say(self, message: str) -> None:
-        """A line on stderr."""
+        """Print a line to stderr."""
         if not self.quiet:
-            with _even_if_unheard():
+            with _ignore_write_errors():
                 self.stderr.print(one_line(message), markup=False)
 
-    def say_waiting(self, what: str) -> None:
-        """What is waited for, where somebody is to type it."""
+    def say_waiting(self, expected: str) -> None:
+        """Tell a user at a terminal that the command reads standard input."""
         if sys.stdin is not None and sys.stdin.isatty():
-            self.say(f"note: waiting for {what} on standard input; Ctrl-D ends it")
+            self.say(f"note: waiting for {expected} on standard input; Ctrl-D ends it")
 
     def fail(self, error: InputError) -> None:
-        """A line on stderr for what did not work where the rest goes on; the exit code is the caller's."""
-        self.flush()
+        """Print an error and continue; the caller sets the exit code."""
+        sys.stdout.flush()
         _fail(str(error), 1)
 
-    def flush(self) -> None:
-        """Have what was printed reach who reads it."""
-        sys.stdout.flush()
-
     def say_device(self, device: Device) -> None:
-        """Which device did the work, and why not a GPU."""
-        self.say(f"device: {device.description}" + (f"; no GPU: {device.no_gpu}" if device.no_gpu else ""))
+        """Print the device that did the work, and why it is not a GPU."""
+        self.say(device_line(device))
 
     def line(self, text: str) -> None:
-        """A line on stdout, without markup."""
+        """Print a line to stdout, without markup."""
         self.stdout.print(printable(text), markup=False, soft_wrap=True)
 
     @contextmanager
     def progress(self, beside_stdout: bool = False) -> Iterator[None]:
         """Draw a bar with an ETA for each stage that reports through `stage` inside the block.
 
-        `beside_stdout`: not where results appear on the same terminal one by one, which show how far it is.
+        `beside_stdout`: draw none if results appear on the same terminal line by line.
         """
         if self.quiet or not self.stderr.is_terminal or (beside_stdout and sys.stdout.isatty()):
             yield
@@ -124,7 +147,7 @@ class Console:
         )  # fmt: skip
         device.on_load = lambda source: self.stage("compile", 0, 1)
         try:
-            # The speed is that of ten minutes: an estimate of the whole must not jump with every stage.
+            # Estimate the speed over ten minutes, so that the ETA does not jump with every stage.
             with Progress(
                 *columns, console=self.stderr, transient=True, speed_estimate_period=600
             ) as self._bars:
@@ -133,18 +156,21 @@ class Console:
             self._bars, self._tasks, self._shown, device.on_load = None, {}, "", None
 
     @contextmanager
-    def kept_in(self, store: Any) -> Iterator[None]:
-        """Say where what was made inside the block is kept, if it is interrupted and there is a store."""
+    def work(self, store: Any = None) -> Iterator[None]:
+        """Progress bars and warnings inside the block; an interrupt names the store that keeps the work."""
         try:
-            yield
+            with self.progress(), self.warnings():
+                yield
         except KeyboardInterrupt:
             if store is not None:
-                self.say(f"note: what was made of the kernel matrix is in {store}; the same command goes on")
+                self.say(
+                    f"note: the computed part of the kernel matrix is in {store}; the same command continues"
+                )
             raise
 
     @contextmanager
     def warnings(self) -> Iterator[None]:
-        """Say what the numerics warn of inside the block, at once."""
+        """Print Python warnings of the block to stderr as they come."""
         import warnings
 
         from textsvm.errors import RareClassWarning
@@ -159,13 +185,13 @@ class Console:
             yield
 
     def stage(self, stage: str, done: float, total: float) -> None:
-        """A progress callback for the numerics."""
+        """Progress callback of the numerical functions."""
         if self._bars is None:
             return
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(STAGES.get(stage, stage), total=total)
         bar = self._tasks[stage]
-        if done < self._bars.tasks[bar].completed:  # the stage comes again, as for the next kernel of a grid
+        if done < self._bars.tasks[bar].completed:  # the stage starts again, as for the next kernel of a grid
             self._bars.reset(bar)
         self._bars.update(bar, completed=done, total=total)
         if stage != self._shown:
@@ -173,12 +199,12 @@ class Console:
             for other in self._tasks.values():
                 self._bars.update(other, visible=other == bar)
 
-    def reading(self, done: float, total: float) -> None:
-        """A progress callback for the readers."""
-        self.stage("read", done, total)
+    def progress_of(self, stage: str) -> Callable[[float, float], None]:
+        """Progress callback of a function with a single stage."""
+        return partial(self.stage, stage)
 
-    def table(self, title: str, rows: Sequence[tuple[str, ...]], header: tuple[str, ...] = ()) -> None:
-        """A table on stdout: names and their values, or under a header a name and right-aligned figures."""
+    def table(self, title: str, rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> None:
+        """Print a table to stdout: names and values, or with a header names and right-aligned numbers."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -198,33 +224,33 @@ class Console:
             self.stdout.print(table)
 
     def print_json(self, value: dict[str, Any]) -> None:
-        """One JSON object on a line of stdout: in UTF-8, or in ASCII where stdout has another code."""
+        """Print a JSON object as a line, in ASCII if stdout is not UTF-8."""
         stream = sys.stderr if self._stdout_taken else sys.stdout
         text = json_escaped(json.dumps(value, ensure_ascii=False))
         try:
             text.encode("utf-8" if (stream.encoding or "utf-8").lower() in ("utf-8", "utf8") else "ascii")
-        except UnicodeEncodeError:  # a pipe on Windows, which has a code page; a lone surrogate
+        except UnicodeEncodeError:  # a code page of Windows, or a lone surrogate
             text = json.dumps(value)
-        next(_printed)  # first: whoever reads the line may end the process
+        next(_printed)  # first, because the reader of the line may end the process
         stream.write(text + "\n")
 
 
-#: Of a table's first column as many symbols as this are on a line, however narrow the terminal is.
+#: Largest minimum width of the first column of a table.
 _NAME = 16
 
 
-def _least(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], i: int) -> int:
-    """Symbols that a column of figures needs: they and the words of its header stay whole."""
+def _least(rows: Sequence[Sequence[str]], header: Sequence[str], i: int) -> int:
+    """Width of a numeric column in which numbers and words of the header are not broken."""
     return max(map(len, [row[i] for row in rows if i < len(row)] + (header[i].split() or [""])))
 
 
-def _name_width(rows: Sequence[tuple[str, ...]], header: tuple[str, ...]) -> int | None:
-    """Symbols of a table's first column that are on one line at least."""
+def _name_width(rows: Sequence[Sequence[str]], header: Sequence[str]) -> int | None:
+    """Minimum width of the first column."""
     return min(max(len(row[0]) for row in rows), _NAME) if header else None
 
 
-def _fitting(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], width: int) -> list[list[int]]:
-    """The columns of one table, or where a terminal is too narrow for it of several, each with the names."""
+def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -> list[list[int]]:
+    """Columns of each table: several tables, each with the names, if the terminal is too narrow for all."""
     name = max(_name_width(rows, header) or 0, 4) + 4
     tables, taken = [[0]], name
     for i in range(1, len(header)):
@@ -237,16 +263,15 @@ def _fitting(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], width: in
 
 
 def json_line(value: dict[str, Any] | str) -> str:
-    """One JSON value as a line of a file in UTF-8."""
+    """JSON value as a line of a UTF-8 file."""
     return json_escaped(json.dumps(value, ensure_ascii=False)) + "\n"
 
 
 def main(app: typer.Typer) -> int:
-    """Run the command line; every failure becomes one sentence on stderr and an exit code."""
+    """Run the command line; a failure becomes a sentence on stderr and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    usage_error: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever this Typer keeps it
     try:
         code = app(prog_name="textsvm", standalone_mode=False)
         sys.stdout.flush()
@@ -254,13 +279,13 @@ def main(app: typer.Typer) -> int:
         return _fail(str(error), 2)
     except InputError as error:
         return _fail(str(error), 1)
-    except usage_error as error:
-        message = error.format_message()  # none where no command was given and the help was shown
+    except USAGE_ERROR as error:
+        message = error.format_message()  # empty if the help was shown because there was no command
         return _fail(f"{message} (see textsvm --help)", 2) if message else 2
     except (KeyboardInterrupt, typer.Abort):
         return interrupted()
     except BrokenPipeError:
-        # The reader of our output has gone (head, less): nothing to say, and nothing to flush at exit.
+        # The reader of our output has ended (head, less). Do not flush at exit.
         sys.stdout = None
         return 1
     except Exception as error:
@@ -285,25 +310,27 @@ def _environment_error(error: BaseException) -> str | None:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
     for cause in causes:
-        if isinstance(cause, MemoryError) or any(said in str(cause) for said in _NO_MEMORY):
-            why = str(cause) or "no more could be had"
-            return f"out of main memory ({why}); lower --memory, use fewer documents or give it more"
+        if isinstance(cause, MemoryError) or any(text in str(cause) for text in _NO_MEMORY):
+            return (
+                f"out of main memory ({str(cause) or 'allocation failed'}); lower --memory, use fewer "
+                "documents or give it more"
+            )
     if not isinstance(error, OSError):
         return None
-    where = error.filename or ("standard output" if error.errno in _FULL else "input/output")
-    return f"{where}: {error.strerror or error}"
+    place = error.filename or ("standard output" if error.errno in _FULL else "input/output")
+    return f"{place}: {error.strerror or error}"
 
 
 def interrupted() -> int:
-    """Say what there is of the output after a signal; its exit code."""
-    lines, number = next(_printed), signals.came()
+    """Report the amount of output after a signal; returns the exit code."""
+    lines, number = next(_printed), first_signal()
     how = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
     were = f"{lines:,} lines of output were" if lines > 1 else "1 line of output was"
     return _fail(f"{how}; {were if lines else 'no output was'} written", 128 + number)
 
 
 def leave(code: int) -> NoReturn:
-    """End at once: at an ordinary exit Python waits for threads, and theirs may be minutes of work."""
+    """Exit at once: an ordinary exit waits for threads, which may work for minutes."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
@@ -311,7 +338,7 @@ def leave(code: int) -> NoReturn:
 
 
 def open_closed() -> None:
-    """Have all standard streams: a file that we open would get the number of one that is closed."""
+    """Open closed standard streams, so that no other file gets their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = open(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8")  # noqa: SIM115 (until the end)
@@ -319,8 +346,8 @@ def open_closed() -> None:
 
 
 @contextmanager
-def _even_if_unheard() -> Iterator[None]:
-    """Go on where nothing can be said any more, as on a full disk; the work is not lost by that."""
+def _ignore_write_errors() -> Iterator[None]:
+    """Continue without messages if stderr cannot be written, as on a full disk."""
     try:
         yield
     except OSError:
@@ -328,6 +355,47 @@ def _even_if_unheard() -> Iterator[None]:
 
 
 def _fail(message: str, code: int) -> int:
-    with _even_if_unheard():
+    with _ignore_write_errors():
         print("textsvm: " + one_line(message), file=sys.stderr, flush=True)
     return code
+
+
+#: Signals received so far.
+_signals: list[signal.Signals] = []
+#: A repeated signal within so many seconds, as `timeout` and terminals send it, does not stop the cleanup.
+_REPEAT_SECONDS = 1.0
+_last_signal = -_REPEAT_SECONDS
+
+
+def watch_signals() -> None:
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored (nohup) or handled."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _on_signal)
+
+
+def _restore_signals() -> None:
+    """Restore the default handlers in a forked process."""
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is _on_signal:
+            signal.signal(number, signal.SIG_DFL)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_restore_signals)
+
+
+def _on_signal(number: int, frame: Any) -> None:
+    global _last_signal
+    last, _last_signal = _last_signal, time.monotonic()
+    _signals.append(signal.Signals(number))
+    if _last_signal - last >= _REPEAT_SECONDS:
+        raise KeyboardInterrupt
+
+
+def first_signal() -> signal.Signals:
+    """Signal that ends the command; SIGINT if there was none."""
+    return _signals[0] if _signals else signal.SIGINT

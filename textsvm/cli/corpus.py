@@ -1,14 +1,13 @@
-"""textsvm corpus: what is in a corpus."""
+"""textsvm corpus: statistics of a corpus."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from textsvm.cli import options
+from textsvm.cli import corpora, options
 from textsvm.cli.console import Console
+from textsvm.cli.options import option
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,18 +17,17 @@ if TYPE_CHECKING:
 @options.with_groups
 def corpus(
     corpus: options.CorpusPath,
-    reading: options.Reading,
+    reading: options.ReadingOptions,
     regress: options.Regress = None,
     near_duplicates: Annotated[
-        bool,
-        typer.Option("--near-duplicates", help="Group the texts that are nearly the same, too: all pairs."),
+        bool, option("Also group near-duplicates; compares all pairs.", "--near-duplicates")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Show what is in a corpus: counts, parts, labels or numbers, lengths, duplicates, alphabet, damage."""
+    """Show statistics of a corpus: parts, labels or numbers, lengths, duplicates, alphabet, problems."""
     console = Console(quiet)
-    documents = options.read(console, corpus, reading, options.Learning(regress))
+    documents = corpora.read(console, corpus, reading, options.LearningOptions(regress))
     summary = describe(documents)
     if near_duplicates:
         summary["near_duplicates"] = _near_duplicates(console, documents)
@@ -37,9 +35,9 @@ def corpus(
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:
-    """Counts of a corpus as JSON values; lengths and alphabet are of the normalised texts."""
+    """Statistics as JSON values; lengths and alphabet of the normalised texts."""
     labels = Counter(
-        one for each in corpus.labels or [] for one in (each if isinstance(each, tuple) else (each,))
+        label for each in corpus.labels or [] for label in (each if isinstance(each, tuple) else (each,))
     )
     return {
         "source": corpus.source,
@@ -59,7 +57,7 @@ def describe(corpus: Corpus) -> dict[str, Any]:
 
 
 def _near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
-    """Ids of texts that are nearly the same, in groups; exact copies are."""
+    """Groups of ids of near-duplicates, exact copies included."""
     import numpy as np
 
     from textsvm.nearest.neighbours import machine
@@ -67,11 +65,11 @@ def _near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
     from textsvm.selection.leakage import BOUND, groups_of
 
     if not len(corpus.texts):
-        raise InputError(f"{corpus.source} holds no texts to look for near-duplicates in")
+        raise InputError(f"--near-duplicates needs texts, and {corpus.source} holds none")
     wanted = Criteria(at_least=BOUND)
     with console.progress():
         pairs = search(machine("fast", wanted), corpus.texts, None, wanted, console.stage)
-        groups = groups_of(len(corpus), ((found.rows, found.columns) for found in pairs))
+        groups = groups_of(len(corpus), ((part.rows, part.columns) for part in pairs))
     members: dict[int, list[str]] = {}
     for number in np.flatnonzero(np.bincount(groups)[groups] > 1).tolist():
         members.setdefault(int(groups[number]), []).append(corpus.ids[number])
@@ -79,7 +77,7 @@ def _near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
 
 
 def _of_texts(texts: Any) -> dict[str, Any]:
-    """Lengths and alphabet; None where there are no texts."""
+    """Lengths and alphabet; None without texts."""
     if not len(texts):
         return {"lengths": None, "empty": None, "alphabet": None}
     from textsvm.text.documents import encode
@@ -97,7 +95,7 @@ def _of_texts(texts: Any) -> dict[str, Any]:
 
 
 def _letters(texts: Any) -> dict[str, Any]:
-    """Of sequences: shares of letters, whatever the case, of lower case, and of G and C in DNA or RNA."""
+    """Shares of letters (case ignored), of lower case, and of G and C in DNA or RNA."""
     import numpy as np
 
     from textsvm.text.documents import encode

@@ -1,93 +1,93 @@
-"""textsvm cv: cross-validation of one kernel and one machine."""
+"""textsvm cv: cross-validation of a kernel and a machine."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 import textsvm
-from textsvm.cli import examples, kernels, machines, model_files, options
+from textsvm.cli import corpora, kernels, machines, model_files, options
 from textsvm.cli.console import Console, json_line
 from textsvm.cli.evaluate import ReportFile, write_report
-from textsvm.cli.metric_columns import SHOWN, cells
+from textsvm.cli.options import option
 from textsvm.cli.output import PREDICTIONS, Output
 from textsvm.kernels.spelling import spell
+from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
     from textsvm.reporting.report import Report
     from textsvm.selection.cross_validation import CrossValidation
 
+#: Columns of the printed tables: short names of the metrics. JSON has all metrics.
+SHOWN = {
+    "accuracy": "accuracy", "micro_f1": "micro F1", "macro_f1": "macro F1", "mcc": "MCC",
+    "roc_auc": "ROC AUC", "average_precision": "AUPRC", "qwk": "QWK", "subset_accuracy": "all right",
+    "hamming_loss": "Hamming", "precision_at_1": "P@1", "mae": "MAE", "rmse": "RMSE", "r2": "R²",
+    "pearson": "Pearson",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is wanted besides the figures, and where it goes."""
+class CvOptions:
+    """Additional outputs."""
 
     file: ReportFile
     predictions: Annotated[
         Path | None,
-        typer.Option(
-            help="Write what each document got from machines that were not trained on it, as JSON Lines; "
-            "- is stdout."
-        ),
+        option("Write the out-of-fold prediction of each document as JSON Lines; - is stdout."),
     ] = None
     learning_curve: Annotated[
         bool,
-        typer.Option(
-            "--learning-curve",
-            help="Would more texts help? Train on 10, 20, 40 and 80 % of the training texts too.",
-        ),
+        option("Also train on 10, 20, 40 and 80 % of the training texts.", "--learning-curve"),
     ] = False
 
     def output(self, corpus: list[Path]) -> Output | None:
-        """The file, checked, if there is to be one."""
+        """File of predictions, checked."""
         if self.predictions is None:
             return None
         output = Output("--predictions", self.predictions, PREDICTIONS, self.file.force)
-        output.check({"the corpus": corpus})
-        return output
+        return output.checked({"the corpus": corpus})
 
 
 @options.with_groups
 def cv(
     corpus: options.CorpusPath,
-    reading: options.Reading,
-    learning: options.Learning,
-    folds: options.Folds,
-    made_from: machines.SingleOptions,
-    wanted: Wanted,
-    printing: options.Printing,
+    reading: options.ReadingOptions,
+    learning: options.LearningOptions,
+    folds: options.FoldOptions,
+    model_options: machines.SingleOptions,
+    extra: CvOptions,
+    printing: options.PrintingOptions,
 ) -> None:
-    """Cross-validate: train on all folds but one, judge on that one, in turn; the kernel matrix is made once.
+    """Cross-validate: train on all folds but one and evaluate on this fold, in turn.
 
-    A classifier whose kernel is not named chooses one anew on what each fold is trained on.
+    The kernel matrix is computed once. A classifier without a named kernel chooses one for each fold, on its
+    training part.
 
     textsvm cv mails.tar.gz --kernel gap --p 4 -C 10 --folds 10
     """
-    from textsvm.evaluation.slices import make_slices
-    from textsvm.reporting.sections import learning_sentence, learning_table
-    from textsvm.selection.cross_validation import cross_validate
-    from textsvm.selection.cross_validation import learning_curve as learn
-
     started = time.perf_counter()
     folds.check()
-    made_from.cluster.check()
-    wanted.file.check({"the corpus": corpus, "the predictions": wanted.predictions})
-    output = wanted.output(corpus)
+    model_options.cluster.check()
+    extra.file.check({"the corpus": corpus, "the predictions": extra.predictions})
+    output = extra.output(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
-    model = made_from.estimator(learning)
-    kernel = examples.kernel_of(model)
-    documents = options.read(console, corpus, reading, learning, groups=folds.groups, kernel=kernel)
-    examples.settle(console, model, made_from.kernel.named, documents)
-    truth = options.targets(documents, learning.multilabel)
+
+    from textsvm.evaluation.slices import make_slices
+    from textsvm.reporting.sections import learning_sentence, learning_table
+    from textsvm.selection.cross_validation import cross_validate, learning_curve
+
+    model = model_options.estimator(learning)
+    kernel = corpora.kernel_of(model)
+    documents = corpora.read(console, corpus, reading, learning, groups=folds.groups, kernel=kernel)
+    corpora.settle(console, model, model_options.kernel.named, documents)
+    truth = corpora.targets(documents, learning.multilabel)
     read = time.perf_counter() - started
-    working = made_from.cluster.at_work(console)
-    with working, console.progress(), console.warnings(), console.kept_in(model.store):
+    with model_options.cluster.at_work(console, model.compute.store):
         result = cross_validate(
             model,
             documents.examples,
@@ -97,36 +97,35 @@ def cv(
             **folds.arguments(documents),
         )
         curve = None
-        if wanted.learning_curve:
-            curve = learn(
+        if extra.learning_curve:
+            curve = learning_curve(
                 model, documents.examples, truth, result,
                 sample_weight=documents.weights, progress=console.stage,
             )  # fmt: skip
     if output is not None:
-        with output.place() as path:
-            _write_predictions(path, documents, truth, result)
+        output.write_lines(_prediction_lines(documents, truth, result))
     for number, chosen in enumerate(result.chosen, 1):
         console.say(f"note: fold {number}: {chosen}")
     console.say_device(model_files.device_of(model))
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
     alone = _length_alone(documents, result)
-    if wanted.file.report is not None:
-        title = f"Cross-validation of {examples.names_of(corpus)}"
-        made = _report(model, documents, result, title, wanted.file.mistakes, reading.positive)
+    if extra.file.report is not None:
+        title = f"Cross-validation of {corpora.names_of(corpus)}"
+        report = _report(model, documents, result, title, extra.file.mistakes, reading.positive)
         groups = documents.groups
-        slices = make_slices(made.results, str(folds.groups), groups) if groups is not None else None
-        write_report(console, wanted.file, replace(made, slices=slices, learning=curve))
+        slices = make_slices(report.results, str(folds.groups), groups) if groups is not None else None
+        write_report(console, extra.file, replace(report, slices=slices, learning=curve))
     if printing.json:
         beside = {} if alone is None else {"length_alone": alone}
         if curve is not None:
             beside["learning_curve"] = curve.as_dict()
-        console.print_json(summarise(result, documents, model) | beside | {"seconds": seconds})
+        console.print_json(_summary(result, documents, model) | beside | {"seconds": seconds})
     else:
-        show(console, f"{len(documents):,} documents of {documents.source}", result, alone)
+        _show(console, f"{len(documents):,} documents of {documents.source}", result, alone)
         if curve is not None:
             head, rows = learning_table(curve)
-            console.table("learning curve", [tuple(row) for row in rows], tuple(head))
+            console.table("learning curve", rows, head)
             console.line(learning_sentence(curve))
         console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
 
@@ -134,48 +133,48 @@ def cv(
 def _report(
     model: Any, corpus: Corpus, result: CrossValidation, title: str, mistakes: int, positive: str | None
 ) -> Report:
-    """What each document got, as a report."""
+    """Report on the out-of-fold predictions."""
     from textsvm.reporting.report import report_of_folds, results_of
 
     with_texts = len(corpus.texts) == len(corpus)
     kernel = model.kernel if model.kernel in kernels.DEFAULTS else spell(model.kernel)
     facts = [
-        ("machine", type(model).__name__), ("kernel", str(kernel)), ("C", f"{model.C:g}"),
+        ("machine", model.estimator_name), ("kernel", str(kernel)), ("C", f"{model.C:g}"),
         ("folds", f"{len(result.folds)}, each document judged by machines that were not trained on it"),
         ("corpus", corpus.source), ("kernel matrix", result.gram),
         ("device", model_files.device_of(model).description),
         ("written by", f"textsvm {textsvm.__version__}"),
     ]  # fmt: skip
-    results = results_of(result, options.truth(corpus), positive)
+    results = results_of(result, corpora.truth(corpus), positive)
     return report_of_folds(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
 
 
-def summarise(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:
-    """The figures as JSON values, documents by their ids; what each one got is in --predictions."""
+def _summary(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:
+    """JSON values of a cross-validation, with ids of documents."""
     from textsvm.runtime.plain_json import to_json
 
-    found = result.as_dict()
+    values = result.as_dict()
     return {
         "n": len(corpus),
         "kernel": to_json(model.kernel),
         "kernel_spelled": model.kernel if model.kernel in kernels.DEFAULTS else spell(model.kernel),
-        "chosen": found["chosen"],
+        "chosen": values["chosen"],
         "C": model.C,
         "device": model_files.device_of(model).description,
         "folds": [
             {"n_train": len(train), "n_test": len(test), "metrics": fold["metrics"]}
-            for (train, test), fold in zip(result.folds, found["folds"], strict=True)
+            for (train, test), fold in zip(result.folds, values["folds"], strict=True)
         ],
-        "mean": found["mean"],
-        "sd": found["sd"],
-        "pooled": found["pooled"],
-        "near_duplicates": leaks_by_id(found["leaks"], corpus),
+        "mean": values["mean"],
+        "sd": values["sd"],
+        "pooled": values["pooled"],
+        "near_duplicates": leaks_by_id(values["leaks"], corpus),
         "kernel_matrix": result.gram,
     }
 
 
 def leaks_by_id(leaks: list[dict[str, Any]], corpus: Corpus) -> list[dict[str, Any]]:
-    """Near-duplicates across folds, folds from 1 and documents by their ids."""
+    """Near-duplicates across folds, with numbers of folds from 1 and ids of documents."""
     return [
         {"fold": number, "test": corpus.ids[test], "train": corpus.ids[train], "value": value}
         for number, leak in enumerate(leaks, 1)
@@ -184,7 +183,7 @@ def leaks_by_id(leaks: list[dict[str, Any]], corpus: Corpus) -> list[dict[str, A
 
 
 def _length_alone(corpus: Corpus, result: CrossValidation) -> dict[str, float] | None:
-    """Of a regression on texts: mean metrics of what lengths alone predict, on the same folds."""
+    """Mean metrics of predictions from lengths alone on the same folds, for a regression on texts."""
     from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.selection.scoring import mean_and_sd
 
@@ -200,40 +199,40 @@ def _length_alone(corpus: Corpus, result: CrossValidation) -> dict[str, float] |
     return mean_and_sd(table)[0]
 
 
-def show(
-    console: Console, title: str, result: CrossValidation, alone: dict[str, float] | None = None
-) -> None:
-    """The folds and their mean as a table, and below what lengths `alone` reach."""
+def _show(console: Console, title: str, result: CrossValidation, alone: dict[str, float] | None) -> None:
+    """Print a table of the folds, their mean, and the baseline of lengths `alone`."""
+
+    def cells(metrics: Mapping[str, Any]) -> list[str]:
+        return [format_metric(name, metrics.get(name)) for name in names]
+
     names = [name for name in SHOWN if name in result.mean]
     rows = [
-        (str(number), f"{len(train):,}", f"{len(test):,}", *cells(fold, names))
+        (str(number), f"{len(train):,}", f"{len(test):,}", *cells(fold))
         for number, ((train, test), fold) in enumerate(zip(result.folds, result.table, strict=True), 1)
     ]
-    rows.append(("mean", "", "", *cells(result.mean, names)))
-    rows.append(("SD", "", "", *cells(result.sd, names)))
-    rows.append(("pooled", "", "", *cells(result.pooled, names)))
+    rows.append(("mean", "", "", *cells(result.mean)))
+    rows.append(("SD", "", "", *cells(result.sd)))
+    rows.append(("pooled", "", "", *cells(result.pooled)))
     if alone is not None:
-        rows.append(("length alone", "", "", *cells(dict.fromkeys(names, float("nan")) | alone, names)))
+        rows.append(("length alone", "", "", *cells(dict.fromkeys(names, float("nan")) | alone)))
     console.table(title, rows, ("fold", "trained on", "tested on", *(SHOWN[name] for name in names)))
 
 
-def _write_predictions(path: Path, corpus: Corpus, truth: Sequence[Any], result: CrossValidation) -> None:
+def _prediction_lines(corpus: Corpus, truth: Sequence[Any], result: CrossValidation) -> Iterator[str]:
     import numpy as np
 
-    from textsvm.estimators.labels import label_sets
-    from textsvm.runtime.files import replacing
+    from textsvm.machines.labels import label_sets
 
-    found = result.as_dict()
+    values = result.as_dict()
     if isinstance(truth[0], tuple):
-        found["predictions"] = label_sets(
-            result.predictions, np.unique([one for each in truth for one in each])
-        )
-    fold_of: list[list[int]] = [[] for _ in corpus.ids]
+        classes = np.unique([label for labels in truth for label in labels])
+        values["predictions"] = label_sets(result.predictions, classes)
+    folds_of: list[list[int]] = [[] for _ in corpus.ids]
     for number, (_, test) in enumerate(result.folds, 1):
         for i in test.tolist():
-            fold_of[i].append(number)
-    rows = zip(corpus.ids, truth, found["predictions"], found["decision"], fold_of, strict=True)
-    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
-        for identifier, true, predicted, decision, of in rows:
-            row = {"id": identifier, "truth": true, "predicted": predicted, "decision": decision, "folds": of}
-            stream.write(json_line(row))
+            folds_of[i].append(number)
+    rows = zip(corpus.ids, truth, values["predictions"], values["decision"], folds_of, strict=True)
+    for identifier, true, predicted, decision, folds in rows:
+        yield json_line(
+            {"id": identifier, "truth": true, "predicted": predicted, "decision": decision, "folds": folds}
+        )

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from textsvm.cli import examples, machines, model_files, options
-from textsvm.cli.console import Console, WrongUsage, json_line
-from textsvm.cli.output import DOUBTS, REPORTS, STDOUT, Force, Output
+from textsvm.cli import corpora, machines, model_files, options
+from textsvm.cli.console import Console, json_line
+from textsvm.cli.options import option
+from textsvm.cli.output import DOUBTS, STDOUT, Force, Output, check_report, writing
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
@@ -19,74 +18,70 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Listing:
-    """Which texts are listed, and where."""
+class ListingOptions:
+    """Selection and output of doubtful texts."""
 
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Where the list goes, as JSON Lines; - is stdout.")
-    ] = STDOUT
-    report: Annotated[Path | None, typer.Option(help="Write a page to review them on: .html.")] = None
+    output: Annotated[Path, option("Output file, JSON Lines; - is stdout.", "-o", "--output")] = STDOUT
+    report: Annotated[Path | None, option("Write a page for reviewing them: .html.")] = None
     at_least: Annotated[
         float,
-        typer.Option(
+        option(
+            "Minimum score of doubtful labels. Near-copies with different labels and texts similar to no "
+            "other text are always listed.",
             min=0, max=1,
-            help="List doubtful labels of this score and more; near-copies of different labels and texts "
-            "that resemble nothing are listed in any case.",
         ),
     ] = 0.5  # fmt: skip
-    folds: Annotated[int, typer.Option(min=2, help="Parts, each judged by machines of the others.")] = 10
-    seed: Annotated[int, typer.Option(help="Seed of the folds.")] = 0
+    folds: Annotated[int, option("Number of folds.", min=2)] = 10
+    seed: Annotated[int, option("Random seed.")] = 0
     force: Force = False
 
-    def outputs(self, corpus: list[Path]) -> tuple[Output, Output | None]:
-        """The list and the page, checked."""
-        listed = Output("-o", self.output, DOUBTS, self.force)
-        listed.check({"the corpus": corpus})
-        if self.report is None:
-            return listed, None
-        if self.report.suffix.lower() not in (".html", ".htm"):
-            raise WrongUsage(f"--report {self.report}: the page is .html, and the name does not end so")
-        page = Output("--report", self.report, REPORTS[".html"], self.force)
-        page.check({"the corpus": corpus, "the list": None if listed.is_stdout else self.output})
-        return listed, page
+    def checked(self, corpus: list[Path]) -> Output:
+        """Output file; raises WrongUsage."""
+        output = Output("-o", self.output, DOUBTS, self.force).checked({"the corpus": corpus})
+        if self.report is not None:
+            inputs = {"the corpus": corpus, "the list": None if output.is_stdout else self.output}
+            check_report("--report", self.report, self.force, inputs, (".html",))
+        return output
 
 
 @options.with_groups
 def doubts(
     corpus: options.CorpusPath,
-    reading: options.Reading,
-    listing: Listing,
-    made_from: machines.SingleOptions,
+    reading: options.ReadingOptions,
+    listing: ListingOptions,
+    model_options: machines.SingleOptions,
     quiet: options.Quiet = False,
 ) -> None:
-    """List texts whose label is probably wrong, near-copies that have different labels, and odd texts out.
+    """List texts with probably wrong labels, near-copies with different labels, and outliers.
 
     textsvm doubts reviews.csv --text text --label stars --report doubts.html
 
-    Each label is judged by classifiers that have not seen the text, and by the most similar texts.
+    Each label is compared with out-of-fold predictions and with the labels of the most similar texts.
     """
-    from textsvm.selection.doubts import doubts as find
+    from textsvm.selection.doubts import doubts as find_doubts
 
-    listed, page = listing.outputs(corpus)
-    made_from.cluster.check()
+    output = listing.checked(corpus)
+    model_options.cluster.check()
     console = Console(quiet)
-    learning = options.Learning()
-    model: Any = made_from.estimator(learning)
-    documents = options.read(console, corpus, reading, learning, kernel=examples.kernel_of(model))
-    examples.settle(console, model, made_from.kernel.named, documents)
-    labels = options.targets(documents)
-    working = made_from.cluster.at_work(console)
-    with working, console.progress(), console.warnings(), console.kept_in(model.store):
-        found = find(
+    learning = options.LearningOptions()
+    model: Any = model_options.estimator(learning)
+    documents = corpora.read(console, corpus, reading, learning, kernel=corpora.kernel_of(model))
+    corpora.settle(console, model, model_options.kernel.named, documents)
+    labels = corpora.targets(documents)
+    with model_options.cluster.at_work(console, model.compute.store):
+        result = find_doubts(
             model, documents.examples, labels,
             cv=listing.folds, random_state=listing.seed, progress=console.stage,
         )  # fmt: skip
-    ranked = found.ranked(documents.ids, listing.at_least)
-    if page is not None:
-        _write_page(page.path, f"Doubtful labels of {documents.source}", ranked, documents, labels)
-        console.say(f"report: {page.path}")
-    with listed.place() as path:
-        _write(path, ranked, documents)
+    ranked = result.ranked(documents.ids, listing.at_least)
+    if listing.report is not None:
+        from textsvm.reporting.pages import Review, review_page
+
+        title = f"Doubtful labels of {documents.source}"
+        with writing(listing.report) as stream:
+            stream.write(review_page(Review(title, ranked, documents.ids, labels, text_of(documents))))
+        console.say(f"report: {listing.report}")
+    output.write_lines(_line(doubt, documents) for doubt in ranked)
     console.say_device(model_files.device_of(model))
     doubtful = sum("label" in each.kinds for each in ranked)
     console.say(
@@ -94,35 +89,23 @@ def doubts(
     )
 
 
-def _write(path: Path, ranked: list[Doubt], corpus: Corpus) -> None:
-    from textsvm.runtime.files import replacing
-
-    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
-        for each in ranked:
-            row = {
-                "id": corpus.ids[each.index],
-                "label": each.label,
-                "suggested": each.suggested,
-                "score": round(each.score, 6),
-                "kinds": list(each.kinds),
-                "reasons": each.reasons,
-                "similar": corpus.ids[each.other],
-                "similarity": round(each.similarity, 6),
-            }
-            stream.write(json_line(row))
-
-
-def _write_page(path: Path, title: str, ranked: list[Doubt], corpus: Corpus, labels: list[Any]) -> None:
-    from textsvm.reporting.pages import Review, review_page
-    from textsvm.runtime.files import replacing
-
-    with replacing(path) as temporary:
-        text = review_page(Review(title, ranked, corpus.ids, labels, text_of(corpus)))
-        temporary.write_text(text, "utf-8", newline="\n")
+def _line(doubt: Doubt, corpus: Corpus) -> str:
+    return json_line(
+        {
+            "id": corpus.ids[doubt.index],
+            "label": doubt.label,
+            "suggested": doubt.suggested,
+            "score": round(doubt.score, 6),
+            "kinds": list(doubt.kinds),
+            "reasons": doubt.reasons,
+            "similar": corpus.ids[doubt.other],
+            "similarity": round(doubt.similarity, 6),
+        }
+    )
 
 
 def text_of(corpus: Corpus) -> Callable[[int], str]:
-    """What there is to be read of a document of a corpus, by its number."""
+    """Function from the index of a document to its readable text."""
     columns = {
         name: values for name, values in (corpus.columns or {}).items() if not hasattr(values, "dtype")
     }

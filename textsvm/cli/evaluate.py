@@ -1,4 +1,4 @@
-"""textsvm evaluate: a model and a labelled corpus -> figures."""
+"""textsvm evaluate: a model and a labelled corpus -> metrics."""
 
 from __future__ import annotations
 
@@ -7,89 +7,74 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from textsvm.cli import examples, machines, model_files, options
+from textsvm.cli import corpora, machines, model_files, options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.output import REPORTS, STDOUT, Force, Output
+from textsvm.cli.options import option
+from textsvm.cli.output import Force, check_report
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.estimators.base import StageProgress
     from textsvm.evaluation.comparison import SideBySide
     from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.evaluation.results import Results
     from textsvm.evaluation.slices import Slices
     from textsvm.readers import Corpus
     from textsvm.reporting.report import Report
+    from textsvm.runtime.parallel import StageProgress
 
-#: Models side by side.
+#: Most models in a comparison.
 MOST_MODELS = 8
-#: A wider confusion matrix does not fit a terminal.
+#: Most classes of a printed confusion matrix.
 MOST_COLUMNS = 12
 
 
 @dataclass(frozen=True)
 class ReportFile:
-    """Where the report goes, and what is in it."""
+    """The report."""
 
     report: Annotated[
         Path | None,
-        typer.Option(
-            help="Write a report with charts, intervals and explained mistakes: .html, .md or .json."
-        ),
+        option("Write a report with charts, intervals and explained mistakes: .html, .md or .json."),
     ] = None
-    mistakes: Annotated[
-        int, typer.Option(min=0, help="Report: so many of the worst mistakes with their texts; 0 for none.")
-    ] = 10
+    mistakes: Annotated[int, option("Number of worst mistakes in the report, with texts.", min=0)] = 10
     force: Force = False
 
     def check(self, inputs: dict[str, Any]) -> None:
-        """Wrong usage, before any work."""
-        if self.report is None:
-            return
-        kind = REPORTS[".html"] if self.report == STDOUT else REPORTS.get(self.report.suffix.lower())
-        if kind is None:
-            raise WrongUsage(
-                f"--report {self.report}: a report is .html, .md or .json, and the name ends in none of them"
-            )
-        Output("--report", self.report, kind, self.force).check(inputs)
+        """Raise WrongUsage if the report cannot be written."""
+        if self.report is not None:
+            check_report("--report", self.report, self.force, inputs)
 
 
 @dataclass(frozen=True)
-class Judging:
-    """What the figures are of, and where they are computed."""
+class JudgingOptions:
+    """Metrics and comparisons."""
 
     regress: options.Regress = None
     grades: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Range of grades for the quadratic weighted kappa, such as 2,12 (default: observed grades).",
             metavar="LOW,HIGH",
-            help="Grades of the quadratic weighted kappa, such as 2,12 (default: those that occur).",
         ),
     ] = None
     beside: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Another model to judge on the same documents: differences, and where they disagree; may be "
-            "given several times.",
-        ),
+        list[Path] | None, option("Compare another model on the same documents. Repeatable.", metavar="MODEL")
     ] = None
     slice: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Tables, FASTA: metrics for each value of this column (source, language, year), worst first.",
             metavar="COLUMN",
-            help="Tables, FASTA: figures of each value of this column (source, language, year), the worst "
-            "first.",
         ),
     ] = None
     device: options.Device = "auto"
 
-    def check(self) -> tuple[int, int] | None:
-        """Wrong usage, before any work; the grades."""
+    def check(self, model: Path) -> tuple[int, int] | None:
+        """Range of grades; raises WrongUsage."""
         if len(self.beside or []) >= MOST_MODELS:
-            raise WrongUsage(f"--beside: a comparison has room for {MOST_MODELS} models")
+            raise WrongUsage(f"--beside: at most {MOST_MODELS} models can be compared")
+        if model in (self.beside or []):
+            raise WrongUsage(f"--beside {model} is the evaluated model itself; name another model")
         return None if self.grades is None else _range(self.grades)
 
 
@@ -97,42 +82,38 @@ class Judging:
 def evaluate(
     model: options.ModelPath,
     corpus: options.CorpusPath,
-    reading: options.Reading,
-    judging: Judging,
+    reading: options.ReadingOptions,
+    judging: JudgingOptions,
     file: ReportFile,
-    printing: options.Printing,
+    printing: options.PrintingOptions,
 ) -> None:
-    """Judge a model on a labelled corpus.
+    """Evaluate a model on a labelled corpus.
 
-    Labels are reduced to two, or numbers read from a column, as in training, unless options say otherwise.
+    Labels are reduced to two, or numbers read from a column, as in training unless options say otherwise.
     """
     started = time.perf_counter()
-    from textsvm.evaluation.judge import machine_of
-
     console = Console(printing.quiet)
-    span = judging.check()
+    span = judging.check(model)
     file.check({"the model": model, "the corpus": corpus, "another model": judging.beside})
 
+    from textsvm.evaluation.comparison import side_by_side
+    from textsvm.evaluation.judge import machine_of
+    from textsvm.evaluation.slices import make_slices
+    from textsvm.reporting.report import make_report
+
     fitted = model_files.load_model(console, model, judging.device)
-    training = options.Training.of(fitted)
+    training = model_files.Training.of(fitted)
     several = hasattr(fitted, "label_form_")
     if reading.positive is None:
         reading = replace(reading, positive=training.positive, negative=reading.negative or training.negative)
-    documents = options.read(
-        console,
-        corpus,
-        reading,
-        options.Learning(
-            judging.regress or training.regress,
-            multilabel=several,
-            label_separator=training.label_separator,
-        ),
-        groups=judging.slice,
-        headers=training.headers,
-        kernel=machine_of(fitted).kernel_,
-    )
+    regress, separator = judging.regress or training.regress, training.label_separator
+    learning = options.LearningOptions(regress, multilabel=several, label_separator=separator)
+    documents = corpora.read(
+        console, corpus, reading, learning,
+        groups=judging.slice, headers=training.headers, kernel=machine_of(fitted).kernel_,
+    )  # fmt: skip
     if not several or documents.labels is None:
-        options.targets(documents)
+        corpora.targets(documents)
     read = time.perf_counter() - started
     if reading.positive is not None:
         training = replace(training, positive=reading.positive, negative=reading.negative)
@@ -142,26 +123,35 @@ def evaluate(
         if judging.beside:
             texts = documents.texts if file.mistakes and len(documents.texts) else None
             results = results.with_intervals()
-            found = {model: results} | {
+            compared = {model: results} | {
                 path: judge(
                     model_files.load_model(console, path, judging.device), documents, training.positive,
                     console.stage, None, span,
                 )
                 for path in judging.beside
             }  # fmt: skip
-            beside = _beside(found, texts, documents.ids)
-        slices = _slices(judging, results, documents)
+            short = len({path.name for path in compared}) == len(compared)
+            named = {path.name if short else str(path): each for path, each in compared.items()}
+            beside = side_by_side(named, texts, documents.ids)
+        slices = None
+        if judging.slice is not None:
+            if documents.groups is None:
+                raise InputError(f"{documents.source} has no column {judging.slice!r} for --slice")
+            slices = make_slices(results, judging.slice, documents.groups)
         if file.report is not None:
-            title = f"{model.name} on {examples.names_of(corpus)}"
-            made = _report(console, file, fitted, results, documents, title)
-            results = made.results
-            write_report(console, file, replace(made, slices=slices, beside=beside))
+            title = f"{model.name} on {corpora.names_of(corpus)}"
+            report = make_report(
+                fitted, results, corpora.given_to(fitted, documents), documents.ids, title, file.mistakes,
+                console.progress_of("explain"),
+            )  # fmt: skip
+            results = report.results
+            write_report(console, file, replace(report, slices=slices, beside=beside))
     console.say_device(fitted.device_)
     if printing.json:
         more = {"slices": slices and slices.as_dict(), "beside": beside and beside.as_dict()}
         console.print_json(results.as_dict() | {name: each for name, each in more.items() if each})
     else:
-        show(console, f"{model} on {documents.source}", results)
+        show_results(console, f"{model} on {documents.source}", results)
         _show_more(console, slices, beside)
 
 
@@ -174,14 +164,14 @@ def judge(
     grades: tuple[int, int] | None = None,
     baseline: LengthBaseline | None = None,
 ) -> Results:
-    """Predict a labelled corpus and compare; towards the class `positive`, if there is one.
+    """Predict a labelled corpus and compute metrics, with `positive` as the positive class.
 
-    `baseline`: that of a regression; else the one in the model's file.
+    `baseline`: predictions from lengths, for regression (default: the baseline in the model file).
     """
     from textsvm.evaluation.judge import judge as compare
     from textsvm.evaluation.length_baseline import LengthBaseline
 
-    given, truth = examples.given_to(model, corpus), options.truth(corpus)
+    given, truth = corpora.given_to(model, corpus), corpora.truth(corpus)
     results = compare(model, given, truth, positive, grades, progress, seconds)
     baseline = baseline or LengthBaseline.of(getattr(model, "info_", None))
     if baseline is None or results.task != "regression":
@@ -192,67 +182,35 @@ def judge(
 def _range(grades: str) -> tuple[int, int]:
     bounds = machines.several("--grades", grades, int)
     if len(bounds) != 2 or bounds[0] >= bounds[1]:
-        raise WrongUsage(f"--grades {grades} are not two whole numbers, the lower one first")
+        raise WrongUsage(f"--grades must be two integers, the lower first, got {grades}")
     return bounds[0], bounds[1]
 
 
-def _beside(found: dict[Path, Results], texts: Any, ids: list[str]) -> SideBySide:
-    """Models by the names of their files, or where two have one by their paths."""
-    from textsvm.evaluation.comparison import side_by_side
-
-    short = len({path.name for path in found}) == len(found)
-    return side_by_side({path.name if short else str(path): each for path, each in found.items()}, texts, ids)
-
-
-def _slices(judging: Judging, results: Results, corpus: Corpus) -> Slices | None:
-    from textsvm.evaluation.slices import make_slices
-
-    if judging.slice is None:
-        return None
-    if corpus.groups is None:
-        raise InputError(f"{corpus.source} has no column {judging.slice!r}; --slice names one of a table")
-    return make_slices(results, judging.slice, corpus.groups)
-
-
-def _report(
-    console: Console, file: ReportFile, model: Any, results: Results, corpus: Corpus, title: str
-) -> Report:
-    """The report of one model, its results with intervals."""
-    from textsvm.reporting.report import make_report
-
-    def progress(done: float, total: float) -> None:
-        console.stage("explain", done, total)
-
-    return make_report(
-        model, results, examples.given_to(model, corpus), corpus.ids, title, file.mistakes, progress
-    )
-
-
-def write_report(console: Console, file: ReportFile, made: Report) -> None:
-    """Write it, and say so."""
+def write_report(console: Console, file: ReportFile, report: Report) -> None:
+    """Write a report and print its path."""
     from textsvm.reporting.files import write
 
     assert file.report is not None
-    write(made, file.report)
+    write(report, file.report)
     console.say(f"report: {file.report}")
 
 
 def _show_more(console: Console, slices: Slices | None, beside: SideBySide | None) -> None:
-    """Models side by side and slices as tables."""
+    """Print comparisons of models and slices as tables."""
     from textsvm.reporting.sections import models_note, models_table, slices_note, slices_table
 
     if beside is not None:
         head, rows = models_table(beside)
-        console.table("models side by side", [tuple(row) for row in rows], tuple(head))
+        console.table("models side by side", rows, head)
         console.line(models_note(beside))
     if slices is not None:
         head, rows = slices_table(slices)
-        console.table(f"by {slices.column}", [tuple(row) for row in rows], tuple(head))
+        console.table(f"by {slices.column}", rows, head)
         console.line(slices_note(slices))
 
 
-def show(console: Console, title: str, results: Results) -> None:
-    """The figures, the classes and the confusion matrix as tables."""
+def show_results(console: Console, title: str, results: Results) -> None:
+    """Print metrics, classes and confusion matrix as tables."""
     from textsvm.reporting.formatting import NAMES, format_interval, format_metric, length_alone
 
     for warning in results.warnings:

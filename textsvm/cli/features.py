@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from textsvm.cli import gram, kernels, machines, options
+from textsvm.cli import corpora, gram, kernels, machines, options
 from textsvm.cli.console import Console, WrongUsage, json_line
+from textsvm.cli.options import option
 from textsvm.cli.output import NAMES, NPZ, STDOUT, VECTORS, Force, Output
 from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
@@ -21,73 +20,65 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Files:
-    """What is written, and whose columns it has."""
+class FeatureFiles:
+    """Input and output files of the features."""
 
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Where it goes: a .npz file for scipy.sparse.load_npz (- is stdout), or .libsvm for LIBSVM.",
-        ),
+        option("Output file: .npz for scipy.sparse.load_npz (- is stdout), or .libsvm.", "--output", "-o"),
     ] = None
     like: Annotated[
         Path | None,
-        typer.Option(
-            help="A file that this command made of the training texts: take its columns, its idf weights and "
-            "all its options.",
+        option(
+            "Use columns, idf weights and options of this file, which `textsvm features` wrote for the "
+            "training texts.",
             metavar="FILE",
         ),
     ] = None
     names: Annotated[
-        Path | None,
-        typer.Option(help="Write what each column stands for, a JSON string a line.", metavar="FILE"),
+        Path | None, option("Write the name of each column, a JSON string per line.", metavar="FILE")
     ] = None
     force: Force = False
 
     def checked(self, corpus: list[Path]) -> tuple[Output, Output | None]:
-        """The outputs; wrong usage, before any work."""
+        """Matrix and names; raises WrongUsage."""
         from textsvm.readers.libsvm import SUFFIXES
 
         if self.output is None:
-            raise WrongUsage("-o FILE is missing: where does the matrix go?")
+            raise WrongUsage("-o FILE is missing")
         suffix = self.output.suffix.lower()
         if self.output != STDOUT and suffix not in (NPZ.suffix, *SUFFIXES):
             raise WrongUsage(
                 f"-o {self.output}: the name must end in {NPZ.suffix}, or for LIBSVM in {', '.join(SUFFIXES)}"
             )
         if self.output == self.names:
-            raise WrongUsage("-o and --names are the same; name another file")
+            raise WrongUsage("-o and --names must be different files")
         inputs: dict[str, Path | list[Path] | None] = {"the corpus": corpus, "the file of --like": self.like}
         kind = VECTORS if suffix in SUFFIXES else NPZ
-        output = Output("-o", self.output, kind, self.force)
-        output.check(inputs)
+        output = Output("-o", self.output, kind, self.force).checked(inputs)
         if self.names is None:
             return output, None
-        names = Output("--names", self.names, NAMES, self.force)
-        names.check(inputs | ({} if output.is_stdout else {"the matrix": self.output}))
-        return output, names
+        matrix = {} if output.is_stdout else {"the matrix": self.output}
+        return output, Output("--names", self.names, NAMES, self.force).checked(inputs | matrix)
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Which substrings have columns, and what stands in them."""
+class FeatureOptions:
+    """Columns and values of the features."""
 
     kernel: kernels.KernelOptions
     text: machines.TextOptions
     min_df: Annotated[
         str | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Leave out what fewer documents hold: a number, or a share such as 0.01 (default: 1).",
-            rich_help_panel=kernels.PANEL,
+        option(
+            "Minimum document frequency: a number, or a share such as 0.01 (default: 1).",
+            metavar="NUMBER", panel=kernels.PANEL,
         ),
-    ] = None
+    ] = None  # fmt: skip
     device: options.Device = "auto"
 
     def model(self, like: Path | None) -> SpectrumFeatures:
-        """As the options describe it, or fitted from a file."""
+        """Transformer that the options describe, or the fitted transformer of a file."""
         from textsvm.estimators.features import SpectrumFeatures, read_features
 
         if like is None:
@@ -97,19 +88,19 @@ class Columns:
         for name, value in others.items():
             if value not in (None, False) or name == "punctuation":
                 shown = "drop-punctuation" if name == "punctuation" else name.replace("_", "-")
-                raise WrongUsage(f"--{shown} does not go with --like, whose file has all options in itself")
+                raise WrongUsage(f"--{shown} does not go with --like, whose file contains all options")
         return machines.checked(lambda: read_features(like).set_params(device=self.device))
 
     def _of_kernel(self) -> dict[str, Any]:
-        kernel = self.kernel.one()
+        kernel = self.kernel.single()
         given = kernel.get_params(deep=False)
         if kernel.name != "spectrum":
             raise WrongUsage(
-                f"the kernel {spell(kernel)} has no such features; they are those of one spectrum kernel, "
-                "such as --kernel spectrum:1-5,log,idf"
+                f"the kernel {spell(kernel)} has no such features; use one spectrum kernel, such as "
+                "--kernel spectrum:1-5,log,idf"
             )
         if given.pop("odds"):
-            raise WrongUsage("--odds are learnt from classes, and features know no classes; leave them out")
+            raise WrongUsage("--odds needs classes, which features do not use; leave it out")
         return given
 
     def _least(self) -> dict[str, float]:
@@ -118,22 +109,22 @@ class Columns:
         try:
             return {"min_df": int(self.min_df) if self.min_df.isdecimal() else float(self.min_df)}
         except ValueError:
-            raise WrongUsage(f"--min-df {self.min_df} is no number") from None
+            raise WrongUsage(f"--min-df must be a number, got {self.min_df}") from None
 
 
 @options.with_groups
 def features(
     corpus: options.CorpusPath,
-    reading: options.Reading,
-    columns: Columns,
-    file: Files,
-    printing: options.Printing,
+    reading: options.ReadingOptions,
+    columns: FeatureOptions,
+    file: FeatureFiles,
+    printing: options.PrintingOptions,
     regress: options.Regress = None,
 ) -> None:
-    """Write the features of a corpus, its weighed substrings or words, as a sparse matrix for other tools.
+    """Write the weighted substrings or words of a corpus as a sparse matrix for other tools.
 
-    Rows are in the corpus's order. The file is that of scipy.sparse.load_npz; numpy.load finds `ids` and
-    `labels` of the rows in it as well. Named .libsvm it is for svm-train, labels being numbers.
+    Rows are in corpus order. scipy.sparse.load_npz reads a .npz file; numpy.load also gives the `ids` and
+    `labels` of its rows. A .libsvm file is for svm-train, with numbers as labels.
 
     textsvm features r8/ --part train --kernel spectrum:1-5,log,idf --min-df 2 -o train.npz
 
@@ -145,11 +136,9 @@ def features(
     output, names = file.checked(corpus)
     model = columns.model(file.like)
     console = Console(printing.quiet, output.is_stdout or (names is not None and names.is_stdout))
-    documents = options.read(console, corpus, reading, options.Learning(regress))
+    documents = corpora.read(console, corpus, reading, options.LearningOptions(regress))
     if documents.examples is not documents.texts:
-        raise InputError(
-            f"{documents.source} does not hold texts alone, of which features are made; name one --text"
-        )
+        raise InputError(f"{documents.source} must hold only texts; name a text column with --text")
     labels, numbered = gram.labels_of(documents) if output.kind is VECTORS else (None, [])
     clock = time.perf_counter()
     with console.progress():
@@ -163,17 +152,17 @@ def features(
     else:
         _write(output, matrix, documents, model if file.like is None else None)
     if names is not None:
-        _write_names(names, model)
+        names.write_lines(map(json_line, model.get_feature_names_out()))
     seconds["write"] = time.perf_counter() - clock
     used, kernel = select(model.device), model.make_kernel()
     console.say_device(used)
     report = {
         "output": str(output.path), "rows": matrix.shape[0], "columns": matrix.shape[1],
-        "entries": matrix.nnz, "kernel": kernel.as_dict(), "kernel_spelled": spell(kernel),
+        "entries": matrix.nnz, "kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel),
         "min_df": model.min_df, "like": None if file.like is None else str(file.like),
         "labels": numbered, "device": used.description, "seconds": seconds,
     }  # fmt: skip
-    console.print_json(report) if printing.json else _show(console, report)
+    console.print_json(report) if printing.json else gram.show_matrix(console, "features", report)
 
 
 def _write(output: Output, matrix: Any, documents: Corpus, model: SpectrumFeatures | None) -> None:
@@ -189,26 +178,3 @@ def _write(output: Output, matrix: Any, documents: Corpus, model: SpectrumFeatur
         about["labels"] = np.array(joined, str)
     with output.place() as path:
         write_features(path, matrix, about, model)
-
-
-def _write_names(output: Output, model: SpectrumFeatures) -> None:
-    from textsvm.runtime.files import replacing
-
-    # What "backslashreplace" makes of a lone surrogate is JSON's.
-    utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
-    with output.place() as path, replacing(path) as temporary, open(temporary, "w", **utf8) as stream:
-        stream.writelines(map(json_line, model.get_feature_names_out()))
-
-
-def _show(console: Console, report: dict[str, Any]) -> None:
-    rows = [
-        ("kernel", report["kernel_spelled"]),
-        ("rows", f"{report['rows']:,}"),
-        ("columns", f"{report['columns']:,}" + (f", of {report['like']}" if report["like"] else "")),
-        ("entries", f"{report['entries']:,}"),
-        ("device", report["device"]),
-        ("seconds", ", ".join(f"{stage} {value:.2f}" for stage, value in report["seconds"].items())),
-    ]
-    if report["labels"]:
-        rows.append(("labels", gram.shown_labels(report["labels"])))
-    console.table(f"features {report['output']}", rows)

@@ -7,95 +7,87 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from textsvm.cli import examples, kernels, machines, options
-from textsvm.cli.cluster import Cluster
-from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli import corpora, kernels, machines, options
+from textsvm.cli.console import Console, WrongUsage, seconds_row
+from textsvm.cli.options import option
 from textsvm.cli.output import LIBSVM, NPY, STDOUT, Force, Output
 from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
-    from textsvm.estimators.base import KernelMachine
+    from textsvm.machines.base import KernelMachine
     from textsvm.readers import Corpus
     from textsvm.runtime.device import Device
 
 
 @dataclass(frozen=True)
 class MatrixFile:
-    """Where the kernel matrix goes."""
+    """File or store of the kernel matrix."""
 
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="Where it goes: a .npy file (- is stdout), or .libsvm or .txt for LIBSVM."
-        ),
+        option("Output file: .npy (- is stdout), or .libsvm or .txt for LIBSVM.", "--output", "-o"),
     ] = None
     store: options.StoreFolder = None
     force: Force = False
 
     def checked(self, corpus: list[Path], columns: Path | None) -> Output | None:
-        """The output, None where only a store is made; wrong usage, before any work."""
+        """Output file, None for a store alone; raises WrongUsage."""
         from textsvm.gram import files
 
         if self.store is not None and columns is not None:
             raise WrongUsage(
-                "a store has kernel values of texts with each other; leave out --against or --store"
+                "a store holds kernel values of texts with each other; leave out --against or --store"
             )
         if self.output is None:
             if self.store is not None:
                 return None
-            raise WrongUsage("-o FILE is missing: where does the kernel matrix go? (or --store DIR)")
+            raise WrongUsage("-o FILE or --store DIR is missing")
         suffix = files.NPY if self.output == STDOUT else self.output.suffix.lower()
         if suffix != files.NPY and suffix not in files.LIBSVM:
             raise WrongUsage(
                 f"-o {self.output}: the name must end in {files.NPY} or {', '.join(files.LIBSVM)}"
             )
         output = Output("-o", self.output, NPY if suffix == files.NPY else LIBSVM, self.force)
-        output.check({"the corpus": corpus, "the corpus of --against": columns})
-        return output
+        return output.checked({"the corpus": corpus, "the corpus of --against": columns})
 
 
 @dataclass(frozen=True)
-class Columns:
-    """What the columns stand for."""
+class AgainstOptions:
+    """Documents of the columns."""
 
     columns: Annotated[
         Path | None,
-        typer.Option(
-            "--against",
-            help="Kernel values with the documents of this corpus, the training one, instead of each other.",
-        ),
+        option("Columns for the documents of this (training) corpus, instead of the rows'.", "--against"),
     ] = None
     part_of_columns: Annotated[
-        str | None, typer.Option("--against-part", help="Only this part of it: train or test.")
+        str | None, option("Use only this part of --against: train or test.", "--against-part")
     ] = None
 
 
 @dataclass(frozen=True)
-class Values:
-    """Which values stand in the matrix, and where they are computed."""
+class ValueOptions:
+    """Kernel values and their computation."""
 
     kernel: kernels.KernelOptions
     text: machines.TextOptions
-    cluster: Cluster
+    cluster: machines.ClusterOptions
     device: options.Device = "auto"
 
 
 @options.with_groups
 def gram(
     corpus: options.CorpusPath,
-    reading: options.Reading,
-    values: Values,
+    reading: options.ReadingOptions,
+    values: ValueOptions,
     file: MatrixFile,
-    others: Columns,
-    printing: options.Printing,
+    against: AgainstOptions,
+    printing: options.PrintingOptions,
     regress: options.Regress = None,
 ) -> None:
-    """Write the normalised kernel matrix of a corpus, for NumPy or LIBSVM; rows are in the corpus's order.
+    """Write the normalised kernel matrix of a corpus for NumPy or LIBSVM, with rows in corpus order.
 
-    With --store alone it is made in that folder, where `train`, `tune` and `cv` find it.
+    With --store alone it is computed in that folder, for later use by `train`, `tune` and `cv`.
 
     textsvm gram mails.tar.gz --kernel gap --p 4 -o K.npy
 
@@ -103,33 +95,38 @@ def gram(
 
     textsvm gram mails.tar.gz --kernel gap --p 4 --store grams/
     """
-    from textsvm.estimators.svc import SVC
     from textsvm.gram import files
+    from textsvm.machines.classifier import Classifier
+    from textsvm.machines.compute import Compute
 
-    if others.columns is None and others.part_of_columns is not None:
+    if against.columns is None and against.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
-    output = file.checked(corpus, others.columns)
+    output = file.checked(corpus, against.columns)
     values.cluster.check()
     console = Console(printing.quiet, output is not None and output.is_stdout)
-    chosen: Any = values.kernel.one()
+    kernel: Any = values.kernel.single()
     text = values.text.as_dict()
-    model = machines.checked(lambda: SVC(chosen, device=values.device, store=file.store, **text))
-    documents = columns = options.read(
-        console, corpus, reading, options.Learning(regress), kernel=model.kernel
+    model = machines.checked(
+        lambda: Classifier(kernel, device=values.device, compute=Compute(store=file.store), **text)
     )
-    examples.settle(console, model, values.kernel.named, documents)
-    chosen = model.kernel
-    if others.columns is not None:
-        where = replace(reading, part=others.part_of_columns)
-        columns = options.read(console, others.columns, where, options.Learning(regress), kernel=chosen)
+    documents = columns = corpora.read(
+        console, corpus, reading, options.LearningOptions(regress), kernel=model.kernel
+    )
+    corpora.settle(console, model, values.kernel.named, documents)
+    kernel = model.kernel
+    if against.columns is not None:
+        where = replace(reading, part=against.part_of_columns)
+        columns = corpora.read(
+            console, against.columns, where, options.LearningOptions(regress), kernel=kernel
+        )
     labels, names = labels_of(documents) if output is not None and output.kind is LIBSVM else (None, [])
     clock = time.perf_counter()
     if output is None:
-        said, used = _stored(console, model, documents)
+        description, used = _stored(console, model, documents)
         seconds = {"gram": time.perf_counter() - clock}
-        console.say(f"kernel matrix: {said}")
+        console.say(f"kernel matrix: {description}")
     else:
-        with values.cluster.at_work(console):
+        with values.cluster.at_work(console, model.compute.store):
             matrix, used = _matrix(console, model, documents, columns)
         seconds = {"gram": time.perf_counter() - clock}
         clock = time.perf_counter()
@@ -140,62 +137,61 @@ def gram(
     report = {
         "output": str(output.path if output else file.store), "rows": len(documents),
         "columns": len(columns), "labels": names,
-        "kernel": chosen.as_dict(), "kernel_spelled": spell(chosen), "device": used.description,
+        "kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel), "device": used.description,
         "seconds": seconds,
     }  # fmt: skip
-    console.print_json(report) if printing.json else _show(console, report)
+    console.print_json(report) if printing.json else show_matrix(console, "kernel matrix", report)
 
 
 def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
-    """Labels as numbers, and the names of the numbers from 1 unless the labels are numbers themselves."""
+    """Labels as numbers, and the names of the classes 1, 2, ... unless the labels are numbers."""
     if corpus.targets is None and corpus.labels is None:
         return None, []
-    found = options.targets(corpus)
+    labels = corpora.targets(corpus)
     try:
-        return [float(label) for label in found], []
+        return [float(label) for label in labels], []
     except ValueError:
-        names = sorted({str(label) for label in found})
-        return [float(1 + names.index(str(label))) for label in found], names
+        names = sorted({str(label) for label in labels})
+        return [float(1 + names.index(str(label))) for label in labels], names
 
 
 def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
-    """Make what the store lacks of the kernel matrix, whatever its size; what was done, and where."""
-    from textsvm.estimators.storing import gram_request
-    from textsvm.gram.build import stored_rows
+    """Compute the missing part of a stored kernel matrix; returns its description and the device."""
+    from textsvm.gram.stored import stored_rows
+    from textsvm.machines.storing import gram_request
     from textsvm.runtime.device import select
     from textsvm.runtime.parallel import of_stage
 
     device = select(model.device)
-    with console.progress(), console.kept_in(model.store), model.at_work(device):
+    with console.work(model.compute.store), model.at_work(device):
         encoded = model.encode(model.read(documents.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
-        kernel.fit_on(kernel.read(encoded), device)
+        kernel.fit(kernel.structure.read(encoded), device)
         request = gram_request(model, kernel, encoded, device)
-        assert model.store is not None
-        return stored_rows(model.store, request, None, of_stage(console.stage, "gram")).description, device
+        rows = stored_rows(str(model.compute.store), request, None, of_stage(console.stage, "gram"))
+        return rows.description, device
 
 
 def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
-    """The kernel values of all documents with all columns, where they were computed."""
+    """Kernel values of all documents with all columns, and the device."""
     from textsvm.runtime.device import select
 
     device = select(model.device)
-    # Of a sum, the result and that of a part.
-    matrices = 1 + model.make_kernel().depth
+    # A sum needs the result and a matrix per level of its parts.
+    matrices = 1 + model.make_kernel().structure.depth
     _require_memory(4 * len(documents) * len(columns) * matrices, device)
-    with console.progress(), console.kept_in(model.store):
-        if columns is documents:
-            model.memory = 1 << 62  # there is room for it, so the whole of it
-            gram = model.prepare(documents.examples, console.stage).gram
-            return gram.window().values, device
-        with model.at_work(device):
-            encoded = model.encode(model.read(columns.examples), None, console.stage)
-            kernel = model.source.kernel_for(encoded)
-            kernel.fit_on(kernel.read(encoded), device)
-            given = model.read(documents.examples, fitting=False)
-            others = kernel.read(model.encode(given, encoded, console.stage))
-            rows = kernel.rows(kernel.read(encoded), device)
-            return rows.cross(others, lambda done, total: console.stage("gram", done, total)), device
+    if columns is documents:
+        model.set_params(compute__memory=1 << 62)  # there is room for the whole matrix
+        gram = model.prepare(documents.examples, console.stage).gram
+        return gram.window().values, device
+    with model.at_work(device):
+        encoded = model.encode(model.read(columns.examples), None, console.stage)
+        kernel = model.source.kernel_for(encoded)
+        kernel.fit(kernel.structure.read(encoded), device)
+        given = model.read(documents.examples, fitting=False)
+        others = kernel.structure.read(model.encode(given, encoded, console.stage))
+        rows = kernel.rows(kernel.structure.read(encoded), device)
+        return rows.cross(others, console.progress_of("gram")), device
 
 
 def _require_memory(needed: int, device: Device) -> None:
@@ -211,19 +207,13 @@ def _require_memory(needed: int, device: Device) -> None:
         )
 
 
-def shown_labels(names: list[str]) -> str:
-    """Which numbers stand for which labels."""
-    return ", ".join(f"{number} {name}" for number, name in enumerate(names, 1))
-
-
-def _show(console: Console, report: dict[str, Any]) -> None:
-    rows = [
-        ("kernel", report["kernel_spelled"]),
-        ("rows", f"{report['rows']:,}"),
-        ("columns", f"{report['columns']:,}"),
-        ("device", report["device"]),
-        ("seconds", ", ".join(f"{stage} {value:.2f}" for stage, value in report["seconds"].items())),
-    ]
-    if report["labels"]:
-        rows.append(("labels", shown_labels(report["labels"])))
-    console.table(f"kernel matrix {report['output']}", rows)
+def show_matrix(console: Console, title: str, report: dict[str, Any]) -> None:
+    """Print the table of a command that writes a matrix."""
+    of = f", of {report['like']}" if report.get("like") else ""
+    rows = [("kernel", report["kernel_spelled"]), ("rows", f"{report['rows']:,}")]
+    rows.append(("columns", f"{report['columns']:,}{of}"))
+    rows += [(name, f"{report[name]:,}") for name in ("entries", "pairs") if name in report]
+    rows += [("device", report["device"]), seconds_row(report["seconds"])]
+    if report.get("labels"):
+        rows.append(("labels", ", ".join(f"{i} {name}" for i, name in enumerate(report["labels"], 1))))
+    console.table(f"{title} {report['output']}", rows)

@@ -1,7 +1,7 @@
-"""Options of kernels -> kernel objects; lists with commas are grids for `tune`.
+"""Options of kernels -> kernel objects; in `tune`, comma-separated lists are grids.
 
-A kernel is given by its name and options of the command (``--kernel spectrum --p 4``), or spelled out, as
-sums and products are (``--kernel spectrum:2-7,log,idf+gap:4``, see `textsvm.kernels.spelling`).
+A kernel is given by its name and options (``--kernel spectrum --p 4``), or spelled out, as sums and products
+are (``--kernel spectrum:2-7,log,idf+gap:4``, see `textsvm.kernels.spelling`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, make_dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
-
-from textsvm.cli.console import WrongUsage
-from textsvm.errors import InputError
+from textsvm.cli.console import WrongUsage, wrong_usage
+from textsvm.cli.options import option
 from textsvm.kernels import KERNELS, Kernels, spelling
 
 if TYPE_CHECKING:
@@ -23,53 +21,60 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PANEL = "Kernel"
-#: Names that leave the kernel to a classifier, as in `textsvm.SVC`.
+#: Names with which a classifier sets or chooses its kernel, as in `textsvm.SVC`.
 DEFAULTS = ("auto", "fast")
 
 
 @dataclass(frozen=True)
 class _KernelOptions:
-    """The kernel; in `tune` each may be a list with commas, and `--kernel` may be given several times.
-
-    The options of the kernels follow as fields of a subclass, see `options_of`.
-    """
+    """The kernel. `options_of` adds the options of the kernels as fields of a subclass."""
 
     kernel: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="|".join([*DEFAULTS, *spelling.names()]),
-            help="Which kernel; spelled out, a sum (+) or product (*) of several: "
+        option(
+            "Kernel name, or several kernels spelled out as a sum (+) or product (*), such as "
             "spectrum:2-7,log,idf+words:1-2,log,idf. auto: chosen by cross-validation; fast: "
-            "spectrum:1-5,log,idf (default: train and cv of a classifier auto, others spectrum; with options "
-            "of a kernel alone spectrum).",
-            rich_help_panel=PANEL,
+            "spectrum:1-5,log,idf (default: auto in train and cv of a classifier, else spectrum; with "
+            "kernel options alone spectrum). Repeatable in tune.",
+            metavar="|".join([*DEFAULTS, *spelling.names()]), panel=PANEL,
         ),
-    ] = None
+    ] = None  # fmt: skip
 
     @property
     def named(self) -> bool:
-        """Whether a kernel is asked for, and not left to be found."""
+        """Whether the user names a kernel or gives kernel options."""
         return any(
             value not in (None, False, [], [DEFAULTS[0]], [DEFAULTS[1]]) for value in vars(self).values()
         )
 
     def default(self) -> str | None:
-        """Auto or fast if that is asked for, auto too if nothing is; None if a kernel is."""
-        others = [
-            name for name, value in vars(self).items() if name != "kernel" and value not in (None, False)
-        ]
-        named = self.kernel or ([] if others else ["auto"])
-        if len(named) != 1 or named[0] not in DEFAULTS:
+        """`auto` or `fast` if the user names it, `auto` without any kernel option, else None."""
+        others = [name for name, value in self._given() if name != "kernel"]
+        names = self.kernel or ([] if others else ["auto"])
+        if len(names) != 1 or names[0] not in DEFAULTS:
             return None
         if others:
-            raise WrongUsage(f"--{others[0].replace('_', '-')} does not go with --kernel {named[0]}")
-        return named[0]
+            raise WrongUsage(f"--{others[0].replace('_', '-')} does not go with --kernel {names[0]}")
+        return names[0]
+
+    def _given(self) -> list[tuple[str, Any]]:
+        """Options that are given."""
+        return [(name, value) for name, value in vars(self).items() if value not in (None, False)]
 
     def grid(self, tuning: bool = False, default: str = "spectrum") -> list[Kernel]:
-        """Every kernel that the options describe; options of no kernel that is asked for are refused.
+        """All kernels that the options describe.
 
-        With `tuning`, options that are not given take the values that a search tries. If no kernel is named
-        it is the `default`.
+        Parameters
+        ----------
+        tuning : bool
+            Options that are not given take all values that a search tries.
+        default : str
+            Kernel if none is named.
+
+        Raises
+        ------
+        WrongUsage
+            For unknown kernels and for options of other kernels.
         """
         from textsvm.kernels.spectrum.kernel import fixed_default
 
@@ -80,7 +85,7 @@ class _KernelOptions:
         fast = [fixed_default() for name in given if name == "fast"]
         names = [name for name in given if name not in spelled and name != "fast"]
         if "auto" in names:
-            raise WrongUsage("--kernel auto is for train and cv of a classifier, alone; name a kernel here")
+            raise WrongUsage("--kernel auto is only for train and cv of a classifier; name a kernel here")
         for name in names:
             if name not in KERNELS.simple():
                 raise WrongUsage(f"--kernel {name} is not one of {', '.join(spelling.names())}")
@@ -93,73 +98,67 @@ class _KernelOptions:
         ]
 
     def _refuse_others(self, names: list[str], spelled: list[str]) -> None:
-        """Wrong usage, if there are options of no kernel that is asked for by name."""
-        known = {option.name for name in names for option in KERNELS.options(name)}
-        for option, value in vars(self).items():
-            if option == "kernel" or value in (None, False):
-                continue
-            name = option.replace("_", "-")
-            if spelled:
+        """Raise WrongUsage for options of other kernels."""
+        known = {each.name for name in names for each in KERNELS.options(name)}
+        for field_name, _ in self._given():
+            name = field_name.replace("_", "-")
+            if field_name != "kernel" and spelled:
                 raise WrongUsage(
-                    f"--{name} does not go with --kernel {spelled[0]}, which has its options in itself"
+                    f"--{name} does not go with --kernel {spelled[0]}, which contains its options"
                 )
-            if option not in known:
+            if field_name != "kernel" and field_name not in known:
                 raise WrongUsage(f"--{name} is not an option of the {' or '.join(names or ['fast'])} kernel")
 
-    def one(self) -> Kernel:
-        """The kernel that the options describe."""
+    def single(self) -> Kernel:
+        """Single kernel that the options describe."""
         kernels = self.grid()
         if len(kernels) > 1:
             raise WrongUsage(f"the options describe {len(kernels)} kernels; `textsvm tune` tries them all")
         return kernels[0]
 
     def _of(self, kernel: type[Kernel], options: tuple[Option, ...], tuning: bool) -> Iterator[Kernel]:
-        """Every combination, the values of the first option next to each other."""
-        for values in product(*[self._parameters(option, tuning) for option in reversed(options)]):
-            made = kernel(**{name: value for each in values for name, value in each.items()})
-            try:
-                made.check()
-            except InputError as error:
-                raise WrongUsage(str(error)) from error
-            yield made
+        """All combinations of the values; the first option varies fastest."""
+        for values in product(*[self._parameters(each, tuning) for each in reversed(options)]):
+            point = kernel(**{name: value for each in values for name, value in each.items()})
+            with wrong_usage():
+                point.check()
+            yield point
 
-    def _parameters(self, option: Option, tuning: bool) -> list[dict[str, Any]]:
-        """What each value of an option sets."""
-        given = getattr(self, option.name)
-        if not option.metavar:
-            return [option.parameters(given)]
-        text = given or (tuning and option.tuned) or option.default
+    def _parameters(self, of: Option, tuning: bool) -> list[dict[str, Any]]:
+        """Kernel parameters that each value of an option sets."""
+        given = getattr(self, of.name)
+        if not of.metavar:
+            return [of.parameters(given)]
+        text = given or (tuning and of.tuned) or of.default
 
         def convert(piece: str) -> Any:
-            try:
-                return option.convert(piece)
-            except InputError as error:
-                raise WrongUsage(f"--{option.name} {piece} {error}") from error
+            with wrong_usage(f"--{of.name} {piece} "):
+                return of.convert(piece)
 
-        return [option.parameters(value) for value in several(f"--{option.name}", text, convert)]
+        return [of.parameters(value) for value in several(f"--{of.name}", text, convert)]
 
 
 def options_of(kernels: Kernels) -> type[_KernelOptions]:
-    """The group of options for these kernels; kernels may have options in common."""
+    """Dataclass of the options of the given kernels; kernels may share options."""
     owners: dict[str, dict[str, Option]] = {}
     for name in kernels:
-        for option in kernels.options(name):
-            owners.setdefault(option.name, {})[name] = option
+        for each in kernels.options(name):
+            owners.setdefault(each.name, {})[name] = each
     fields: list[tuple[str, Any, Any]] = []
     for name, of_kernels in owners.items():
         first = next(iter(of_kernels.values()))
         help = f"{', '.join(of_kernels)}: {first.help}{_defaults(of_kernels)}."
         if first.metavar:
-            shown = typer.Option(metavar=first.metavar, help=help, rich_help_panel=PANEL)
-            fields.append((name, Annotated[str | None, shown], field(default=None)))
+            declared = option(help, metavar=first.metavar, panel=PANEL)
+            fields.append((name, Annotated[str | None, declared], field(default=None)))
         else:
-            shown = typer.Option(f"--{name.replace('_', '-')}", help=help, rich_help_panel=PANEL)
-            fields.append((name, Annotated[bool, shown], field(default=False)))
+            declared = option(help, f"--{name.replace('_', '-')}", panel=PANEL)
+            fields.append((name, Annotated[bool, declared], field(default=False)))
     return make_dataclass("KernelOptions", fields, bases=(_KernelOptions,), frozen=True)
 
 
 def _defaults(of_kernels: dict[str, Option]) -> str:
-    """(default: that of the first kernel, those of others that differ; what is tuned)"""
+    """Default of the first kernel, other defaults, and the values of `tune`, in brackets."""
     first = next(iter(of_kernels.values()))
     if not first.metavar:
         return ""
@@ -175,18 +174,16 @@ else:
 
 
 def spelled_out(text: str) -> Kernel:
-    """The kernel that a text spells out, or wrong usage."""
-    try:
+    """Parse a spelled-out kernel; raises WrongUsage."""
+    with wrong_usage(f"--kernel {text}: "):
         return spelling.parse(text)
-    except InputError as error:
-        raise WrongUsage(f"--kernel {text}: {error}") from error
 
 
-def several(option: str, text: str, convert: Callable[[str], T]) -> list[T]:
-    """A list with commas."""
+def several(name: str, text: str, convert: Callable[[str], T]) -> list[T]:
+    """Values of a comma-separated list, without repetitions."""
     try:
         return list(dict.fromkeys(convert(piece.strip()) for piece in text.split(",")))
     except WrongUsage:
         raise
     except ValueError:
-        raise WrongUsage(f"{option} {text} is neither a number nor a list such as 1,10,100") from None
+        raise WrongUsage(f"{name} {text} is neither a number nor a list such as 1,10,100") from None

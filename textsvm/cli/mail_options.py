@@ -1,7 +1,8 @@
-"""Options that several commands for mail take."""
+"""Options that several mail commands share."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textsvm.cli.options import option
+
 if TYPE_CHECKING:
     from textsvm.mail.filter import Filter
 
 
-class Kind(Enum):
-    """What a message can be."""
+class MessageKind(Enum):
+    """Classes of messages."""
 
     spam = "spam"
     ham = "ham"
@@ -22,26 +25,24 @@ class Kind(Enum):
 
 Store = Annotated[
     Path | None,
-    typer.Option(
-        envvar="TEXTSVM_MAIL",
-        metavar="DIR",
-        help="Folder of the lessons.",
-        show_default="~/.local/share/textsvm",
+    option(
+        "Folder of the mail store.",
+        envvar="TEXTSVM_MAIL", metavar="DIR", show_default="~/.local/share/textsvm",
     ),
-]
+]  # fmt: skip
 Messages = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="FILES",
-        help="Messages: files, mboxes, Maildirs, folders; - is one message on stdin.",
+        help="Messages: files, mboxes, Maildirs, folders; - is a message on stdin.",
         show_default="-",
     ),
 ]
-As = Annotated[Kind, typer.Option("--as", help="What the messages are.", show_default=False)]
+As = Annotated[MessageKind, option("Class of the messages.", "--as", show_default=False)]
 
 
 def open_filter(store: Path | None, **options: Any) -> Filter:
-    """The filter of the store that is meant."""
+    """Open the filter of a store, by default that of the user."""
     from textsvm.mail.filter import Filter
     from textsvm.mail.lessons import store_folder
 
@@ -49,9 +50,7 @@ def open_filter(store: Path | None, **options: Any) -> Filter:
 
 
 def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
-    """Names and bytes of the messages that were given."""
-    import sys
-
+    """Names and bytes of the given messages."""
     for file in files or ["-"]:
         if file == "-":
             yield "-", sys.stdin.buffer.read()
@@ -62,12 +61,12 @@ def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
 
 
 def size_of(files: list[str] | None) -> int:
-    """Bytes of the messages that were given, without those on stdin."""
+    """Total size of the given files in bytes, stdin not counted."""
     from textsvm.mail.mailboxes import size_of
 
     return sum(size_of(file) for file in files or [] if file != "-")
 
 
 def messages(n: int) -> str:
-    """So many messages, in words."""
+    """Number of messages in words."""
     return f"{n:,} message" + "s" * (n != 1)

@@ -1,61 +1,57 @@
-"""textsvm model: what is in a model file, and whether it is whole."""
+"""textsvm model: contents and integrity of a model file."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from textsvm.cli import options
 from textsvm.cli.console import Console
+from textsvm.cli.options import option
 
 
 def model(
     model: options.ModelPath,
-    check: Annotated[
-        bool, typer.Option("--check", help="Only say whether it is whole: exit code 1 if it is not.")
-    ] = False,
+    check: Annotated[bool, option("Only check the digest; exit code 1 if it is wrong.", "--check")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Show what is in a model file: kernel, classes, support vectors, sizes, digest, how it was trained.
+    """Show the contents of a model file: kernel, classes, support vectors, sizes, digest, training options.
 
-    The file is read and checked as `predict` does. With --check a file without a digest, of an older version,
-    has exit code 1, too: nobody can know of it.
+    The file is read and checked as in `predict`. With --check a file without a digest has exit code 1 too.
     """
     console = Console(quiet)
     from textsvm.errors import InputError
-    from textsvm.model.contents import describe
+    from textsvm.model.file import describe
     from textsvm.runtime.plain_json import to_json
 
-    found = describe(model)
-    if check and found["digest"] is None:
-        raise InputError(f"{model} has no digest, so that nobody can know whether it is whole; save it again")
+    contents = describe(model)
+    if check and contents["digest"] is None:
+        raise InputError(f"{model} has no digest, so damage cannot be detected; save it again")
     if json:
-        console.print_json(to_json(found))
+        console.print_json(to_json(contents))
     elif check:
-        console.line(f"{model} is whole: blake2b {found['digest']}")
+        console.line(f"{model} is whole: blake2b {contents['digest']}")
     else:
-        _show(console, found)
+        _show(console, contents)
 
 
-def _show(console: Console, found: dict[str, Any]) -> None:
-    classes, calibration = found["classes"], found["calibration"]
+def _show(console: Console, contents: dict[str, Any]) -> None:
+    classes, calibration = contents["classes"], contents["calibration"]
     facts = {
-        "file": f"{found['file']}, {found['bytes']:,} bytes",
-        "digest": found["digest"] or "none: written before models had one",
-        "format": f"{found['format_version']}, written by {found['written_by']}",
-        "estimator": f"{found['estimator']} ({_listed(found['parameters'])})",
-        "kernel": found["kernel_line"],
+        "file": f"{contents['file']}, {contents['bytes']:,} bytes",
+        "digest": contents["digest"] or "none: written by an older version",
+        "format": f"{contents['format_version']}, written by {contents['written_by']}",
+        "estimator": f"{contents['estimator']} ({_listed(contents['parameters'])})",
+        "kernel": contents["kernel_line"],
         "classes": None if classes is None else f"{len(classes):,}: {_few(classes)}",
-        "support vectors": _few([f"{count:,}" for count in found["n_support"] or []]),
-        "texts": "training texts are in it" if found["texts"] else "none of the training texts",
+        "support vectors": _few([f"{count:,}" for count in contents["n_support"] or []]),
+        "texts": "training texts are in it" if contents["texts"] else "none of the training texts",
         "calibration": _listed(calibration) if calibration else "none",
     }
     console.table("model", [(name, fact) for name, fact in facts.items() if fact is not None])
-    rows = [(each["name"], each["dtype"], _shape(each), f"{each['bytes']:,}") for each in found["arrays"]]
+    rows = [(each["name"], each["dtype"], _shape(each), f"{each['bytes']:,}") for each in contents["arrays"]]
     console.table("arrays", rows, ("name", "type", "shape", "bytes"))
-    info = {name: value for name, value in found["info"].items() if value is not None}
+    info = {name: value for name, value in contents["info"].items() if value is not None}
     if info:
         console.table("training", [(name, _short(value)) for name, value in info.items()])
 
@@ -74,7 +70,7 @@ def _shape(array: dict[str, Any]) -> str:
 
 
 def _short(value: Any, most: int = 60) -> str:
-    """A value as text, a long list as its size."""
+    """Value as text, long lists as their sizes."""
     if isinstance(value, list | dict) and len(value) > 10:
         return f"{len(value):,} entries"
     text = str(value)

@@ -1,35 +1,56 @@
-"""Models as files: read for a device, written with what they were learnt from and how."""
+"""Model files: loading for a device, saving with the facts of the training."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from textsvm.cli.console import Console
-    from textsvm.cli.options import Learning, Reading
+    from textsvm.cli.options import LearningOptions, ReadingOptions
     from textsvm.cli.output import Output
     from textsvm.readers import Corpus
 
 _OF_THE_RUN = ("seconds", "kernel_matrix")
 
 
+@dataclass(frozen=True)
+class Training:
+    """Training options in a model file that later commands repeat."""
+
+    positive: str | None
+    negative: str | None
+    headers: bool = False
+    regress: str | None = None
+    label_separator: str | None = None
+
+    @classmethod
+    def of(cls, model: Any) -> Training:
+        """Options of a model; values of wrong type in its file are ignored."""
+        info, reading = model.info_, model.info_.get("reading")
+        values = [info.get(name) for name in ("positive", "negative", "regress", "label_separator")]
+        positive, negative, regress, separator = (each if isinstance(each, str) else None for each in values)
+        headers = isinstance(reading, dict) and reading.get("headers") is True
+        return cls(positive, negative, headers, regress, separator)
+
+
 def device_of(model: Any) -> Any:
-    """The device that an estimator's work is done on."""
+    """Device of an estimator."""
     from textsvm.runtime.device import select
 
     return select(model.device)
 
 
-def load_model(console: Console, path: Path, device: str, fitted: bool = False) -> Any:
-    """A model from its file, to be used on a device; `fitted`: for nothing but decisions."""
-    from textsvm.model.file import load, load_fitted
+def load_model(console: Console, path: Path, device: str) -> Any:
+    """Load a model for use on a device."""
+    from textsvm.model.file import load_machine
 
-    model = load_fitted(path) if fitted else load(path)
+    model = load_machine(path)
     if getattr(model, "digest_", "none needed") is None:
         console.say(
-            f"note: {path} was written before models had digests, and damage to it would not be noticed; "
-            "textsvm.save(textsvm.load(path), path) gives it one"
+            f"note: {path} has no digest, so damage cannot be detected; "
+            "textsvm.save(textsvm.load(path), path) adds one"
         )
     getattr(model, "estimator_", model).device = device
     return model
@@ -39,14 +60,14 @@ def save_model(
     output: Output,
     model: Any,
     corpus: Corpus,
-    reading: Reading,
-    learning: Learning,
+    reading: ReadingOptions,
+    learning: LearningOptions,
     about: dict[str, Any],
     texts: bool = True,
 ) -> int:
-    """Write a model with what it was learnt from and how, for later commands and for people; its bytes.
+    """Save a model with the facts of its training; returns the size in bytes.
 
-    `corpus` is what the model was fitted to: its support vectors are remembered by their ids.
+    `corpus` is the training corpus, from which the ids of the support vectors are taken.
     """
     from textsvm.evaluation.judge import machine_of
     from textsvm.model.file import save
@@ -65,23 +86,23 @@ def save_model(
 
 
 def without_run(value: Any) -> Any:
-    """JSON values less times, the number of threads, and where a kernel matrix was held: by the memory free.
+    """JSON value without times, number of threads and place of the kernel matrix.
 
-    The same command writes the same bytes, however many cores there are and whatever else they were doing.
+    So the same command writes the same bytes, whatever the number of cores and the free memory.
     """
     if isinstance(value, dict):
-        kept = {name: without_run(one) for name, one in value.items() if name not in _OF_THE_RUN}
+        kept = {name: without_run(each) for name, each in value.items() if name not in _OF_THE_RUN}
         return kept | ({"device": "cpu"} if str(kept.get("device")).startswith("cpu ") else {})
-    return [without_run(one) for one in value] if isinstance(value, list | tuple) else value
+    return [without_run(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _opposite(model: Any, reading: Reading) -> str:
-    """The class of two that is not the positive one; of a one-class machine all others."""
+def _opposite(model: Any, reading: ReadingOptions) -> str:
+    """Negative class of a two-class model, else "rest"."""
     return next((str(each) for each in getattr(model, "classes_", ()) if each != reading.positive), "rest")
 
 
 def save_as_libsvm(output: Output, model: Any) -> int:
-    """Write a model for LIBSVM; its bytes."""
+    """Save a model in LIBSVM's format; returns the size in bytes."""
     from textsvm.model.libsvm import save_libsvm_model
 
     with output.place() as path:

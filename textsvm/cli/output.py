@@ -1,4 +1,4 @@
-"""Where a command writes: what may be replaced is checked before any work, and - is standard output."""
+"""Output files of commands; - is stdout. They are checked before any work."""
 
 from __future__ import annotations
 
@@ -7,39 +7,38 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
-import typer
-
-from textsvm.cli.console import WrongUsage
+from textsvm.cli.console import WrongUsage, wrong_usage
+from textsvm.cli.options import option
 from textsvm.errors import InputError
-from textsvm.runtime.files import target_of
+from textsvm.runtime.files import replacing, target_of
 
 STDOUT = Path("-")
-#: Bytes of an existing file that tell what it is.
+#: Bytes of an existing file that are matched against its kind.
 _HEAD = 65_536
 
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing file of another kind too.")]
+Force = Annotated[bool, option("Replace an existing file of another kind.", "--force")]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of output.
+    """Kind of output.
 
     Attributes
     ----------
     name : str
-        With its article, for people.
+        Name with its article, for messages.
     beginning : bytes
-        A regular expression that the beginning of every such file matches.
+        Regular expression that matches the beginning of every such file.
     suffix : str
-        Of a file that is written on its way to standard output.
+        Suffix of the temporary file if the output goes to stdout.
     to_stdout : bool
-        Whether it can be written there.
+        Whether it may go to stdout.
     """
 
     name: str
@@ -64,7 +63,6 @@ REPORTS = {
     ".md": Kind("a textsvm report", rb"# [^\n]*\n\n[\d,]+ documents\.", to_stdout=False),
     ".json": Kind("a textsvm report", rb'\{\s*"title": ', to_stdout=False),
 }
-REPORTS[".htm"] = REPORTS[".html"]
 PICTURES = {
     ".png": Kind("a PNG picture", rb"\x89PNG", to_stdout=False),
     ".svg": Kind("an SVG picture", rb"(<\?xml[^>]*>\s*)?<(!DOCTYPE )?svg", to_stdout=False),
@@ -74,14 +72,14 @@ PICTURES = {
 
 @dataclass(frozen=True)
 class Output:
-    """A file that a command is to write, or standard output.
+    """Output file of a command, or stdout.
 
     Attributes
     ----------
     option : str
-        That names it.
+        Option that names it.
     path : Path
-        ``-`` is standard output.
+        ``-`` is stdout.
     kind : Kind
     force : bool
         Whether an existing file of another kind may be replaced.
@@ -96,44 +94,40 @@ class Output:
     def is_stdout(self) -> bool:
         return self.path == STDOUT
 
-    def check(self, inputs: Mapping[str, Path | list[Path] | None]) -> None:
-        """Raise WrongUsage, before any work, if this output cannot or must not be written.
+    def checked(self, inputs: Mapping[str, Path | list[Path] | None]) -> Output:
+        """This output; raises WrongUsage, before any work, if it cannot or must not be written.
 
-        Parameters
-        ----------
-        inputs : mapping of str to path
-            Files and folders that the command reads or writes besides, under their names for people.
+        `inputs` are the other files and folders of the command by their names for messages.
         """
         if self.is_stdout:
             if not self.kind.to_stdout:
                 raise WrongUsage(
-                    f"{self.option} - is standard output, and {self.kind.name} has a form that the ending of "
-                    "its name tells; name a file"
+                    f"{self.option} - is standard output, but the suffix of a file name selects the format; "
+                    "name a file"
                 )
-            return
-        try:
+            return self
+        with wrong_usage(f"{self.option}: "):
             target = target_of(self.path)
-        except InputError as error:
-            raise WrongUsage(f"{self.option}: {error}") from error
         if not target.parent.is_dir():
-            raise WrongUsage(f"the folder of the output, {target.parent}, is not there; create it first")
-        named = (
-            (name, [given] if isinstance(given, Path) else given or []) for name, given in inputs.items()
-        )
-        for name, path in ((name, path) for name, paths in named for path in paths):
-            if _is_part_of(target, path):
-                raise WrongUsage(f"{self.option} {self.path} would replace {name}, {path}; name another file")
+            raise WrongUsage(f"the folder of the output, {target.parent}, does not exist; create it first")
+        for name, paths in inputs.items():
+            for path in [paths] if isinstance(paths, Path) else paths or []:
+                if _is_part_of(target, path):
+                    raise WrongUsage(
+                        f"{self.option} {self.path} would replace {name}, {path}; name another file"
+                    )
         if not self.force and not _begins(target, self.kind.beginning):
             raise WrongUsage(
-                f"{self.option} {self.path} is there and is not {self.kind.name}; name another file, or say "
-                "--force to replace it"
+                f"{self.option} {self.path} is there and is not {self.kind.name}; name another file, or "
+                "replace it with --force"
             )
         if not os.access(target.parent, os.W_OK):
             raise InputError(f"cannot write into the folder of the output, {target.parent}")
+        return self
 
     @contextmanager
     def place(self) -> Iterator[Path]:
-        """The path to write to; what is there afterwards goes to standard output where that was asked for."""
+        """Path to write to: the file, or a temporary file that is copied to stdout after the block."""
         if not self.is_stdout:
             yield self.path
             return
@@ -145,14 +139,44 @@ class Output:
                 shutil.copyfileobj(stream, sys.stdout.buffer)
             sys.stdout.buffer.flush()
 
+    def write_lines(self, lines: Iterable[str]) -> None:
+        """Write lines as UTF-8; the file is replaced at once, or not at all."""
+        with self.place() as path, writing(path) as stream:
+            stream.writelines(lines)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[TextIO]:
+    """Stream of a UTF-8 file that replaces `path` at the end of the block."""
+    # "backslashreplace" writes a lone surrogate as JSON does.
+    with (
+        replacing(path) as temporary,
+        open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream,
+    ):
+        yield stream
+
+
+def check_report(
+    option: str,
+    path: Path,
+    force: bool,
+    inputs: Mapping[str, Path | list[Path] | None],
+    suffixes: Sequence[str] = (".html", ".md", ".json"),
+) -> None:
+    """Raise WrongUsage if a report cannot be written."""
+    suffix = ".html" if path.suffix.lower() == ".htm" or path == STDOUT else path.suffix.lower()
+    if suffix not in suffixes:
+        raise WrongUsage(f"{option} {path}: the name of a report must end in {' or '.join(suffixes)}")
+    Output(option, path, REPORTS[suffix], force).checked(inputs)
+
 
 def _is_part_of(target: Path, given: Path) -> bool:
-    """Whether a file is `given` or one of the files in that folder, by whatever name."""
+    """Whether a file is `given` or in the folder `given`, links included."""
     from textsvm.readers.files import walk
 
     if os.path.realpath(given) == str(target):
         return True
-    with suppress(OSError):  # what cannot be looked at is told when it is read
+    with suppress(OSError):  # an unreadable input is reported when it is read
         if target.exists():
             files = [path for path, _ in walk(given)] if given.is_dir() else [given]
             return any(os.path.samefile(target, path) for path in files)
@@ -160,7 +184,7 @@ def _is_part_of(target: Path, given: Path) -> bool:
 
 
 def _begins(path: Path, beginning: bytes) -> bool:
-    """Whether a file begins so; what is not there or empty can be anything."""
+    """Whether a file matches, or does not exist, or is empty."""
     if not path.exists() or not path.stat().st_size:
         return True
     try:

@@ -25,19 +25,20 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
-from textsvm.estimators.targets import is_integer, is_number
 from textsvm.kernels import Spectrum
+from textsvm.kernels.inputs import TextForm, as_texts
 from textsvm.kernels.spectrum import matrix as host
 from textsvm.kernels.spectrum import vocabulary as names
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
+from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, is_weighted
 from textsvm.kernels.spectrum.matrix import Columns
+from textsvm.machines.targets import is_integer, is_number
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, of_stage, part
 from textsvm.sources.base import Kept
-from textsvm.sources.texts import TextForm, TextSource, as_texts
+from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents
 from textsvm.text.tokens import Tokens
 
@@ -263,7 +264,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
             least = self.min_df if is_integer(self.min_df) else self.min_df * len(texts)
             step = of_stage(progress, "features")
             self.columns_, matrix = _twin(device).learn(kernel, documents, least, rows, step)
-        self.alphabet_, self.device_ = documents.of(kernel.view).alphabet, device
+        self.alphabet_, self.device_ = kernel.structure.read(documents).alphabet, device
         return matrix
 
     @contextmanager
@@ -390,7 +391,7 @@ def _restored(model: SpectrumFeatures, arrays: dict[str, NDArray[Any]]) -> Spect
     kept: Any = _symbols(model).restore(None, np.empty(0, np.int64), arrays)
     kernel: Any = model.make_kernel()
     p1, p2 = kernel.lengths
-    learnt, widths = FeatureWeights.from_state(arrays, p1, p2, kernel.weighted), arrays["widths"]
+    learnt, widths = FeatureWeights.from_state(arrays, p1, p2, is_weighted(kernel)), arrays["widths"]
     fits = widths.shape == learnt.df.shape and widths.dtype == np.int32
     if not fits or len(kept.documents.alphabet) != learnt.vocabulary.n_symbols:
         raise ValueError("its columns do not fit together")

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import warn_user
-from textsvm.estimators.targets import as_classes, as_known, is_integer, is_number
+from textsvm.estimators.base import warn_of_column
+from textsvm.kernels.inputs import as_texts
 from textsvm.kernels.spectrum.byte_pmers import LONGEST, byte_pmers, unit
+from textsvm.machines.base import warn_user
+from textsvm.machines.targets import as_classes, as_known, is_integer, is_number
 from textsvm.solvers.online import OnlineMachine
-from textsvm.sources.texts import as_texts
 
 
 class OnlineSVC(ClassifierMixin, BaseEstimator):
@@ -38,11 +40,11 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         Bytes of a p-mer, from 1 to 7.
     tol : float
         Largest violation of the optimality conditions, in units of decision values.
-    budget : int, optional
-        Texts to keep: beyond it those go that the optimum needs least, no support vectors before others,
-        those decided with the largest margin first.
+    max_texts : int, optional
+        Number of texts to keep. Beyond it texts that are not support vectors are forgotten first, those with
+        the largest margin before others.
     max_bytes : int, optional
-        Only so many bytes of a text count. None: all of it.
+        Only the first `max_bytes` bytes of a text count. None: all of it.
 
     Attributes
     ----------
@@ -64,17 +66,17 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        C: float = 10.0,
+        C: float = 1.0,
         p: int = 4,
         *,
         tol: float = 1e-3,
-        budget: int | None = None,
+        max_texts: int | None = None,
         max_bytes: int | None = None,
     ) -> None:
         self.C = C
         self.p = p
         self.tol = tol
-        self.budget = budget
+        self.max_texts = max_texts
         self.max_bytes = max_bytes
 
     def __sklearn_tags__(self) -> Any:
@@ -91,7 +93,7 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
                 raise InputError(f"{name}={value!r} must be a number above 0")
         if not (is_integer(self.p) and 1 <= self.p <= LONGEST):
             raise InputError(f"p={self.p!r} must be a whole number from 1 to {LONGEST}")
-        for name in ("budget", "max_bytes"):
+        for name in ("max_texts", "max_bytes"):
             value = getattr(self, name)
             if value is not None and not (is_integer(value) and value > 0):
                 raise InputError(f"{name}={value!r} must be a whole number above 0, or None")
@@ -111,6 +113,7 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         """
         self.check()
         texts = self._read(X)
+        warn_of_column(y)
         classes, codes = as_classes(y, len(texts))
         self._begin(classes)
         return self._learn(texts, codes)
@@ -158,7 +161,7 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         for i, text in enumerate(texts):
             held = [name for name in self._copies.get(_digest(text), []) if name not in names]
             if not held:
-                raise InputError(f"document {i} was not learnt, or was forgotten under the budget")
+                raise InputError(f"document {i} was not learnt, or was forgotten beyond max_texts")
             names.append(held[-1])
         for text, name in zip(texts, names, strict=True):
             self.machine_.remove(name)
@@ -198,7 +201,7 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
                 "OneVsRestClassifier(OnlineSVC()) of scikit-learn takes"
             )
         self.classes_ = classes
-        self.machine_ = OnlineMachine(self.C, self.tol, self.budget)
+        self.machine_ = OnlineMachine(self.C, self.tol, self.max_texts)
         #: digest of a text -> the numbers of its copies; number -> digest.
         self._copies: dict[bytes, list[Hashable]] = {}
         self._digests: dict[Hashable, bytes] = {}
@@ -216,7 +219,8 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         if not self.machine_.settle():
             warn_user(
                 f"the violation {self.machine_.violation:.2g} is above tol={self.tol:g} after "
-                f"{self.machine_.pairs:,} pairs; the next call goes on from there, and a smaller C is easier"
+                f"{self.machine_.pairs:,} pairs; the next call goes on from there, and a smaller C is easier",
+                ConvergenceWarning,
             )
         for name in self.machine_.forgotten:
             self._forget(self._digests[name], name)

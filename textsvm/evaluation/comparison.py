@@ -1,6 +1,6 @@
 """Comparison of models on the same documents: figures, differences from the first model, disagreements.
 
-Two classifiers are told apart by the documents on which exactly one of them is correct. If neither is better,
+Two classifiers are told apart by the documents that only one of them gets right. If neither is better,
 such a document favours either with probability 1/2 (McNemar 1947; here the exact binomial test). The
 difference in accuracy has a percentile bootstrap interval over documents: resampled counts of "only the first
 correct", "only the second", "both or neither" are multinomial. Regression models are compared by mean
@@ -318,7 +318,7 @@ def _difference(results: Results, first: Results) -> Difference:
 def _shown(results: Sequence[Results], right: NDArray[np.bool_], differ: NDArray[np.bool_]) -> list[int]:
     """Documents to show: half where the first model is wrong and another correct, half the other way round.
 
-    Regression: those with the largest range of errors.
+    Regression: the largest ranges of errors.
     """
     if results[0].task == "regression":
         errors = np.stack([_errors(each) for each in results])

@@ -4,7 +4,7 @@ All refer to the text as the model reads it: normalised, cut to `max_length`. Th
 classes, the decision value (positive for the second class, or for `positive`); for more, the value of the
 predicted class: its machine (one-vs-rest), the sum of its machines against each other class (one-vs-one), or
 its machine less the mean of the others (Crammer-Singer, where only differences count); for regression, the
-number. Each kernel defines its attribution (`Kernel.contributions`).
+number. Each kernel defines its attribution (`Kernel.attribution`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
-from textsvm.estimators.labels import label_sets
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels.attribution import Attribution, Contributions, complete
+from textsvm.machines.labels import label_sets
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -84,7 +83,7 @@ class Explanation:
         Class of positive contributions; for several labels per document the label with the largest value;
         None for regression.
     against : label, optional
-        With two classes, the other one.
+        The other class of two.
     value, bias : float
     text : str
         The document as the model reads it.
@@ -180,11 +179,11 @@ def explain(
 
 def _readable(model: Any, consequence: str) -> Any:
     """The machine of a fitted model that reads texts, or columns with texts."""
-    check_is_fitted(model)
+    model.require_fitted()
     if getattr(model, "support_documents_", None) is None:
         raise InputError(f"a model of a precomputed kernel matrix has no texts, {consequence}")
     machine = machine_of(model)
-    if machine.kernel_.reads == "vectors":
+    if machine.kernel_.structure.reads_vectors:
         raise InputError(f"a model of vectors has no texts, {consequence}")
     return machine
 
@@ -192,7 +191,7 @@ def _readable(model: Any, consequence: str) -> Any:
 def machine_of_texts(model: Any, missing: str) -> Any:
     """The machine of a fitted model of plain texts; else InputError that names the `missing` result."""
     machine = _readable(model, f"so it has {missing}")
-    if machine.kernel_.reads != "texts":
+    if not machine.kernel_.structure.reads_texts:
         raise InputError(f"a model of columns of a table has no single text, so it has {missing}")
     return machine
 
@@ -220,8 +219,8 @@ class _OfSupport:
         if not len(self.support):
             return Contributions([np.zeros(len(text)) for text in texts_of(self.documents)])
         kernel = self.model.kernel_
-        parts = kernel.contributions(self.rows, self.documents, self.coef, self.values, progress)
-        exact = kernel.attribution.exact
+        parts = kernel.attribution.contributions(self.rows, self.documents, self.coef, self.values, progress)
+        exact = kernel.attribution.method.exact
         return complete(parts, (self.coef * self.values).sum(axis=1)) if exact else parts
 
     def similar(self, d: int, most: int) -> list[Similar]:
@@ -287,7 +286,7 @@ def _explain(
                 bias=float(biases[d]),
                 text=text,
                 symbols=parts.symbols[d],
-                attribution=model.kernel_.attribution,
+                attribution=model.kernel_.attribution.method,
                 substrings=[Substring(*feature) for feature in features[: most[0]]],
                 similar=known.similar(d, most[1]),
             )

@@ -119,7 +119,7 @@ def data_warnings(model: Any, texts: Any) -> list[str]:
         return []
     documents = machine.encode(machine.read(texts, fitting=False), support)
     warnings = []
-    unseen = max([_unseen(documents.of(view), support.of(view)) for view in model.kernel_.views])
+    unseen = max([_unseen(documents.of(view), support.of(view)) for view in model.kernel_.structure.views])
     if unseen > UNSEEN:
         warnings.append(
             f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "

@@ -63,7 +63,7 @@ class LengthBaseline:
             lengths, numbers = (np.asarray(state[name], np.float64) for name in ("lengths", "numbers"))
         except (TypeError, ValueError):
             return None
-        fits = lengths.ndim == 1 and 0 < len(lengths) == len(numbers)
+        fits = lengths.ndim == numbers.ndim == 1 and 0 < len(lengths) == len(numbers)
         return cls(lengths.tolist(), numbers.tolist()) if fits else None
 
     def judge(

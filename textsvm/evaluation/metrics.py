@@ -1,7 +1,7 @@
 """Metrics of predictions: classes, several labels per document, and numbers.
 
 Every metric is computed for weighted documents, all rows of weights at once: a row of ones gives the metric
-of the documents themselves, rows of counts give those of bootstrap resamples (`textsvm.evaluation.results`).
+of the documents themselves, rows of counts give it for bootstrap resamples (`textsvm.evaluation.results`).
 Undefined metrics (a correlation with a constant, the area under the curve of a single class) are NaN, and
 None in JSON. Tests compare all of them with scikit-learn.
 
@@ -18,7 +18,7 @@ Classes:
 
 Several labels per document:
 
-    micro_f1           F1 of all decisions together, one decision per document and label
+    micro_f1           F1 of all decisions together, for every document and label
     subset_accuracy    share of documents with exactly the right labels
     hamming_loss       share of wrong decisions
     precision_at_k     precision of the k labels with the largest decision values, mean over documents
@@ -232,13 +232,15 @@ def number_metrics(
     return metrics
 
 
-def precision_recall_f1(hits: Array, support: Array, predicted: Array) -> tuple[Array, Array, Array]:
+def precision_recall_f1(
+    hits: NDArray[Any], support: NDArray[Any], predicted: NDArray[Any]
+) -> tuple[Array, Array, Array]:
     """Precision, recall and F1 from counts: correct, of the class, predicted; 0 if undefined."""
     return _ratio(hits, predicted), _ratio(hits, support), _ratio(2 * hits, support + predicted)
 
 
 def class_table(
-    counts: tuple[Array, Array, Array],
+    counts: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
     areas: Array,
     labels: Sequence[Any],
     more: Sequence[dict[str, float]] | None = None,
@@ -438,7 +440,7 @@ def _mean(weight: Array, values: NDArray[Any]) -> Array:
     return mean
 
 
-def _ratio(part: Array, whole: Array) -> Array:
+def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Array:
     """Quotient; 0 where the denominator is 0."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0.0)
 

@@ -124,7 +124,7 @@ def mutation_scores(
 
     Returns
     -------
-    list of Mutations, one per text
+    list of Mutations, in the order of the texts
 
     Raises
     ------
@@ -196,7 +196,7 @@ def kmer_scores(
     machine = machine_of_texts(model, "no k-mers")
     letters = letters_of(machine, alphabet)
     _check_length(machine, k, len(letters))
-    all_strands = all(getattr(leaf, "canonical", False) for leaf in machine.kernel_.leaves)
+    all_strands = all(getattr(leaf, "canonical", False) for leaf in machine.kernel_.structure.leaves)
     both = pairs_of(letters) if all_strands else None
     digits = _digits(k, len(letters), both)
     kmers = np.array(list(letters))[digits].view(f"<U{k}").ravel()
@@ -228,7 +228,9 @@ def letters_of(machine: Any, alphabet: str | None) -> str:
 
 def _known_letters(machine: Any) -> str:
     support = machine.support_documents_
-    alphabets = [support.of(view).alphabet for view in machine.kernel_.views if view.tokens == "characters"]
+    alphabets = [
+        support.of(view).alphabet for view in machine.kernel_.structure.views if view.tokens == "characters"
+    ]
     letters = "".join(sorted({chr(code) for each in alphabets for code in each.tolist()}))
     if letters and set(letters.lower()) <= set("acgtun"):
         letters = "".join(letter for letter in letters if letter.lower() != "n")
@@ -272,10 +274,10 @@ def _batches(texts: Sequence[str], letters: str) -> Iterator[tuple[list[tuple[in
 
 
 def _check_length(machine: Any, k: int, n_letters: int) -> None:
-    leaves = [leaf for leaf in machine.kernel_.leaves if _reads_letters(leaf)]
+    leaves = [leaf for leaf in machine.kernel_.structure.leaves if _reads_letters(leaf)]
     if not leaves:
         raise InputError("the model reads tokens, not letters, so k-mers of letters say nothing about it")
-    shortest = min(leaf.min_length for leaf in leaves)
+    shortest = min(leaf.structure.min_length for leaf in leaves)
     if k < max(1, shortest):
         raise InputError(
             f"k = {k} is shorter than the kernel's windows of {shortest} letters, which k-mers must hold; "
@@ -289,7 +291,7 @@ def _check_length(machine: Any, k: int, n_letters: int) -> None:
 
 
 def _reads_letters(leaf: Any) -> bool:
-    return any(view.tokens == "characters" for view in leaf.views)
+    return bool(leaf.structure.view.tokens == "characters")
 
 
 def pairs_of(letters: str) -> NDArray[np.int64] | None:

@@ -28,10 +28,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from textsvm.errors import InputError
-from textsvm.estimators import svc
-from textsvm.estimators.default import NAMES, is_default
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
+from textsvm.machines.base import DEFAULT_KERNELS, is_default
+from textsvm.machines.classifier import Classifier
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import StageProgress, n_threads
 
@@ -189,12 +189,12 @@ def _chosen(model: Any) -> str:
 def candidates(device: str) -> dict[str, Callable[[], Any]]:
     """Default candidates, by name."""
     named = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
-    return {name: partial(machine, name, device) for name in (*NAMES, *named)}
+    return {name: partial(machine, name, device) for name in (*DEFAULT_KERNELS, *named)}
 
 
-def machine(name: str, device: str) -> svc.SVC:
+def machine(name: str, device: str) -> Classifier:
     """Classifier with the kernel "auto", "fast" or as spelled on the command line."""
-    return svc.SVC(name if is_default(name) else parse(name), device=device)
+    return Classifier(name if is_default(name) else parse(name), device=device)
 
 
 def compare(

@@ -1,6 +1,6 @@
 """Results: how well predictions fit known labels or numbers, with bootstrap intervals.
 
-Intervals are those of the percentile bootstrap (Efron 1979): a resample draws n of the n documents with
+Intervals are from the percentile bootstrap (Efron 1979): a resample draws n of the n documents with
 replacement, and is a row of counts, so all metrics follow from weighted sums (`textsvm.evaluation.metrics`).
 """
 
@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.estimators.labels import label_sets
 from textsvm.evaluation.metrics import (
     as_grades,
     average_precisions,
@@ -27,6 +26,7 @@ from textsvm.evaluation.metrics import (
     number_metrics,
     one_against_rest,
 )
+from textsvm.machines.labels import label_sets
 from textsvm.runtime.plain_json import to_json
 
 Array = NDArray[np.float64]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.gram.plan import Plan
-from textsvm.kernels.base import AHEAD, MatrixRows
+from textsvm.kernels.contract import AHEAD, MatrixRows
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device

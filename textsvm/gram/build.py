@@ -14,7 +14,7 @@ from textsvm.gram.plan import Case, Plan, Rates, candidates, plan
 from textsvm.gram.store import GramRequest, Store
 from textsvm.gram.stored import StoredRows, held_rows
 from textsvm.gram.tiles import Tiling, tiling_of, whole_gram
-from textsvm.kernels.base import MatrixRows
+from textsvm.kernels.contract import MatrixRows
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import current
@@ -76,7 +76,7 @@ def build_gram(
     device, kernel = request.device, request.kernel
     on_card, rows, stored, tiling = device.kind == "cuda", None, None, None
     if store is None and not (tier == "host" and on_card):
-        rows = kernel.rows(kernel.read(request.examples), device)
+        rows = kernel.rows(kernel.structure.read(request.examples), device)
     allowed = allowed_bytes(memory, device)
     case = Case(request.n, allowed, device.kind, tier=tier, store=store is not None)
     if on_card:
@@ -84,7 +84,7 @@ def build_gram(
         case = replace(case, device_name=device.description, host_memory=room)
     if rows is not None:
         case, tiling = _with_rows(
-            replace(case, suggest_store=movable and tier == "auto" and kernel.quadratic), rows
+            replace(case, suggest_store=movable and tier == "auto" and kernel.cost.quadratic), rows
         )
     if store is not None:
         stored = StoredRows(Store(store).find(request, allowed), request)
@@ -148,7 +148,7 @@ def _measured_rates(case: Case, request: GramRequest, rows: Any, store: Any) -> 
     compute = inf
     if case.stored < 1:
         kernel = request.kernel
-        rows = kernel.rows(kernel.read(request.examples), request.device) if rows is None else rows
+        rows = kernel.rows(kernel.structure.read(request.examples), request.device) if rows is None else rows
         compute = measured_rate(rows)
     bus = bus_rate(request.device)
     return Rates(compute, bus) if store is None else Rates(compute, bus, *disk_rates(Path(store)))

@@ -14,7 +14,7 @@ their order, and most texts cut at 100 symbols have the same length.
 
 Gap-weighted values have other bits in tiles, because rounding depends on the neighbouring documents. For
 these every card has all documents, takes a part of the tasks that one card would take, and writes each value
-into its place (`Kernel.in_shards`). They take 25 times longer than edit distances to compute (p = 5, n =
+into its place (`Cost.in_shards`). They take 25 times longer than edit distances to compute (p = 5, n =
 50,000: 2.6 s a card), so that a sector of 32 bytes a value, 30 GB on the bus for 50,000, takes no time.
 """
 
@@ -163,11 +163,11 @@ def sharded_gram(
     Returns None where it must be computed otherwise: with a single card, with workers, for a kernel whose
     tiles differ in bits from the whole matrix, or without enough memory.
     """
-    read, cards = kernel.read(examples), len(device.cards)
-    tiles = kernel.divides(read, device.kind)
-    if current() is not None or not _shards(len(examples), cards) or not (tiles or kernel.in_shards):
+    read, cards = kernel.structure.read(examples), len(device.cards)
+    tiles = kernel.cost.divides(read, device.kind)
+    if current() is not None or not _shards(len(examples), cards) or not (tiles or kernel.cost.in_shards):
         return None
-    documents = kernel.leaves[0].read(read)
+    documents = kernel.structure.leaves[0].structure.read(read)
     room = _room(kernel, len(documents), device, memory)
     division = divide(documents.lengths, cards, room) if tiles else None
     if room < 0 or (tiles and division is None):
@@ -230,7 +230,7 @@ def _room(kernel: Kernel, n: int, device: Device, memory: int | str | None) -> i
     """Bytes for a tile on a card beside its shard; a sum of kernels has several tiles at a time."""
     bounds = bounds_of(n, len(device.cards))
     allowed = min(allowed_bytes(memory, device), devices.free_memory(device))
-    return int(allowed - 4 * n * np.diff(bounds).max()) // (AT_A_TIME * (1 + kernel.depth))
+    return int(allowed - 4 * n * np.diff(bounds).max()) // (AT_A_TIME * (1 + kernel.structure.depth))
 
 
 def _description(shards: Sequence[Shard]) -> str:
@@ -313,7 +313,7 @@ def _on_each(
 def _make_in_place(
     kernel: Kernel, documents: Any, shards: Sequence[Shard], progress: Progress | None
 ) -> None:
-    """Let every card compute its part of the values and write them into all shards (`Kernel.in_shards`)."""
+    """Let every card compute its part of the values and write them into all shards (`Cost.in_shards`)."""
     done, stopped, last = np.zeros(len(shards)), Event(), {}
 
     def reached(number: int, so_far: float, total: float) -> None:

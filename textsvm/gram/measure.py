@@ -25,7 +25,7 @@ from textsvm.errors import InputError
 from textsvm.gram.plan import parse_bytes
 from textsvm.gram.store import GramRequest
 from textsvm.gram.stored import HostPanels, InMemory, StoredRows
-from textsvm.kernels.base import AHEAD, MatrixRows
+from textsvm.kernels.contract import AHEAD, MatrixRows
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device

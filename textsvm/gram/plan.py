@@ -1,7 +1,7 @@
 """Decide what does the work: features or a kernel matrix, where the matrix is kept, and who computes it.
 
 `plan` is a pure function of numbers and returns one `Plan`; `textsvm.gram.build` and
-`textsvm.estimators.training` execute it. A kernel matrix is in one of these tiers:
+`textsvm.machines.training` execute it. A kernel matrix is in one of these tiers:
 
     device      the whole matrix, in the memory of the device that solves
     host        the whole matrix in main memory, and a cache of rows on the card

@@ -1,7 +1,7 @@
 """Grams of many kernels on the same documents, where common work is done once.
 
 `grams` serves a grid of kernels that learn nothing from documents. Each kernel says which work it shares with
-others (`Kernel.sharing`); sharing takes memory for two matrices or more, and as many kernels share a pass as
+others (`Cost.sharing`); sharing takes memory for two matrices or more, and as many kernels share a pass as
 fit. Where not even one matrix fits, rows are computed on demand, kernel by kernel. The Gram of a term of
 several sums is computed once and added to each: an incomplete sum takes a matrix, and computing a term takes
 one (alone) or more (shared, or a product). As many sums are open at a time as fit; where not two matrices
@@ -32,8 +32,9 @@ from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.measure import allowed_bytes
 from textsvm.gram.plan import Case, plan
 from textsvm.gram.tiles import TileRecipe, shared_grams, tiling_of, whole_gram
-from textsvm.kernels.base import Kernel, Sharing
+from textsvm.kernels.base import Kernel
 from textsvm.kernels.combined.rows import add, scale
+from textsvm.kernels.contract import Sharing
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
@@ -97,7 +98,9 @@ class _MatricesInMemory:
         return plan(Case(len(self.documents), self.allowed)).reason + suffix
 
     def sum_description(self, kernel: Kernel) -> str:
-        return self.description(f", summed from {len(kernel.terms)} parts" if kernel.depth else "")
+        return self.description(
+            f", summed from {len(kernel.structure.terms)} parts" if kernel.structure.depth else ""
+        )
 
     def matrix(self, kernel: Kernel, documents: Documents, progress: Progress | None) -> Any:
         """The whole matrix of a fitted kernel."""
@@ -136,14 +139,14 @@ def _passes(parts: Sequence[_Part], room: int) -> Iterator[_Pass]:
     """The work in order, for `room` matrices."""
     alike: dict[Hashable, list[_Part]] = {}
     for number, part in enumerate(parts):
-        shared = part.kernel.sharing if room >= 2 else None
-        alike.setdefault(number if shared is None else (shared, part.kernel.view), []).append(part)
+        shared = part.kernel.cost.sharing if room >= 2 else None
+        alike.setdefault(number if shared is None else (shared, part.kernel.structure.view), []).append(part)
     for of_kind in alike.values():
-        sharing = of_kind[0].kernel.sharing
+        sharing = of_kind[0].kernel.cost.sharing
         if sharing is None or len(of_kind) == 1:
             yield _Pass(of_kind, None)
             continue
-        for positions in sharing.passes([part.kernel.bare for part in of_kind], room):
+        for positions in sharing.passes([part.kernel for part in of_kind], room):
             yield _Pass([of_kind[i] for i in positions], sharing if len(positions) > 1 else None)
 
 
@@ -175,7 +178,9 @@ class _GridGrams(_MatricesInMemory):
     def _batches(self) -> list[list[int]]:
         """Numbers of kernels that are computed together: as many sums as have room beside their parts."""
         sums = [number for number in range(len(self.kernels)) if not self._is_whole(number)]
-        size = max(1, self.room - 1 - max([self.kernels[number].depth for number in sums], default=0))
+        size = max(
+            1, self.room - 1 - max([self.kernels[number].structure.depth for number in sums], default=0)
+        )
         batches = [sums[first : first + size] for first in range(0, len(sums), size)] or [[]]
         batches[0] = [number for number in range(len(self.kernels)) if number not in sums] + batches[0]
         return batches
@@ -183,33 +188,34 @@ class _GridGrams(_MatricesInMemory):
     def _is_whole(self, number: int) -> bool:
         """Whether a kernel is computed as a whole instead of as a sum of Grams."""
         kernel = self.kernels[number]
-        return self.room <= kernel.depth or any(term is kernel for _, term in kernel.terms)
+        return self.room <= kernel.structure.depth or any(
+            term is kernel for _, term in kernel.structure.terms
+        )
 
     def _passes_of(self, batch: Sequence[int]) -> Iterator[_Pass]:
         whole = [number for number in batch if self._is_whole(number)]
         parts = [_Part(self.kernels[number], number, []) for number in whole]
-        known: dict[Hashable, _Part] = {part.kernel.key: part for part in parts}
+        known: dict[Hashable, _Part] = {part.kernel.structure.key: part for part in parts}
         for number in batch[len(whole) :]:
-            self.missing[number] = len(self.kernels[number].terms)
-            for weight, term in self.kernels[number].terms:
-                if term.key not in known:
-                    known[term.key] = _Part(term, None, [])
-                    parts.append(known[term.key])
-                known[term.key].sums.append((number, weight))
+            self.missing[number] = len(self.kernels[number].structure.terms)
+            for weight, term in self.kernels[number].structure.terms:
+                if term.structure.key not in known:
+                    known[term.structure.key] = _Part(term, None, [])
+                    parts.append(known[term.structure.key])
+                known[term.structure.key].sums.append((number, weight))
         return _passes(parts, self.room - (len(batch) - len(whole)))
 
     def _cost(self, step: _Pass) -> float:
         """Whole microseconds, so that sums are exact and progress never decreases."""
-        costs = [part.kernel.seconds(self.documents, self.documents) for part in step.parts]
+        costs = [part.kernel.cost.seconds(self.documents, self.documents) for part in step.parts]
         return float(np.ceil(1e6 * max(costs)))
 
     def _computed(self, step: _Pass, progress: Progress | None) -> Iterator[tuple[_Part, Gram]]:
-        read = step.parts[0].kernel.read(self.documents)
+        read = step.parts[0].kernel.structure.read(self.documents)
         kernels = [part.kernel.fit(read) for part in step.parts]
         if step.sharing is not None:
-            bare = [kernel.bare for kernel in kernels]
-            description = self.description(f", {step.sharing.description(bare)}")
-            recipe = TileRecipe(bare, step.sharing, self.device.kind)
+            description = self.description(f", {step.sharing.description(kernels)}")
+            recipe = TileRecipe(kernels, step.sharing, self.device.kind)
             for position, gram in shared_grams(recipe, read, self.device, description, progress):
                 yield step.parts[position], gram
             return
@@ -254,22 +260,22 @@ class TermGrams(_MatricesInMemory):
         self, kernels: Sequence[Kernel], documents: Documents, device: Device, memory: int | str | None
     ) -> None:
         super().__init__(documents, device, memory)
-        at_work = 1 + bool(device.cards) + max([1, *(kernel.depth for kernel in kernels)])
+        at_work = 1 + bool(device.cards) + max([1, *(kernel.structure.depth for kernel in kernels)])
         self.room = self.allowed // self.size - at_work
         #: Number of kernels still to come that have a term.
-        self.wanted = Counter(term.key for kernel in kernels for _, term in kernel.terms)
+        self.wanted = Counter(term.structure.key for kernel in kernels for _, term in kernel.structure.terms)
         self._cache: dict[tuple[Hashable, bytes], tuple[Kernel, Any]] = {}
 
     def serves(self, kernel: Kernel) -> bool:
         """Whether there is room, and the kernel is a sum or the term of another kernel."""
-        return self.room >= 0 and (kernel.depth > 0 or self.wanted[kernel.key] > 1)
+        return self.room >= 0 and (kernel.structure.depth > 0 or self.wanted[kernel.structure.key] > 1)
 
     def gram(self, kernel: Kernel, train: NDArray[np.int64] | None, progress: Progress | None) -> Gram:
         """Fit a kernel to some of the documents, or to all, and compute its Gram of all."""
         learnt_from = self.documents if train is None else self.documents.take(train)
         total = None
-        for number, (weight, term) in enumerate(kernel.terms):
-            step = part_of(progress, number, 1, len(kernel.terms))
+        for number, (weight, term) in enumerate(kernel.structure.terms):
+            step = part_of(progress, number, 1, len(kernel.structure.terms))
             values, cached = self._values(term, learnt_from, b"" if train is None else train.tobytes(), step)
             total = _added(total, values, weight, reuse=not cached)
             del values
@@ -280,23 +286,25 @@ class TermGrams(_MatricesInMemory):
 
     def done(self, kernel: Kernel) -> None:
         """No Gram of this kernel will be requested any more."""
-        for _, term in kernel.terms:
-            self.wanted[term.key] -= 1
+        for _, term in kernel.structure.terms:
+            self.wanted[term.structure.key] -= 1
         self._cache = {at: known for at, known in self._cache.items() if self.wanted[at[0]] > 0}
 
     def _values(
         self, term: Kernel, learnt_from: Documents, name: bytes, progress: Progress | None
     ) -> tuple[Any, bool]:
         """The matrix of a term, and whether it is cached."""
-        at = term.key, name if term.learns else b""
+        at = term.structure.key, name if term.structure.learns else b""
         if at in self._cache:
             known, values = self._cache[at]
-            for leaf, fitted in zip(term.leaves, known.leaves, strict=True):
+            for leaf, fitted in zip(term.structure.leaves, known.structure.leaves, strict=True):
                 leaf.__dict__.update(vars(fitted))
             return values, True
-        term.fit(term.read(learnt_from))
-        values = self.matrix(term, term.read(self.documents), progress)
-        keep = len(self._cache) < self.room and (self.wanted[term.key] > 1 or not term.learns)
+        term.fit(term.structure.read(learnt_from))
+        values = self.matrix(term, term.structure.read(self.documents), progress)
+        keep = len(self._cache) < self.room and (
+            self.wanted[term.structure.key] > 1 or not term.structure.learns
+        )
         if keep:
             self._cache[at] = term, values
         return values, keep
@@ -304,7 +312,7 @@ class TermGrams(_MatricesInMemory):
     @staticmethod
     def _fit_others(kernel: Kernel, learnt_from: Documents) -> None:
         """Fit terms of weight 0, which have no Gram but are saved with the others."""
-        fitted = {id(leaf) for _, term in kernel.terms for leaf in term.leaves}
-        for leaf in kernel.leaves:
+        fitted = {id(leaf) for _, term in kernel.structure.terms for leaf in term.structure.leaves}
+        for leaf in kernel.structure.leaves:
             if id(leaf) not in fitted:
-                leaf.fit(leaf.read(learnt_from))
+                leaf.fit(leaf.structure.read(learnt_from))

@@ -80,14 +80,14 @@ class GramRequest:
 
     def texts(self) -> dict[str, Any]:
         """Identity of the examples, common to all Grams of a store, as JSON values."""
-        views = {repr(view): digest(self.examples.of(view)) for view in self.kernel.views}
+        views = {repr(view): digest(self.examples.of(view)) for view in self.kernel.structure.views}
         return {"n": self.n, "form": to_json(dict(self.form)), "views": views}
 
     def gram(self) -> dict[str, Any]:
         """Identity of the kernel, as JSON values."""
         state = self.kernel.state()
         return {
-            "kernel": json.loads(json.dumps(to_json(self.kernel.as_dict()))),
+            "kernel": json.loads(json.dumps(to_json(self.kernel.structure.as_dict()))),
             "learnt": digest(state) if state else "",
         }
 
@@ -277,7 +277,7 @@ def panel_rows(request: GramRequest, memory: int) -> int:
     n = request.n
     rows = min(max(ROWS_OF_LARGE, PANEL_BYTES // max(1, 4 * n)), memory // max(1, 16 * n))
     if request.device.kind == "cpu":
-        seconds = request.kernel.seconds(request.examples, request.examples) / max(1, n) / n_threads()
+        seconds = request.kernel.cost.seconds(request.examples, request.examples) / max(1, n) / n_threads()
         rows = min(rows, int(PANEL_SECONDS / max(seconds, 1e-9)))
     return max(1, min(n, max(LEAST_ROWS, rows)))
 

@@ -29,7 +29,7 @@ from textsvm.gram.base import DenseGram
 from textsvm.gram.panels import Damaged
 from textsvm.gram.plan import BANDS
 from textsvm.gram.store import GramRequest, Store, StoredGram, panel_rows
-from textsvm.kernels.base import SharedColumns
+from textsvm.kernels.contract import SharedColumns
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.parallel import Progress
@@ -209,7 +209,7 @@ class StoredRows:
             self._band = None  # frees its memory before the next one is allocated
             kernel, examples = self._request.kernel, self._request.examples
             with devices.use(self.device):
-                some = kernel.read(examples.take(np.arange(start, self.n)))
+                some = kernel.structure.read(examples.take(np.arange(start, self.n)))
                 rows = kernel.rows(some, self.device) if self.prepare is None else self.prepare(start, some)
                 self._band = start, rows, devices.to_host(rows.diag())
         return self._band
@@ -325,7 +325,7 @@ def _complete(store: Store, several: list[tuple[StoredGram, GramRequest]], progr
     """Compute missing panels of equal size, of each Gram in turn; nothing if no pass has all kernels."""
     request = several[0][1]
     shared = _SharedPass([request for _, request in several])
-    if not shared.possible(request.kernel.read(request.examples.take(np.arange(1)))):
+    if not shared.possible(request.kernel.structure.read(request.examples.take(np.arange(1)))):
         return
     with store.writing([stored for stored, _ in several]):
         missing = [stored.panels.missing() for stored, _ in several]  # another process may have computed some
@@ -348,8 +348,8 @@ class _SharedPass:
     """Rows of several kernels, computed once; the last rows are cached until every kernel has read them."""
 
     def __init__(self, requests: Sequence[GramRequest]) -> None:
-        self.kernels = [request.kernel.bare for request in requests]
-        self.sharing: Any = requests[0].kernel.sharing
+        self.kernels = [request.kernel for request in requests]
+        self.sharing: Any = requests[0].kernel.cost.sharing
         self.device = requests[0].device
         self._columns: tuple[int, SharedColumns] | None = None
         self._rows: tuple[bytes, list[Any]] | None = None

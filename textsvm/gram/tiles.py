@@ -2,7 +2,7 @@
 
 Documents are sorted by length and cut into blocks of about equal work. Tile (a, b), a <= b, is block a
 against block b: the shorter document of a pair is the row, as in a matrix that is computed as a whole,
-because a sum of floats depends on its order (`Kernel.divides` says for which kernels that is sufficient).
+because a sum of floats depends on its order (`Cost.divides` says for which kernels that is sufficient).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.gram.base import DenseGram
-from textsvm.kernels.base import Sharing
+from textsvm.kernels.contract import Sharing
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -39,7 +39,7 @@ class TileRecipe:
     def divides(self, documents: Any) -> bool:
         """Whether tiles have the bits of the whole matrices."""
         if self.sharing is None:
-            return bool(self.kernels[0].divides(documents, self.device))
+            return bool(self.kernels[0].cost.divides(documents, self.device))
         return self.device == "cpu" and self.sharing.divides(self.kernels, documents)
 
     def tile(self, rows: Any, columns: Any) -> list[NDArray[np.float32]]:
@@ -104,11 +104,11 @@ def _tiling(recipe: TileRecipe, documents: Any) -> Tiling | None:
     workers = current()
     if workers is None or not recipe.divides(documents):
         return None
-    seconds = max(kernel.seconds(documents, documents) for kernel in recipe.kernels) / 2
+    seconds = max(kernel.cost.seconds(documents, documents) for kernel in recipe.kernels) / 2
     if not workers.pays(seconds):
         return None
     # In the view that all parts of the kernel share.
-    documents = recipe.kernels[0].leaves[0].read(documents)
+    documents = recipe.kernels[0].structure.leaves[0].structure.read(documents)
     lengths = documents.lengths
     order = np.argsort(lengths, kind="stable")
     size = 4 * len(recipe.kernels) * len(order) ** 2 / 2

@@ -1,4 +1,8 @@
-"""The string kernels, one file each. Their modules are imported when they are first used."""
+"""Kernels, in a package for each family. Their modules are imported when they are first used.
+
+`KERNELS` is the only place where a kernel is registered: its name, its class and its options. The names of
+this package and of `textsvm` follow from it; type checkers read the imports below.
+"""
 
 from __future__ import annotations
 
@@ -6,118 +10,78 @@ from collections import UserDict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from textsvm.kernels.options import OPTIONS, Option
+from textsvm.kernels import options as o
+from textsvm.kernels.options import Option
 
 if TYPE_CHECKING:
-    from textsvm.kernels.base import Kernel
-    from textsvm.kernels.combined.on import On
-    from textsvm.kernels.combined.sums import Product, Sum
-    from textsvm.kernels.edit.kernel import EditDistance
-    from textsvm.kernels.gap.bounded import BoundedGap
-    from textsvm.kernels.gap.kernel import GapWeighted
-    from textsvm.kernels.mers.gapped import GappedKmers
-    from textsvm.kernels.mers.gkm import Gkm
-    from textsvm.kernels.mers.mismatch import Mismatch
-    from textsvm.kernels.positions.locality import LocalityImproved
-    from textsvm.kernels.positions.oligo import Oligo
-    from textsvm.kernels.positions.weighted_degree import WeightedDegree
-    from textsvm.kernels.spectrum.kernel import Spectrum
-    from textsvm.kernels.user import UserKernel
-    from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
-
-
-_MADE_OF_OTHERS = ("sum", "product", "on")
+    from textsvm.kernels.base import Kernel as Kernel
+    from textsvm.kernels.base import Product as Product
+    from textsvm.kernels.base import Sum as Sum
+    from textsvm.kernels.combined.on import On as On
+    from textsvm.kernels.edit.kernel import EditDistance as EditDistance
+    from textsvm.kernels.gap.bounded import BoundedGap as BoundedGap
+    from textsvm.kernels.gap.kernel import GapWeighted as GapWeighted
+    from textsvm.kernels.mers.gapped import GappedKmers as GappedKmers
+    from textsvm.kernels.mers.gkm import Gkm as Gkm
+    from textsvm.kernels.mers.mismatch import Mismatch as Mismatch
+    from textsvm.kernels.positions.locality import LocalityImproved as LocalityImproved
+    from textsvm.kernels.positions.oligo import Oligo as Oligo
+    from textsvm.kernels.positions.weighted_degree import WeightedDegree as WeightedDegree
+    from textsvm.kernels.spectrum.kernel import Spectrum as Spectrum
+    from textsvm.kernels.user import UserKernel as UserKernel
+    from textsvm.kernels.vectors.kernels import Gaussian as Gaussian
+    from textsvm.kernels.vectors.kernels import Linear as Linear
+    from textsvm.kernels.vectors.kernels import Polynomial as Polynomial
+    from textsvm.kernels.vectors.kernels import Sigmoid as Sigmoid
 
 
 class Kernels(UserDict[str, Any]):
-    """Kernel classes by name; "module:Class" becomes the class when it is first asked for."""
+    """Kernel classes by name, each set as (class, options) or as ("module:Class", options)."""
 
     def __getitem__(self, name: str) -> type[Kernel]:
-        kernel = self.data[name]
+        kernel, options = self.data[name]
         if isinstance(kernel, str):
             module, _, class_name = kernel.partition(":")
-            kernel = self.data[name] = getattr(import_module(module), class_name)
-        return kernel
+            kernel = getattr(import_module(f"{__name__}.{module}"), class_name)
+            self.data[name] = kernel, options
+        return kernel  # type: ignore[no-any-return]
 
     def options(self, name: str) -> tuple[Option, ...]:
-        """The options of a kernel, without importing it: scikit-learn and Numba take a second."""
-        kernel = self.data[name]
-        return OPTIONS[name] if isinstance(kernel, str) else kernel.options
+        """Options of a kernel, without importing it; none for kernels that are not registered."""
+        options: tuple[Option, ...] = self.data[name][1] if name in self.data else ()
+        return options
 
     def simple(self) -> list[str]:
-        """Names of the kernels that are made of no others."""
-        return [name for name in self if name not in _MADE_OF_OTHERS]
+        """Names of the kernels that are not composed of others."""
+        return [name for name in self if name not in ("sum", "product", "on")]
 
 
-#: Kernels by the name that the command line and model files use; a function of the user's has none.
-KERNELS = Kernels(
-    spectrum="textsvm.kernels.spectrum.kernel:Spectrum",
-    edit="textsvm.kernels.edit.kernel:EditDistance",
-    gap="textsvm.kernels.gap.kernel:GapWeighted",
-    gapped="textsvm.kernels.mers.gapped:GappedKmers",
-    mismatch="textsvm.kernels.mers.mismatch:Mismatch",
-    gkm="textsvm.kernels.mers.gkm:Gkm",
-    oligo="textsvm.kernels.positions.oligo:Oligo",
-    locality="textsvm.kernels.positions.locality:LocalityImproved",
-    linear="textsvm.kernels.vectors.kernels:Linear",
-    polynomial="textsvm.kernels.vectors.kernels:Polynomial",
-    gaussian="textsvm.kernels.vectors.kernels:Gaussian",
-    sigmoid="textsvm.kernels.vectors.kernels:Sigmoid",
-    sum="textsvm.kernels.combined.sums:Sum",
-    product="textsvm.kernels.combined.sums:Product",
-    on="textsvm.kernels.combined.on:On",
-    **{
-        "bounded-gap": "textsvm.kernels.gap.bounded:BoundedGap",
-        "weighted-degree": "textsvm.kernels.positions.weighted_degree:WeightedDegree",
-    },
-)
-_HOME = {
-    "Kernel": "base",
-    "On": "combined.on",
-    "Product": "combined.sums",
-    "Sum": "combined.sums",
-    "EditDistance": "edit.kernel",
-    "BoundedGap": "gap.bounded",
-    "GapWeighted": "gap.kernel",
-    "GappedKmers": "mers.gapped",
-    "Gkm": "mers.gkm",
-    "Mismatch": "mers.mismatch",
-    "LocalityImproved": "positions.locality",
-    "Oligo": "positions.oligo",
-    "WeightedDegree": "positions.weighted_degree",
-    "Spectrum": "spectrum.kernel",
-    "UserKernel": "user",
-    "Gaussian": "vectors.kernels",
-    "Linear": "vectors.kernels",
-    "Polynomial": "vectors.kernels",
-    "Sigmoid": "vectors.kernels",
-}
-
-__all__ = [
-    "KERNELS",
-    "BoundedGap",
-    "EditDistance",
-    "GapWeighted",
-    "GappedKmers",
-    "Gaussian",
-    "Gkm",
-    "Kernel",
-    "Linear",
-    "LocalityImproved",
-    "Mismatch",
-    "Oligo",
-    "On",
-    "Polynomial",
-    "Product",
-    "Sigmoid",
-    "Spectrum",
-    "Sum",
-    "UserKernel",
-    "WeightedDegree",
-]
+#: Kernels by their name on the command line and in model files, with their options.
+KERNELS = Kernels({
+    "spectrum": ("spectrum.kernel:Spectrum", o.SPECTRUM),
+    "edit": ("edit.kernel:EditDistance", o.EDIT),
+    "gap": ("gap.kernel:GapWeighted", o.GAP),
+    "gapped": ("mers.gapped:GappedKmers", o.GAPPED),
+    "mismatch": ("mers.mismatch:Mismatch", o.MISMATCH),
+    "gkm": ("mers.gkm:Gkm", o.GKM),
+    "oligo": ("positions.oligo:Oligo", o.OLIGO),
+    "locality": ("positions.locality:LocalityImproved", o.LOCALITY),
+    "linear": ("vectors.kernels:Linear", ()),
+    "polynomial": ("vectors.kernels:Polynomial", o.POLYNOMIAL),
+    "gaussian": ("vectors.kernels:Gaussian", o.GAUSSIAN),
+    "sigmoid": ("vectors.kernels:Sigmoid", o.SIGMOID),
+    "sum": ("base:Sum", ()),
+    "product": ("base:Product", ()),
+    "on": ("combined.on:On", ()),
+    "bounded-gap": ("gap.bounded:BoundedGap", o.BOUNDED_GAP),
+    "weighted-degree": ("positions.weighted_degree:WeightedDegree", o.WEIGHTED_DEGREE),
+})  # fmt: skip
+_MODULES = {"Kernel": "base", "UserKernel": "user"}
+_MODULES |= {name: module for module, name in (path.split(":") for path, _ in KERNELS.data.values())}
+__all__ = ["KERNELS", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

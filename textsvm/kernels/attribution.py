@@ -1,10 +1,8 @@
-"""Which symbols of a document its value comes from.
+"""Attribution: contributions of the symbols of a document to its value.
 
-value(x) = sum_i a_i k(t_i, x) + bias, over the support vectors t_i. A kernel that knows better than the
-following says so in its `Kernel.attribution` and `Kernel.contributions`.
-
-Occlusion: a piece of text gets value(x) - value(x without it). This is no sum: words that say the same hide
-each other.
+value(x) = sum_i a_i k(t_i, x) + bias, over the support vectors t_i. The default is occlusion: a piece of text
+gets value(x) - value(x without it). These contributions do not sum to the value, since pieces with the same
+meaning hide each other. Kernels with an exact method override `Attributor`.
 """
 
 from __future__ import annotations
@@ -21,19 +19,20 @@ from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents, Views
 
 Array = NDArray[np.float64]
-#: Pieces that a document is cut into for occlusion.
+Lengths, Values = NDArray[np.int64], NDArray[np.float64]
+#: Number of pieces of a document for occlusion.
 PIECES = 64
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """A way of sharing out a value.
+    """A method of attribution.
 
     Attributes
     ----------
     name : str
     description : str
-        What a reader is told.
+        For explanations and reports.
     exact : bool
         Whether the contributions of the symbols sum to the value less the bias.
     """
@@ -52,19 +51,55 @@ OCCLUSION = Attribution(
 
 @dataclass(frozen=True)
 class Contributions:
-    """What sums of kernel values come from, for each document.
+    """Contributions to sums of kernel values, for each document.
 
     Attributes
     ----------
     symbols : list of float64 arrays
-        Contributions of the characters of each document, as it is shown (`Documents.shown`).
+        Contributions of the characters of each document, as shown (`Documents.shown`).
     features : list of lists of (str, int, float)
-        Features of each document as text, how often they occur in it, and their contributions; empty
-        where a kernel has none that can be named.
+        Text, number of occurrences and contribution of each feature of each document; empty for kernels
+        without named features.
     """
 
     symbols: list[Array]
     features: list[list[tuple[str, int, float]]] = field(default_factory=list)
+
+
+class Attributor:
+    """Attribution by a kernel.
+
+    Attributes
+    ----------
+    method : Attribution
+    """
+
+    method: Attribution = OCCLUSION
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+
+    def contributions(
+        self, rows: Any, documents: Any, coef: Array, values: Array, progress: Progress | None = None
+    ) -> Contributions:
+        """Contributions of symbols to sum_i coef[d, i] k(support_i, documents[d]).
+
+        Parameters
+        ----------
+        rows : KernelRows
+            Of the support vectors, on the CPU.
+        documents : Documents
+            Over an extension of their alphabet.
+        coef, values : float64 arrays, shape (len(documents), n_sv)
+            Coefficients, and kernel values with the support vectors.
+        progress : callable, optional
+        """
+        return occlusion(rows.decision, documents, coef, progress)
+
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+        """Predicted seconds of a core for the contributions to each document."""
+        seconds: Array = PIECES * self.kernel.cost.of_rows(lengths, support_lengths)
+        return seconds
 
 
 def occlusion(
@@ -73,7 +108,7 @@ def occlusion(
     coef: Array,
     progress: Progress | None = None,
 ) -> Contributions:
-    """Changes of the values when pieces of the texts are left out, evenly over the symbols of a piece.
+    """Changes of the values without each piece of the texts, evenly over the symbols of a piece.
 
     Parameters
     ----------
@@ -98,21 +133,21 @@ def occlusion(
     return Contributions(symbols)
 
 
-def complete(found: Contributions, values: Array) -> Contributions:
-    """Exact contributions, with those to documents that have no feature; values has shape (n,).
+def complete(contributions: Contributions, values: Array) -> Contributions:
+    """Exact contributions with documents without features added; values has shape (n,).
 
-    A document too short to have features is equal to a support vector or unlike all: its value is its whole
-    text's, and is spread evenly.
+    A document too short for features equals a support vector or has value 0 with all: its value is spread
+    evenly over the text.
     """
     symbols = [
         share if share.any() or not len(share) else np.full(len(share), value / len(share))
-        for share, value in zip(found.symbols, values, strict=True)
+        for share, value in zip(contributions.symbols, values, strict=True)
     ]
-    return Contributions(symbols, found.features)
+    return Contributions(symbols, contributions.features)
 
 
 def pieces(text: str, most: int = PIECES) -> Sequence[tuple[int, int]]:
-    """Cut a text into words with the space behind them, joined or cut until there are about `most`."""
+    """Cut a text into about `most` pieces of whole words, each with the space that follows."""
     if not text:
         return []
     starts = [word.start() for word in re.finditer(r"\S+", text)]

@@ -1,613 +1,127 @@
-"""What every string kernel is: parameters, and rows of kernel values against fixed documents.
+"""Kernels: parameters, the methods every kernel has, and sums and products of kernels.
 
-Objects that are their parameters, as scikit-learn's estimators are: it can set, print and clone them.
-
-scikit-learn's own base class would do, but takes more than a second to import, for which one mail that is
-predicted should not wait.
-
-Rows of kernel values: what a Gram is made of, and what is compared with support vectors.
-
-Machines as they decide: by kernel values with their support vectors, or by one weight a feature.
-
-What kernels of a grid have in common.
-
-Kernels as Python writes them: ``a + b``, ``2 * a``, ``a * b``, and ``kernel(texts, others)``.
+    k(s, t) = sum_i w_i k_i(s, t),    w_i >= 0, sum_i w_i = 1        (Sum, a weighted mean)
+    k(s, t) = prod_i k_i(s, t)                                       (Product)
 
     a + b       Sum([a, b])              a + b + c      Sum([a, b, c])
     2 * a + b   Sum([a, b], [2, 1])      2 * (a + b)    Sum([a, b], [2, 2])
     a * b       Product([a, b])          a * b * c      Product([a, b, c])
 
-Sums are weighted means (`combined.sums`): a factor says how much a term counts beside others, and a
-kernel that stands alone has the same values whatever its factor. Terms of sums and parts of products are put
-together flat; the factor of a part of a product is one of the product.
+A factor is a weight relative to the other terms of a sum: a single kernel has the same values with any
+factor. Nested sums and products are flattened; the factor of a part of a product applies to the product.
+Kernels are normalised by default, and so are their sums and products: k(s, s) = 1. The features of a sum are
+those of its terms side by side, times sqrt(w_i), so decisions and attributions are sums over the terms. Parts
+may read different views of a text.
+
+`combined/rows.py` computes rows of sums and products; gram/shared.py shares the Grams of terms in a grid.
 """
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
-from copy import deepcopy
-from inspect import signature
+from collections.abc import Callable, Sequence
 from math import inf
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
-from textsvm.kernels.near import Near, NearByValues
-from textsvm.kernels.options import Option
-from textsvm.linalg.rows import FeatureRows, side_by_side
+from textsvm.kernels.attribution import Attribution, Attributor, Contributions
+from textsvm.kernels.combined.rows import (
+    ProductRows,
+    SumPredictor,
+    SumRows,
+    SumWeights,
+    sum_contributions,
+)
+from textsvm.kernels.contract import (
+    Ability,
+    Cost,
+    Features,
+    KernelRows,
+    Lengths,
+    Predictor,
+    RowsPredictor,
+    Structure,
+    Values,
+    under,
+)
+from textsvm.kernels.inputs import encode_inputs
+from textsvm.kernels.near import Nearest
 from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parameters import Parameters
 from textsvm.text.documents import Documents, View, Views
 from textsvm.text.tokens import Tokens, check_tokens
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-if TYPE_CHECKING:
-    from textsvm.runtime.device import Device
-if TYPE_CHECKING:  # the package knows everybody; sums and machines are built on kernels
-    from textsvm import Product, Sum
 
+#: Limits of a sum or product: number of leaves, and levels of nesting.
+MOST_PARTS, MOST_DEPTH = 100, 10
 
-_KNOWN: dict[type, dict[str, Any]] = {}
 
+class Kernel(Parameters, ABC):
+    """A kernel: an object of its parameters.
 
-def _defaults(kind: type) -> dict[str, Any]:
-    """The parameters of a class by name, in order, and their defaults."""
-    if kind not in _KNOWN:
-        every = sorted(signature(kind).parameters.values(), key=lambda one: one.name)
-        _KNOWN[kind] = {
-            one.name: one.default for one in every if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-        }
-    return _KNOWN[kind]
-
-
-class Parameters:
-    """Its attributes are the parameters of its constructor."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, *values: Any, **parameters: Any) -> None: ...
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Its parameters by name; with `deep` those of its parameters as well, as "name__parameter"."""
-        found: dict[str, Any] = {}
-        for name in _defaults(type(self)):
-            value = getattr(self, name)
-            if deep and hasattr(value, "get_params") and not isinstance(value, type):
-                found |= {f"{name}__{key}": one for key, one in value.get_params().items()}
-            found[name] = value
-        return found
-
-    def set_params(self, **given: Any) -> Self:
-        """Set some of its parameters, or theirs.
-
-        Raises
-        ------
-        ValueError
-            If there is no such parameter.
-        """
-        known, inner = self.get_params(), dict[str, dict[str, Any]]()
-        for key, value in given.items():
-            name, _, rest = key.partition("__")
-            if name not in known:
-                raise ValueError(
-                    f"Invalid parameter {name!r} for {self!r}; there is {', '.join(_defaults(type(self)))}"
-                )
-            if rest:
-                inner.setdefault(name, {})[rest] = value
-            else:
-                setattr(self, name, value)
-        for name, theirs in inner.items():
-            known[name].set_params(**theirs)
-        return self
-
-    def copy(self) -> Self:
-        """A fresh object with copies of its parameters, and nothing that it learnt."""
-        return type(self)(**{name: self.copied(name, getattr(self, name)) for name in _defaults(type(self))})
-
-    def copied(self, name: str, value: Any) -> Any:
-        """The value of a parameter for a copy."""
-        if isinstance(value, list | tuple):
-            return type(value)(self.copied(name, each) for each in value)
-        return value.copy() if isinstance(value, Parameters) else deepcopy(value)
-
-    def __sklearn_clone__(self) -> Self:
-        return self.copy()
-
-    def __repr__(self) -> str:
-        defaults, values = _defaults(type(self)), self.get_params(deep=False)
-        changed = (
-            f"{name}={values[name]!r}" for name in values if repr(values[name]) != repr(defaults[name])
-        )
-        return f"{type(self).__name__}({', '.join(changed)})"
-
-
-#: Kernel values that prediction holds at a time.
-BLOCK_BYTES = 32 << 20
-
-
-#: Rows asked for at a time where kernels do not say; more would push out rows in use (reports/tiers.md).
-AHEAD = 8
-
-
-class MatrixRows(Protocol):
-    """Rows of a symmetric n x n kernel matrix, which is what a Gram is made of.
-
-    Arrays are float32 and live where the work is done: NumPy arrays for the CPU twins, CuPy arrays
-    for the CUDA twins. None of the matrix exists until it is asked for.
-    """
-
-    n: int
-    device: Device
-
-    def diag(self) -> Any:
-        """k(d, d) of each column document, shape (n,)."""
-
-    def rows(self, indices: NDArray[np.int64]) -> Any:
-        """k(documents[indices], documents), shape (len(indices), n)."""
-
-    def gram(self, progress: Progress | None = None) -> Any:
-        """The whole matrix, shape (n, n), one half of it computed."""
-
-
-class KernelRows(MatrixRows, Protocol):
-    """Kernel values with `n` fixed documents, the columns; other documents can be the rows.
-
-    The twins, HostX and CudaX, have the same constructor: (kernel, documents, device).
-    """
-
-    documents: Documents
-
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
-        """k(others, documents), shape (len(others), n).
-
-        The alphabet of `others` must extend that of the column documents.
-        """
-
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef in bounded memory: coef (n, k) -> (len(others), k), on the host."""
-
-
-class HostRows(ABC):
-    """What the CPU twins share: decision values from blocks of `cross`.
-
-    Attributes
-    ----------
-    ahead : int
-        Rows that a solver had best ask for at a time, the likely next ones among them. Few of these are
-        used before they make room again: 1 (none but those needed) where each takes as long as one alone.
-    """
-
-    n: int
-    ahead: int = AHEAD
-
-    @abstractmethod
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
-        """See `KernelRows`."""
-
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef, a block of `others` at a time: coef (n, k) -> (len(others), k)."""
-        values = np.empty((len(others), coef.shape[1]))
-        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
-        for start in range(0, len(others), size):
-            block = others.take(np.arange(start, min(start + size, len(others))))
-            values[start : start + size] = self.cross(block) @ coef
-            if progress is not None:
-                progress(min(start + size, len(others)), len(others))
-        return values
-
-
-class Predictor(Protocol):
-    """Values of machines at any documents, sum_i coef[k, i] k(support_i, document), where `device` says.
-
-    Whatever can be prepared once for all predictions has been.
-    """
-
-    device: Device
-
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
-        """Values without bias, shape (len(documents), n_machines), on the host, in bounded memory.
-
-        The alphabet of `documents` must extend that of the support vectors.
-        """
-
-
-class Weights(Protocol):
-    """Machines as one weight a feature, on the host, and what their kernel learnt: no support vectors."""
-
-    @property
-    def left_out(self) -> int:
-        """Support vectors that have no feature, and so are not in it."""
-
-    @property
-    def n_machines(self) -> int:
-        """How many machines there are."""
-
-    def predictor(self, device: Device) -> Predictor:
-        """Prepare them for prediction; that of the CPU has `contributions` (`SpectrumPredictor`), too."""
-
-    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
-        """Arrays for `Kernel.restore_weight_vectors`; values, normalised, move by `tolerance` at most."""
-
-
-class RowsPredictor:
-    """The `Predictor` of kernels that have no weight vector: kernel values with the support vectors.
-
-    Parameters
-    ----------
-    rows : KernelRows
-        Of the support vectors.
-    coef : float64 array, shape (n_machines, n_sv)
-    """
-
-    def __init__(self, rows: KernelRows, coef: NDArray[np.float64]) -> None:
-        self.rows, self.coef, self.device = rows, coef, rows.device
-
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
-        """See `Predictor`."""
-        return self.rows.decision(documents, self.coef.T, progress)
-
-
-class SharedColumns(Protocol):
-    """Rows of several kernels from one pass, with the bits that each kernel's own have."""
-
-    def diags(self) -> list[Any]:
-        """K[i, i] of each kernel, shape (n,), float32."""
-
-    def rows(self, indices: NDArray[np.int64]) -> list[Any]:
-        """Rows of each kernel, shape (len(indices), n), float32."""
-
-
-class Sharing(ABC):
-    """Work that kernels of a grid have in common, on the same documents: equal ones are computed together.
-
-    Subclasses are frozen dataclasses of the parameters that must be equal.
-    """
-
-    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
-        """Which of these kernels are computed together, by their positions, in the order of `grams`.
-
-        By default all, which takes memory for two matrices; `room`, at least 2, is for how many there is.
-        """
-        return [list(range(len(kernels)))]
-
-    @abstractmethod
-    def description(self, kernels: Sequence[Any]) -> str:
-        """What the Grams of one pass come from, in a few words."""
-
-    @abstractmethod
-    def grams(
-        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
-        """The kernels of one pass by their positions, each with its matrix, which the caller may keep."""
-
-    def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
-        """Documents as the columns of rows of all these kernels; None where there is no such pass."""
-        return None
-
-    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
-        """Whether matrices of one pass can be made in tiles; see `Kernel.divides`."""
-        return False
-
-    def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Any]:
-        """Matrices of kernel values of others with documents, one a kernel, from one pass on the CPU."""
-        raise TypeError(f"{type(self).__name__} has no tiles")
-
-
-class Operators:
-    """What a kernel does with ``+``, ``*`` and ``()``."""
-
-    #: Numbers of NumPy leave their products to the kernel.
-    __array_ufunc__ = None
-
-    def __add__(self, other: Any) -> Sum:
-        from textsvm import Sum
-
-        if not isinstance(other, Operators):
-            return NotImplemented
-        weights, kernels = (mine + theirs for mine, theirs in zip(_terms(self), _terms(other), strict=True))
-        return Sum(kernels, None if set(weights) == {1.0} else weights)
-
-    def __radd__(self, other: Any) -> Any:
-        # The builtin `sum` begins with 0.
-        return self if isinstance(other, int) and other == 0 else NotImplemented
-
-    def __mul__(self, other: Any) -> Any:
-        if isinstance(other, Operators):
-            return _product(self, other)
-        return _scaled(float(other), self) if _is_factor(other) else NotImplemented
-
-    __rmul__ = __mul__
-
-    def __call__(self, texts: Any, others: Any = None) -> NDArray[np.float32]:
-        """Kernel values of texts with others, or with each other.
-
-        Texts have the normal form that `textsvm.SVC` gives them by default, and values are normalised, and
-        computed on the device that it would take. What a kernel learns from texts (idf weights, the scale of
-        vectors) it learns from the columns; it is the same afterwards.
-
-        Parameters
-        ----------
-        texts : texts, or vectors or a table where the kernel reads these; m of them
-        others : the same, n of them, optional
-            The texts themselves if not given.
-
-        Returns
-        -------
-        float32 array, shape (m, n)
-
-        Raises
-        ------
-        InputError
-            If a parameter of the kernel is out of range, or something is no text.
-        """
-        from textsvm import SVC
-
-        model = SVC(self)
-        model.check()
-        device = devices.select(model.device)
-        with model.at_work(device):
-            columns = model.encode(model.read(texts if others is None else others))
-            kernel = model.make_kernel()
-            rows = kernel.fit_on(kernel.read(columns), device).rows(kernel.read(columns), device)
-            if others is None:
-                return np.asarray(devices.to_host(rows.gram()))
-            compared = model.encode(model.read(texts, fitting=False), columns)
-            return np.asarray(devices.to_host(rows.cross(kernel.read(compared))))
-
-
-def _is_factor(value: Any) -> bool:
-    """Whether it is a number; raises InputError if it is none that a kernel can be multiplied by."""
-    if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
-        return False
-    if not (0 < float(value) < inf):
-        raise InputError(f"a kernel can be multiplied by a finite number above 0, not by {value}")
-    return True
-
-
-def _terms(kernel: Any) -> tuple[list[float], list[Any]]:
-    """The weights and the terms of a sum; one of any other kernel."""
-    from textsvm import Sum
-
-    if not isinstance(kernel, Sum):
-        return [1.0], [kernel]
-    weights = [1.0] * len(kernel.kernels) if kernel.weights is None else [float(w) for w in kernel.weights]
-    return weights, list(kernel.kernels)
-
-
-def _scaled(factor: float, kernel: Any) -> Sum:
-    from textsvm import Sum
-
-    weights, kernels = _terms(kernel)
-    return Sum(kernels, [factor * weight for weight in weights])
-
-
-def _product(a: Any, b: Any) -> Product | Sum:
-    from textsvm import Product
-
-    factor = 1.0
-    parts: list[Any] = []
-    for one in (a, b):
-        weights, kernels = _terms(one)
-        if len(kernels) == 1:  # a kernel times a number
-            factor, one = factor * weights[0], kernels[0]
-        parts += one.kernels if isinstance(one, Product) else [one]
-    product = Product(parts)
-    return product if factor == 1 else _scaled(factor, product)
-
-
-#: Values a second of a kernel about which nothing is known, such as a function of the user's.
-UNKNOWN_RATE = 5e5 / 60
-
-
-def is_number(value: object) -> bool:
-    """Whether a parameter is a number (bool is none, nor is a whole number that takes more than 64 bits)."""
-    return isinstance(value, float | np.floating) or is_whole(value)
-
-
-def is_whole(value: object) -> bool:
-    """Whether a parameter is a whole number of at most 64 bits (bool is none)."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and abs(int(value)) < 1 << 63
-
-
-class Kernel(Operators, Parameters, ABC):
-    """The parameters of a kernel, what it learns from training documents, and all that others ask of it.
-
-    A subclass has a `name`, stores its parameters, and makes `rows`; the rest has defaults.
+    A subclass has a `name`, stores its constructor parameters under their names, and implements `rows`; the
+    rest has defaults.
 
     Attributes
     ----------
     name : str
-        In model files and on the command line.
-    options : tuple of Option
-        Its parameters on the command line.
-    attribution : Attribution
-        What `contributions` are.
-    comparable : bool
-        Whether equal parameters make equal kernels.
-    reads : {"texts", "vectors", "columns"}
-        What its examples are: which source of rows (`textsvm.sources`) serves it.
-    alike : float
-        Normalised kernel value from which two examples count as nearly the same. 3,000 documents of R8 have
-        23 exact copies; at 0.98 kernels of texts find 29 to 101 pairs, all but identical, at 0.95 one that
-        counts single characters takes 22,030 pairs of unlike documents for copies.
-    has_distances : bool
-        Whether the pairs that `near` finds have distances, whole numbers, and can be bounded by them.
-    descent : bool
-        Whether coordinate descent suits its features (`FeatureRows.descent`).
-    in_shards : bool
-        Whether its rows on a card have ``gram_in_shards(shards, number, progress)`` (`textsvm.gram.cards`).
+        Name in model files and on the command line.
+    structure : Structure
+        The input it reads, its parts and its saved form.
+    cost : Cost
+        Predicted time and memory, and how the work can be divided and shared.
+    features : Features, optional
+        Explicit feature map.
+    attribution : Attributor
+        Contributions of symbols to a value.
+    nearest : Nearest
+        Search for similar pairs.
     """
 
     name: ClassVar[str]
-    options: ClassVar[tuple[Option, ...]] = ()
-    attribution: ClassVar[Attribution] = OCCLUSION
-    comparable: ClassVar[bool] = True
-    reads: ClassVar[str] = "texts"
-    alike: ClassVar[float] = 0.98
-    has_distances: ClassVar[bool] = False
-    descent: ClassVar[bool] = True
-    in_shards: ClassVar[bool] = False
+    cost: Ability[Cost] = Ability(Cost)
+    features: Ability[Features | None] = Ability(lambda kernel: None)
+    attribution: Ability[Attributor] = Ability(Attributor)
+    nearest: Ability[Nearest] = Ability(Nearest)
+    #: Column of a table that the kernel reads, see `On`.
+    _column: str | None = None
+    #: Numbers of NumPy leave their products to the kernel.
+    __array_ufunc__ = None
+
+    # For subclasses; others read them from `structure`.
 
     @property
-    def view(self) -> View:
-        """What it reads of a text."""
-        return View()
-
-    @property
-    def views(self) -> tuple[View, ...]:
-        """The distinct views of its parts, its own if it has none."""
-        return (self.view,)
-
-    @property
-    def bare(self) -> Kernel:
-        """It without the column that it is on (`textsvm.kernels.combined.on`)."""
-        return self
-
-    @property
-    def copies_by(self) -> Kernel | None:
-        """Its parts that tell near-duplicates: of those on columns the ones on texts; None if none is."""
-        return self
-
-    @property
-    def leaves(self) -> tuple[Kernel, ...]:
-        """The kernels it is made of that are made of no others: itself, if it is neither sum nor product."""
-        return (self,)
-
-    @property
-    def terms(self) -> Sequence[tuple[float, Kernel]]:
-        """It as a weighted sum of kernels that are no sums, those of weight 0 left out."""
-        return ((1.0, self),)
-
-    @property
-    def depth(self) -> int:
-        """Levels of sums and products that it is made of."""
-        return 0
-
-    def read(self, documents: Documents | Views) -> Documents:
-        """What it reads of documents that may have several views."""
-        return documents.of(self.view)
-
-    @property
-    def counting(self) -> Hashable | None:
-        """Equal for kernels that can share `counted` documents; None if its features cannot be counted."""
-        return None
-
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How often any feature occurs in documents of these lengths, shape (n,): as many at most it has."""
-        raise TypeError(f"features of {type(self).__name__} cannot be counted")
-
-    def counted(self, documents: Documents, device: Device | None = None) -> Any:
-        """Documents whose features are counted, as `textsvm.kernels.spectrum.counted` has them.
-
-        On a card, where one is given; on the CPU otherwise.
-        """
-        raise TypeError(f"features of {type(self).__name__} cannot be counted")
-
-    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
-        """Learn what `fit` would learn from some of the documents that were counted."""
-        raise TypeError(f"features of {type(self).__name__} cannot be counted")
-
-    @property
-    def has_features(self) -> bool:
-        """Whether it is a sum of kernels whose features can be counted."""
-        return all(weight > 0 and term.counting is not None for weight, term in self.terms)
-
-    def feature_bytes(self, documents: Documents) -> int:
-        """Bytes that are predicted for the features of documents while they are counted and solved with."""
-        return 0
-
-    def feature_rows(self, documents: Documents | Views, device: Device) -> FeatureRows:
-        """Learn what `fit` would, and the documents as rows of features, on a device.
-
-        Raises
-        ------
-        TypeError
-            If it has no features.
-        """
-        return self.counted_rows(self.count(documents, device), np.arange(len(documents)), device)
-
-    def count(self, documents: Documents | Views, device: Device) -> dict[Hashable, Any]:
-        """`counted` documents of all its terms, by their `counting`."""
-        found: dict[Hashable, Any] = {}
-        for _, leaf in self.terms:
-            if leaf.counting not in found:
-                found[leaf.counting] = leaf.counted(leaf.read(documents), device)
-        return found
-
-    def counted_rows(
-        self, counted: dict[Hashable, Any], train: NDArray[np.int64], device: Device
-    ) -> FeatureRows:
-        """Learn what `fit` would from some of the documents that `count` counted, and all as rows."""
-        parts = []
-        for _, leaf in self.terms:
-            leaf.fit_counted(counted[leaf.counting], train)
-            parts.append(counted[leaf.counting].rows(leaf.bare, train))
-        weights = [weight for weight, _ in self.terms]
-        if device.kind == "cuda":
-            from textsvm.linalg import rows_cuda
-
-            return rows_cuda.side_by_side(parts, weights)
-        return side_by_side(parts, weights)
-
-    @property
-    def approximation(self) -> Any:
-        """How well it stands for another kernel, as `textsvm.kernels.nystroem` says; None if it is none."""
-        return None
-
-    def condense(
-        self, index: NDArray[np.int64], coef: NDArray[np.float64]
-    ) -> tuple[Kernel, NDArray[np.int64], NDArray[np.float64]]:
-        """Machines on the documents of its last rows, as they are kept.
-
-        Parameters
-        ----------
-        index : int64 array, shape (m,)
-            Which documents.
-        coef : float64 array, shape (n_machines, m)
-
-        Returns
-        -------
-        Kernel, index, coef
-            Machines of the same values, of the kernel that decides.
-        """
-        return self, index, coef
-
-    def require_memory(self, n: int, allowed: int) -> None:
-        """Raise InputError if what it makes of n documents takes more bytes than are allowed."""
-        return
-
-    @property
-    def min_length(self) -> int:
-        """Symbols a document needs to have any feature."""
-        return 0
-
-    def demand(self, lengths: NDArray[np.int64]) -> float:
-        """What deciding with support vectors of these lengths takes, as a share of what a saved model may."""
-        return 0.0
-
-    @property
-    def letters(self) -> str:
-        """The only letters that it reads, "" if all: a kernel of both strands knows DNA and RNA."""
-        return "acgtun" if getattr(self, "canonical", False) else ""
-
-    @property
-    def learns(self) -> bool:
-        """Whether `fit` learns something from the documents, on which kernel values depend."""
+    def _learns(self) -> bool:
+        """Whether kernel values depend on the documents that the kernel was fitted to."""
         return False
 
-    def fit(self, documents: Documents) -> Kernel:
-        """Check the parameters and learn what the kernel needs from training documents.
+    @property
+    def _min_length(self) -> int:
+        """Symbols that a document must have to have features."""
+        return 0
+
+    @property
+    def _comparable(self) -> bool:
+        """Whether equal parameters mean equal kernels."""
+        return True
+
+    @property
+    def structure(self) -> Structure:
+        return Structure(self, View(column=self._column))
+
+    def check(self) -> None:
+        """Raise InputError if a parameter is out of range."""
+
+    def fit(self, documents: Documents, device: Device | None = None) -> Self:
+        """Check the parameters and learn from training documents, on a device if that is quicker.
 
         Raises
         ------
@@ -617,20 +131,9 @@ class Kernel(Operators, Parameters, ABC):
         self.check()
         return self
 
-    def fit_on(self, documents: Documents, device: Device) -> Kernel:
-        """`fit`, where `device` says if there is a quicker way."""
-        return self.fit(documents)
-
-    def check(self) -> None:
-        """Raise InputError if a parameter is out of range."""
-
     @abstractmethod
     def rows(self, documents: Documents, device: Device) -> KernelRows:
-        """Prepare `documents` as the columns of rows of kernel values."""
-
-    def near(self, documents: Documents, others: Documents | None, device: Device) -> Near:
-        """Prepare to find pairs that are alike, of `documents` or of `others` (the rows) and `documents`."""
-        return NearByValues(self, documents, others, device)
+        """Prepare documents as the columns of rows of kernel values."""
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
         """Prepare machines for prediction.
@@ -640,139 +143,511 @@ class Kernel(Operators, Parameters, ABC):
         support : Documents, n_sv of them
         coef : float64 array, shape (n_machines, n_sv)
         device : Device
-            Where they decide.
         """
         return RowsPredictor(self.rows(support, device), coef)
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether its machines can be kept as one weight a feature (`weight_vectors`)."""
-        return False
-
-    def weight_vectors(self, support: Documents, coef: NDArray[np.float64]) -> Weights:
-        """Machines, coef (n_machines, n_sv), as weights of features."""
-        raise TypeError(f"machines of {type(self).__name__} are no weights")
-
-    def restore_weight_vectors(self, state: dict[str, NDArray[Any]], alphabets: Documents | Views) -> Weights:
-        """Take back what `Weights.state` gave, and what the kernel learnt; InputError if it is damaged."""
-        raise TypeError(f"machines of {type(self).__name__} are no weights")
-
-    @property
-    def sharing(self) -> Sharing | None:
-        """What it has in common with kernels of equal `sharing`, if anything."""
-        return None
-
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Seconds that a core is predicted to take for kernel values, roughly.
-
-        Parameters
-        ----------
-        row_lengths, column_lengths : int64 arrays, shapes (m,) and (n,)
-            Symbols of the documents.
-
-        Returns
-        -------
-        float64 array, shape (m,)
-            Of each row document with all column documents.
-        """
-        return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
-
-    def seconds(self, rows: Documents | Views, columns: Documents | Views) -> float:
-        """The same for all values of some documents with others."""
-        parts = ((leaf.cost, leaf.read(rows), leaf.read(columns)) for leaf in self.leaves)
-        return float(sum(cost(some.lengths, others.lengths).sum() for cost, some, others in parts))
-
-    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
-        """Whether a Gram made in tiles, documents in order of length, has the bits of one made whole.
-
-        Of no kernel by default: what is quick to compute is not worth sending.
-
-        Parameters
-        ----------
-        kind : {"cpu", "cuda"}
-            Of the device that makes both.
-        """
-        return False
-
-    @property
-    def quadratic(self) -> bool:
-        """Whether the time of a value grows with the product of the two lengths."""
-        once, twice = (self.cost(length, length)[0] for length in (np.array([1000]), np.array([2000])))
-        return bool(twice > 3 * once)
-
-    def contributions(
-        self,
-        rows: KernelRows,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
-    ) -> Contributions:
-        """What of sum_i coef[d, i] k(support_i, documents[d]) comes from which symbols, by `attribution`.
-
-        Parameters
-        ----------
-        rows : KernelRows
-            Of the support vectors, on the CPU.
-        documents : Documents
-            Over an extension of their alphabet.
-        coef, values : float64 arrays, shape (len(documents), n_sv)
-            Coefficients, and kernel values with the support vectors.
-        """
-        return occlusion(rows.decision, documents, coef, progress)
-
-    def contributions_cost(
-        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Seconds that a core is predicted to take for `contributions` to each document, roughly."""
-        return PIECES * self.cost(lengths, support_lengths)
-
-    def against(self, documents: Documents, device: Device) -> KernelRows:
-        """Deprecated name of `rows`."""
-        warnings.warn("Kernel.against is called rows now", DeprecationWarning, stacklevel=2)
-        return self.rows(documents, device)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Its name and parameters, JSON values but for arrays: the form that is saved and printed."""
-        return {"name": self.name, **self.get_params(deep=False)}
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for kernels of equal values, learnt from the same documents."""
-        # Different functions of tokens may look alike in print.
-        return (f"{type(self)} {self.as_dict()}", self.views) if self.comparable else id(self)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays learnt by `fit`, to be saved with a model."""
         return {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take back what `state` gave."""
+        """Restore what `fit` learnt from the arrays of `state`."""
+
+    def __call__(self, texts: Any, others: Any = None) -> NDArray[np.float32]:
+        """Kernel values of texts with others, or with each other.
+
+        Texts are normalised as `textsvm.SVC` does by default, and values computed on the device that it would
+        choose. A kernel that learns (idf weights, the scale of vectors) learns from the columns; the kernel
+        object itself does not change.
+
+        Parameters
+        ----------
+        texts : texts, or vectors or a table where the kernel reads these; m of them
+        others : the same, n of them, optional
+            The columns; the texts themselves by default.
+
+        Returns
+        -------
+        float32 array, shape (m, n)
+
+        Raises
+        ------
+        InputError
+            If a parameter of the kernel is out of range, or the input is of the wrong type.
+        """
+        kernel = self.structure.bound()
+        kernel.check()
+        structure, device = kernel.structure, devices.select()
+        with devices.use(device):
+            examples = encode_inputs(texts if others is None else others, structure.views)
+            columns = structure.read(examples)
+            rows = kernel.fit(columns, device).rows(columns, device)
+            if others is None:
+                return np.asarray(devices.to_host(rows.gram()))
+            compared = structure.read(encode_inputs(texts, structure.views, examples))
+            return np.asarray(devices.to_host(rows.cross(compared)))
+
+    def __add__(self, other: Any) -> Sum:
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        weights, kernels = (mine + theirs for mine, theirs in zip(_terms(self), _terms(other), strict=True))
+        return Sum(kernels, None if set(weights) == {1.0} else weights)
+
+    def __radd__(self, other: Any) -> Any:
+        # The builtin `sum` begins with 0.
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Kernel):
+            return _product(self, other)
+        return _scaled(float(other), self) if _is_factor(other) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def copy(self) -> Self:
+        kernel = super().copy()
+        if self._column is not None:
+            kernel._column = self._column
+        return kernel
+
+    def __repr__(self) -> str:
+        own = super().__repr__()
+        return own if self._column is None else f"On(column={self._column!r}, kernel={own})"
 
 
 class SymbolKernel(Kernel):
-    """A kernel of symbols, its parameters `tokens` and `keep_case` saying what they are.
+    """A kernel of symbols.
 
     Parameters
     ----------
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        What one symbol is, see `textsvm.text.tokens.tokenise`.
+        Definition of a symbol, see `textsvm.text.tokens.tokenise`.
     keep_case : bool
-        Tell upper and lower case apart, which the normal form of texts does not.
+        Distinguish upper and lower case, which the normal form of texts does not.
     """
 
     tokens: Tokens
     keep_case: bool
 
     @property
-    def view(self) -> View:
-        return View(self.tokens, bool(self.keep_case))
+    def structure(self) -> Structure:
+        return Structure(self, View(self.tokens, bool(self.keep_case), self._column))
 
     def check(self) -> None:
         check_tokens(self.tokens)
-        if not isinstance(self.keep_case, bool | np.bool_):
-            raise InputError(f"keep_case={self.keep_case!r} of the {self.name} kernel must be True or False")
+        check_flag(self, "keep_case")
+        if hasattr(self, "normalised"):
+            check_flag(self, "normalised")
 
-    def copied(self, name: str, value: Any) -> Any:
-        # A function of tokens stays the one it is: documents are known by it.
-        return value if name == "tokens" else super().copied(name, value)
+    def _copied(self, name: str, value: Any) -> Any:
+        # Views with a function of tokens are compared by identity.
+        return value if name == "tokens" else super()._copied(name, value)
+
+
+def is_number(value: object) -> bool:
+    """Whether a parameter is a float or an int of at most 64 bits, but no bool."""
+    return isinstance(value, float | np.floating) or is_whole(value)
+
+
+def is_whole(value: object) -> bool:
+    """Whether a parameter is an int of at most 64 bits, but no bool."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and abs(int(value)) < 1 << 63
+
+
+def check_flag(kernel: Kernel, name: str) -> None:
+    """Raise InputError if a parameter is no bool."""
+    value = getattr(kernel, name)
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name}={value!r} of the {kernel.name} kernel must be True or False")
+
+
+def check_whole(kernel: Kernel, name: str, least: int, most: int | None = None) -> None:
+    """Raise InputError if a parameter is no whole number within bounds."""
+    value = getattr(kernel, name)
+    if not is_whole(value) or value < least or (most is not None and value > most):
+        bounds = f"from {least}" if most is None else f"from {least} to {most:,}"
+        raise InputError(f"{name}={value!r} of the {kernel.name} kernel must be a whole number {bounds}")
+
+
+class CompositeStructure(Structure):
+    """Structure of a sum or product; `kernels` are the parts."""
+
+    def bound(self) -> Any:
+        return self.with_parts(lambda part: part.structure.bound())
+
+    def with_parts(self, change: Callable[[Any], Any]) -> Any:
+        """A fresh kernel with changed parts."""
+        kernel = self.kernel.copy()
+        if _is_list(kernel.kernels):
+            kernel.kernels = type(kernel.kernels)(
+                change(part) if isinstance(part, Kernel) else part for part in kernel.kernels
+            )
+        return kernel
+
+    @property
+    def leaves(self) -> tuple[Any, ...]:
+        return tuple(leaf for part in self.kernel.kernels for leaf in part.structure.leaves)
+
+    @property
+    def depth(self) -> int:
+        return 1 + max(part.structure.depth for part in self.kernel.kernels)
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return tuple(dict.fromkeys(view for part in self.kernel._parts for view in part.structure.views))
+
+    @property
+    def reads_tables(self) -> bool:
+        return any(part.structure.reads_tables for part in self.kernel._parts)
+
+    @property
+    def reads_vectors(self) -> bool:
+        parts = self.kernel._parts
+        return len(parts) > 0 and all(part.structure.reads_vectors for part in parts)
+
+    def read(self, documents: Documents | Views) -> Any:
+        return documents
+
+    def as_dict(self) -> dict[str, Any]:
+        kernels = [part.structure.as_dict() for part in self.kernel.kernels]
+        return {"name": self.kernel.name, **self.kernel.get_params(deep=False), "kernels": kernels}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return self.kernel.state()
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        self.kernel.restore(state)
+
+
+class CompositeCost(Cost):
+    """Cost of a sum or product."""
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        return np.sum(
+            [part.cost.of_rows(row_lengths, column_lengths) for part in self.kernel.kernels], axis=0
+        )
+
+    def divides(self, documents: Any, kind: str = "cpu") -> bool:
+        # With several views there is no common order of length.
+        structure = self.kernel.structure
+        return len(structure.views) == 1 and all(
+            leaf.cost.divides(leaf.structure.read(documents), kind) for leaf in structure.leaves
+        )
+
+    @property
+    def quadratic(self) -> bool:
+        return any(part.cost.quadratic for part in self.kernel.kernels)
+
+
+class CompositeNearest(Nearest):
+    """Search for similar pairs by a sum or product."""
+
+    @property
+    def alike(self) -> float:  # type: ignore[override]
+        return max(part.nearest.alike for part in self.kernel.kernels)
+
+
+class Composite(Kernel):
+    """A kernel composed of kernels; part i is the parameter ``i``, its parameters are ``i__parameter``."""
+
+    kernels: Sequence[Kernel]
+    cost = Ability(CompositeCost)
+    nearest = Ability(CompositeNearest)
+    _structure: ClassVar[type[CompositeStructure]] = CompositeStructure
+
+    @property
+    def structure(self) -> CompositeStructure:
+        return self._structure(self, View())
+
+    @property
+    def _parts(self) -> list[Kernel]:
+        """The parts that are kernels, also of parameters that `check` refuses."""
+        return [part for part in self.kernels if isinstance(part, Kernel)] if _is_list(self.kernels) else []
+
+    @property
+    def _learns(self) -> bool:
+        return any(part.structure.learns for part in self._parts)
+
+    @property
+    def _min_length(self) -> int:
+        return min(part.structure.min_length for part in self._parts)
+
+    @property
+    def _comparable(self) -> bool:
+        return all(part.structure.comparable for part in self._parts)
+
+    def fit(self, documents: Documents, device: Device | None = None) -> Self:
+        self.check()
+        for part in self.kernels:
+            part.fit(part.structure.read(documents), device)
+        return self
+
+    def check(self) -> None:
+        if not _is_list(self.kernels) or not len(self.kernels):
+            raise InputError(
+                f"kernels={self.kernels!r} of a {self.name} of kernels must be a list of one kernel or more"
+            )
+        for number, part in enumerate(self.kernels):
+            if not isinstance(part, Kernel):
+                raise InputError(
+                    f"part {number} of a {self.name} of kernels is {part!r}, which is no kernel; give "
+                    "objects such as Spectrum(4)"
+                )
+            part.check()
+            first, kind = self.kernels[0].structure.examples, part.structure.examples
+            if kind != first:
+                raise InputError(
+                    f"part 0 of a {self.name} of kernels reads {first}, and part {number} {kind}; name the "
+                    "column of a table for each, as On(column, kernel)"
+                )
+        depth, leaves = self.structure.depth, len(self.structure.leaves)
+        if depth > MOST_DEPTH or leaves > MOST_PARTS:
+            raise InputError(
+                f"a {self.name} of {leaves:,} kernels, nested {depth} deep, is too large; at "
+                f"most {MOST_PARTS} kernels and {MOST_DEPTH} levels are allowed"
+            )
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {
+            f"{number}.{name}": array
+            for number, part in enumerate(self.kernels)
+            for name, array in part.structure.state().items()
+        }
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        for number, part in enumerate(self.kernels):
+            part.structure.restore(under(f"{number}.", state))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; with `deep` also the parts ("0") and their parameters ("0__p")."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        if deep and _is_list(self.kernels):
+            for number, part in enumerate(self.kernels):
+                params[str(number)] = part
+                if hasattr(part, "get_params"):
+                    params |= {f"{number}__{name}": value for name, value in part.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``set_params(**{"0__p": 5, "1": Spectrum(3)})`` sets parts, too."""
+        if "kernels" in params:
+            self.kernels = params.pop("kernels")
+        numbers = [name for name in params if name.isdecimal() and name in self.get_params(deep=True)]
+        if numbers:
+            parts = {name: params.pop(name) for name in numbers}
+            self.kernels = [parts.get(str(number), part) for number, part in enumerate(self.kernels)]
+        return super().set_params(**params)
+
+
+def _is_list(kernels: Any) -> bool:
+    return isinstance(kernels, list | tuple)
+
+
+class SumStructure(CompositeStructure):
+    """Structure of a sum."""
+
+    @property
+    def terms(self) -> tuple[tuple[float, Any], ...]:
+        return tuple(
+            (share * weight, kernel)
+            for share, part in zip(self.kernel._shares.tolist(), self.kernel.kernels, strict=True)
+            for weight, kernel in part.structure.terms
+            if share > 0
+        )
+
+    @property
+    def near_duplicate_kernel(self) -> Any:
+        terms = [(weight, kernel, kernel.structure.near_duplicate_kernel) for weight, kernel in self.terms]
+        if all(other is kernel for _, kernel, other in terms):
+            return self.kernel
+        parts = [(weight, other) for weight, _, other in terms if other is not None]
+        return Sum([kernel for _, kernel in parts], [weight for weight, _ in parts]) if parts else None
+
+
+class SumFeatures(Features):
+    """Features of a sum: those of its terms side by side."""
+
+    @property
+    def countable(self) -> bool:
+        return all(weight > 0 and term.features.countable for weight, term in self.kernel.structure.terms)
+
+    @property
+    def has_weights(self) -> bool:  # type: ignore[override]
+        return all(term.features.has_weights for _, term in self.kernel.structure.terms)
+
+    def weights(self, support: Documents, coef: NDArray[np.float64]) -> SumWeights:
+        terms = self.kernel.structure.terms
+        parts = [term.features.weights(term.structure.read(support), weight * coef) for weight, term in terms]
+        return SumWeights(self.kernel, parts)
+
+    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | Views) -> SumWeights:
+        terms = enumerate(self.kernel.structure.terms)
+        parts = [term.features.restore_weights(under(f"{k}.", state), alphabets) for k, (_, term) in terms]
+        return SumWeights(self.kernel, parts)
+
+
+class SumAttributor(Attributor):
+    """Attribution of a sum: the sum over its terms."""
+
+    @property
+    def method(self) -> Attribution:  # type: ignore[override]
+        methods = list(dict.fromkeys(term.attribution.method for _, term in self.kernel.structure.terms))
+        if len(methods) == 1:
+            return methods[0]
+        return Attribution(
+            "+".join(method.name for method in methods),
+            "a sum over the kernels; " + "; ".join(f"{way.name}: {way.description}" for way in methods),
+            exact=all(method.exact for method in methods),
+        )
+
+    def contributions(
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+    ) -> Contributions:
+        return sum_contributions(rows, documents, coef, progress)
+
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+        terms = self.kernel.structure.terms
+        return np.sum([term.attribution.seconds(lengths, support_lengths) for _, term in terms], axis=0)
+
+
+class Sum(Composite):
+    """Weighted mean of kernels, sum_i w_i k_i(s, t), with weights scaled to sum to 1.
+
+    Parameters
+    ----------
+    kernels : list of Kernel
+        May contain sums and products.
+    weights : sequence of floats >= 0, one for each kernel, optional
+        Equal by default.
+
+    Examples
+    --------
+    >>> from textsvm import Spectrum, Sum
+    >>> words = Spectrum(1, tokens="words")
+    >>> print(Sum([Spectrum(2), words])(["red rose"], ["red nose"]).round(4))
+    [[0.6071]]
+    >>> Spectrum(2) + words  # the same
+    Sum(kernels=[Spectrum(p=2), Spectrum(p=1, tokens='words')])
+    >>> 3 * Spectrum(2) + words
+    Sum(kernels=[Spectrum(p=2), Spectrum(p=1, tokens='words')], weights=[3.0, 1.0])
+    """
+
+    name: ClassVar[str] = "sum"
+    attribution = Ability(SumAttributor)
+    _structure = SumStructure
+
+    def __init__(self, kernels: Sequence[Kernel] = (), weights: Sequence[float] | None = None) -> None:
+        self.kernels = kernels
+        self.weights = weights
+
+    @property
+    def features(self) -> SumFeatures | None:  # type: ignore[override]
+        terms = self.structure.terms
+        return SumFeatures(self) if all(term.features is not None for _, term in terms) else None
+
+    @property
+    def _shares(self) -> NDArray[np.float64]:
+        """The weights, of sum 1."""
+        weights = np.ones(len(self.kernels)) if self.weights is None else np.asarray(self.weights, float)
+        return weights / weights.sum()
+
+    def check(self) -> None:
+        super().check()
+        if self.weights is None:
+            return
+        try:
+            weights = np.asarray(self.weights, np.float64)
+        except (TypeError, ValueError):
+            weights = np.empty((0, 0))
+        if weights.shape != (len(self.kernels),):
+            raise InputError(
+                f"weights={self.weights!r} of a sum of kernels must be one number for each of its "
+                f"{len(self.kernels)} kernels"
+            )
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and 0 < weights.sum() < np.inf):
+            raise InputError("the weights of a sum of kernels must be finite, not negative and not all 0")
+
+    def rows(self, documents: Documents, device: Device) -> SumRows:
+        self.check()
+        return SumRows(self, documents, device)
+
+    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+        parts = [
+            term.predictor(term.structure.read(support), weight * coef, device)
+            for weight, term in self.structure.terms
+        ]
+        return SumPredictor(self, parts, device)
+
+
+class ProductStructure(CompositeStructure):
+    """Structure of a product."""
+
+    @property
+    def near_duplicate_kernel(self) -> Any:
+        pairs = [(kernel, kernel.structure.near_duplicate_kernel) for kernel in self.kernel.kernels]
+        if all(other is kernel for kernel, other in pairs):
+            return self.kernel
+        parts = [other for _, other in pairs if other is not None]
+        return Product(parts) if parts else None
+
+
+class Product(Composite):
+    """Product of kernels, prod_i k_i(s, t).
+
+    Parameters
+    ----------
+    kernels : list of Kernel
+        May contain sums and products.
+
+    Examples
+    --------
+    >>> from textsvm import Product, Spectrum
+    >>> words = Spectrum(1, tokens="words")
+    >>> print(Product([Spectrum(2), words])(["red rose"], ["red nose"]).round(4))
+    [[0.3571]]
+    >>> Spectrum(2) * words  # the same
+    Product(kernels=[Spectrum(p=2), Spectrum(p=1, tokens='words')])
+    """
+
+    name: ClassVar[str] = "product"
+    _structure = ProductStructure
+
+    def __init__(self, kernels: Sequence[Kernel] = ()) -> None:
+        self.kernels = kernels
+
+    def rows(self, documents: Documents, device: Device) -> ProductRows:
+        self.check()
+        return ProductRows(self, documents, device)
+
+
+def _is_factor(value: Any) -> bool:
+    """Whether a value is a number; raises InputError if it is not a finite number above 0."""
+    if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+        return False
+    if not (0 < float(value) < inf):
+        raise InputError(f"a kernel can be multiplied by a finite number above 0, not by {value}")
+    return True
+
+
+def _terms(kernel: Kernel) -> tuple[list[float], list[Kernel]]:
+    """Weights and terms of a sum; any other kernel is a sum of itself."""
+    if not isinstance(kernel, Sum):
+        return [1.0], [kernel]
+    weights = [1.0] * len(kernel.kernels) if kernel.weights is None else [float(w) for w in kernel.weights]
+    return weights, list(kernel.kernels)
+
+
+def _scaled(factor: float, kernel: Kernel) -> Sum:
+    weights, kernels = _terms(kernel)
+    return Sum(kernels, [factor * weight for weight in weights])
+
+
+def _product(a: Kernel, b: Kernel) -> Product | Sum:
+    factor, parts = 1.0, list[Kernel]()
+    for kernel in (a, b):
+        weights, kernels = _terms(kernel)
+        if len(kernels) == 1:  # a kernel times a number
+            factor, kernel = factor * weights[0], kernels[0]
+        parts += kernel.kernels if isinstance(kernel, Product) else [kernel]
+    product = Product(parts)
+    return product if factor == 1 else _scaled(factor, product)

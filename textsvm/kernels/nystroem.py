@@ -5,23 +5,23 @@ k_m(s) those of a document with them. With the eigenvalues and eigenvectors K_mm
 
     z(s) = diag(lambda)^(-1/2) V' k_m(s)        k~(s, t) = z(s) . z(t) = k_m(s)' K_mm^+ k_m(t),
 
-r <= m dense features. Values with landmarks are kept: with all documents as landmarks k~ = k. A machine on z
-is *the* machine of k~, solved exactly: no ridge makes up for what k(s, s) is beyond |z(s)|^2, for that would
-make a document more like itself than like its own copy. Its value at s is
+r <= m dense features. Values with landmarks are exact: with all documents as landmarks k~ = k. A machine on z
+solves the problem of k~ exactly: no ridge of k(s, s) - |z(s)|^2 is added, which would make a document more
+similar to itself than to its copy. Its value at s is
 
     w . z(s) = sum_j v_j k(l_j, s),       v = V diag(lambda)^(-1/2) w,        w = sum_i coef_i z(s_i):
 
-the machine of the kernel itself whose support vectors are the landmarks, as which it is kept (`condense`).
+a machine of the kernel itself whose support vectors are the landmarks; in this form it is kept (`condense`).
 
 K_mm in float64 is of values in float32, whose rounding moves eigenvalues by up to about sqrt(m) 2^-24
-max_i k(l_i, l_i). Eigenvalues under ten times that are left out: landmarks alike, and kernels that are nearly
-flat, give no division by what is nothing but rounding. A kernel that is not positive semi-definite, such as
-edit distance, has negative ones: they are left out too, and so are positive ones no larger than the largest
-of these, of which nobody knows whether they are any more real.
+max_i k(l_i, l_i). Eigenvalues under ten times that are left out, so that similar landmarks and nearly
+constant kernels do not cause a division by rounding errors. A kernel that is not positive semi-definite, such
+as edit distance, has negative eigenvalues: they are left out, too, and so are positive ones up to the same
+size.
 
 Landmarks are drawn uniformly. On 2,500 documents of Earn vs Rest (100 symbols), 125 to 1,000 landmarks drawn
 by squared distance (k-means++), by randomly pivoted Cholesky or by ridge leverage capture 0 to 1 points more
-of the trace and decide no better, for a pass over the documents that uniform ones do not need.
+of the trace and are no more accurate, for an additional pass over the documents.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel, KernelRows
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import Ability, Cost, KernelRows, Lengths, Structure, Values
+from textsvm.kernels.near import Nearest
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime import device as devices
@@ -43,15 +45,15 @@ from textsvm.runtime.parallel import Progress, part
 from textsvm.runtime.workers import current
 from textsvm.text.documents import Documents, View
 
-#: Bytes of the float64 copy of kernel values that exist at a time, on the host and on a card.
+#: Bytes of kernel values in float64 at a time, on the host and on a card.
 HOST_BLOCK, DEVICE_BLOCK = 64 << 20, 1 << 30
-#: Eigenvalues that are left out, in units of what rounding moves them by.
+#: Eigenvalues up to this many rounding errors are left out.
 ROUNDING = 10.0
 
 
 @dataclass(frozen=True)
 class Approximation:
-    """How well a kernel is approximated.
+    """Quality of an approximation.
 
     Attributes
     ----------
@@ -71,21 +73,21 @@ class Approximation:
 
     @property
     def description(self) -> str:
-        """For people."""
-        said = f"{self.landmarks:,} landmarks (rank {self.rank:,}) capture {self.captured:.1%} of the trace"
+        """Summary for users."""
+        text = f"{self.landmarks:,} landmarks (rank {self.rank:,}) capture {self.captured:.1%} of the trace"
         if self.negative:
-            said += f"; the kernel has negative eigenvalues ({self.negative:.1%} of all), which are left out"
-        return said
+            text += f"; the kernel has negative eigenvalues ({self.negative:.1%} of all), which are left out"
+        return text
 
 
 @dataclass(frozen=True)
 class Landmarks:
-    """What maps documents to features, on one device.
+    """The map from documents to features, on a device.
 
     Attributes
     ----------
     index : int64 array, shape (m,)
-        Which of the documents that the kernel learnt from, ascending.
+        Ascending indices among the training documents.
     rows : KernelRows
         Of the landmarks.
     projection : float64 array, shape (m, r), where the rows live
@@ -100,20 +102,93 @@ class Landmarks:
     negative: float
 
 
+class NystroemStructure(Structure):
+    """Structure of the approximated kernel."""
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        views: tuple[View, ...] = self.kernel.kernel.structure.views
+        return views
+
+    def read(self, documents: Any) -> Any:
+        return self.kernel.kernel.structure.read(documents)
+
+    @property
+    def near_duplicate_kernel(self) -> Any:
+        nystroem = self.kernel
+        inner = nystroem.kernel.structure.near_duplicate_kernel
+        if inner is nystroem.kernel:
+            return nystroem
+        return inner and Nystroem(inner, nystroem.landmarks, nystroem.seed)
+
+    @property
+    def approximation(self) -> Approximation | None:
+        last = self.kernel._last
+        return None if last is None else last.approximation
+
+    def condense(
+        self, index: NDArray[np.int64], coef: NDArray[np.float64]
+    ) -> tuple[Kernel, NDArray[np.int64], NDArray[np.float64]]:
+        last = self.kernel._last
+        every = np.zeros((len(last.rows.x), len(coef)))
+        every[index] = coef.T
+        with devices.use(last.landmarks.rows.device):
+            weights = last.landmarks.projection @ last.rows.x.transposed_dot(every)
+            self.kernel._last = None
+            return self.kernel.kernel, last.landmarks.index, devices.to_host(weights).T
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "kernel": self.kernel.kernel.structure.as_dict()}
+
+
+class NystroemCost(Cost):
+    """Cost of rows by landmarks."""
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        nystroem = self.kernel
+        share = min(1.0, nystroem.landmarks / max(1, len(column_lengths)))
+        seconds: Values = nystroem.kernel.cost.of_rows(row_lengths, column_lengths)
+        return seconds * share
+
+    @property
+    def quadratic(self) -> bool:
+        return bool(self.kernel.kernel.cost.quadratic)
+
+    def require_memory(self, n: int, allowed: int) -> None:
+        landmarks = int(self.kernel.landmarks)
+        needed = 4 * n * min(n, landmarks)
+        if needed > allowed:
+            raise InputError(
+                f"the features of {n:,} documents by {landmarks:,} landmarks take {needed:,} bytes "
+                f"and {allowed:,} are allowed; take fewer landmarks or raise memory (--memory)"
+            )
+
+
+class NystroemNearest(Nearest):
+    """Search for similar pairs by the approximated kernel."""
+
+    @property
+    def alike(self) -> float:  # type: ignore[override]
+        return float(self.kernel.kernel.nearest.alike)
+
+
 class Nystroem(Kernel):
-    """k~ of a kernel, by landmarks that are drawn from the documents it is fitted to.
+    """Approximation k~ of a kernel by landmarks drawn from the training documents.
 
     Parameters
     ----------
     kernel : Kernel
-        What is approximated.
+        The kernel to approximate.
     landmarks : int
-        How many; all documents, if there are fewer.
+        Number of landmarks; all documents, if there are fewer.
     seed : int
-        Of the draw.
+        Seed of the draw.
     """
 
     name: ClassVar[str] = "nystroem"
+    cost = Ability(NystroemCost)
+    nearest = Ability(NystroemNearest)
+    _last: _LastFeatures | None = None
 
     def __init__(self, kernel: Kernel, landmarks: int, seed: int = 0) -> None:
         self.kernel = kernel
@@ -121,109 +196,53 @@ class Nystroem(Kernel):
         self.seed = seed
 
     @property
-    def view(self) -> View:
-        return self.kernel.view
+    def structure(self) -> NystroemStructure:
+        return NystroemStructure(self, self.kernel.structure.view)
 
     @property
-    def views(self) -> tuple[View, ...]:
-        return self.kernel.views
-
-    @property
-    def copies_by(self) -> Kernel | None:
-        inner = self.kernel.copies_by
-        return self if inner is self.kernel else inner and Nystroem(inner, self.landmarks, self.seed)
-
-    @property
-    def comparable(self) -> bool:  # type: ignore[override]
-        return self.kernel.comparable
-
-    @property
-    def reads(self) -> str:  # type: ignore[override]
-        return self.kernel.reads
-
-    @property
-    def alike(self) -> float:  # type: ignore[override]
-        return self.kernel.alike
-
-    @property
-    def min_length(self) -> int:
-        return self.kernel.min_length
-
-    @property
-    def learns(self) -> bool:
+    def _learns(self) -> bool:
         return True
 
     @property
-    def quadratic(self) -> bool:
-        return self.kernel.quadratic
+    def _min_length(self) -> int:
+        return int(self.kernel.structure.min_length)
 
-    def read(self, documents: Any) -> Any:
-        return self.kernel.read(documents)
+    @property
+    def _comparable(self) -> bool:
+        return bool(self.kernel.structure.comparable)
 
     def check(self) -> None:
         self.kernel.check()
 
-    def fit(self, documents: Documents) -> Nystroem:
-        """Check the kernel and fit it; landmarks are drawn from these documents."""
+    def fit(self, documents: Documents, device: Device | None = None) -> Nystroem:
+        """Check and fit the kernel, and draw landmarks from the documents."""
         self.kernel.fit(documents)
         count, n = int(self.landmarks), len(documents)
         index = np.arange(n)
         if count < n:
             index = np.sort(np.random.default_rng(self.seed).choice(n, count, replace=False))
         self._index, self._chosen = index, documents.take(index)
-        self._made: _Made | None = None
+        self._last = None
         return self
 
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        share = min(1.0, self.landmarks / max(1, len(column_lengths)))
-        return self.kernel.cost(row_lengths, column_lengths) * share
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**super().as_dict(), "kernel": self.kernel.as_dict()}
-
-    def require_memory(self, n: int, allowed: int) -> None:
-        needed = 4 * n * min(n, int(self.landmarks))
-        if needed > allowed:
-            raise InputError(
-                f"the features of {n:,} documents by {int(self.landmarks):,} landmarks take {needed:,} bytes "
-                f"and {allowed:,} are allowed; take fewer landmarks or raise memory (--memory)"
-            )
-
     def rows(self, documents: Documents, device: Device) -> Any:
-        """Prepare `documents` as the columns of rows of k~."""
         return NystroemRows(self, documents, device)
 
-    def features_of(
+    def _features_of(
         self, documents: Documents, device: Device, progress: Progress | None = None
     ) -> FeatureRows:
-        """z of documents, and ridges of 0, where `device` says; landmarks are those that were drawn."""
+        """z of documents, with ridges of 0, on a device."""
         with devices.use(device):
             landmarks = _decompose(self.kernel.rows(self._chosen, device), self._index)
             rows, captured = _features(self.kernel, landmarks, documents, progress)
         approximation = Approximation(len(landmarks.index), rows.x.n_features, captured, landmarks.negative)
-        self._made = _Made(landmarks, rows, approximation)
+        self._last = _LastFeatures(landmarks, rows, approximation)
         return rows
-
-    def condense(
-        self, index: NDArray[np.int64], coef: NDArray[np.float64]
-    ) -> tuple[Kernel, NDArray[np.int64], NDArray[np.float64]]:
-        made = self._made
-        assert made is not None
-        every = np.zeros((len(made.rows.x), len(coef)))
-        every[index] = coef.T
-        with devices.use(made.landmarks.rows.device):
-            weights = made.landmarks.projection @ made.rows.x.transposed_dot(every)
-            self._made = None
-            return self.kernel, made.landmarks.index, devices.to_host(weights).T
-
-    @property
-    def approximation(self) -> Approximation | None:
-        return None if self._made is None else self._made.approximation
 
 
 @dataclass(frozen=True)
-class _Made:
-    """The last features, from which machines are condensed."""
+class _LastFeatures:
+    """The last features, for `NystroemStructure.condense`."""
 
     landmarks: Landmarks
     rows: FeatureRows
@@ -231,7 +250,7 @@ class _Made:
 
 
 class NystroemRows:
-    """Rows of k~ (`MatrixRows`), products of features that are made when they are first wanted."""
+    """`MatrixRows` of k~: products of features, which are computed on first use."""
 
     def __init__(self, kernel: Nystroem, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
@@ -240,7 +259,7 @@ class NystroemRows:
     def make_features(self, progress: Progress | None = None) -> FeatureRows:
         """z of the documents."""
         if self._features is None:
-            self._features = self.kernel.features_of(self.documents, self.device, progress)
+            self._features = self.kernel._features_of(self.documents, self.device, progress)
         return self._features
 
     @property
@@ -249,22 +268,19 @@ class NystroemRows:
         return x.values
 
     def diag(self) -> Any:
-        """See `MatrixRows`."""
         return self.make_features().x.squares().astype(np.float32)
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
-        """See `MatrixRows`."""
         with devices.use(self.device):
             return self._z[indices] @ self._z.T
 
     def gram(self, progress: Progress | None = None) -> Any:
-        """See `MatrixRows`."""
         with devices.use(self.device):
             return self._z @ self._z.T
 
 
 def _decompose(rows: KernelRows, index: NDArray[np.int64]) -> Landmarks:
-    """The map to features of the landmarks whose rows these are."""
+    """The map to features from the rows of landmarks."""
     xp = devices.array_module(rows.device)
     values, vectors = xp.linalg.eigh(rows.gram().astype(xp.float64))
     values_here = devices.to_host(values)
@@ -284,7 +300,7 @@ def _decompose(rows: KernelRows, index: NDArray[np.int64]) -> Landmarks:
 def _features(
     kernel: Kernel, landmarks: Landmarks, documents: Documents, progress: Progress | None
 ) -> tuple[FeatureRows, float]:
-    """z of documents, a block at a time, and the share of the trace that it has."""
+    """z of documents, computed in blocks, and its share of the trace."""
     device, n = landmarks.rows.device, len(documents)
     xp = devices.array_module(device)
     z, trace = xp.empty((n, landmarks.projection.shape[1]), xp.float32), 0.0
@@ -300,7 +316,7 @@ def _features(
 
 @dataclass(frozen=True)
 class _Whole:
-    """What workers need for values with landmarks, sent as one: functions of tokens stay one."""
+    """Data that workers need, sent in one piece so that functions of tokens keep their identity."""
 
     kernel: Kernel
     landmarks: Any
@@ -314,10 +330,10 @@ def _crossed(
     blocks: Sequence[slice],
     progress: Progress | None,
 ) -> Iterator[tuple[slice, Any]]:
-    """Kernel values of each block with the landmarks, by workers where there are any and it pays."""
+    """Kernel values of each block with the landmarks, by workers if that is faster."""
     workers, chosen = current(), landmarks.rows.documents
     work = [float(block.stop - block.start) for block in blocks]
-    seconds = kernel.seconds(documents, chosen)
+    seconds = kernel.cost.seconds(documents, chosen)
     on_cpu = landmarks.rows.device.kind == "cpu"
     if workers is None or not on_cpu or not workers.pays(seconds):
         for rows, size in zip(blocks, work, strict=True):
@@ -331,7 +347,7 @@ def _crossed(
 
 
 def _cross(whole: _Whole, rows: slice) -> Any:
-    """What a worker does."""
+    """Kernel values of a block, computed by a worker."""
     columns = whole.kernel.rows(whole.landmarks, devices.select("cpu"))
     return columns.cross(whole.documents.take(np.arange(rows.start, rows.stop)))
 

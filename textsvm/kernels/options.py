@@ -1,38 +1,7 @@
-"""Fields of kernels as the command line has them. Light to import: `textsvm --help` reads them.
+"""Options of kernels on the command line and in spelled-out kernels.
 
-A kernel's options are in a file of their own beside it, `x_options.py`, as OPTIONS.
-
-The p-spectrum kernel on the command line.
-
-The edit-distance kernel on the command line.
-
-The gap-weighted kernel on the command line.
-
-The gap-weighted kernel of bounded span on the command line.
-
-The kernel of gapped k-mers on the command line.
-
-The kernels of gkm-SVM and LS-GKM on the command line.
-
-The mismatch kernel on the command line.
-
-The weighted degree kernel on the command line.
-
-The oligo kernel on the command line.
-
-The locality-improved kernel on the command line.
-
-The linear kernel of vectors on the command line: it has no option.
-
-The polynomial kernel of vectors on the command line.
-
-The gaussian kernel of vectors on the command line.
-
-The sigmoid kernel of vectors on the command line.
-
-Kernels of columns on the command line: they are spelled out, see spelling.py.
-
-Sums and products of kernels on the command line: they are spelled out, see spelling.py.
+This module is cheap to import: `textsvm --help` needs the options but not the kernels. The table of kernels
+(`textsvm.kernels.KERNELS`) names the class and the options of each.
 """
 
 from __future__ import annotations
@@ -46,32 +15,31 @@ from textsvm.errors import InputError
 
 @dataclass(frozen=True)
 class Option:
-    """A field of a kernel, or several that are given as one.
+    """A parameter of a kernel, or several that are given as one value.
 
-    Kernels may have an option of the same name in common.
+    Kernels may share an option.
 
     Attributes
     ----------
     name : str
         ``--name`` on the command line.
     help : str
-        What it is, without kernels and defaults.
+        Description without kernel names and defaults.
     metavar : str
-        What a value looks like; empty for a flag, which sets the field to True.
+        Form of a value; empty for a flag, which sets the parameter to True.
     default : str
-        The value if none is given.
+        Value if the option is not given.
     tuned : str
-        The values that `textsvm tune` tries if none is given; `default` if empty.
+        Values that `textsvm tune` tries by default; `default` if empty.
     convert : callable
-        From text to a hashable value. Raises ValueError where it is no number, and InputError with the
-        predicate of a sentence about the text where it is otherwise wrong.
+        From text to a hashable value. Raises ValueError if it is no number, and InputError with the
+        predicate of a sentence about the text for other errors.
     fields : callable, optional
-        From the value to parameters of the kernel; by default that of the option's name.
+        From the value to parameters of the kernel; by default the parameter of the option's name.
     text : callable, optional
-        From parameters of the kernel to the text of a value that sets them; by default that of the parameter
-        of the option's name.
+        Inverse: from the parameters of the kernel to the text of a value.
     bare : bool
-        Whether a value may stand without its name where a kernel is spelled out: ``spectrum:2-7,log``.
+        Whether a value may stand without its name in a spelled-out kernel: ``spectrum:2-7,log``.
     """
 
     name: str
@@ -93,12 +61,12 @@ def lengths(text: str) -> tuple[int, int]:
     """A whole number or a range such as 3-5, as (low, high)."""
     low, _, high = text.partition("-")
     try:
-        found = int(low), int(high or low)
+        first, last = int(low), int(high or low)
     except ValueError:
         raise InputError("is neither a number nor a range such as 3-5") from None
-    if not 1 <= found[0] <= found[1]:
+    if not 1 <= first <= last:
         raise InputError("must be 1 or more, and a range must not fall")
-    return found
+    return first, last
 
 
 def whole(text: str) -> int:
@@ -110,7 +78,7 @@ def whole(text: str) -> int:
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """One of some words."""
+    """Converter that accepts some words only."""
 
     def convert(text: str) -> str:
         if text not in choices:
@@ -120,7 +88,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return convert
 
 
-#: What a symbol is: of every kernel of symbols.
+#: Options of every kernel of symbols.
 SYMBOLS = (
     Option(
         "tokens",
@@ -158,7 +126,7 @@ def _p_text(params: dict[str, Any]) -> str:
     return f"{p[0]}-{p[1]}" if isinstance(p, tuple | list) else str(p)
 
 
-SPECTRUM_OPTIONS = (
+SPECTRUM = (
     Option(
         "p",
         "length of what is compared, or a range such as 3-5",
@@ -177,7 +145,7 @@ SPECTRUM_OPTIONS = (
 )
 
 
-EDIT_OPTIONS = (
+EDIT = (
     Option("gamma", "exp(-gamma distance)", "NUMBER", "0.05", convert=float),
     Option("relative", "distance over the longer length"),
     *SYMBOLS,
@@ -192,12 +160,12 @@ def _gap_p(low_and_high: tuple[int, int]) -> dict[str, Any]:
 
 
 def _gap_p_text(params: dict[str, Any]) -> str:
-    """Other weights than those of a range have no text."""
+    """Weights that are no range have no text."""
     p, weights = params["p"], params["weights"]
     return str(p) if weights is None else f"{1 + sum(weight == 0 for weight in weights)}-{p}"
 
 
-GAP_OPTIONS = (
+GAP = (
     Option(
         "p",
         "length of what is compared, or a range such as 3-5",
@@ -225,7 +193,7 @@ def _span_text(params: dict[str, Any]) -> str:
     return SPAN if params["span"] is None else str(params["span"])
 
 
-BOUNDED_GAP_OPTIONS = (
+BOUNDED_GAP = (
     Option("p", "symbols of a subsequence", "LENGTH", "4", "3,4,5", whole, bare=True),
     Option("decay", "lambda in (0, 1], the cost of a symbol spanned", "NUMBER", "0.1", "0.05,0.1,0.2", float),
     Option("span", "symbols from the first to the last", "NUMBER", SPAN, convert=_span, text=_span_text),
@@ -236,7 +204,7 @@ BOUNDED_GAP_OPTIONS = (
 GAPPED_WEIGHTS = ("count", "presence", "log")
 
 
-GAPPED_OPTIONS = (
+GAPPED = (
     Option("g", "symbols of a window", "NUMBER", "9", convert=whole, bare=True),
     Option("m", "positions of a window that may hold anything", "NUMBER", "3", convert=whole),
     Option("canonical", "a sequence of DNA or RNA is its reverse complement too"),
@@ -254,7 +222,7 @@ GAPPED_OPTIONS = (
 
 FILTERS = ("none", "full", "truncated")
 
-GKM_OPTIONS = (
+GKM = (
     Option("l", "symbols of an l-mer", "NUMBER", "11", "9,10,11", whole, bare=True),
     Option("k", "informative positions of an l-mer", "NUMBER", "7", convert=whole),
     Option("d", "mismatches up to which pairs of l-mers count", "NUMBER", "3", convert=whole),
@@ -278,7 +246,7 @@ GKM_OPTIONS = (
 )
 
 
-MISMATCH_OPTIONS = (
+MISMATCH = (
     Option("k", "symbols of a k-mer", "NUMBER", "5", "4,5,6", whole, bare=True),
     Option("m", "mismatches in a k-mer", "NUMBER", "1", convert=whole),
     Option("canonical", "a sequence of DNA or RNA is its reverse complement too"),
@@ -287,7 +255,7 @@ MISMATCH_OPTIONS = (
 )
 
 
-WEIGHTED_DEGREE_OPTIONS = (
+WEIGHTED_DEGREE = (
     Option(
         "degree", "length of the longest substrings that count", "NUMBER", "8", "5,8,12", whole, bare=True
     ),
@@ -296,14 +264,14 @@ WEIGHTED_DEGREE_OPTIONS = (
 )
 
 
-OLIGO_OPTIONS = (
+OLIGO = (
     Option("k", "length of the substrings", "NUMBER", "3", "2,3,4", whole, bare=True),
     Option("sigma", "positions that they may be apart, about", "NUMBER", "2", "1,4,16", float),
     *SYMBOLS,
 )
 
 
-LOCALITY_OPTIONS = (
+LOCALITY = (
     Option("window", "positions of a window, odd", "NUMBER", "9", "5,9,15", whole, bare=True),
     Option("inner_degree", "power of a window's share of matches", "NUMBER", "4", "1,2,4", whole),
     Option("outer_degree", "power of the sum over windows", "NUMBER", "1", convert=whole),
@@ -311,47 +279,17 @@ LOCALITY_OPTIONS = (
 )
 
 
-LINEAR_OPTIONS: tuple[Option, ...] = ()
-
-
-POLYNOMIAL_OPTIONS = (
+POLYNOMIAL = (
     Option("degree", "degree of the polynomial", "NUMBER", "3", convert=whole),
     GAMMA,
     COEF0,
 )
 
 
-GAUSSIAN_OPTIONS = (GAMMA,)
+GAUSSIAN = (GAMMA,)
 
 
-SIGMOID_OPTIONS = (
+SIGMOID = (
     GAMMA,
     COEF0,
 )
-
-
-ON_OPTIONS: tuple[Option, ...] = ()
-
-
-SUMS_OPTIONS: tuple[Option, ...] = ()
-
-#: Options by the name of a kernel.
-OPTIONS = {
-    "spectrum": SPECTRUM_OPTIONS,
-    "edit": EDIT_OPTIONS,
-    "gap": GAP_OPTIONS,
-    "bounded-gap": BOUNDED_GAP_OPTIONS,
-    "gapped": GAPPED_OPTIONS,
-    "gkm": GKM_OPTIONS,
-    "mismatch": MISMATCH_OPTIONS,
-    "weighted-degree": WEIGHTED_DEGREE_OPTIONS,
-    "oligo": OLIGO_OPTIONS,
-    "locality": LOCALITY_OPTIONS,
-    "linear": LINEAR_OPTIONS,
-    "polynomial": POLYNOMIAL_OPTIONS,
-    "gaussian": GAUSSIAN_OPTIONS,
-    "sigmoid": SIGMOID_OPTIONS,
-    "on": ON_OPTIONS,
-    "sum": SUMS_OPTIONS,
-    "product": SUMS_OPTIONS,
-}

@@ -1,4 +1,4 @@
-"""A kernel on a line: ``spectrum:2-7,log,idf+gap:4,decay=0.5*edit:gamma=0.1``, read and written.
+"""Kernels as text, ``spectrum:2-7,log,idf+gap:4,decay=0.5*edit:gamma=0.1``, parsed and written.
 
     kernel := term + term + ...         the mean of the terms (Sum)
     term   := part * part * ...         the product of the parts (Product)
@@ -6,12 +6,11 @@
     one    := name, or name:option,option,...
     option := the value of an option that may stand without its name, a flag, or option=value
 
-Names and options are those of the kernels (`Kernel.options`), and `NAMED`; what is not given has its default.
-A column whose name has one of ``+*:=,"`` in it, or blanks around it, stands in double quotes, a quote in it
-twice: ``subject=spectrum:1-5,log,idf + "price, net",hour=gaussian:gamma=0.5``. Light to import: the command
-line reads it.
+Names and options are those of `KERNELS`, and `NAMED`; other parameters have their defaults. A column name
+with one of ``+*:=,"`` or surrounding blanks stands in double quotes, a quote in it doubled:
+``subject=spectrum:1-5,log,idf + "price, net",hour=gaussian:gamma=0.5``.
 
-From what a user gives as `kernel` to a kernel.
+This module imports no kernel: the command line needs it for its help.
 """
 
 from __future__ import annotations
@@ -22,15 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
-from textsvm.kernels.base import Kernel
 from textsvm.kernels.options import Option
-from textsvm.kernels.spectrum.kernel import fixed_default
 
 if TYPE_CHECKING:
     from textsvm.kernels.base import Kernel
 
-
-#: Other names of kernels: the kernel, the options that make it so, and its own defaults.
+#: Other names of kernels: the kernel, its fixed options, and its own defaults.
 NAMED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "words": ("spectrum", ("tokens=words",), ("p=1",))
 }
@@ -39,17 +35,17 @@ _SPECIAL = '+*:=,"'
 
 
 def is_spelled_out(text: str) -> bool:
-    """Whether a text says more than the name of a kernel."""
+    """Whether a text is more than the name of a registered kernel."""
     return text in NAMED or any(sign in text for sign in ":+*=")
 
 
 def names() -> list[str]:
-    """What a part can begin with."""
+    """The names with which a part can begin."""
     return [*KERNELS.simple(), *NAMED]
 
 
 def parse(text: str) -> Kernel:
-    """Read a kernel.
+    """Parse a kernel.
 
     Raises
     ------
@@ -65,10 +61,10 @@ def parse(text: str) -> Kernel:
 
 
 def spell(kernel: Kernel) -> str:
-    """Write a kernel; `parse` makes an equal one of it, unless it has what cannot be given there.
+    """Write a kernel. `parse` returns an equal kernel if the syntax can express it.
 
-    That are weights of a sum, sums of sums and in products, products in products, sums and products on a
-    column, and parameters that are no options.
+    It cannot express weights of a sum, sums in sums and products, products in products, sums and products on
+    a column, and parameters that are no options.
     """
     if kernel.name == "on":
         given = kernel.get_params(deep=False)
@@ -76,7 +72,8 @@ def spell(kernel: Kernel) -> str:
         form = "{}=({})" if given["kernel"].name in _SIGNS else "{}={}"
         return form.format(",".join(map(_quoted, columns)), spell(given["kernel"]))
     if kernel.name not in _SIGNS:
-        return _spell_part(kernel)
+        column = kernel.structure.view.column
+        return _spell_part(kernel) if column is None else f"{_quoted(str(column))}={_spell_part(kernel)}"
     weights, parts = kernel.get_params(deep=False).get("weights"), kernel.get_params(deep=False)["kernels"]
     inside = [
         f"({spell(part)})" if part.name == "sum" or part.name == kernel.name else spell(part)
@@ -93,7 +90,7 @@ def _joined(name: str, parts: Sequence[Kernel]) -> Kernel:
 
 
 def _split(text: str, sign: str, most: int = 0) -> list[str]:
-    """A text at a sign, wherever that is not in quotes."""
+    """Split a text at a sign outside of quotes."""
     return re.split(rf'{re.escape(sign)}(?=(?:[^"]*"[^"]*")*[^"]*$)', text, maxsplit=most)
 
 
@@ -120,8 +117,8 @@ def _quoted(column: str) -> str:
 def _one(text: str) -> Kernel:
     name, colon, listed = (piece.strip() for piece in text.partition(":"))
     if name not in names():
-        what = f"{name!r} is no kernel" if name else "a kernel is missing"
-        raise InputError(f"{what}; take one of {', '.join(names())}, as in spectrum:2-7,log,idf+gap:4")
+        error = f"{name!r} is no kernel" if name else "a kernel is missing"
+        raise InputError(f"{error}; take one of {', '.join(names())}, as in spectrum:2-7,log,idf+gap:4")
     base, fixed, usual = NAMED.get(name, (name, (), ()))
     options = {option.name: option for option in KERNELS.options(base)}
     pieces = [*fixed, *(listed.split(",") if colon else ())]
@@ -138,7 +135,7 @@ def _one(text: str) -> Kernel:
 
 
 def _option(piece: str, options: dict[str, Option], text: str) -> tuple[Option, dict[str, Any]]:
-    """Which option a piece of a part gives, and the parameters that it sets."""
+    """The option of a piece of a part, and the parameters that it sets."""
     name, equals, value = piece.partition("=")
     if equals and name in options and options[name].metavar:
         return options[name], _converted(options[name], value)
@@ -152,8 +149,8 @@ def _option(piece: str, options: dict[str, Option], text: str) -> tuple[Option, 
             except (InputError, ValueError):
                 continue
     can = ", ".join(_shown(option) for option in options.values())
-    what = f"{piece!r} is no option" if piece else "an option is missing"
-    raise InputError(f"{what} in {text}; it takes {can}")
+    error = f"{piece!r} is no option" if piece else "an option is missing"
+    raise InputError(f"{error} in {text}; it takes {can}")
 
 
 def _converted(option: Option, value: str) -> dict[str, Any]:
@@ -166,7 +163,7 @@ def _converted(option: Option, value: str) -> dict[str, Any]:
 
 
 def _shown(option: Option) -> str:
-    """How an option is given."""
+    """Form of an option, for messages."""
     if not option.metavar:
         return option.name
     return option.metavar if option.bare else f"{option.name}={option.metavar}"
@@ -174,10 +171,11 @@ def _shown(option: Option) -> str:
 
 def _spell_part(kernel: Kernel) -> str:
     params, pieces = kernel.get_params(deep=False), []
-    usual: dict[str, Any] = type(kernel)().get_params(deep=False) if kernel.options else params
-    name, said = _name_of(kernel, params)
-    rest = {key: value for key, value in params.items() if not _same(value, usual[key]) and key not in said}
-    for number, option in enumerate(kernel.options):
+    options = KERNELS.options(kernel.name)
+    usual: dict[str, Any] = type(kernel)().get_params(deep=False) if options else params
+    name, fixed = _name_of(kernel, params)
+    rest = {key: value for key, value in params.items() if not _same(value, usual[key]) and key not in fixed}
+    for number, option in enumerate(options):
         piece, sets = _piece(option, params)
         if number == 0 or any(key in rest for key in sets):
             pieces += [piece] if sets else []
@@ -187,8 +185,8 @@ def _spell_part(kernel: Kernel) -> str:
 
 
 def _name_of(kernel: Kernel, params: dict[str, Any]) -> tuple[str, set[str]]:
-    """The name that says most of a kernel, and the parameters that it says."""
-    options = {option.name: option for option in kernel.options}
+    """The most specific name of a kernel, and the parameters that it fixes."""
+    options = {option.name: option for option in KERNELS.options(kernel.name)}
     for name, (base, fixed, _) in NAMED.items():
         if base == kernel.name and all(piece.partition("=")[0] in options for piece in fixed):
             sets = {key: value for piece in fixed for key, value in _option(piece, options, name)[1].items()}
@@ -198,7 +196,7 @@ def _name_of(kernel: Kernel, params: dict[str, Any]) -> tuple[str, set[str]]:
 
 
 def _piece(option: Option, params: dict[str, Any]) -> tuple[str, set[str]]:
-    """How an option is given to set these parameters, and which it sets; "" and none if it cannot."""
+    """Text of an option that sets these parameters, and their names; "" and none if it cannot."""
     if not option.metavar:
         sets = option.parameters(True)
         return (option.name, set(sets)) if _all_same(sets, params) else ("", set())
@@ -227,58 +225,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     return getattr(value, "__name__", value) if callable(value) else value
-
-
-#: What others call kernels that are here.
-_ELSEWHERE = {"rbf": "gaussian", "poly": "polynomial"}
-
-
-def make_kernel(given: Any) -> Kernel:
-    """A fresh kernel with the parameters of the one given: an object, a name or a function.
-
-    Raises
-    ------
-    InputError
-        If it is nothing that a kernel can be made from.
-    """
-    if isinstance(given, str):
-        if given in ("auto", "fast"):
-            return fixed_default()
-        if given in _ELSEWHERE:
-            raise InputError(f"kernel={given!r} is called {_ELSEWHERE[given]!r} here")
-        if given not in KERNELS:
-            known = ", ".join(["auto", "fast", *KERNELS.simple()])
-            raise InputError(f"kernel={given!r} is not one of {known}, precomputed")
-        return KERNELS[given]()
-    if isinstance(given, Kernel):
-        if given.reads != "columns":
-            return given.copy()
-        from textsvm.kernels.combined.on import on_leaves
-
-        return on_leaves(given.copy())
-    if callable(given):
-        from textsvm.kernels.user import UserKernel
-
-        return UserKernel(given)
-    raise InputError(f"kernel={given!r} is neither a kernel object, a name nor a function")
-
-
-def reads_of(given: Any) -> str:
-    """What a kernel compares (`Kernel.reads`), given as for `make_kernel`; "texts" if it is none."""
-    if isinstance(given, str) and given in KERNELS:
-        given = KERNELS[given]()
-    return str(getattr(given, "reads", "texts"))
-
-
-def approximated(kernel: Kernel, landmarks: int | None, n: int) -> Kernel:
-    """The Nystroem approximation of a kernel by so many of n examples; itself if `landmarks` is None."""
-    if landmarks is None:
-        return kernel
-    if landmarks > n:
-        raise InputError(
-            f"approximate asks for {landmarks:,} landmarks and there are {n:,} "
-            "documents; take fewer, or leave it out: the kernel itself is no more work then"
-        )
-    from textsvm.kernels.nystroem import Nystroem
-
-    return Nystroem(kernel, landmarks)

@@ -1,7 +1,7 @@
-"""A kernel that the user wrote: any function of two lists of strings.
+"""The `kernel` parameter of estimators: a kernel object, a name, or a Python function.
 
-The values are taken as they are, nothing is normalised. A whole matrix is computed in blocks of rows from
-the diagonal on and mirrored; the blocks on the diagonal tell whether the function is symmetric.
+A function takes two lists of strings; its values are not normalised. A whole matrix is computed in blocks of
+rows from the diagonal on and mirrored; the blocks on the diagonal show whether the function is symmetric.
 """
 
 from __future__ import annotations
@@ -13,18 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import BLOCK_BYTES, HostRows, Kernel, KernelRows, Predictor
+from textsvm.kernels import KERNELS
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import BLOCK_BYTES, HostRows, KernelRows, Predictor, Structure
+from textsvm.kernels.nystroem import Nystroem
+from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import Documents
+from textsvm.text.documents import Documents, View
 
 #: Takes two lists of texts, returns their kernel values, shape (len(first), len(second)).
 KernelFunction = Callable[[list[str], list[str]], Any]
-#: Most row documents of a call.
+#: Greatest number of row documents of a call.
 ROWS = 256
-#: |k(s, t) - k(t, s)| may be this share of the largest value beside it.
+#: Greatest |k(s, t) - k(t, s)|, relative to the largest value of the block.
 ASYMMETRY = 1e-4
+
+
+class UserStructure(Structure):
+    """Structure of a Python function, which is compared by identity."""
+
+    @property
+    def key(self) -> Hashable:
+        return UserKernel, id(self.kernel.function), self.view
 
 
 class UserKernel(Kernel):
@@ -34,8 +46,8 @@ class UserKernel(Kernel):
     ----------
     function : callable
         ``function(a, b)`` with two lists of normalised texts returns an array of shape (len(a), len(b)),
-        a symmetric kernel of the two strings. Its values are used as they are: it normalises them
-        itself, if that is wanted. It is called from one thread, with some hundreds of texts at a time.
+        the values of a symmetric kernel, which are not normalised. It is called from a single thread, with
+        some hundreds of texts at a time.
 
     Examples
     --------
@@ -49,31 +61,33 @@ class UserKernel(Kernel):
     """
 
     name: ClassVar[str] = "user"
-    comparable: ClassVar[bool] = False
 
     def __init__(self, function: KernelFunction) -> None:
         self.function = function
 
     @property
-    def key(self) -> Hashable:
-        return type(self), id(self.function)
+    def structure(self) -> UserStructure:
+        return UserStructure(self, View(column=self._column))
+
+    @property
+    def _comparable(self) -> bool:
+        return False
 
     def check(self) -> None:
         if not callable(self.function):
             raise InputError(f"kernel function {self.function!r} cannot be called")
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
-        """See `Kernel`: the function runs on the host, and so do decisions, whatever the device."""
+        """Predict on the host, where the function runs, whatever the device."""
         return super().predictor(support, coef, gpu.select("cpu"))
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
-        """Prepare `documents` as the columns of rows to come."""
         self.check()
         return (CudaUser if device.kind == "cuda" else HostUser)(self, documents, device)
 
 
 class HostUser(HostRows):
-    """Values of the function against fixed documents (`KernelRows`)."""
+    """`KernelRows` of the function on a CPU."""
 
     def __init__(self, kernel: UserKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
@@ -150,7 +164,7 @@ class HostUser(HostRows):
 
 
 class CudaUser:
-    """The same rows, moved to a GPU (`KernelRows`): the solver works there."""
+    """`KernelRows` computed on the host and moved to a GPU for the solver."""
 
     def __init__(self, kernel: UserKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
@@ -198,3 +212,51 @@ def _check_symmetric(block: NDArray[np.float32], first: int) -> None:
 
 def _shorten(text: str) -> str:
     return repr(text if len(text) <= 30 else text[:27] + "...")
+
+
+#: Names of kernels elsewhere.
+_ELSEWHERE = {"rbf": "gaussian", "poly": "polynomial"}
+
+
+def make_kernel(given: Any) -> Kernel:
+    """A fresh kernel from a kernel object, a name or a Python function.
+
+    Raises
+    ------
+    InputError
+        If it is of another type, or no such kernel exists.
+    """
+    if isinstance(given, str):
+        if given in ("auto", "fast"):
+            return fixed_default()
+        if given in _ELSEWHERE:
+            raise InputError(f"kernel={given!r} is called {_ELSEWHERE[given]!r} here")
+        if given not in KERNELS:
+            known = ", ".join(["auto", "fast", *KERNELS.simple()])
+            raise InputError(f"kernel={given!r} is not one of {known}, precomputed")
+        return KERNELS[given]()
+    if isinstance(given, Kernel):
+        kernel: Kernel = given.structure.bound()
+        return kernel
+    if callable(given):
+        return UserKernel(given)
+    raise InputError(f"kernel={given!r} is neither a kernel object, a name nor a function")
+
+
+def structure_of(given: Any) -> Structure:
+    """Structure of a kernel, given as for `make_kernel`; of an unregistered name that of texts."""
+    if isinstance(given, str) and given in KERNELS:
+        given = KERNELS[given]()
+    return given.structure if isinstance(given, Kernel) else Structure(given, View())
+
+
+def approximated(kernel: Kernel, landmarks: int | None, n: int) -> Kernel:
+    """The Nystroem approximation of a kernel by landmarks among n examples; the kernel itself if None."""
+    if landmarks is None:
+        return kernel
+    if landmarks > n:
+        raise InputError(
+            f"approximate asks for {landmarks:,} landmarks and there are {n:,} "
+            "documents; take fewer, or leave it out: the kernel itself is no more work then"
+        )
+    return Nystroem(kernel, landmarks)

@@ -151,6 +151,11 @@ class Sparse:
     def transposed_dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
         """X.T @ dense: (n, k) -> (n_features, k); each sum is in row order."""
         dense = np.asarray(dense, np.float64)
+        if few(len(self.values) * dense.shape[1]):
+            owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
+            terms = self.values.astype(np.float64)[:, None] * dense[owner]
+            sums = [np.bincount(self.features, column, self.n_features) for column in terms.T]
+            return np.stack(sums, axis=1)
         out = np.zeros((self.n_features, dense.shape[1]))
         arrays = (self.indptr, self.features, self.values, dense, out)
         if dense.shape[1] == 1 or len(self.values) <= ALONE:

@@ -18,37 +18,29 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import textsvm
+from textsvm import __version__
 from textsvm.errors import InputError
-from textsvm.estimators.base import landmarks_of
-from textsvm.estimators.decisions import check_reject, checked_maps
-from textsvm.kernels.combined.rows import under
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import under
+from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
+from textsvm.kernels.spelling import spell
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.compute import Compute
 from textsvm.model.bytes import Content, is_libsvm_model, one_line, packed, read
-from textsvm.model.parts import (
-    as_count,
-    finite,
-    label_form,
-    pack_coef,
-    read_classes,
-    read_coef,
-    read_kernel,
-    read_label,
-)
+from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
-from textsvm.solvers.class_scores import STRATEGIES, number_of_machines
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.selection.calibration import CalibratedClassifier
+from textsvm.sources.base import Kept, Source
 
-if TYPE_CHECKING:
-    from textsvm.estimators.base import KernelMachine
-    from textsvm.selection.calibration import CalibratedSVC
-    from textsvm.sources.base import Kept, Source
-
+#: Name of an estimator -> its class, of the estimator or of the machine.
+ClassOf = Callable[[str], Any]
 FORMAT_VERSION, WITHOUT_TEXTS = 2, 3
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
 #: Estimators by name, and the parameters that are kept.
@@ -66,7 +58,7 @@ _MAPS, _CONFORMITY = "calibration.", "conformity."
 
 
 def save(
-    model: KernelMachine | CalibratedSVC,
+    model: KernelMachine | CalibratedClassifier,
     path: str | os.PathLike[str],
     info: dict[str, Any] | None = None,
     texts: bool = True,
@@ -102,23 +94,19 @@ def save(
     >>> load("spam.textsvm").predict(["cash"]).tolist()
     ['spam']
     """
-    from sklearn.utils.validation import check_is_fitted
-
-    from textsvm.selection.calibration import CalibratedSVC
-
     _require_ours(model)
-    check_is_fitted(model)
-    machine = model.estimator_ if isinstance(model, CalibratedSVC) else model
+    model.require_fitted()
+    machine = model.estimator_ if isinstance(model, CalibratedClassifier) else model
     kept = machine.kept if texts else _without_texts(machine)
     header, arrays = _machine_form(machine, kept)
-    if isinstance(model, CalibratedSVC):
+    if isinstance(model, CalibratedClassifier):
         header["calibration"] = {name: getattr(model, name) for name in _CALIBRATION}
         arrays.update({_MAPS + name: array for name, array in model.calibration_state().items()})
         if model.conformity_ is not None:
             arrays.update({_CONFORMITY + name: array for name, array in model.conformity_.state().items()})
     header = {
         "format_version": FORMAT_VERSION if kept.weights is None else WITHOUT_TEXTS,
-        "written_by": f"textsvm {textsvm.__version__}",
+        "written_by": f"textsvm {__version__}",
         **header,
         "info": info or {},
     }
@@ -128,66 +116,95 @@ def save(
 
 
 def _require_ours(model: Any) -> None:
-    """Raise InputError for what has another way of being kept."""
-    name = type(model).__name__
-    if name in _PARAMETERS or name == "CalibratedSVC":
+    """Raise InputError for other estimators."""
+    if isinstance(model, KernelMachine | CalibratedClassifier):
         return
     remedy = "joblib can keep it"
-    if any(type(step).__name__ in _PARAMETERS for _, step in getattr(model, "steps", [])):
+    if any(isinstance(step, KernelMachine) for _, step in getattr(model, "steps", [])):
         remedy = "save its last step, or keep the whole with joblib"
-    raise InputError(f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, and not {name}; {remedy}")
+    raise InputError(
+        f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, and not {type(model).__name__}; {remedy}"
+    )
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Read an estimator written by `save`; its ``info_`` is what was saved with it.
+def load_machine(path: str | os.PathLike[str]) -> Any:
+    """Read a model as a machine, without scikit-learn; see `textsvm.load`."""
+    return load_as(path, machine_class)
 
-    Its ``digest_`` is that of the file, which was checked; None if the file is older than digests, and damage
-    to it cannot be noticed (saved again, it has one).
 
-    A model of LIBSVM's is understood too, see `load_libsvm_model`.
+def load_as(path: str | os.PathLike[str], class_of: ClassOf) -> Any:
+    """Read a model as objects of these classes; see `textsvm.load`."""
+    if is_libsvm_model(path):
+        from textsvm.model.libsvm import read_libsvm_model
+
+        return read_libsvm_model(path, None, class_of)
+    return _built(path, _read(Path(path)), class_of)
+
+
+def machine_class(name: str) -> Any:
+    """The machine of an estimator's name; only its module is imported."""
+    if name == "SVR":
+        from textsvm.machines.regressor import Regressor
+
+        return Regressor
+    if name == "OneClassSVM":
+        from textsvm.machines.novelty import NoveltyDetector
+
+        return NoveltyDetector
+    if name == "MultilabelSVC":
+        from textsvm.selection.multilabel import MultilabelClassifier
+
+        return MultilabelClassifier
+    if name == "CalibratedSVC":
+        return CalibratedClassifier
+    from textsvm.machines.classifier import Classifier
+
+    return Classifier
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Contents of a model file, which is read and checked as by `textsvm.load`.
+
+    Returns
+    -------
+    dict
+        file, bytes, digest (None if it has none), format_version, written_by, estimator, kernel, kernel_line,
+        parameters, classes (None without), n_support (of each class), texts (whether it has training texts),
+        calibration (None without), arrays (name, dtype, shape and bytes of each) and info.
 
     Raises
     ------
     InputError
-        If there is no such file, or it is damaged, of another program or of a newer version.
-
-    Examples
-    --------
-    >>> from textsvm import SVC, Spectrum, load, save
-    >>> save(SVC(Spectrum(3)).fit(["win cash now", "lunch at noon"], ["spam", "ham"]), "spam.textsvm")
-    >>> model = load("spam.textsvm")
-    >>> model.kernel_, model.classes_.tolist()
-    (Spectrum(p=3), ['ham', 'spam'])
+        As `textsvm.load` does, and if it is a LIBSVM model.
     """
     if is_libsvm_model(path):
-        return textsvm.load_libsvm_model(path)
-    return _built(path, _read(Path(path)), _build)
+        raise InputError(f"{path} is a LIBSVM model, which has no digest; read its text instead")
+    header, arrays, digest = content = _read(Path(path))
+    model = _built(path, content, machine_class)
+    kernel = getattr(getattr(model, "estimator_", model), "kernel_", None)
+    return {
+        "file": str(path),
+        "bytes": Path(path).stat().st_size,
+        "digest": digest,
+        **{name: header.get(name) for name in ("format_version", "written_by", "estimator", "kernel")},
+        "kernel_line": str(header["kernel"]) if kernel is None else spell(kernel),
+        **{name: header.get(name) for name in ("parameters", "classes", "n_support", "calibration")},
+        "texts": any(name.endswith("offsets") and len(array) > 1 for name, array in arrays.items()),
+        "arrays": [
+            {"name": name, "dtype": str(array.dtype), "shape": list(array.shape), "bytes": array.nbytes}
+            for name, array in arrays.items()
+        ],
+        "info": header["info"],
+    }
 
 
-def load_fitted(path: str | os.PathLike[str]) -> Any:
-    """The same for who wants nothing but decisions: quicker where texts are compared (`estimators.fitted`).
-
-    Raises
-    ------
-    InputError
-        As `load` does.
-    """
-    return load(path) if is_libsvm_model(path) else _built(path, _read(Path(path)), _build_fitted)
-
-
-def read_fitted(path: str | os.PathLike[str]) -> tuple[Any, Content]:
-    """The same, and what is in the file; raises InputError as `load` does, and if it is LIBSVM's."""
-    content = _read(Path(path))
-    return _built(path, content, _build_fitted), content
-
-
-def _built(path: str | os.PathLike[str], content: Content, build: Callable[..., Any]) -> Any:
-    """What a file holds, or one sentence why nothing can be made of it."""
+def _built(path: str | os.PathLike[str], content: Content, class_of: ClassOf) -> Any:
+    """The model in a file; InputError in one sentence if the contents are unusable."""
     header, arrays, digest = content
     try:
         if not isinstance(header["info"], dict):
             raise InputError("its information is not an object")
-        model = build(header, arrays)
+        model = _build(header, arrays, class_of)
         model.digest_ = digest
         return model
     except InputError as error:
@@ -222,12 +239,12 @@ def _machine_form(model: KernelMachine, kept: Kept) -> tuple[dict[str, Any], dic
     arrays = {"intercept": model.intercept_, **state}
     if kept.weights is None:
         arrays |= {"support": model.support_, **pack_coef(model.dual_coef_)}
-    name = type(model).__name__
+    name = model.estimator_name
     parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
     if "C" in parameters:
         parameters["C"] = getattr(model, "C_", parameters["C"])  # of a kernel that was chosen
-    if model.approximate is not None:
-        parameters[_APPROXIMATE] = model.approximate
+    if model.compute.approximate is not None:
+        parameters[_APPROXIMATE] = model.compute.approximate
     if isinstance(parameters.get("class_weight"), Mapping):
         parameters["class_weight"] = [[label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {
@@ -249,32 +266,28 @@ def _read(path: Path) -> Content:
     version = content.header["format_version"]
     if type(version) is not int or version not in range(1, WITHOUT_TEXTS + 1):
         raise InputError(
-            f"{path} has model format {repr(version)[:40]}, and this is textsvm {textsvm.__version__}, which "
+            f"{path} has model format {repr(version)[:40]}, and this is textsvm {__version__}, which "
             f"reads formats 1 to {WITHOUT_TEXTS}; train it again, or use the version that wrote it "
             f"({repr(content.header.get('written_by', 'unknown'))[:40]})"
         )
     return content
 
 
-def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
-    machine = _build_machine(header, arrays)
+def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]], class_of: ClassOf) -> Any:
+    machine = _build_machine(header, arrays, class_of)
     if "calibration" not in header:
         return machine
-    from sklearn.base import clone
-
-    from textsvm.selection.calibration import CalibratedSVC
-
-    if type(machine).__name__ != "SVC":
-        raise InputError("it calibrates something that is no classifier")
+    if machine.estimator_name != "SVC":
+        raise InputError("it calibrates a model that is not a classifier")
     given = header["calibration"]
-    model = CalibratedSVC(clone(machine), **{name: given[name] for name in _CALIBRATION})
+    model = class_of("CalibratedSVC")(machine.copy(), **{name: given[name] for name in _CALIBRATION})
     model.check()
     return model.restore(machine, under(_MAPS, arrays), under(_CONFORMITY, arrays))
 
 
-def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> KernelMachine:
+def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]], class_of: ClassOf) -> Any:
     name, parameters, kernel = _given(header)
-    model: KernelMachine = getattr(textsvm, name)(kernel=kernel, **parameters)
+    model = class_of(name)(kernel=kernel, **parameters)
     model.check()
     classes = read_classes(header["classes"]) if name in _CLASSIFIERS else None
     machines = model.n_machines(0 if classes is None else len(classes))
@@ -285,43 +298,13 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
     model.weight_vectors_ = kept.weights
     if name == "SVC":
         model.__dict__.update(C_=parameters["C"], chosen_=str(header.get("chosen", "")))
-    multilabel = isinstance(model, textsvm.MultilabelSVC)
-    if multilabel:
+    if name == "MultilabelSVC":
         model.restore_labels(finite(arrays, "thresholds"), header["label_form"])
-    if multilabel and kept.weights is None:
+    if name == "MultilabelSVC" and kept.weights is None:
         model.n_support_ = (dual_coef != 0).sum(axis=1)
     else:
         model.n_support_ = _n_support(header, classes, dual_coef)
     return model
-
-
-def _build_fitted(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
-    from textsvm.estimators import fitted
-
-    name, parameters, kernel = _given(header)
-    if getattr(kernel, "reads", "") != "texts":
-        return _build(header, arrays)
-    form = TextForm(*(parameters[one] for one in ("normalise", "punctuation", "max_length")))
-    source = TextSource(kernel, form, landmarks_of(parameters.get(_APPROXIMATE)))
-    source.check()
-    classes = read_classes(header["classes"]) if name in _CLASSIFIERS else None
-    strategy, n_classes = parameters.get("multiclass", "ovr"), 0 if classes is None else len(classes)
-    if strategy not in STRATEGIES:
-        raise InputError(f"multiclass={strategy!r} is not one of {', '.join(STRATEGIES)}")
-    several = {"SVC": number_of_machines(n_classes, strategy), "MultilabelSVC": n_classes}
-    made = *_machines(header, arrays, source, several.get(name, 1)), header["info"]
-    if classes is None:
-        return (fitted.FittedRegressor if name == "SVR" else fitted.FittedOneClass)(source, *made)
-    thresholds = finite(arrays, "thresholds") if name == "MultilabelSVC" else None
-    if thresholds is not None and thresholds.shape != (n_classes,):
-        raise InputError("its thresholds do not fit its labels")
-    machine = fitted.FittedClassifier(source, *made, classes, strategy, thresholds)
-    if "calibration" not in header:
-        return machine
-    if name != "SVC":
-        raise InputError("it calibrates something that is no classifier")
-    check_reject(reject := header["calibration"]["reject"], classes)
-    return fitted.FittedCalibrated(machine, checked_maps(under(_MAPS, arrays), n_classes), reject)
 
 
 def _given(header: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
@@ -334,7 +317,7 @@ def _given(header: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
         known = tuple(parameter for parameter in known if parameter not in ("multiclass", "class_weight"))
     parameters = {parameter: given[parameter] for parameter in known}
     if _APPROXIMATE in given:
-        parameters[_APPROXIMATE] = given[_APPROXIMATE]
+        parameters["compute"] = Compute(approximate=given[_APPROXIMATE])
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = {read_label(form): weight for form, weight in parameters["class_weight"]}
     kernel = read_kernel(header["kernel"]) if isinstance(header["kernel"], dict) else header["kernel"]
@@ -371,3 +354,144 @@ def _n_support(
     if len(n_support) != (1 if classes is None else len(classes)) or not known:
         raise InputError("its numbers of support vectors do not fit its classes and support vectors")
     return n_support
+
+
+def read_classes(forms: Any) -> NDArray[Any]:
+    """Classes from their forms; raises InputError if they are none."""
+    if not isinstance(forms, list) or len(forms) < 2:
+        raise InputError("it does not name two or more classes")
+    classes = [read_label(form) for form in forms]
+    if len(set(classes)) != len(classes):
+        raise InputError("it names a class twice")
+    for kinds in (str, bool, int | float, bytes, np.datetime64):
+        if all(isinstance(c, kinds) for c in classes):
+            return np.array(classes)
+    if all(type(c) is type(classes[0]) and isinstance(c, date) for c in classes):
+        return np.array(classes, object)
+    raise InputError("its classes are not all text, numbers, bytes or dates")
+
+
+def label_form(label: Any) -> Any:
+    """A label as JSON: text, numbers and bools as they are, others with their type."""
+    if isinstance(label, bytes):
+        return {"bytes": label.decode("latin-1")}
+    if isinstance(label, np.datetime64):
+        unit, step = np.datetime_data(label)
+        return {"datetime64": [int(label.astype(np.int64)), f"{step}{unit}"]}
+    label = label.item() if isinstance(label, np.generic) else label
+    if isinstance(label, datetime):
+        return {"datetime": label.isoformat()}
+    if isinstance(label, date):
+        return {"date": label.isoformat()}
+    if isinstance(label, str | int | float):
+        return label
+    raise InputError(
+        f"a label is {label!r}, of type {type(label).__name__}, and a file holds text, numbers, bytes and "
+        "dates; train with labels of these"
+    )
+
+
+def read_label(form: Any) -> Any:
+    """The label that `label_form` gave this form."""
+    if not isinstance(form, dict):
+        return form
+    [(kind, value)] = form.items()
+    if kind == "bytes":
+        return str(value).encode("latin-1")
+    if kind == "datetime64":
+        count, unit = value
+        return np.datetime64(count, unit)
+    if kind in ("datetime", "date"):
+        return {"datetime": datetime, "date": date}[kind].fromisoformat(value)
+    raise InputError(f"it has a label of the unknown kind {kind!r}")
+
+
+def pack_coef(coef: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    """The coefficients as they take less space."""
+    from scipy.sparse import csr_matrix
+
+    packed = csr_matrix(coef)
+    if 12 * packed.nnz + 8 * len(packed.indptr) >= coef.nbytes:
+        return {"dual_coef": coef}
+    return {
+        "dual_coef.data": packed.data,
+        "dual_coef.columns": packed.indices.astype(np.int32),
+        "dual_coef.starts": packed.indptr.astype(np.int64),
+    }
+
+
+def read_coef(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float64]:
+    """The coefficients that `pack_coef` gave, checked."""
+    if "dual_coef" in arrays:
+        coef = finite(arrays, "dual_coef")
+        if coef.shape != shape:
+            raise InputError("its coefficients do not fit its support vectors")
+        return coef
+    data, columns, starts = (
+        finite(arrays, "dual_coef.data"),
+        arrays["dual_coef.columns"],
+        arrays["dual_coef.starts"],
+    )
+    if data.ndim != 1 or columns.dtype != np.int32 or columns.shape != data.shape:
+        raise InputError("its coefficients have no column each")
+    if starts.dtype != np.int64 or starts.shape != (shape[0] + 1,):
+        raise InputError("its coefficients are not those of its machines")
+    if starts[0] != 0 or starts[-1] != len(data) or (starts[1:] < starts[:-1]).any():
+        raise InputError("its coefficients are out of bounds")
+    if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
+        raise InputError("its coefficients do not fit its support vectors")
+    from scipy.sparse import csr_matrix
+
+    packed = csr_matrix((data, columns, starts), shape=shape)
+    if not packed.has_canonical_format:
+        raise InputError("its coefficients are out of order")
+    require_room("coefficients", 8 * shape[0] * shape[1], data.nbytes + columns.nbytes + starts.nbytes)
+    return packed.toarray()
+
+
+def require_room(what: str, need: int, held: int) -> None:
+    """Raise InputError if values take more memory than is free, or absurdly more than bytes of the file."""
+    free = devices.free_memory(devices.select("cpu"))
+    if need > free:
+        raise InputError(f"its {what} take {need:,} bytes of memory and {free:,} are free")
+    if need > max(ROOM, MOST_TIMES * held):
+        raise InputError(f"its {what} would take {need:,} bytes of memory and {held:,} in the file")
+
+
+def finite(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
+    """An array of finite float64 values; raises InputError if it is not."""
+    array = arrays[name]
+    if array.dtype != np.float64 or not np.isfinite(array).all():
+        raise InputError(f"its {name} has values that are no finite 64-bit numbers")
+    return array
+
+
+def as_count(value: Any) -> int:
+    """A number of things as JSON has it; raises InputError if it is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+        raise InputError(f"it has {value!r} where a count is expected")
+    return value
+
+
+def read_kernel(header: dict[str, Any], level: int = 0) -> Kernel:
+    """A kernel and those it is made of, checked by the outermost."""
+    from textsvm.kernels import KERNELS
+    from textsvm.kernels.base import MOST_DEPTH
+
+    if level > MOST_DEPTH:
+        raise InputError(f"its kernels are nested more than {MOST_DEPTH} deep")
+    parameters = dict(header)
+    name = parameters.pop("name")
+    if name not in KERNELS:
+        raise InputError(f"its kernel {name!r} is not known to this version")
+
+    def parameter(value: Any) -> Any:
+        if isinstance(value, dict):
+            return read_kernel(value, level + 1)
+        if not isinstance(value, list):
+            return value
+        return tuple(read_kernel(one, level + 1) if isinstance(one, dict) else one for one in value)
+
+    kernel = KERNELS[name](**{k: parameter(v) for k, v in parameters.items()})
+    kernel.check()
+    return kernel

@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine
-from textsvm.estimators.one_class import OneClassSVM
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.svr import SVR
 from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
+from textsvm.machines.classifier import Classifier
+from textsvm.machines.novelty import NoveltyDetector
+from textsvm.machines.regressor import Regressor
+from textsvm.model.file import ClassOf
 from textsvm.readers.files import File
 from textsvm.readers.libsvm import MAX_INDEX, number_text, parse_libsvm, vector_texts
 from textsvm.runtime import device as devices
@@ -56,37 +56,8 @@ _LONGEST = 400
 Header = dict[str, Any]
 
 
-def load_libsvm_model(path: str | os.PathLike[str], n_features: int | None = None) -> KernelMachine:
-    """Read a model that LIBSVM wrote; its predictions and decision values are LIBSVM's.
-
-    More than two classes are told apart in pairs, as LIBSVM does; where votes of pairs are tied, LIBSVM takes
-    the class that came first in its training file, and here values decide. C, nu and epsilon are not in the
-    file and have their defaults. Probabilities in it are ignored.
-
-    Parameters
-    ----------
-    path : path
-    n_features : int, optional
-        Columns of the vectors to be predicted. None: the largest index of the support vectors.
-
-    Returns
-    -------
-    SVC, SVR or OneClassSVM
-        Fitted; classes are whole numbers. ``info_["libsvm"]`` has svm_type, and what was ignored.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is damaged, or its kernel is precomputed; it names the line.
-
-    Examples
-    --------
-    >>> from textsvm import SVC, Gaussian, load_libsvm_model, save_libsvm_model
-    >>> model = SVC(Gaussian(gamma=1.0)).fit([[0.0, 0.0], [1.0, 1.0]], [-1, 1])
-    >>> save_libsvm_model(model, "two.model")
-    >>> load_libsvm_model("two.model").predict([[0.9, 0.8]]).tolist()
-    [1]
-    """
+def read_libsvm_model(path: str | os.PathLike[str], n_features: int | None, class_of: ClassOf) -> Any:
+    """Read a LIBSVM model as an object of one of these classes; see `textsvm.load_libsvm_model`."""
     name = os.fspath(path)
     try:
         with open(path, "rb") as stream:
@@ -101,7 +72,7 @@ def load_libsvm_model(path: str | os.PathLike[str], n_features: int | None = Non
     if width < vectors.shape[1]:
         raise InputError(f"{name} has support vectors of {vectors.shape[1]:,} columns, more than {width:,}")
     vectors.resize(vectors.shape[0], width)
-    return _built(header, kernel, vectors, coef)
+    return _built(header, kernel, vectors, coef, class_of)
 
 
 def fit_columns(model: Any, vectors: Any) -> Any:
@@ -264,19 +235,19 @@ def _require_memory(name: str, numbers: int) -> None:
         raise InputError(f"the coefficients of {name} take {need:,} bytes of memory and {free:,} are free")
 
 
-def _built(header: Header, kernel: Kernel, vectors: csr_array, coef: NDArray[np.float64]) -> KernelMachine:
-    """The estimator of what was read."""
+def _built(
+    header: Header, kernel: Kernel, vectors: csr_array, coef: NDArray[np.float64], class_of: ClassOf
+) -> Any:
     kind, rho = header["svm_type"], np.array(header["rho"])
-    model: KernelMachine
     classes = None
     if kind in _CLASSIFIERS:
         n_classes = header["nr_class"][0]
-        model = SVC(kernel, multiclass="ovo" if n_classes > 2 else "ovr")
+        model = class_of("SVC")(kernel, multiclass="ovo" if n_classes > 2 else "ovr")
         classes = np.array(sorted(header["label"]), np.int64)
         dual_coef, intercept = _in_pairs(header, coef, rho)
         counts = np.array([header["nr_sv"][header["label"].index(label)] for label in classes.tolist()])
     else:
-        model = SVR(kernel) if kind in _REGRESSIONS else OneClassSVM(kernel)
+        model = class_of("SVR" if kind in _REGRESSIONS else "OneClassSVM")(kernel)
         dual_coef, intercept, counts = coef, -rho, np.array([len(coef[0])])
     ignored = [key for key in _IGNORED if key in header]
     info = {"libsvm": {"svm_type": kind, "ignored": ignored}}
@@ -335,9 +306,7 @@ def save_libsvm_model(model: Any, path: str | os.PathLike[str]) -> None:
     >>> print(*open("two.model").read().splitlines()[:4], sep="; ")
     svm_type c_svc; kernel_type linear; nr_class 2; total_sv 2
     """
-    from sklearn.utils.validation import check_is_fitted
-
-    check_is_fitted(model)
+    model.require_fitted()
     _require_libsvms(model)
     classes, coef = _class_codes(model)
     vectors = csr_array(devices.to_host(model.support_documents_.values))
@@ -364,11 +333,11 @@ def require_libsvms(kernel: Any) -> None:
 
 def _require_libsvms(model: Any) -> None:
     """Raise InputError if LIBSVM has no such model."""
-    if not isinstance(model, SVC | SVR | OneClassSVM):
+    if not isinstance(model, Classifier | Regressor | NoveltyDetector):
         raise InputError(f"LIBSVM has no {type(model).__name__}; it has SVC, SVR and OneClassSVM")
     require_libsvms(model.kernel_)
     in_pairs = ("ovo", "ovr") if len(getattr(model, "classes_", ())) == 2 else ("ovo",)
-    if isinstance(model, SVC) and model.multiclass not in in_pairs:
+    if isinstance(model, Classifier) and model.multiclass not in in_pairs:
         raise InputError(
             f"LIBSVM tells classes apart in pairs, and this model does not ({model.multiclass}): "
             "train it with 'ovo'"
@@ -388,7 +357,7 @@ def _labels(model: Any) -> list[int]:
 
 def _class_codes(model: Any) -> tuple[NDArray[np.int64] | None, NDArray[np.float64]]:
     """Of each support vector its class in LIBSVM's order; the coefficients, shape (n_classes - 1, n_sv)."""
-    if not isinstance(model, SVC):
+    if not isinstance(model, Classifier):
         return None, model.dual_coef_
     n, dual_coef = len(model.classes_), model.dual_coef_
     machines = [
@@ -409,12 +378,12 @@ def _class_codes(model: Any) -> tuple[NDArray[np.int64] | None, NDArray[np.float
 def _header_lines(model: Any, counts: NDArray[np.int64] | None) -> list[str]:
     """The header, its order that of LIBSVM."""
     kernel, intercept = model.kernel_, model.intercept_
-    kind = "c_svc" if counts is not None else "epsilon_svr" if isinstance(model, SVR) else "one_class"
+    kind = "c_svc" if counts is not None else "epsilon_svr" if isinstance(model, Regressor) else "one_class"
     lines = [f"svm_type {kind}", f"kernel_type {_NAMES[kernel.name]}"]
     if kernel.name == "polynomial":
         lines.append(f"degree {int(kernel.degree)}")
     if kernel.name != "linear":
-        lines.append(f"gamma {number_text(kernel.gamma_)}")
+        lines.append(f"gamma {number_text(kernel.function.gamma)}")
     if kernel.name in ("polynomial", "sigmoid"):
         lines.append(f"coef0 {number_text(kernel.coef0)}")
     lines += [f"nr_class {2 if counts is None else len(counts)}", f"total_sv {len(model.support_)}"]

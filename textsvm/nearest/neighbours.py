@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from textsvm.errors import InputError
-from textsvm.estimators.svc import SVC
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.edit.kernel import EditDistance
 from textsvm.kernels.user import KernelFunction
+from textsvm.machines.classifier import Classifier
+from textsvm.machines.compute import Compute
 from textsvm.nearest.search import Criteria, K, joined, search
 from textsvm.runtime.parallel import StageProgress
 
@@ -113,13 +114,13 @@ def neighbours(
     return Neighbours(pairs.rows, pairs.columns, pairs.values, pairs.distances, shape)
 
 
-def machine(kernel: Any, criteria: Criteria, **parameters: Any) -> SVC:
+def machine(kernel: Any, criteria: Criteria, memory: Any = None, **parameters: Any) -> Classifier:
     """Unfitted estimator that compares texts; InputError if a parameter or the kernel is invalid."""
     if kernel is None:
         kernel = EditDistance() if criteria.within is not None else "fast"
     if isinstance(kernel, str) and kernel == "precomputed":
         raise InputError('neighbours need texts to compare, and kernel="precomputed" has none')
-    model = SVC(kernel, **parameters)
+    model = Classifier(kernel, compute=Compute(memory=memory), **parameters)
     model.check()
     criteria.check(model.make_kernel())
     return model

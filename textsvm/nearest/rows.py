@@ -23,7 +23,7 @@ BLOCK = 4 << 20
 
 
 @dataclass(frozen=True)
-class Nearest:
+class NeighbourTable:
     """The k nearest others of n examples, nearest first, and their similarity: arrays of shape (n, k)."""
 
     index: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Nearest:
         return np.divide(votes, total, out=np.full_like(votes, 1 / n_classes), where=total > 0)
 
 
-def nearest(gram: Gram, k: int, progress: Progress | None = None) -> Nearest:
+def nearest(gram: Gram, k: int, progress: Progress | None = None) -> NeighbourTable:
     """The k nearest others of every example; fewer if there are fewer examples."""
     k = min(k, gram.n - 1)
     index, value = np.empty((gram.n, k), np.int64), np.empty((gram.n, k))
@@ -46,7 +46,7 @@ def nearest(gram: Gram, k: int, progress: Progress | None = None) -> Nearest:
         at = xp.arange(block.stop - block.start)
         values[at, at + block.start] = -np.inf
         index[block], value[block] = largest(values, k)
-    return Nearest(index, value)
+    return NeighbourTable(index, value)
 
 
 def similar_pairs(

@@ -1,7 +1,7 @@
 """Search similar texts exactly, in bounded memory, with half of the pairs of a single set.
 
 Rows and columns are cut into blocks, and the kernel finds the pairs of a block of rows and a block of columns
-(`Kernel.near`). For a single set only column blocks from the row block on are searched. All pairs above a
+(`Kernel.nearest`). For a single set only column blocks from the row block on are searched. All pairs above a
 bound are returned row block by row block. For the k nearest, the k-th value so far is the bound, and a pair
 of a single set is offered to both of its texts.
 """
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine
 from textsvm.gram.measure import allowed_bytes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.near import Bound, Near, Pairs
+from textsvm.machines.base import KernelMachine
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import select
 from textsvm.runtime.files import replacing
@@ -64,7 +64,7 @@ class Criteria:
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if value is not None and not (number and 0 < value <= 1):
             raise InputError(f"at_least must be above 0 and at most 1, got {value!r}")
-        if self.within is not None and not kernel.has_distances:
+        if self.within is not None and not kernel.nearest.has_distances:
             raise InputError(
                 f"within={self.within} is a distance and the {kernel.name} kernel has none; give at_least, "
                 "or choose the edit kernel"
@@ -150,12 +150,13 @@ def search(
     with model.at_work(device):
         columns = model.encode(model.read(texts if others is None else others), None, progress)
         kernel = model.source.kernel_for(columns)
-        kernel.fit_on(kernel.read(columns), device)
+        kernel.fit(kernel.structure.read(columns), device)
         rows = columns
         if others is not None:
             rows = model.encode(model.read(texts, fitting=False), columns, progress)
-        near = kernel.near(kernel.read(columns), None if others is None else kernel.read(rows), device)
-        memory, most = allowed_bytes(model.memory, device), SIDES[device.kind]
+        read = kernel.structure.read
+        near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
+        memory, most = allowed_bytes(model.compute.memory, device), SIDES[device.kind]
         side = max(1, min(most, int((memory / PAIR_BYTES) ** 0.5), max(len(rows), len(columns))))
         report = of_stage(progress, "neighbours")
         tiles = _Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side), report)

@@ -9,15 +9,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
 from textsvm.errors import InputError, json_escaped
 from textsvm.evaluation.judge import judge, machine_of
+from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.reporting import html, markdown
 from textsvm.reporting.report import MISTAKES, Report, make_report
 from textsvm.runtime.files import replacing
-from textsvm.sources.columns import Columns
-from textsvm.sources.texts import as_texts, listed
 
 FORMATS = {".html": html.render, ".htm": html.render, ".md": markdown.render}
 #: Metrics in the `repr` of a report.
@@ -97,8 +94,15 @@ def report(
     ------
     InputError
         If X or y cannot be used.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, report
+    >>> model = SVC(Spectrum(2)).fit(["win a prize", "a prize", "at noon", "lunch at noon"], [1, 1, 0, 0])
+    >>> report(model, ["prize!", "at lunch"], [1, 0])  # .save("report.html") writes the page
+    SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
-    check_is_fitted(model)
+    model.require_fitted()
     machine = machine_of(model)
     examples, truth = _examples(machine, X), _plain(y)
     n = len(machine.read(examples, fitting=False))
@@ -116,14 +120,14 @@ def _examples(machine: Any, X: Any) -> Any:
         raise InputError(
             "a report shows texts, and a machine on a kernel matrix has none; take textsvm.evaluation.judge"
         )
-    if machine.kernel_.reads == "columns":
+    if machine.kernel_.structure.reads_tables:
         return {name: _plain(column) for name, column in _columns(X)}
-    return as_texts(X) if machine.kernel_.reads == "texts" else X
+    return as_texts(X) if machine.kernel_.structure.reads_texts else X
 
 
 def _columns(table: Any) -> Iterator[tuple[str, Any]]:
     of_rows = isinstance(table, list | tuple)
-    for name in Columns.of(table).names:
+    for name in InputTable.of(table).names:
         yield name, [row.get(name) for row in table] if of_rows else table[name]
 
 

@@ -6,12 +6,13 @@ import math
 import unicodedata
 from html import escape
 from itertools import groupby
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from textsvm.errors import printable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: Names of metrics, in the order of reports; F1 of single classes is in the table of classes.
 NAMES = {
@@ -67,6 +68,8 @@ def cut(text: str, most: int) -> str:
 
 def levels(symbols: NDArray[np.float64]) -> NDArray[np.int64]:
     """Contributions as steps of colour, -LEVELS..LEVELS; the strongest symbols get the last step."""
+    import numpy as np  # the help of commands imports this module, and needs no numpy
+
     if not len(symbols):
         return np.zeros(0, np.int64)
     strongest = np.percentile(np.abs(symbols), 98) or np.abs(symbols).max()

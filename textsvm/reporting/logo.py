@@ -1,6 +1,6 @@
 """Sequence logos as SVG: letters as high as their values, negative values below the line.
 
-A logo is a file of its own (`document`) or part of a page (`svg`). Colours are those of Okabe and Ito, which
+A logo is a file of its own (`document`) or part of a page (`svg`). The colours are by Okabe and Ito, which
 people with any colour vision can tell apart. They are attributes of the elements, for programs that read no
 style sheet; STYLE repeats them for the light and dark theme.
 """

@@ -198,7 +198,7 @@ def explain_within_budget(
         return [None] * len(lengths)
     if not len(lengths):
         return []
-    seconds = np.cumsum(model.kernel_.contributions_cost(lengths, model.support_documents_.lengths))
+    seconds = np.cumsum(model.kernel_.attribution.seconds(lengths, model.support_documents_.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
     first = select_examples(texts, range(affordable))
     explanations = explain(model, first, positive=positive, substrings=12, similar=3, progress=progress)
@@ -225,7 +225,7 @@ def how_wrong(results: Results) -> NDArray[np.float64]:
 
 def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
     kernel, info, machine = getattr(model, "kernel_", None), getattr(model, "info_", {}), machine_of(model)
-    facts = [("machine", type(model).__name__)]
+    facts = [("machine", model.estimator_name)]
     if kernel is not None:
         facts.append(("kernel", spell(kernel)))
     if isinstance(getattr(machine, "C", None), int | float):

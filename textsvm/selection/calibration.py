@@ -16,80 +16,40 @@ maps; they are kept as plain arrays.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Shown, Target
-from textsvm.estimators.decisions import UNSURE as UNSURE
-from textsvm.estimators.decisions import check_reject, checked_maps, decide, probabilities_of
-from textsvm.estimators.default import Given, is_default, settle
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.targets import with_classes
+from textsvm.machines.base import is_default
+from textsvm.machines.classifier import Classifier
+from textsvm.machines.decisions import check_reject, checked_maps, decide, probabilities_of
+from textsvm.machines.targets import Target, with_classes
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap
+from textsvm.runtime.parameters import Parameters
 from textsvm.selection.conformal import Conforming, Conformity
-from textsvm.selection.fold_grams import Task, grams_of, train_and_test
-from textsvm.selection.folds import make_folds
-from textsvm.selection.scoring import mean_values, read_training_data
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from textsvm.selection.fold_grams import Task
 
 METHODS = ("sigmoid", "isotonic")
 
 
-class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
-    """A classifier of texts that gives probabilities.
+class CalibratedClassifier(Conforming, Parameters):
+    """The machine of `textsvm.CalibratedSVC`."""
 
-    Parameters
-    ----------
-    estimator : SVC, optional
-        ``SVC()`` by default; a copy of it is fitted. "auto" chooses its kernel and C once, on all documents.
-    method : {"sigmoid", "isotonic"}
-        The map from decision values to probabilities. "isotonic" needs many documents, a thousand or so.
-    cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
-        Folds of the decision values, see `textsvm.selection.folds.make_folds`. Copies of a document should be
-        in one fold: with them there, a document given twice is one of weight 2.
-    reject : (float, float) or float, optional
-        The reject option: documents for which `predict` gives "unsure". With two classes, thresholds
-        ``(low, high)`` of the probability of ``classes_[1]``: at most `low` means the first class, at least
-        `high` the second, anything between is unsure. Or one number: unsure if no class has as much.
-    random_state : int, optional
-        Seed of the folds, where `cv` is a number.
-
-    Attributes
-    ----------
-    classes_ : array, shape (n_classes,)
-    estimator_ : SVC
-        Fitted to all documents. Its fitted attributes (`support_`, `solutions_`, `seconds_`, ...) are
-        attributes of this object too.
-    calibration_ : dict of arrays
-        See `calibration_state`.
-    conformity_ : Conformity, optional
-        What `predict_set` and `predict_known` compare with; None of a model that an older version saved.
-
-    Examples
-    --------
-    >>> from textsvm import SVC, CalibratedSVC, Spectrum
-    >>> texts = ["red apple", "red cherry", "ripe apple", "ripe cherry"]
-    >>> texts += ["fast car", "fast train", "slow car", "slow train"]
-    >>> model = CalibratedSVC(SVC(Spectrum(2)), cv=4).fit(texts, ["fruit"] * 4 + ["ride"] * 4)
-    >>> model.classes_.tolist(), model.predict_proba(["a ripe red apple"]).round(1).tolist()
-    (['fruit', 'ride'], [[0.9, 0.1]])
-    """
-
-    __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
-    __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
-    __metadata_request__predict_proba: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    estimator_name: ClassVar[str] = "CalibratedSVC"
+    #: The class of the default `estimator`.
+    _default: ClassVar[type[Classifier]] = Classifier
 
     def __init__(
         self,
-        estimator: SVC | None = None,
+        estimator: Classifier | None = None,
         method: str = "sigmoid",
         cv: Any = 5,
         reject: Sequence[float] | float | None = None,
@@ -103,15 +63,20 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
-        if self.estimator is not None and not isinstance(self.estimator, SVC):
+        if self.estimator is not None and not isinstance(self.estimator, Classifier):
             raise InputError(f"estimator={self.estimator!r} is not an SVC")
         if self.method not in METHODS:
             raise InputError(f"method={self.method!r} is not one of {', '.join(METHODS)}")
         check_reject(self.reject)
 
+    def require_fitted(self) -> None:
+        """Raise InputError before `fit`."""
+        if "estimator_" not in vars(self):
+            raise InputError(f"this {self.estimator_name} is not fitted; call fit first")
+
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
-    ) -> CalibratedSVC:
+    ) -> Self:
         """Train on texts; all folds and the final machines share one Gram, unless the kernel learns (idf).
 
         Parameters
@@ -124,8 +89,13 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
         InputError
             If what is given cannot be used, or folds cannot be made of it.
         """
+        from textsvm.machines.default import Given, settle
+        from textsvm.selection.fold_grams import grams_of, train_and_test
+        from textsvm.selection.probability_maps import fit_maps
+        from textsvm.selection.scoring import mean_values, read_training_data
+
         self.check()
-        estimator = SVC() if self.estimator is None else clone(self.estimator)
+        estimator = self._default() if self.estimator is None else self.estimator.copy()
         given, target, weight = read_training_data(estimator, X, y, sample_weight)
         estimator.read(X)  # a table names its columns, and the fitted estimator keeps the names
         task, tested = self._task(estimator, target, weight)
@@ -141,13 +111,13 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
             examples = with_classes(estimator.encode(given, None, progress), target)
             grams = grams_of(estimator, examples, task)
             lap(seconds, "encode", clock)
-            found = train_and_test([estimator], grams, task, seconds, progress)
+            trained = train_and_test([estimator], grams, task, seconds, progress)
         clock = time.perf_counter()
         estimator.device_ = device
-        estimator.keep(found.last, target, found.machines[0][-1])
+        estimator.keep(trained.last, target, trained.machines[0][-1])
         estimator.chosen_ = chosen
-        decision, _ = mean_values(found.values[0], task.folds[:-1], len(target.values))
-        self.calibration_ = _fit_maps(
+        decision, _ = mean_values(trained.values[0], task.folds[:-1], len(target.values))
+        self.calibration_ = fit_maps(
             self.method, decision[tested], target.values[tested], None if weight is None else weight[tested]
         )
         self.conformity_ = Conformity.of(
@@ -159,9 +129,12 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
         return self
 
     def _task(
-        self, estimator: SVC, target: Target, weight: NDArray[np.float64] | None
+        self, estimator: Classifier, target: Target, weight: NDArray[np.float64] | None
     ) -> tuple[Task, NDArray[np.int64]]:
-        """The folds, last one of all documents and no test part; and what documents are tested."""
+        """Folds, the last with all documents and no test part; and the documents that are tested."""
+        from textsvm.selection.fold_grams import Task
+        from textsvm.selection.folds import make_folds
+
         assert target.classes is not None
         check_reject(self.reject, target.classes)
         folds = make_folds(self.cv, target, random_state=self.random_state)
@@ -178,10 +151,10 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
 
     def restore(
         self,
-        estimator: SVC,
+        estimator: Classifier,
         calibration: Mapping[str, NDArray[Any]],
         conformity: Mapping[str, NDArray[Any]] | None = None,
-    ) -> CalibratedSVC:
+    ) -> Self:
         """Take a fitted classifier and its calibration; `textsvm.load` builds a model with it."""
         check_reject(self.reject, estimator.classes_)
         self.estimator_, self.classes_ = estimator, estimator.classes_
@@ -199,7 +172,7 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
             one after the other, float64, and where each begins and the last ends, "starts", int64, shape
             (n_maps + 1,).
         """
-        check_is_fitted(self)
+        self.require_fitted()
         return dict(self.calibration_)
 
     def restore_calibration(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -207,8 +180,8 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
         self.calibration_ = checked_maps(state, len(self.classes_))
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
-        """See `SVC.decision_function`."""
-        check_is_fitted(self)
+        """Decision values of texts, see `SVC.decision_function`."""
+        self.require_fitted()
         return self.estimator_.decision_function(X, progress)
 
     def predict_proba(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
@@ -232,73 +205,3 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
         if name.endswith("_") and not name.startswith("_") and "estimator_" in vars(self):
             return getattr(self.estimator_, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = (SVC() if self.estimator is None else self.estimator).__sklearn_tags__().input_tags
-        return tags
-
-
-class _DecisionValues(ClassifierMixin, BaseEstimator):
-    """Takes decision values for X; scikit-learn calibrates an estimator, and this is the smallest one."""
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> _DecisionValues:
-        self.classes_ = np.unique(y)
-        return self
-
-    def decision_function(self, X: Any) -> Any:
-        return X[:, 0]
-
-    def predict(self, X: Any) -> Any:
-        """Required of an estimator, and not used."""
-        return self.classes_[(X[:, 0] > 0).astype(int)]
-
-
-def _fit_maps(
-    method: str,
-    decision: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    weight: NDArray[np.float64] | None,
-) -> dict[str, NDArray[np.float64 | np.int64]]:
-    """Calibrate decision values; the maps as `CalibratedSVC.calibration_state` gives them."""
-    fitted = [_fit_map(method, *each) for each in _one_against_the_rest(decision, codes, weight)]
-    if method == "sigmoid":
-        return {
-            "a": np.array([one.a_ for one in fitted], np.float64),
-            "b": np.array([one.b_ for one in fitted], np.float64),
-        }
-    return {
-        "x": np.concatenate([one.X_thresholds_ for one in fitted]).astype(np.float64),
-        "y": np.concatenate([one.y_thresholds_ for one in fitted]).astype(np.float64),
-        "starts": np.cumsum([0, *(len(one.X_thresholds_) for one in fitted)]).astype(np.int64),
-    }
-
-
-def _one_against_the_rest(
-    decision: NDArray[np.float64], codes: NDArray[np.int64], weight: NDArray[np.float64] | None
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64] | None]]:
-    """Values, which of them are of the class, and weights, for each map.
-
-    A class that was never tested has no values of its own: its map is that of all other classes together.
-    """
-    if decision.ndim == 1:
-        yield decision, codes == 1, weight
-        return
-    tested = np.unique(codes)
-    for k in range(decision.shape[1]):
-        some = [k] if k in tested else tested.tolist()
-        values = np.concatenate([decision[:, a] for a in some])
-        member = np.concatenate([codes == a for a in some])
-        yield values, member, None if weight is None else np.tile(weight, len(some))
-
-
-def _fit_map(
-    method: str, values: NDArray[np.float64], member: NDArray[np.bool_], weight: NDArray[np.float64] | None
-) -> Any:
-    """scikit-learn's calibrator of the values of one class against the rest."""
-    everyone = np.arange(len(values))
-    # Without an ensemble there is one map for the values of all folds together.
-    machinery = CalibratedClassifierCV(
-        _DecisionValues(), method=method, cv=[(everyone, everyone)], ensemble=False
-    ).fit(values[:, None], member.astype(np.int64), sample_weight=weight)
-    return machinery.calibrated_classifiers_[0].calibrators[0]

@@ -6,7 +6,7 @@ whose probability of k is p if
 
     (1 + #{i : s_i <= p}) / (n + 1) > 1 - coverage,
 
-over all training texts, or over those of class k alone (Mondrian: the promise then holds for each class); the
+over all training texts, or over texts of class k alone (Mondrian: the promise then holds for each class); the
 likeliest class is in every set. A text is unlike every class if the same share of the training texts, by
 their largest decision values, is at most the share that may be rejected. For texts drawn as the training
 texts were, both promises hold on average over draws; the final machines were trained on a little more than
@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
 
@@ -174,7 +173,7 @@ class Conforming:
 
     def require_conformity(self: Any) -> Conformity:
         """Out-of-fold values of the training texts; InputError if the model has none."""
-        check_is_fitted(self)
+        self.require_fitted()
         if self.conformity_ is None:
             raise InputError(
                 "the model was saved by an older version, without values for prediction sets; train it again"

@@ -24,13 +24,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls
-from sklearn.base import clone
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Target
-from textsvm.estimators.default import Given, fit_default, is_default
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.targets import with_classes
+from textsvm.machines.base import KernelMachine, is_default
+from textsvm.machines.classifier import Classifier
+from textsvm.machines.default import Given, fit_default
+from textsvm.machines.targets import Target, with_classes
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
@@ -186,8 +185,8 @@ def cross_validate(
     """
     given, target, weight = read_training_data(model, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
-    automatic = isinstance(model, SVC) and is_default(model.kernel)
-    model = clone(model) if automatic else model  # without a choice of an earlier fit
+    automatic = isinstance(model, Classifier) and is_default(model.kernel)
+    model = model.copy() if automatic else model  # without a choice of an earlier fit
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     folds, leaks = splitting.folds(target), []
     for train, _ in folds:
@@ -230,7 +229,7 @@ def _choose_and_test(
     """Decision values of the test parts by copies fitted to the training parts, and the choices of these."""
     values, chosen = [], []
     for number, (train, test) in enumerate(task.folds):
-        step, fitted = of_all(progress, number, len(task.folds)), clone(model)
+        step, fitted = of_all(progress, number, len(task.folds)), model.copy()
         target = Target(task.target.values[train], task.target.classes)
         weight = None if task.weight is None else task.weight[train]
         fit_default(fitted, Given([texts[i] for i in train], target, weight), step)

@@ -27,15 +27,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
-from sklearn.base import clone
 
 from textsvm.choice import shortlist
 from textsvm.errors import InputError
-from textsvm.estimators.base import Prepared, Target
-from textsvm.estimators.default import Given, encode, is_default
-from textsvm.estimators.svc import SVC
 from textsvm.kernels.base import Kernel
-from textsvm.nearest.rows import Nearest, nearest
+from textsvm.machines.base import is_default
+from textsvm.machines.classifier import Classifier
+from textsvm.machines.default import Given, encode
+from textsvm.machines.targets import Target
+from textsvm.machines.training import Prepared
+from textsvm.nearest.rows import NeighbourTable, nearest
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.selection.folds import make_folds
@@ -93,7 +94,7 @@ class Doubts:
     probability : float64 array, shape (n, n_classes)
         Of each class, without regard to the text's own label.
     classes : array, shape (n_classes,)
-    nearest : Nearest
+    nearest : NeighbourTable
         The most similar texts of each text.
     alike : float
         Normalised kernel value from which two texts are near-copies.
@@ -106,7 +107,7 @@ class Doubts:
     score: NDArray[np.float64]
     probability: NDArray[np.float64]
     classes: NDArray[Any]
-    nearest: Nearest
+    nearest: NeighbourTable
     alike: float
     outlier: NDArray[np.bool_]
 
@@ -173,7 +174,7 @@ class Doubts:
 
 
 def doubts(
-    model: SVC | None,
+    model: Classifier | None,
     texts: Any,
     labels: ArrayLike,
     *,
@@ -215,9 +216,9 @@ def doubts(
     >>> [(texts[i], labels[i]) for i in result.order()[:1]]
     [('ripe cherry', 'car')]
     """
-    if model is not None and not isinstance(model, SVC):
+    if model is not None and not isinstance(model, Classifier):
         raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
-    estimator = SVC() if model is None else clone(model)
+    estimator = Classifier() if model is None else model.copy()
     given, target, _ = read_training_data(estimator, texts, labels, None)
     folds = make_folds(cv, target, random_state=random_state)
     if is_default(estimator.kernel):
@@ -230,26 +231,26 @@ def doubts(
         near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
         gram.release()
     decision, _ = mean_values(values, folds, len(given))
-    return _judged(target, np.nan_to_num(decision), near, prepared.kernel.alike)
+    return _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
 
 
-def plain_kernel(model: SVC, texts: list[str]) -> Kernel:
+def plain_kernel(model: Classifier, texts: list[str]) -> Kernel:
     """Default kernel, which learns nothing from labels; with words if the texts have words."""
     nothing = Target(np.zeros(len(texts), np.int64), np.zeros(1))
-    documents = encode(clone(model).set_params(kernel="auto"), Given(texts, nothing, None), None)
-    statistics = shortlist.look(documents.of(View()), documents.of(shortlist.WORDS))
+    documents = encode(model.copy().set_params(kernel="auto"), Given(texts, nothing, None), None)
+    statistics = shortlist.describe(documents.of(View()), documents.of(shortlist.WORDS))
     return shortlist.Recipe(words=statistics.has_words).kernel()
 
 
-def _prepare(model: SVC, texts: Any, progress: StageProgress | None) -> Prepared:
+def _prepare(model: Classifier, texts: Any, progress: StageProgress | None) -> Prepared:
     if not isinstance(model.kernel, str) and any(
-        getattr(leaf.bare, "odds", False) for leaf in model.make_kernel().leaves
+        getattr(leaf, "odds", False) for leaf in model.make_kernel().structure.leaves
     ):
         raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
     return model.prepare(texts, progress)
 
 
-def _judged(target: Target, decision: NDArray[np.float64], near: Nearest, alike: float) -> Doubts:
+def _judged(target: Target, decision: NDArray[np.float64], near: NeighbourTable, alike: float) -> Doubts:
     assert target.classes is not None
     codes, classes = target.values, target.classes
     if decision.ndim == 1:

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
-from textsvm.estimators.base import KernelMachine, Prepared, Target
-from textsvm.estimators.storing import without_store
-from textsvm.estimators.training import plan_training
 from textsvm.gram.base import FeatureProducts
 from textsvm.gram.plan import Plan
 from textsvm.gram.shared import TermGrams
 from textsvm.kernels.base import Kernel
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.storing import without_store
+from textsvm.machines.targets import Target
+from textsvm.machines.training import Prepared, plan_training
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, limit, of_stage
 from textsvm.runtime.workers import Workers, current
@@ -73,16 +73,16 @@ class FoldGrams:
         distribute: bool = True,
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
-        if kernel.learns and model.store is not None:
+        if kernel.structure.learns and model.compute.store is not None:
             self.model = without_store(model)
         self._terms, self._plan = terms, plan
         #: Whether there is a Gram for each training part, which workers can compute.
-        self.moves = distribute and kernel.learns
+        self.moves = distribute and kernel.structure.learns
         self._texts: FoldGrams | None = None
         if plan is not None:
             self._device = devices.select(model.device)
-            self._counted = kernel.count(examples, self._device)
-        elif terms is None and kernel.learns:
+            self._counted = kernel.features.count_terms(examples, self._device)
+        elif terms is None and kernel.structure.learns:
             self._terms = terms_of(model, [kernel], examples)
 
     def whole(self, progress: StageProgress | None = None) -> Prepared:
@@ -92,11 +92,11 @@ class FoldGrams:
         return self._whole
 
     def copies_by(self, progress: StageProgress | None = None) -> Prepared | None:
-        """Rows of `Kernel.copies_by`, which identify near-duplicates; None if the kernel has none."""
-        kernel = self.kernel.copies_by
+        """Rows of `Structure.near_duplicate_kernel`; None if there is no such kernel."""
+        kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None or kernel is self.kernel:
             return None if kernel is None else self.whole(progress)
-        self._texts = FoldGrams(self.model, self.examples, clone(kernel))
+        self._texts = FoldGrams(self.model, self.examples, kernel.copy())
         return self._texts.whole(progress)
 
     def _compare(
@@ -105,9 +105,9 @@ class FoldGrams:
         """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
         if self._plan is not None:
             return self._list(kernel, train, self._plan.reason)
-        placed = self.model.store is not None or self.model.tier not in ("auto", "device")
+        placed = self.model.compute.store is not None or self.model.compute.tier not in ("auto", "device")
         if placed or self._terms is None or not self._terms.serves(kernel):
-            read = kernel.read(self.examples)
+            read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
             return self.model.compare(self.examples, kernel, progress)
         clock = time.perf_counter()
@@ -118,7 +118,7 @@ class FoldGrams:
     def _list(self, kernel: Kernel, train: NDArray[np.int64] | None, reason: str) -> Prepared:
         """`_compare` with features, which are counted once for all folds."""
         clock, some = time.perf_counter(), np.arange(len(self.examples)) if train is None else train
-        rows = kernel.counted_rows(self._counted, some, self._device)
+        rows = kernel.features.counted_rows(self._counted, some, self._device)
         devices.synchronize(self._device)
         gram = FeatureProducts(rows, self._device, reason)
         return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
@@ -133,7 +133,7 @@ class FoldGrams:
 
     def sharing(self, folds: Sequence[Fold]) -> list[list[int]]:
         """Numbers of the folds that share a Gram."""
-        if not self.kernel.learns:
+        if not self.kernel.structure.learns:
             return [list(range(len(folds)))]
         alike: dict[bytes, list[int]] = {}
         for number, (train, _) in enumerate(folds):
@@ -142,7 +142,7 @@ class FoldGrams:
 
     def describe(self, description: str, folds: Sequence[Fold]) -> str:
         """Origin of the rows, for people, with the number of Grams if there are several."""
-        if not self.kernel.learns:
+        if not self.kernel.structure.learns:
             return description
         return f"{description}, one for each of the {len(self.sharing(folds))} training parts"
 
@@ -150,14 +150,14 @@ class FoldGrams:
         self, folds: Sequence[Fold], progress: StageProgress | None
     ) -> Iterator[tuple[list[int], Prepared, StageProgress | None]]:
         """Numbers of folds, their Gram (valid until the next one), and the progress of work on it."""
-        if not self.kernel.learns:
+        if not self.kernel.structure.learns:
             yield list(range(len(folds))), self.whole(progress), progress
             return
         self.release()
         sharing = self.sharing(folds)
         for done, numbers in enumerate(sharing):
             step = of_all(progress, done, len(sharing))
-            prepared = self._compare(clone(self.kernel), np.unique(folds[numbers[0]][0]), step)
+            prepared = self._compare(self.kernel.copy(), np.unique(folds[numbers[0]][0]), step)
             yield numbers, prepared, step
             prepared.gram.release()
 
@@ -173,7 +173,9 @@ def grams_of(model: KernelMachine, examples: Any, task: Task) -> FoldGrams:
 def terms_of(model: KernelMachine, kernels: Sequence[Kernel], examples: Any) -> TermGrams:
     """Cache of the Grams of these kernels' terms, within the memory of the model."""
     device = devices.select(model.device)
-    return TermGrams(kernels, examples, device, model.source.memory(model.memory, len(examples), device))
+    return TermGrams(
+        kernels, examples, device, model.source.memory(model.compute.memory, len(examples), device)
+    )
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ def train_and_test(
 
 def _seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> float:
     """Predicted seconds of one core for a Gram of every part and all machines."""
-    each = grams.kernel.seconds(grams.examples, grams.examples) / 2
+    each = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
     solving = solving_seconds(models, task.target, task.folds)
     return each * len(grams.sharing(task.folds)) + solving
 
@@ -268,7 +270,7 @@ def _by_workers(
     grams.release()
     parts = grams.sharing(task.folds)
     # On the kind of device that is used here, whatever a worker would choose by itself.
-    model = clone(grams.model).set_params(device=devices.select(grams.model.device).kind)
+    model = grams.model.copy().set_params(device=devices.select(grams.model.device).kind)
     shared = _Shared(models, model, grams.examples, grams.kernel, task)
     work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
     last: dict[int, Prepared] = {}
@@ -295,7 +297,7 @@ def _part(shared: _Shared, numbers: list[int]) -> FoldResults:
     """Task of a worker: folds with the same training part."""
     model, task = shared.model, shared.task
     with model.at_work(devices.select(model.device)), limit(1):
-        grams = FoldGrams(model, shared.examples, clone(shared.kernel))
+        grams = FoldGrams(model, shared.examples, shared.kernel.copy())
         some = replace(task, folds=[task.folds[i] for i in numbers])
         results = train_and_test(shared.models, grams, some, {})
     return replace(results, last=replace(results.last, examples=None))

@@ -22,7 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError, RareClassWarning
-from textsvm.estimators.base import Fold, Prepared, Target
+from textsvm.machines.base import Fold
+from textsvm.machines.targets import Target
+from textsvm.machines.training import Prepared
 from textsvm.runtime.parallel import Progress
 from textsvm.selection.leakage import (
     Leak,
@@ -87,7 +89,7 @@ def report_leaks(
     """Find near-duplicates across folds and warn about them; none without a Gram of texts."""
     if prepared is None:
         return []
-    bound = prepared.kernel.alike
+    bound = prepared.kernel.nearest.alike
     leaks = find_leaks(prepared.gram, folds, bound, progress)
     if message := leakage_message(leaks, bound):
         warnings.warn(message, LeakageWarning, stacklevel=stacklevel)

@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, Target
-from textsvm.estimators.default import is_default
-from textsvm.estimators.storing import store_together
-from textsvm.estimators.targets import with_classes
 from textsvm.gram.measure import allowed_bytes
 from textsvm.gram.plan import Case
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
+from textsvm.machines.base import KernelMachine, is_default
+from textsvm.machines.storing import store_together
+from textsvm.machines.targets import Target, with_classes
+from textsvm.machines.training import Prepared
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage
@@ -64,7 +63,7 @@ def settings_of(model: KernelMachine, grid: Mapping[str, Any] | Sequence[Mapping
 
 
 def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
-    copy = clone(model)
+    copy = model.copy()
     if isinstance(copy.kernel, str) and "kernel" not in params and any("kernel__" in name for name in params):
         copy.source.require_tunable(params)
         copy.kernel = copy.make_kernel()  # so that its parameters can be set
@@ -89,8 +88,9 @@ def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
 
 def _own(value: Any) -> Any:
     """A copy of a kernel, or of a list of kernels."""
-    listed = value if isinstance(value, list | tuple) else [value]
-    return clone(value) if listed and all(isinstance(each, Kernel) for each in listed) else value
+    if isinstance(value, list | tuple) and all(isinstance(part, Kernel) for part in value):
+        return type(value)(part.copy() for part in value)
+    return value.copy() if isinstance(value, Kernel) else value
 
 
 def encode_all(
@@ -110,7 +110,7 @@ def encode_all(
             kernel = settings[k].model.source.kernel_for(examples)
             given = settings[k].params.get("kernel", model.kernel)
             # A callable object is copied with its model, so the original identifies it.
-            key = kernel.key if kernel.comparable else id(given)
+            key = kernel.structure.key if kernel.structure.comparable else id(given)
             kernels.setdefault(key, kernel)
             members.setdefault(key, []).append(k)
         shared.append(Shared(examples, list(kernels.values()), list(members.values())))
@@ -127,17 +127,17 @@ def all_grams(
     several forms.
     """
     device = devices.select(model.device)
-    if model.store is not None and len(shared) > 1:
+    if model.compute.store is not None and len(shared) > 1:
         raise InputError(
             "a store keeps kernel matrices of texts in one form, and this grid has several (normalise, "
             "punctuation, max_length); tune these without a store"
         )
     for group in shared:
         kernels, members = group.kernels, group.members
-        memory = model.source.memory(model.memory, len(group.examples), device)
-        learning = [k for k, kernel in enumerate(kernels) if kernel.learns]
-        if model.store is not None or not _together(model, len(group.examples), memory, device):
-            learning = sorted(range(len(kernels)), key=lambda k: kernels[k].learns)
+        memory = model.source.memory(model.compute.memory, len(group.examples), device)
+        learning = [k for k, kernel in enumerate(kernels) if kernel.structure.learns]
+        if model.compute.store is not None or not _together(model, len(group.examples), memory, device):
+            learning = sorted(range(len(kernels)), key=lambda k: kernels[k].structure.learns)
         fixed = [k for k in range(len(kernels)) if k not in learning]
         making, clock = of_stage(progress, "gram"), time.perf_counter()
         for at, gram in grams([kernels[k] for k in fixed], group.examples, device, memory, making):
@@ -146,7 +146,7 @@ def all_grams(
             whole = Prepared(group.examples, kernels[k], gram, seconds)
             yield members[k], FoldGrams(model, group.examples, kernels[k], whole)
             clock = time.perf_counter()
-        if model.store is not None:
+        if model.compute.store is not None:
             store_together(model, kernels, group.examples, device, making)
         terms = terms_of(model, [kernels[k] for k in learning], group.examples)
         for k in learning:
@@ -158,7 +158,7 @@ def all_grams(
 
 def _together(model: KernelMachine, n: int, memory: int | str | None, device: Device) -> bool:
     """Whether whole matrices are computed in memory, where kernels can share a pass."""
-    return model.tier in ("auto", "device") and Case(n, allowed_bytes(memory, device)).fits
+    return model.compute.tier in ("auto", "device") and Case(n, allowed_bytes(memory, device)).fits
 
 
 def simplicity(setting: Setting) -> tuple[float, float]:

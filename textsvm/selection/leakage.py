@@ -4,10 +4,10 @@ Two documents are near-duplicates if their normalised kernel value
 
     K(s, t) / sqrt(K(s, s) K(t, t))
 
-is at least a bound. For a kernel of texts and numbers the parts on texts decide (`Kernel.copies_by`), because
-documents with equal numbers are no copies. Groups are the connected components of the graph of all pairs,
-stored as an edge from each document to the first of its component, so memory does not depend on the number of
-copies.
+is at least a bound. For a kernel of texts and numbers the parts on texts decide
+(`Structure.near_duplicate_kernel`), because documents with equal numbers are no copies. Groups are the
+connected components of the graph of all pairs, stored as an edge from each document to the first of its
+component, so memory does not depend on the number of copies.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Fold, KernelMachine
 from textsvm.gram.base import Gram
-from textsvm.kernels.base import Kernel
+from textsvm.kernels.near import Nearest
+from textsvm.machines.base import Fold, KernelMachine
 from textsvm.nearest.rows import most_similar, similar_pairs
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import Progress
 
 #: Default bound, that of kernels of texts.
-BOUND = Kernel.alike
+BOUND = Nearest.alike
 
 
 class LeakageWarning(UserWarning):
@@ -163,16 +163,16 @@ def held_out_leak(
         If the bound is out of range.
     """
     assert model.kernel_ is not None
-    kernel = model.kernel_.copies_by
+    kernel = model.kernel_.structure.near_duplicate_kernel
     if kernel is None:
         return Leak(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), 0.0)
-    bound = kernel.alike if bound is None else bound
+    bound = kernel.nearest.alike if bound is None else bound
     check_bound(bound)
     device = select(model.device)
     with model.at_work(device):
         documents = model.encode(model.read(training, fitting=False), None)
-        others = kernel.read(model.encode(model.read(held, fitting=False), documents))
-        nearest, best = most_similar(kernel, kernel.read(documents), others, device, progress)
+        others = kernel.structure.read(model.encode(model.read(held, fitting=False), documents))
+        nearest, best = most_similar(kernel, kernel.structure.read(documents), others, device, progress)
     leaked = np.flatnonzero(best >= _least(bound))
     return Leak(leaked, nearest[leaked], best[leaked], len(leaked) / max(1, len(others)))
 

@@ -8,87 +8,36 @@ to all documents are problems over one Gram, solved side by side.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
-from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Fold, KernelMachine
-from textsvm.estimators.labels import FORMS, as_indicator, in_form
-from textsvm.estimators.targets import Target, as_weights
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
+from textsvm.machines.base import DEFAULT_COMPUTE, Fold, KernelMachine
+from textsvm.machines.compute import Compute
+from textsvm.machines.labels import FORMS, as_indicator, in_form
+from textsvm.machines.targets import Target
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap
-from textsvm.selection.fold_grams import Task, grams_of, train_and_test
-from textsvm.selection.folds import make_folds
-from textsvm.selection.scoring import mean_values, read_training_data
 from textsvm.selection.thresholds import choose
-from textsvm.solvers.problems import Labelling, Machines
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from textsvm.solvers.problems import Labelling, Machines
 
 THRESHOLDS = ("cv", "zero")
 
 
-class MultilabelSVC(ClassifierMixin, KernelMachine):
-    """Support vector classification of texts that may have several labels each.
+class MultilabelClassifier(KernelMachine):
+    """The machine of `textsvm.MultilabelSVC`."""
 
-    One machine a label, that label against the rest (C-SVC as in `textsvm.SVC`), all on one Gram.
-
-    Parameters
-    ----------
-    kernel : "fast", Kernel, str or callable
-        "fast" is ``Spectrum((1, 5), "log", idf=True)``.
-        See `textsvm.SVC`.
-    C : float
-        Penalty of margin violations, > 0.
-    thresholds : {"cv", "zero"}
-        "cv" chooses a threshold a label by cross-validation, see `textsvm.selection.thresholds`; "zero" takes
-        decision values above 0.
-    cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
-        Folds of the thresholds. A number means shuffled ones, not stratified: a document has several labels.
-        A label that no document of a training part has is left out of that fold.
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate, store, tier
-        See `textsvm.SVC`.
-    random_state : int, optional
-        Seed of the folds, where `cv` is a number.
-
-    Attributes
-    ----------
-    classes_ : array, shape (n_classes,)
-        The labels, sorted; numbers of the columns where they were given as a matrix.
-    thresholds_ : float64 array, shape (n_classes,)
-        A text has the labels whose decision values are above these.
-    label_form_ : {"tuples", "indicator", "sparse"}
-        How the labels were given, and `predict` gives them.
-    dual_coef_ : float64 array, shape (n_classes, n_sv)
-        sign_i alpha_i of each machine.
-    intercept_ : float64 array, shape (n_classes,)
-        The biases.
-    n_support_ : int64 array, shape (n_classes,)
-        Number of support vectors of each machine; one text can be that of several.
-    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_
-        See `textsvm.SVC`.
-
-    Examples
-    --------
-    >>> from textsvm import MultilabelSVC, Spectrum
-    >>> texts = ["red apple", "ripe apple", "red car", "fast car", "red", "fast red car"]
-    >>> labels = [("red", "fruit"), ("fruit",), ("red",), ("fast",), ("red",), ("red", "fast")]
-    >>> model = MultilabelSVC(Spectrum(3), C=100, thresholds="zero").fit(texts, labels)
-    >>> model.predict(["the red apple"])
-    [('fruit', 'red')]
-    """
-
-    _POSITIVE = ("C", "tol", "duality_gap")
-    __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    estimator_name = "MultilabelSVC"
 
     def __init__(
         self,
@@ -103,33 +52,12 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         tol: float = 1e-3,
         duality_gap: float | None = None,
         max_iter: int = -1,
-        solver: str = "auto",
-        memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
-        approximate: str | None = None,
-        store: str | os.PathLike[str] | None = None,
-        tier: str = "auto",
+        compute: Compute = DEFAULT_COMPUTE,
         random_state: int | None = 0,
     ) -> None:
-        self.kernel = kernel
-        self.C = C
-        self.thresholds = thresholds
-        self.cv = cv
-        self.normalise = normalise
-        self.punctuation = punctuation
-        self.max_length = max_length
-        self.tol = tol
-        self.duality_gap = duality_gap
-        self.max_iter = max_iter
-        self.solver = solver
-        self.memory = memory
-        self.device = device
-        self.n_jobs = n_jobs
-        self.approximate = approximate
-        self.store = store
-        self.tier = tier
-        self.random_state = random_state
+        self._assign(locals())
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
@@ -139,7 +67,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
-    ) -> MultilabelSVC:
+    ) -> Self:
         """Train on texts; folds share the Gram of all, unless the kernel learns (idf).
 
         Parameters
@@ -163,6 +91,10 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         if self.thresholds == "zero":
             self._fit(X, y, sample_weight, progress)
             return self
+        from textsvm.selection.fold_grams import Task, grams_of, train_and_test
+        from textsvm.selection.folds import make_folds
+        from textsvm.selection.scoring import read_training_data
+
         given, target, weight = read_training_data(self, X, y, sample_weight)
         self.read(X)  # a table names its columns, and the fitted estimator keeps the names
         folds = make_folds(self.cv, target, random_state=self.random_state)
@@ -192,16 +124,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         found = self.predictions(self._scores(X), self.classes_)
         return in_form(found, self.classes_, self.label_form_)
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Subset accuracy: the share of texts whose labels are all right; `y` in the form that `fit` got."""
-        found = self.predict(X)
-        if self.label_form_ != "tuples":
-            return float(accuracy_score(y, found, sample_weight=sample_weight))
-        right = np.array([set(one) == set(other) for one, other in zip(y, found, strict=True)])
-        return float(np.average(right, weights=as_weights(sample_weight, len(right))))
-
     def as_target(self, y: Any, n: int) -> Target:
-        """See `KernelMachine`."""
         classes, indicator, form = as_indicator(y, n)
         return Target(indicator, classes, form)
 
@@ -209,11 +132,12 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         self, target: Target, index: NDArray[np.int64], sample_weight: NDArray[np.float64] | None = None
     ) -> Labelling:
         """See `KernelMachine`; labels that none or all of the documents have are left out."""
+        from textsvm.solvers.problems import Labelling
+
         weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
         return Labelling(index, target.values[index], float(self.C), weight)
 
     def scores(self, values: NDArray[np.float64], n_classes: int) -> NDArray[np.float64]:
-        """See `KernelMachine`."""
         return values
 
     def predictions(self, scores: NDArray[np.float64], classes: NDArray[Any] | None) -> NDArray[np.bool_]:
@@ -244,11 +168,9 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
             self.thresholds_ = _thresholds(values, folds, target)
 
     def n_machines(self, n_classes: int) -> int:
-        """See `KernelMachine`."""
         return n_classes
 
     def machine_names(self, classes: NDArray[Any] | None, n_machines: int) -> list[str]:
-        """See `KernelMachine`."""
         assert classes is not None
         return [f"{a!s} against the rest" for a in classes]
 
@@ -277,14 +199,6 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
     def _count_support(self, target: NDArray[Any], classes: NDArray[Any] | None) -> NDArray[np.int64]:
         return (self.dual_coef_ != 0).sum(axis=1)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        tags.classifier_tags.multi_class = False
-        tags.target_tags.two_d_labels = True
-        tags.target_tags.single_output = False
-        return tags
-
 
 def _thresholds(
     values: Sequence[NDArray[np.float64]],
@@ -293,6 +207,8 @@ def _thresholds(
     without: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float64]:
     """Thresholds from the values of test parts, but for those of some documents."""
+    from textsvm.selection.scoring import mean_values
+
     if not values:
         return np.zeros(target.values.shape[1])
     decision, tested = mean_values(values, folds, len(target.values))

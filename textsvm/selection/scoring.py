@@ -9,15 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn import config_context
-from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.exceptions import ConvergenceWarning
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Target
-from textsvm.estimators.targets import as_weights
 from textsvm.evaluation.metrics import as_grades, scores
 from textsvm.gram.base import DenseGram, FeatureProducts, Gram
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.novelty import NoveltyDetector
+from textsvm.machines.targets import Target, as_weights
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import Workers, current
@@ -38,12 +36,12 @@ def read_training_data(
     model: KernelMachine, X: Any, y: Any, sample_weight: ArrayLike | None, positive: Any = None
 ) -> tuple[Any, Target, NDArray[np.float64] | None]:
     """Check the user's texts (or kernel matrix), targets and weights."""
-    if not (is_classifier(model) or is_regressor(model)) or not isinstance(model, KernelMachine):
+    if not isinstance(model, KernelMachine) or isinstance(model, NoveltyDetector):
         raise InputError(
             f"{type(model).__name__} is neither SVC nor SVR nor MultilabelSVC; nothing is compared with y"
         )
     model.check()
-    given = clone(model).read(X)  # a clone, for the model stays as it is
+    given = model.copy().read(X)  # the model stays as it is
     n = len(given)
     if n == 0:
         raise InputError("there are no documents")
@@ -210,9 +208,8 @@ def judge(
         grades = (int(target.values.min()), int(target.values.max()))
     if predicted is None:
         predicted = model.predictions(decision, target.classes)
-    with config_context(assume_finite=True, skip_parameter_validation=True):
-        areas = not AREAS.isdisjoint(names)
-        metrics = scores(truth, predicted, decision, target.classes, grades, areas, target.positive)
+    areas = not AREAS.isdisjoint(names)
+    metrics = scores(truth, predicted, decision, target.classes, grades, areas, target.positive)
     if target.classes is not None:
         absent = ~(_occurring(truth, target.classes) | _occurring(predicted, target.classes))
         metrics |= {f"f1[{label}]": np.nan for label in target.classes[absent]}
@@ -246,7 +243,7 @@ def warn_unfinished(model: KernelMachine, machines: Sequence[Machines], target: 
     messages = [model.unfinished(each, target.classes) for each in machines]
     if unfinished := [message for message in messages if message]:
         message = f"{len(unfinished)} of {len(messages)} fits did not converge; the first: {unfinished[0]}"
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        warnings.warn(message, model.warning, stacklevel=3)
 
 
 def _batches(sizes: Sequence[int], most: int) -> Iterable[slice]:

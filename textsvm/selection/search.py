@@ -16,10 +16,11 @@ from typing import Any
 import joblib
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.targets import Target
+from textsvm.machines.training import Prepared
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap
@@ -138,7 +139,7 @@ class GridSearch:
         for inside, outer in self.inner:
             folds, inner_values = [self.all_folds[k] for k in inside], [values[k] for k in inside]
             predictions += model.fold_predictions(inner_values, folds, self.target)
-            learnt = clone(model)
+            learnt = model.copy()
             learnt.learn_from_folds(inner_values, folds, self.target)
             predictions.append(learnt.predictions(values[outer], self.target.classes))
         return predictions
@@ -287,17 +288,17 @@ def _plain(line: dict[str, Any]) -> dict[str, Any]:
 def _key(model: Any) -> str | None:
     """Identity of a setting; None for a kernel that cannot be compared between processes."""
     kernel = model.make_kernel()
-    if not kernel.comparable:
+    if not kernel.structure.comparable:
         return None
     others = {name: value for name, value in model.get_params(deep=False).items() if name not in _PLACES}
-    return json.dumps(to_json({**others, "kernel": kernel.as_dict()}), sort_keys=True)
+    return json.dumps(to_json({**others, "kernel": kernel.structure.as_dict()}), sort_keys=True)
 
 
 def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
     """Kernels with settings left to try; `first`: also the first kernel, which finds near-duplicates."""
     remaining = []
     for number, group in enumerate(shared):
-        first_kernel = min(range(len(group.kernels)), key=lambda k: group.kernels[k].learns)
+        first_kernel = min(range(len(group.kernels)), key=lambda k: group.kernels[k].structure.learns)
         keep = [
             k
             for k, members in enumerate(group.members)

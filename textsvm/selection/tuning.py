@@ -27,9 +27,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, Target
-from textsvm.estimators.storing import without_store
 from textsvm.kernels.base import Kernel
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.storing import without_store
+from textsvm.machines.targets import Target
+from textsvm.machines.training import Prepared
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
@@ -297,7 +299,7 @@ class WholeProgress:
         self.progress = progress
         self.grams, self.solving = [], []
         for group in shared:
-            for k in sorted(range(len(group.kernels)), key=lambda k: group.kernels[k].learns):
+            for k in sorted(range(len(group.kernels)), key=lambda k: group.kernels[k].structure.learns):
                 models = [search.settings[m].model for m in group.members[k]]
                 self.grams.append(_gram_seconds(group.kernels[k], group, len(search.all_folds)))
                 self.solving.append(solving_seconds(models, search.target, search.all_folds))
@@ -322,10 +324,10 @@ class WholeProgress:
 def _gram_seconds(kernel: Kernel, group: Shared, folds: int) -> float:
     """Predicted seconds of the Gram of a kernel; of a kernel that learns, for every training part."""
     try:
-        each = kernel.seconds(group.examples, group.examples) / 2
+        each = kernel.cost.seconds(group.examples, group.examples) / 2
     except AttributeError:  # a precomputed kernel matrix
         return 0.0
-    return each * (folds if kernel.learns else 1)
+    return each * (folds if kernel.structure.learns else 1)
 
 
 #: Documents of the first sample, and most fits of each setting that are timed side by side.
@@ -400,7 +402,7 @@ def _run(
     for members, grams in all_grams(model, sampled):
         gram, models = grams.whole().gram, [settings[k].model for k in members]
         # A kernel that learns has a Gram for each training part.
-        n_grams = 1 + len(grams.sharing(task.folds)) if grams.kernel.learns else 1
+        n_grams = 1 + len(grams.sharing(task.folds)) if grams.kernel.structure.learns else 1
         spent["gram"] += n_grams * (time.perf_counter() - clock)
         clock = time.perf_counter()
         machines = solve_folds(models, gram, sample, whole, weights)

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.base import Kernel, Predictor, Weights
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import Predictor, Weights
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
 
@@ -71,14 +72,14 @@ class Source(ABC):
         """Say in scikit-learn's tags what `read` takes."""
 
     @abstractmethod
-    def read(self, X: Any, estimator: Any, fitting: bool = True) -> Any:
+    def read(self, X: Any, machine: Any, fitting: bool = True) -> Any:
         """What a user hands over, checked: a list of str, `Vectors`, or an array of two dimensions.
 
         Parameters
         ----------
         X : texts or kernel matrix
-        estimator : scikit-learn estimator
-            Keeps and compares the number and names of columns.
+        machine : KernelMachine
+            Checks rows of numbers, and keeps and compares their number of columns.
         fitting : bool
             Whether these are the training examples, or others to be predicted.
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_array, validate_data
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import BLOCK_BYTES, Kernel, Predictor
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import BLOCK_BYTES, Predictor, Structure
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress
 from textsvm.sources.base import Kept, Source
+from textsvm.text.documents import View
 
 #: |K_ij - K_ji| may be RELATIVE |K_ij| plus ABSOLUTE times the largest value of all: as float32 arithmetic
 #: in another order leaves them.
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
 #: Rows, and columns, that are looked at together.
 BLOCK = 1024
-_REPEATED = re.compile(r":\s*array=.*\]\.\s*", re.DOTALL)
 
 
 class MatrixSource(Source):
@@ -36,16 +34,14 @@ class MatrixSource(Source):
         """See `Source`."""
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = False, True, True
 
-    def read(self, X: Any, estimator: Any, fitting: bool = True) -> Any:
+    def read(self, X: Any, machine: Any, fitting: bool = True) -> Any:
         """See `Source`; others are kernel values with all training examples, float32, shape (m, n)."""
         if devices.is_on_gpu(X):
-            return X if fitting else check_block(X, estimator.n_features_in_)
-        with as_input_error():
-            if fitting:
-                return validate_data(estimator, X, ensure_all_finite=False)
-            table = check_array(X, ensure_all_finite=False)
-            values = check_block(table, table.shape[1])
-            validate_data(estimator, X, reset=False, skip_check_array=True)
+            return X if fitting else check_block(X, machine.n_features_in_)
+        values = machine.check_rows(X, vectors=False)
+        if not fitting:
+            values = check_block(values, values.shape[1])
+        machine.check_columns(X, values.shape[1], fitting)
         return values
 
     def prepare(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> GivenMatrix:
@@ -103,15 +99,6 @@ class MatrixSource(Source):
         return Kept(support, n_features=n_features)
 
 
-@contextmanager
-def as_input_error() -> Iterator[None]:
-    """What scikit-learn says of a table, as an InputError, less the values it repeats."""
-    try:
-        yield
-    except ValueError as error:
-        raise InputError(_REPEATED.sub(". ", str(error))) from error
-
-
 class GivenMatrix:
     """The examples of a given kernel matrix (`textsvm.sources.base.Examples`).
 
@@ -137,21 +124,23 @@ class GivenMatrix:
         return GivenMatrix(self.values[indices][:, indices])
 
 
+class GivenStructure(Structure):
+    """Structure of a kernel matrix: examples have a single view, the matrix."""
+
+    def read(self, documents: Any) -> Any:
+        return documents
+
+
 class GivenKernel(Kernel):
-    """The kernel whose values were given."""
+    """The kernel of a given matrix of kernel values."""
 
     name: ClassVar[str] = "precomputed"
 
-    def read(self, documents: Any) -> Any:
-        """See `Kernel`: the matrix itself."""
-        return documents
-
-    def fit(self, documents: Any) -> Kernel:
-        """See `Kernel`: there is nothing to learn."""
-        return self
+    @property
+    def structure(self) -> GivenStructure:
+        return GivenStructure(self, View())
 
     def rows(self, documents: Any, device: Device) -> Any:
-        """Rows of a `GivenMatrix`."""
         return GivenRows(documents.values, device)
 
 

@@ -5,9 +5,7 @@ Documents as arrays of a model file, and back: everything is checked when it is 
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -16,17 +14,16 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
-from textsvm.kernels.base import Kernel, Predictor
-from textsvm.kernels.combined.rows import under
-from textsvm.kernels.spelling import approximated, make_kernel, spell
-from textsvm.kernels.user import KernelFunction
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import Predictor, under
+from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
+from textsvm.kernels.spelling import spell
+from textsvm.kernels.user import KernelFunction, approximated, make_kernel
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress, StageProgress, of_stage, part
+from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.sources.base import Kept, Source
-from textsvm.text.documents import Documents, View, Views, encode, encode_as
-from textsvm.text.encoding import Reading
-from textsvm.text.normal_form import NORMALISATIONS, normal_form
-from textsvm.text.stored import StoredTexts
+from textsvm.text.documents import Documents, View, Views
+from textsvm.text.normal_form import NORMALISATIONS
 from textsvm.text.tokens import SINGLE
 
 
@@ -97,15 +94,6 @@ _WEIGHTS = "weights."
 TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True)
-class TextForm:
-    """How texts become documents; see `textsvm.SVC`."""
-
-    normalise: str = "unicode"
-    punctuation: bool = True
-    max_length: int | None = None
-
-
 class TextSource(Source):
     """Texts that are normalised, encoded and compared by a kernel.
 
@@ -154,7 +142,7 @@ class TextSource(Source):
         """
         return make_kernel(self.kernel)
 
-    def read(self, X: Any, estimator: Any, fitting: bool = True) -> list[str]:
+    def read(self, X: Any, machine: Any, fitting: bool = True) -> list[str]:
         """See `Source`."""
         return as_texts(X)
 
@@ -162,17 +150,14 @@ class TextSource(Source):
         self, given: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
     ) -> Documents | Views:
         """See `Source`; documents of one view, or `Views` where parts of the kernel have several."""
-        if isinstance(known, np.ndarray):
-            warnings.warn("encode takes documents, not their alphabet", DeprecationWarning, stacklevel=3)
-            known = Documents.none(known)
-        return self._encoded(given, self.make_kernel().views, known, progress)
+        return self._encoded(given, self.make_kernel().structure.views, known, progress)
 
     def prepare_for(
         self, sources: Sequence[Source], given: list[str], progress: StageProgress | None = None
     ) -> Documents | Views:
         """See `Source`."""
         kernels = [source.make_kernel() for source in sources if isinstance(source, TextSource)]
-        views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.views))
+        views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.structure.views))
         return self._encoded(given, views, None, progress)
 
     def _encoded(
@@ -182,38 +167,16 @@ class TextSource(Source):
         known: Documents | Views | None,
         progress: StageProgress | None,
     ) -> Documents | Views:
-        cases = list(dict.fromkeys(view.keep_case for view in views))
-        step, n = of_stage(progress, "encode"), len(given)
-        characters = {}
-        for number, case in enumerate(cases):
-            same = (
-                None if known is None or View(keep_case=case) not in views else known.of(View(keep_case=case))
-            )
-            characters[case] = self._characters(given, case, same, part(step, number * n, n, len(cases) * n))
-        made = {
-            view: encode_as(
-                characters[view.keep_case], view.tokens, None if known is None else known.of(view)
-            )
-            for view in views
-        }
-        return self._together(made)
+        return self._together(encode_texts(given, views, known, self._form, of_stage(progress, "encode")))
 
     def _together(self, views: dict[View, Any]) -> Any:
         """Examples of several views, or of one."""
         return Views(views) if len(views) > 1 else next(iter(views.values()))
 
-    def _characters(
-        self, given: list[str], keep_case: bool, known: Documents | None, progress: Progress | None
-    ) -> Documents:
-        """The characters of texts in their normal form."""
-        form = self._form
-        reading = Reading(normal_form(form.normalise, form.punctuation, keep_case), form.max_length)
-        return encode(given, None if known is None else known.alphabet, reading, progress)
-
     def kernel_for(self, examples: Documents | Views) -> Kernel:
         """See `Source`."""
         kernel = self.make_kernel()
-        for view in kernel.views:
+        for view in kernel.structure.views:
             read = examples.of(view)
             if isinstance(read, Documents) and read.of_tokens and not read.lengths.any():
                 where = f" in column {view.column!r}" if view.column else ""
@@ -221,12 +184,12 @@ class TextSource(Source):
                     f"no document has any token{where} (tokens={view.tokens!r}); take characters, or give "
                     "other documents"
                 )
-        for leaf in kernel.leaves:
-            longest = int(leaf.read(examples).lengths.max())
-            if longest < leaf.min_length:
+        for leaf in kernel.structure.leaves:
+            longest, least = int(leaf.structure.read(examples).lengths.max()), leaf.structure.min_length
+            if longest < least:
                 which = "" if leaf is kernel else f" of its part {spell(leaf)}"
                 raise InputError(
-                    f"every document is shorter than p = {leaf.min_length}{which} (the longest has {longest} "
+                    f"every document is shorter than p = {least}{which} (the longest has {longest} "
                     "symbols); lower p or give longer documents"
                 )
         return approximated(kernel, self._landmarks, len(examples))
@@ -237,12 +200,12 @@ class TextSource(Source):
 
     def keep(self, kernel: Kernel, examples: Documents | Views, support: NDArray[np.int64]) -> Kept:
         """See `Source`; of the views that examples have, those that the kernel reads."""
-        return Kept(support, kernel, examples.only(kernel.views).take(support))
+        return Kept(support, kernel, examples.only(kernel.structure.views).take(support))
 
     def require_weights(self) -> None:
         """See `Source`."""
         kernel = self.make_kernel()
-        if not kernel.has_weights:
+        if kernel.features is None or not kernel.features.has_weights:
             whose = "support vectors'" if self._landmarks is None else "landmarks'"
             raise InputError(
                 f"a model of {spell(kernel)} cannot do without its {whose} texts: spectrum kernels and sums "
@@ -258,7 +221,7 @@ class TextSource(Source):
         assert kernel is not None
         assert support is not None
         alphabets: Any = support.take(np.empty(0, np.int64))
-        weights = kernel.weight_vectors(kernel.read(support), coef)
+        weights = kernel.features.weights(kernel.structure.read(support), coef)
         return Kept(kept.support[:0], kernel, alphabets, None, weights)
 
     def others(self, given: list[str], kept: Kept) -> Documents | Views:
@@ -279,25 +242,25 @@ class TextSource(Source):
         kernel, documents = kept.kernel, cast("Any", kept.documents)
         assert kernel is not None
         assert documents is not None
-        if any(leaf.bare.name not in KERNELS for leaf in kernel.leaves):
+        if any(leaf.name not in KERNELS for leaf in kernel.structure.leaves):
             raise InputError(
                 "a model with a kernel function cannot be saved, for a file holds no code; train it again "
                 "where it is needed, or save the model of a precomputed kernel matrix"
             )
-        if any(callable(view.tokens) for view in kernel.views):
+        if any(callable(view.tokens) for view in kernel.structure.views):
             raise InputError(
                 "a model with a function of tokens cannot be saved, for a file holds no code; train it again "
                 "where it is needed, or save the model of a precomputed kernel matrix"
             )
         _require_bounds(kernel, documents)
         arrays: dict[str, NDArray[Any]] = {}
-        for prefix, view in _named(kernel.views):
+        for prefix, view in _named(kernel.structure.views):
             arrays |= {prefix + name: array for name, array in self._pack(documents.of(view)).items()}
         if kept.weights is not None:  # they hold what the kernel learnt
             state = {_WEIGHTS + name: array for name, array in kept.weights.state(TOLERANCE).items()}
-            return kernel.as_dict(), arrays | state
-        arrays |= {_STATE + name: array for name, array in kernel.state().items()}
-        return kernel.as_dict(), arrays
+            return kernel.structure.as_dict(), arrays | state
+        arrays |= {_STATE + name: array for name, array in kernel.structure.state().items()}
+        return kernel.structure.as_dict(), arrays
 
     def restore(
         self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
@@ -305,16 +268,18 @@ class TextSource(Source):
         """See `Source`."""
         kernel = self.make_kernel()
         views = {
-            view: self._unpack(arrays, prefix, view, len(support)) for prefix, view in _named(kernel.views)
+            view: self._unpack(arrays, prefix, view, len(support))
+            for prefix, view in _named(kernel.structure.views)
         }
         documents = self._together(views)
         if any(len(each) != len(support) for each in views.values()):
             raise InputError("its support indices do not fit its support vectors")
         if weights := under(_WEIGHTS, arrays):
             self.require_weights()
-            return Kept(support, kernel, documents, None, kernel.restore_weight_vectors(weights, documents))
+            restored = kernel.features.restore_weights(weights, documents)
+            return Kept(support, kernel, documents, None, restored)
         _require_bounds(kernel, documents)
-        kernel.restore(under(_STATE, arrays))
+        kernel.structure.restore(under(_STATE, arrays))
         return Kept(support, kernel, documents)
 
     def _pack(self, documents: Any) -> dict[str, NDArray[Any]]:
@@ -326,98 +291,15 @@ class TextSource(Source):
         return documents_from(arrays, prefix, tokens=view.tokens not in SINGLE)
 
 
-def as_texts(X: Any) -> list[str]:
-    """Read texts from a list, tuple, NumPy string or object array, or a pandas, Polars or Arrow column.
-
-    A table of one column, and an array of shape (n, 1), are that column, for that is how scikit-learn's
-    ensembles hand texts over. Those of an iterator are kept in a temporary file, one by one.
-
-    Raises
-    ------
-    InputError
-        If `X` is a single string, has more than one column, or holds something that is not a string; it
-        says the index of the first offender.
-    """
-    if isinstance(X, str | bytes):
-        raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
-    X = _only_column(X)
-    if isinstance(X, Mapping) or hasattr(X, "columns") or _of_rows(X):
-        raise InputError(
-            "expected one column of texts, got a table; select a column, or say On(column, kernel) of each "
-            "that is compared"
-        )
-    if isinstance(X, StoredTexts | Iterator):  # what a list is asked for, they can do
-        return cast("list[str]", X if isinstance(X, StoredTexts) else StoredTexts.of(_checked(X)))
-    if len(getattr(X, "shape", (0,))) > 1:
-        raise InputError(
-            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column, or take "
-            "a kernel of vectors, such as Gaussian(), for rows of numbers"
-        )
-    try:
-        texts = listed(X)
-    except TypeError as error:
-        raise InputError(f"expected a list of texts, got {type(X).__name__}") from error
-    if not isinstance(texts, list):
-        raise InputError(f"expected a list of texts, got {type(X).__name__} of one value; put it in a list")
-    of_other_types = set(map(type, texts)) - {str}
-    for i, text in enumerate(texts if of_other_types else ()):
-        if not isinstance(text, str):
-            raise _no_text(i, text)
-    return texts
-
-
-def _only_column(X: Any) -> Any:
-    """The column of a table or of an array of strings that has one; anything else as it is."""
-    if hasattr(X, "columns") and hasattr(X, "__len__") and len(X.columns) == 1:
-        return X[getattr(X, "column_names", X.columns)[0]]
-    of_strings = isinstance(X, np.ndarray) and X.dtype.kind in "OTU"
-    return X[:, 0] if of_strings and X.ndim == 2 and X.shape[1] == 1 else X
-
-
-def _of_rows(X: Any) -> bool:
-    return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
-
-
-def listed(column: Any) -> Any:
-    """The values of a column as Python has them, in a list; raises TypeError if it is none."""
-    for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
-        if hasattr(column, convert):
-            return getattr(column, convert)()
-    return np.asarray(column).tolist() if hasattr(column, "__array__") else list(column)
-
-
-def _checked(texts: Iterable[Any]) -> Iterator[str]:
-    """Texts of an iterator, or InputError where one is something else."""
-    for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise _no_text(i, text)
-        yield text
-
-
-def _no_text(i: int, value: Any) -> InputError:
-    if is_missing(value):
-        return InputError(f"document {i} is missing, not a string; remove it or convert it with str()")
-    if isinstance(value, list | tuple | np.ndarray):
-        instead = "take a kernel of vectors, such as Gaussian(), for rows of numbers"
-    else:
-        instead = "remove it or convert it with str()"
-    return InputError(f"document {i} is of type {type(value).__name__}, not a string; {instead}")
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, or pandas' NA or NaT."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(np.any(value != value))
-
-
 def _require_bounds(kernel: Kernel, support: Documents | Views) -> None:
     """Parameters of a saved kernel are bounded by the support vectors beside them, as work is not."""
     demand = 0.0
-    for leaf in kernel.leaves:
-        lengths = leaf.read(support).lengths
-        longest, demand = int(lengths.max(initial=0)), demand + leaf.demand(lengths)
-        if len(support) and longest < leaf.min_length:
+    for leaf in kernel.structure.leaves:
+        lengths, least = leaf.structure.read(support).lengths, leaf.structure.min_length
+        longest, demand = int(lengths.max(initial=0)), demand + leaf.cost.demand(lengths)
+        if len(support) and longest < least:
             raise InputError(
-                f"its kernel needs p = {leaf.min_length:,} symbols and its longest support vector has "
+                f"its kernel needs p = {least:,} symbols and its longest support vector has "
                 f"{longest}; lower p and train it again"
             )
     if demand > 1:

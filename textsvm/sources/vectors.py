@@ -11,18 +11,17 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
-from sklearn.utils.validation import validate_data
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel, Predictor
-from textsvm.kernels.combined.rows import under
-from textsvm.kernels.spelling import approximated, make_kernel, spell
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import Predictor, under
+from textsvm.kernels.spelling import spell
+from textsvm.kernels.user import approximated, make_kernel
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
 from textsvm.sources.base import Kept, Source
-from textsvm.sources.matrix import as_input_error
 from textsvm.sources.texts import TOLERANCE
 from textsvm.text.stored import StoredTexts
 
@@ -131,20 +130,14 @@ def canonical(values: Any) -> Any:
     return values
 
 
-def on_gpu(X: Any, estimator: Any, fitting: bool) -> Any:
+def on_gpu(X: Any, machine: Any, fitting: bool) -> Any:
     """A matrix on a card, checked there."""
     xp = devices.array_module(devices.device_of(X))
     if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
         raise InputError(
             f"X is an array of shape {X.shape} and type {X.dtype} on a card; rows of real numbers are needed"
         )
-    if fitting:
-        estimator.n_features_in_ = int(X.shape[1])
-    elif X.shape[1] != estimator.n_features_in_:
-        raise InputError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input"
-        )
+    machine.check_columns(X, int(X.shape[1]), fitting)
     values = xp.ascontiguousarray(X, dtype=X.dtype if X.dtype in TYPES else np.float64)
     if not bool(xp.isfinite(values).all()):
         check_finite(devices.to_host(values))
@@ -182,19 +175,16 @@ class VectorSource(Source):
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = False, True, False
         input_tags.sparse = True
 
-    def read(self, X: Any, estimator: Any, fitting: bool = True) -> Vectors:
+    def read(self, X: Any, machine: Any, fitting: bool = True) -> Vectors:
         """See `Source`: `Vectors`, of finite numbers and as many columns as there were in training."""
         if devices.is_on_gpu(X):
-            return Vectors(on_gpu(X, estimator, fitting))
+            return Vectors(on_gpu(X, machine, fitting))
         require_numbers(X, self.make_kernel())
-        with as_input_error():
-            values = validate_data(
-                estimator, X, reset=fitting, accept_sparse="csr", dtype=TYPES, order="C",
-                ensure_all_finite=False,
-            )  # fmt: skip
+        values = machine.check_rows(X, vectors=True)
+        machine.check_columns(X, values.shape[1], fitting)
         if issparse(values):
             values = canonical(values)
-        check_finite(values, getattr(estimator, "feature_names_in_", None))
+        check_finite(values, getattr(machine, "feature_names_in_", None))
         return Vectors(values)
 
     def prepare(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:
@@ -226,7 +216,7 @@ class VectorSource(Source):
     def require_weights(self) -> None:
         """See `Source`."""
         kernel = self.make_kernel()
-        if not kernel.has_weights:
+        if kernel.features is None or not kernel.features.has_weights:
             raise InputError(
                 f"a model of {spell(kernel)} cannot do without its support vectors: linear kernels, and sums "
                 "of them, can"
@@ -240,7 +230,8 @@ class VectorSource(Source):
         kernel, support = kept.kernel, kept.documents
         assert kernel is not None
         nothing = support.take(np.empty(0, np.int64))
-        return Kept(kept.support[:0], kernel, nothing, kept.n_features, kernel.weight_vectors(support, coef))
+        weights = kernel.features.weights(support, coef)
+        return Kept(kept.support[:0], kernel, nothing, kept.n_features, weights)
 
     def others(self, given: Vectors, kept: Kept) -> Vectors:
         """See `Source`."""
@@ -258,10 +249,9 @@ class VectorSource(Source):
         kernel = kept.kernel
         assert kernel is not None
         arrays = {_VECTORS + name: array for name, array in pack(kept.documents).items()}
-        if kept.weights is not None:
-            state = kept.weights.state(TOLERANCE)
-            return kernel.as_dict(), arrays | {_WEIGHTS + name: array for name, array in state.items()}
-        return kernel.as_dict(), arrays | {_STATE + name: one for name, one in kernel.state().items()}
+        structure, prefix = kernel.structure, _STATE if kept.weights is None else _WEIGHTS
+        state = structure.state() if kept.weights is None else kept.weights.state(TOLERANCE)
+        return structure.as_dict(), arrays | {prefix + name: array for name, array in state.items()}
 
     def restore(
         self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
@@ -272,9 +262,9 @@ class VectorSource(Source):
         kernel, documents = self.make_kernel(), unpack(under(_VECTORS, arrays), (len(support), n_features))
         if weights := under(_WEIGHTS, arrays):
             self.require_weights()
-            made = kernel.restore_weight_vectors(weights, cast("Any", documents))
+            made = kernel.features.restore_weights(weights, cast("Any", documents))
             return Kept(support, kernel, documents, n_features, made)
-        kernel.restore(under(_STATE, arrays))
+        kernel.structure.restore(under(_STATE, arrays))
         return Kept(support, kernel, documents, n_features)
 
 

@@ -1,50 +1,60 @@
-"""A kernel on a column of a table, or on several columns of numbers: texts and numbers side by side.
+"""Kernels on columns of a table: texts and numbers compared together.
 
     k((s, x), (t, y)) = w_1 k_text(s, t) + w_2 k_numbers((x - m) / c, (y - m) / c) + ...
 
-A sum (or product) of such kernels compares rows of a table. What a kernel reads of a row is its `View`, which
-names the column; everything else is the kernel's own. Numbers come in any unit, so those that are alone in
-their column are standardised: m and c are their mean and standard deviation over the training rows, c = 1
-where a column is constant. Columns whose cells are vectors (embeddings) have one unit and stay as they are.
-
-Numbers of a table, standardised: what kernels of vectors compare of them (`textsvm.kernels.combined.on`).
-
-    z = (x - m) / c
-
-m and c are mean and standard deviation over the training rows of every number that is alone in its column; 0
-and 1 of vectors. What a kernel prepares is wrapped, so that it can be given numbers as a table has them.
+`On(column, kernel)` is the form in which a user gives such a kernel. For computation (`Structure.bound`) a
+kernel of texts is bound to the column: it is the kernel itself, and the column is in its `View`. A kernel of
+vectors stays an `On`, which standardises numbers: they come in any unit, so a column of single numbers has
+its mean m subtracted and is divided by its standard deviation c over the training rows (c = 1 for a constant
+column). Columns of vectors (embeddings) have a common unit and are not changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution, Contributions
-from textsvm.kernels.base import Kernel, KernelRows, Predictor, Sharing, Weights
-from textsvm.kernels.combined.rows import under
-from textsvm.kernels.combined.sums import Composite
+from textsvm.kernels.attribution import Attribution, Attributor, Contributions
+from textsvm.kernels.base import Composite, Kernel
 from textsvm.kernels.combined.table import Numbers
-from textsvm.kernels.near import Near
-from textsvm.kernels.options import ON_OPTIONS, Option
+from textsvm.kernels.contract import (
+    OWN,
+    Ability,
+    Cost,
+    Features,
+    KernelRows,
+    Lengths,
+    Predictor,
+    Structure,
+    Values,
+    Weights,
+    under,
+)
+from textsvm.kernels.near import Near, Nearest
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import View
 
-#: Names of a saved state: of what is learnt here, and of what the kernel of the numbers learnt.
-STANDARD, OWN = "standard.", "own."
+#: Prefix of the saved mean and scale.
+STANDARD = "standard."
+#: Attribution of numbers.
+TOGETHER = Attribution("numbers", "numbers: what all that are compared together say", exact=True)
+#: Greatest number of columns of numbers of a kernel.
+MOST_COLUMNS = 10_000
+#: Bytes of a number as a feature.
+NUMBER_BYTES = 16
 
 
 @dataclass(frozen=True)
 class Standard:
-    """Numbers in the unit of their standard deviation, from their mean.
+    """Standardisation z = (x - mean) / scale.
 
     Attributes
     ----------
@@ -56,108 +66,99 @@ class Standard:
 
     @classmethod
     def of(cls, numbers: Numbers) -> Standard:
-        """Learn it; 0 and 1 of numbers that are not alone in their column."""
+        """Mean and standard deviation of columns of single numbers; 0 and 1 for vectors."""
         mean, scale = np.zeros(numbers.n_features), np.ones(numbers.n_features)
         alone = numbers.single
         if alone.any() and not numbers.sparse:
             values = numbers.values[:, alone].astype(np.float64)
             mean[alone], scale[alone] = values.mean(axis=0), values.std(axis=0)
-        scale[scale <= 1e-13 * np.abs(mean)] = 1.0  # constant, but for rounding
+        scale[scale <= 1e-13 * np.abs(mean)] = 1.0  # constant up to rounding
         return cls(mean, scale)
 
     @classmethod
     def from_state(cls, state: dict[str, NDArray[Any]]) -> Standard:
-        """Take back what was saved; raises InputError if it is damaged."""
+        """Restore from `state`; raises InputError if it is damaged."""
         mean, scale = state["mean"], state["scale"]
         whole = all(each.dtype == np.float64 and np.isfinite(each).all() for each in (mean, scale))
         if not whole or mean.ndim != 1 or mean.shape != scale.shape or (scale <= 0).any():
-            raise InputError("what it learnt of numbers is damaged; train the model again")
+            raise InputError("mean and scale of its numbers are damaged; train the model again")
         return cls(mean, scale)
 
     @property
     def state(self) -> dict[str, NDArray[Any]]:
-        """It as it is saved."""
         return {STANDARD + "mean": self.mean, STANDARD + "scale": self.scale}
 
     def apply(self, numbers: Numbers) -> Numbers:
-        """Numbers standardised; compressed rows are of one column, and stay."""
+        """Standardised numbers; sparse rows do not change."""
         return (
             numbers if numbers.sparse else replace(numbers, values=(numbers.values - self.mean) / self.scale)
         )
 
 
-class OfNumbers:
+class StandardisedRows:
     """Rows, or a predictor, of standardised numbers, for numbers as a table has them."""
 
-    def __init__(self, made: Any, standard: Standard) -> None:
-        self._made, self._standard = made, standard
+    def __init__(self, rows: Any, standard: Standard) -> None:
+        self._rows, self._standard = rows, standard
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._made, name)
+        return getattr(self._rows, name)
 
     def cross(self, others: Numbers, progress: Progress | None = None) -> Any:
-        """See `KernelRows`."""
-        return self._made.cross(self._standard.apply(others), progress)
+        return self._rows.cross(self._standard.apply(others), progress)
 
     def decision(self, others: Numbers, coef: NDArray[np.float64], progress: Progress | None = None) -> Any:
-        """See `KernelRows`."""
-        return self._made.decision(self._standard.apply(others), coef, progress)
+        return self._rows.decision(self._standard.apply(others), coef, progress)
 
     def values(self, others: Numbers, progress: Progress | None = None) -> Any:
-        """See `Predictor`."""
-        return self._made.values(self._standard.apply(others), progress)
+        return self._rows.values(self._standard.apply(others), progress)
 
     def contributions(self, others: Numbers, mixes: NDArray[np.float64]) -> Contributions:
-        """See `SpectrumPredictor`."""
-        return together(others, (self.values(others) * mixes).sum(axis=1))
+        return _together(others, (self.values(others) * mixes).sum(axis=1))
 
 
 @dataclass(frozen=True)
 class CountedNumbers:
-    """Numbers, for kernels whose features they are once they are standardised by some of the rows."""
+    """Numbers as features, standardised by the training rows."""
 
     numbers: Numbers
 
     def rows(self, kernel: Kernel, train: NDArray[np.int64]) -> FeatureRows:
-        """All of them as rows of features."""
-        seen: Any = Standard.of(self.numbers.take(train)).apply(self.numbers)
-        if not seen.sparse:  # as those of texts beside them are
-            from scipy.sparse import csr_array
-
-            seen = replace(seen, values=csr_array(seen.values))
-        rows: FeatureRows = kernel.counted(seen).rows(kernel, train)
-        # Numbers of one scale suit coordinate descent: beside texts it takes a quarter of Newton's time.
+        """All numbers as rows of features of a kernel of vectors."""
+        read: Any = Standard.of(self.numbers.take(train)).apply(self.numbers)
+        if not read.sparse:  # as the features of texts are
+            read = replace(read, values=csr_array(read.values))
+        features: Any = kernel.features
+        rows: FeatureRows = features.count(read).rows(kernel, train)
+        # Coordinate descent suits numbers of equal scale: with texts it takes a quarter of Newton's time.
         return replace(rows, descent=bool(self.numbers.single.all()))
 
 
 @dataclass(frozen=True)
 class NumberWeights:
-    """The machines of a kernel on numbers as weights of them, standardised; see `Weights`."""
+    """`Weights` of a kernel on numbers: weights of the standardised numbers."""
 
     own: Weights
     standard: Standard
 
     @property
     def left_out(self) -> int:
-        """See `Weights`."""
         return self.own.left_out
 
     @property
     def n_machines(self) -> int:
-        """See `Weights`."""
         return self.own.n_machines
 
     def predictor(self, device: Device) -> Any:
-        """See `Weights`."""
-        return OfNumbers(self.own.predictor(device), self.standard)
+        return StandardisedRows(self.own.predictor(device), self.standard)
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
-        """See `Weights`."""
-        return self.standard.state | {OWN + name: one for name, one in self.own.state(tolerance).items()}
+        own = {OWN + name: array for name, array in self.own.state(tolerance).items()}
+        return self.standard.state | own
 
 
-def together(numbers: Numbers, totals: NDArray[np.float64]) -> Contributions:
-    """What numbers say, shape (n,), evenly over them as they are shown."""
+def _together(numbers: Numbers, totals: NDArray[np.float64]) -> Contributions:
+    """Joint contributions of numbers, shape (n,), spread evenly over their text."""
     shown = [numbers.shown(d) for d in range(len(numbers))]
     pairs = list(zip(shown, totals.tolist(), strict=True))
     return Contributions(
@@ -166,25 +167,128 @@ def together(numbers: Numbers, totals: NDArray[np.float64]) -> Contributions:
     )
 
 
-#: How numbers have their part in a value.
-TOGETHER = Attribution("numbers", "numbers: what all that are compared together say", exact=True)
-#: Columns of numbers that a kernel may be on.
-MOST_COLUMNS = 10_000
-#: Bytes of a number as a feature.
-NUMBER_BYTES = 16
+class OnStructure(Structure):
+    """Structure of a kernel on columns."""
+
+    def bound(self) -> Any:
+        on = self.kernel.copy()
+        try:
+            on._check_columns()
+        except InputError:  # raised by `check`
+            return on
+        return _bind(on.kernel, on.column)
+
+    @property
+    def near_duplicate_kernel(self) -> Any:
+        return None
+
+    def as_dict(self) -> dict[str, Any]:
+        on = self.kernel
+        column = on._columns[0] if len(on._columns) == 1 else list(on._columns)
+        return {"name": on.name, "column": column, "kernel": on.kernel.structure.as_dict()}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return self.kernel.state()
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        self.kernel.restore(state)
+
+
+def _bind(kernel: Any, column: Any) -> Any:
+    """A kernel with its leaves on a column: texts bound to it, vectors as `On`."""
+    if isinstance(kernel, Composite):
+        return kernel.structure.with_parts(lambda part: _bind(part, column))
+    names = (column,) if isinstance(column, str) else tuple(column)
+    if kernel.structure.reads_vectors or len(names) > 1:
+        return On(column, kernel)
+    kernel = kernel.copy()
+    kernel._column = names[0]
+    return kernel
+
+
+class OnCost(Cost):
+    """Cost of a kernel on numbers."""
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        seconds: Values = self.kernel.kernel.cost.of_rows(row_lengths, column_lengths)
+        return seconds
+
+    @property
+    def quadratic(self) -> bool:
+        return False
+
+
+class OnFeatures(Features):
+    """Features of a linear kernel on numbers."""
+
+    @property
+    def key(self) -> Any:
+        return self.kernel._columns, self.kernel.kernel.features.key
+
+    @property
+    def has_weights(self) -> bool:  # type: ignore[override]
+        return bool(self.kernel.kernel.features.has_weights)
+
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        numbers: NDArray[np.int64] = self.kernel.kernel.features.occurrences(lengths)
+        return numbers
+
+    def count(self, documents: Any, device: Device | None = None) -> CountedNumbers:
+        return CountedNumbers(documents)
+
+    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+        self.kernel.fit(counted.numbers.take(train))
+
+    def bytes(self, documents: Any) -> int:
+        return int(NUMBER_BYTES * documents.lengths.sum())
+
+    def rows_of(self, counted: Any, train: NDArray[np.int64]) -> FeatureRows:
+        rows: FeatureRows = counted.rows(self.kernel.kernel, train)
+        return rows
+
+    def weights(self, support: Any, coef: NDArray[np.float64]) -> NumberWeights:
+        on = self.kernel
+        return NumberWeights(on.kernel.features.weights(on._standardised(support), coef), on.standard_)
+
+    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Any) -> NumberWeights:
+        on = self.kernel
+        on.standard_ = Standard.from_state(under(STANDARD, state))
+        numbers = on.structure.read(alphabets)
+        return NumberWeights(on.kernel.features.restore_weights(under(OWN, state), numbers), on.standard_)
+
+
+class OnAttributor(Attributor):
+    """Attribution of numbers: their joint contribution."""
+
+    method = TOGETHER
+
+    def contributions(
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+    ) -> Contributions:
+        return _together(self.kernel.structure.read(documents), (coef * values).sum(axis=1))
+
+
+class OnNearest(Nearest):
+    """Search for similar pairs by standardised numbers."""
+
+    def prepare(self, documents: Any, others: Any, device: Device) -> Near:
+        on = self.kernel
+        rows = None if others is None else on._standardised(others)
+        near: Near = on.kernel.nearest.prepare(on._standardised(documents), rows, device)
+        return near
 
 
 class On(Kernel):
-    """A kernel on one column of a table, or a kernel of vectors on some columns of numbers.
+    """A kernel on a column of a table, or a kernel of vectors on some columns of numbers.
 
     Parameters
     ----------
     column : str, or list of str
-        One column of texts for a kernel of texts; for a kernel of vectors one or more, whose cells are
-        numbers, bools or vectors of equal length. Numbers that are alone in their column are standardised,
-        their mean and standard deviation being learnt from the training rows; vectors are not.
+        One column for a kernel of texts. One or more for a kernel of vectors, whose cells are numbers, bools
+        or vectors of equal length. Columns of single numbers are standardised by mean and standard deviation
+        of the training rows; columns of vectors are not.
     kernel : Kernel
-        A sum or a product, too: all of its parts are on the column.
+        For a sum or a product, all parts are on the column.
 
     Examples
     --------
@@ -196,249 +300,75 @@ class On(Kernel):
     """
 
     name: ClassVar[str] = "on"
-    options: ClassVar[tuple[Option, ...]] = ON_OPTIONS
-    reads: ClassVar[str] = "columns"
+    cost = Ability(OnCost)
+    attribution = Ability(OnAttributor)
+    nearest = Ability(OnNearest)
 
     def __init__(self, column: str | Sequence[str] = "", kernel: Kernel | None = None) -> None:
         self.column = column
         self.kernel: Any = kernel
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
-        return (self.column,) if isinstance(self.column, str) else tuple(self.column)
+    def structure(self) -> OnStructure:
+        return OnStructure(self, View("numbers", column=tuple(map(str, self._columns))))
 
     @property
-    def of_numbers(self) -> bool:
-        """Whether it is a kernel of vectors."""
-        return bool(self.kernel.reads == "vectors")
+    def _learns(self) -> bool:
+        return True
 
     @property
-    def bare(self) -> Kernel:
-        kernel: Kernel = self.kernel.bare
-        return kernel
+    def features(self) -> OnFeatures | None:  # type: ignore[override]
+        return None if self.kernel.features is None else OnFeatures(self)
 
     @property
-    def view(self) -> View:
-        return replace(self.kernel.view, column=self.columns if self.of_numbers else self.columns[0])
-
-    @property
-    def views(self) -> tuple[View, ...]:
-        return tuple(dict.fromkeys(leaf.view for leaf in self.leaves))
-
-    @property
-    def copies_by(self) -> Kernel | None:
-        return None if self.of_numbers else self
-
-    @property
-    def leaves(self) -> tuple[Kernel, ...]:
-        if not isinstance(self.kernel, Composite):
-            return (self,)
-        return tuple(On(self.column, leaf) for leaf in self.kernel.leaves)
-
-    @property
-    def terms(self) -> Sequence[tuple[float, Kernel]]:
-        if not isinstance(self.kernel, Composite):
-            return ((1.0, self),)
-        return tuple((weight, On(self.column, term)) for weight, term in self.kernel.terms)
-
-    @property
-    def depth(self) -> int:
-        return int(self.kernel.depth)
-
-    @property
-    def comparable(self) -> bool:  # type: ignore[override]
-        return bool(self.kernel.comparable)
-
-    @property
-    def alike(self) -> float:  # type: ignore[override]
-        return Kernel.alike if self.of_numbers else float(self.kernel.alike)  # `copies_by` asks no numbers
-
-    @property
-    def has_distances(self) -> bool:  # type: ignore[override]
-        return bool(self.kernel.has_distances)
-
-    @property
-    def in_shards(self) -> bool:  # type: ignore[override]
-        return bool(self.kernel.in_shards)
-
-    @property
-    def key(self) -> Hashable:
-        return self.name, self.columns, self.kernel.key
-
-    @property
-    def attribution(self) -> Attribution:  # type: ignore[override]
-        attribution: Attribution = TOGETHER if self.of_numbers else self.kernel.attribution
-        return attribution
-
-    @property
-    def counting(self) -> Hashable | None:
-        return None if self.kernel.counting is None else (self.columns, self.kernel.counting)
-
-    @property
-    def min_length(self) -> int:
-        return int(self.kernel.min_length)
-
-    def demand(self, lengths: NDArray[np.int64]) -> float:
-        return float(self.kernel.demand(lengths))
-
-    @property
-    def learns(self) -> bool:
-        return self.of_numbers or bool(self.kernel.learns)
-
-    def divides(self, documents: Any, kind: str = "cpu") -> bool:
-        return not self.of_numbers and bool(self.kernel.divides(documents, kind))
-
-    @property
-    def quadratic(self) -> bool:
-        return not self.of_numbers and bool(self.kernel.quadratic)
-
-    @property
-    def sharing(self) -> Sharing | None:
-        return None if self.of_numbers else self.kernel.sharing
+    def _columns(self) -> tuple[str, ...]:
+        return tuple(self.column) if isinstance(self.column, list | tuple) else (self.column,)
 
     def check(self) -> None:
-        kernel = self.kernel
-        if not isinstance(kernel, Kernel) or kernel.reads == "columns":
+        self._check_columns()
+        self.kernel.check()
+        if self.kernel.structure.reads_texts and len(self._columns) > 1:
+            raise InputError(
+                f"a kernel of texts reads one column and is on {', '.join(self._columns)}; take a sum of "
+                "On(column, kernel) for each"
+            )
+
+    def _check_columns(self) -> None:
+        kernel, names = self.kernel, self._columns
+        if not isinstance(kernel, Kernel) or kernel.structure.reads_tables:
             raise InputError(
                 f"kernel={kernel!r} of On is no kernel that a column can be compared by; give one such as "
                 "Spectrum(4) or Gaussian()"
             )
-        listed = isinstance(self.column, str | list | tuple)
-        names = self.columns if listed else ()
         if not names or not all(isinstance(name, str) and name for name in names):
             raise InputError(f"column={self.column!r} of On must be the name of a column, or a list of names")
         if len(names) > MOST_COLUMNS or len(set(names)) < len(names):
             raise InputError(
                 f"On names {len(names):,} columns; they must be different ones, at most {MOST_COLUMNS:,}"
             )
-        kernel.check()
-        if kernel.reads == "texts" and len(names) > 1:
-            raise InputError(
-                f"a kernel of texts reads one column and is on {', '.join(names)}; take a sum of On(column, "
-                "kernel) for each"
-            )
 
-    def fit(self, documents: Any) -> On:
+    def fit(self, documents: Any, device: Device | None = None) -> On:
         self.check()
-        self._learn(documents)
-        self.kernel.fit(self._seen(documents))
+        self.standard_ = Standard.of(self.structure.read(documents))
+        self.kernel.fit(self._standardised(documents), device)
         return self
 
-    def fit_on(self, documents: Any, device: Device) -> On:
-        self.check()
-        self._learn(documents)
-        self.kernel.fit_on(self._seen(documents), device)
-        return self
-
-    def read(self, documents: Any) -> Any:
-        return documents.of(self.view)
-
-    def _learn(self, documents: Any) -> None:
-        if self.of_numbers:
-            self.standard_ = Standard.of(self.read(documents))
-
-    def _seen(self, documents: Any) -> Any:
-        """What the kernel compares of rows."""
-        read = self.read(documents)
-        return self.standard_.apply(read) if self.of_numbers else read
-
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self.kernel.occurrences(lengths)
-        return found
-
-    def counted(self, documents: Any, device: Device | None = None) -> Any:
-        read = self.read(documents)
-        return CountedNumbers(read) if self.of_numbers else self.kernel.counted(read, device)
-
-    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
-        if self.of_numbers:
-            self.fit(counted.numbers.take(train))
-        else:
-            self.kernel.fit_counted(counted, train)
-
-    def feature_bytes(self, documents: Any) -> int:
-        read = self.read(documents)
-        return int(NUMBER_BYTES * read.lengths.sum() if self.of_numbers else self.kernel.feature_bytes(read))
+    def _standardised(self, documents: Any) -> Numbers:
+        return self.standard_.apply(self.structure.read(documents))
 
     def rows(self, documents: Any, device: Device) -> KernelRows:
-        """Prepare rows of a table as the columns of rows to come."""
-        return self._reading(self.kernel.rows(self._seen(documents), device))
-
-    def near(self, documents: Any, others: Any, device: Device) -> Near:
-        seen = None if others is None else self._seen(others)
-        found: Near = self.kernel.near(self._seen(documents), seen, device)
-        return found
+        rows: Any = StandardisedRows(self.kernel.rows(self._standardised(documents), device), self.standard_)
+        return rows  # type: ignore[no-any-return]
 
     def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Predictor:
-        return self._reading(self.kernel.predictor(self._seen(support), coef, device))
-
-    def _reading(self, made: Any) -> Any:
-        return OfNumbers(made, self.standard_) if self.of_numbers else made
-
-    @property
-    def has_weights(self) -> bool:
-        return bool(self.kernel.has_weights)
-
-    def weight_vectors(self, support: Any, coef: NDArray[np.float64]) -> Weights:
-        weights: Weights = self.kernel.weight_vectors(self._seen(support), coef)
-        return NumberWeights(weights, self.standard_) if self.of_numbers else weights
-
-    def restore_weight_vectors(self, state: dict[str, NDArray[Any]], alphabets: Any) -> Weights:
-        if not self.of_numbers:
-            weights: Weights = self.kernel.restore_weight_vectors(state, self.read(alphabets))
-            return weights
-        self.standard_ = Standard.from_state(under(STANDARD, state))
-        own = self.kernel.restore_weight_vectors(under(OWN, state), self.read(alphabets))
-        return NumberWeights(own, self.standard_)
-
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        seconds: NDArray[np.float64] = self.kernel.cost(row_lengths, column_lengths)
-        return seconds
-
-    def contributions(
-        self,
-        rows: Any,
-        documents: Any,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
-    ) -> Contributions:
-        """See `Kernel`: what numbers say together is spread evenly over them as they are shown."""
-        read = self.read(documents)
-        if not self.of_numbers:
-            found: Contributions = self.kernel.contributions(rows, read, coef, values, progress)
-            return found
-        return together(read, (coef * values).sum(axis=1))
-
-    def contributions_cost(
-        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self.kernel.contributions_cost(lengths, support_lengths)
-        return found
-
-    def as_dict(self) -> dict[str, Any]:
-        column = self.columns[0] if len(self.columns) == 1 else list(self.columns)
-        return {"name": self.name, "column": column, "kernel": self.kernel.as_dict()}
+        own = self.kernel.predictor(self._standardised(support), coef, device)
+        predictor: Any = StandardisedRows(own, self.standard_)
+        return predictor  # type: ignore[no-any-return]
 
     def state(self) -> dict[str, NDArray[Any]]:
         own = {OWN + name: array for name, array in self.kernel.state().items()}
-        return self.standard_.state | own if self.of_numbers else own
+        return self.standard_.state | own
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         self.kernel.restore(under(OWN, state))
-        if self.of_numbers:
-            self.standard_ = Standard.from_state(under(STANDARD, state))
-
-
-def on_leaves(kernel: Kernel) -> Kernel:
-    """The same kernel, `On` being said of its leaves alone: of the parts of a sum, not of the sum."""
-    if not isinstance(kernel, Composite | On):
-        return kernel
-    inner: Any = kernel.kernel if isinstance(kernel, On) else kernel
-    if not isinstance(inner, Composite) or not isinstance(inner.kernels, list | tuple):
-        return kernel
-    made = copy(inner)
-    column = kernel.column if isinstance(kernel, On) else None
-    made.kernels = [on_leaves(part if column is None else On(column, part)) for part in inner.kernels]
-    return made
+        self.standard_ = Standard.from_state(under(STANDARD, state))

@@ -1,7 +1,7 @@
 """Edit-distance kernel: ``k(s, t) = exp(-gamma d(s, t))``, d the Levenshtein distance with unit costs.
 
 With ``relative``, d is divided by ``max(|s|, |t|)`` (and is 0 for two empty strings). k(s, s) = 1: there is
-nothing to normalise. The kernel is not positive semi-definite in general; the solver stands that.
+nothing to normalise. The kernel is not positive semi-definite in general; the solver handles that.
 
 The distance, bit-parallel (Myers 1999, J. ACM 46(3); Hyyrö 2003)
 -----------------------------------------------------------------
@@ -18,16 +18,16 @@ symbol j, and ``hp``, ``hn`` the same for the differences along a row, one colum
 A word gets hp, hn of the row above it (and eq | hn_in in place of eq in the first line); the topmost gets
 hp = 1, for D(0, j) = j. After the last column D(m, n) = n + popcount(vp) - popcount(vn) over the pattern.
 
-CPU twin (edit_strips.py). 32 column documents of like length are patterns side by side, one a lane of a
-vector, and every row document is the text of all of them at once.
+CPU (strips.py): 32 column documents of similar length are the patterns, each in a lane of a vector, and every
+row document is the text of all of them at once.
 
-CUDA twin. The other way round: a row document is the pattern, its masks are in shared memory, and each
-thread has a column document as its text. With pattern symbol i at bit i / W of word i % W the shifts become
-register names, and because hn is where the addition carries, hn << 1 needs no instruction of its own;
-kernels_cu/edit.cu tells how. About 6.5 integer instructions for 32 cells. Rows are sorted by length and taken
-by the variant (words W, patterns a word, strips or not) that wastes least.
+CUDA (cuda.py): a row document is the pattern, its masks are in shared memory, and each thread has a column
+document as its text. With pattern symbol i at bit i / W of word i % W the shifts become register names, and
+because hn is where the addition carries, hn << 1 needs no instruction of its own; see kernels_cu/edit.cu.
+About 6.5 integer instructions for 32 cells. Rows are sorted by length, and each uses the variant (words W,
+patterns a word, strips or not) that wastes least.
 
-A symmetric matrix computes one pair of two, in the order of length, and copies.
+Of a symmetric matrix each pair is computed once, in the order of length, and copied.
 """
 
 from __future__ import annotations
@@ -41,22 +41,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import HostRows, KernelRows, SharedColumns, Sharing, SymbolKernel, is_number
+from textsvm.kernels.base import SymbolKernel, check_flag, is_number
+from textsvm.kernels.contract import (
+    Ability,
+    Cost,
+    HostRows,
+    KernelRows,
+    Lengths,
+    SharedColumns,
+    Sharing,
+    Values,
+)
 from textsvm.kernels.edit.near import HostEditNear
 from textsvm.kernels.edit.strips import LANES, STRIP, fill_distances, fits
-from textsvm.kernels.near import Near
-from textsvm.kernels.options import EDIT_OPTIONS, Option
+from textsvm.kernels.near import Near, Nearest
 from textsvm.runtime.device import Device, select
 from textsvm.runtime.parallel import Progress, run
 from textsvm.text.documents import Documents
 from textsvm.text.tokens import Tokens
 
-PIECE = 1e10  # table cells between two looks at the clock
+PIECE = 1e10  # table cells of a piece of work
 RATE = 5e11 / 60  # table cells a second
 
 
 class EditRows(KernelRows, Protocol):
-    """The distances besides, int32, where the rows live."""
+    """Rows with distances, int32 on the device of the rows."""
 
     def distances(self, others: Documents, progress: Progress | None = None) -> Any:
         """d(others, documents), shape (len(others), n)."""
@@ -65,7 +74,7 @@ class EditRows(KernelRows, Protocol):
         """d(documents, documents), shape (n, n), one half of it computed."""
 
     def gram_of(self, kernel: EditDistance, distances: Any) -> Any:
-        """The matrix of another gamma from `distances_gram`."""
+        """The kernel matrix for another gamma from `distances_gram`."""
 
 
 @dataclass(frozen=True)
@@ -104,19 +113,48 @@ class SharedDistances(Sharing):
         return [kernel.values(distances, others.lengths, documents.lengths) for kernel in kernels]
 
 
+class EditCost(Cost):
+    """Cost of the edit-distance kernel."""
+
+    @property
+    def sharing(self) -> SharedDistances:
+        return SharedDistances(bool(self.kernel.relative))
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        return row_lengths.astype(float) * column_lengths.sum() / RATE
+
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+        return True
+
+
+class EditNearest(Nearest):
+    """Search for similar pairs by bounds on the distance."""
+
+    has_distances = True
+
+    def prepare(self, documents: Documents, others: Documents | None, device: Device) -> Near:
+        self.kernel.check()
+        if device.kind == "cuda" and all(fits(each) for each in (documents, others) if each is not None):
+            from textsvm.kernels.edit.cuda import CudaEditNear
+
+            return CudaEditNear(self.kernel, documents, others, device)
+        # Large alphabets are searched on the CPU.
+        return HostEditNear(self.kernel, documents, others)
+
+
 class EditDistance(SymbolKernel):
     """exp(-gamma d(s, t)), d the edit distance (insertions, deletions, substitutions cost 1).
 
     Parameters
     ----------
     gamma : float
-        Per edit; or, with `relative`, for strings that have nothing in common.
+        Factor of the distance; with `relative` strings without any common symbol have distance 1.
     relative : bool
         Divide the distance by the length of the longer string.
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        What a symbol is: a function takes a normalised text and returns its tokens.
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
-        Tell upper and lower case apart.
+        Distinguish upper and lower case.
 
     Examples
     --------
@@ -126,8 +164,8 @@ class EditDistance(SymbolKernel):
     """
 
     name: ClassVar[str] = "edit"
-    has_distances: ClassVar[bool] = True
-    options: ClassVar[tuple[Option, ...]] = EDIT_OPTIONS
+    cost = Ability(EditCost)
+    nearest = Ability(EditNearest)
 
     def __init__(
         self,
@@ -145,21 +183,9 @@ class EditDistance(SymbolKernel):
         super().check()
         if not (is_number(self.gamma) and 0 < self.gamma < math.inf):
             raise InputError(f"gamma={self.gamma!r} of the edit-distance kernel must be a number above 0")
-        if not isinstance(self.relative, bool | np.bool_):
-            raise InputError(f"relative={self.relative!r} of the edit-distance kernel must be True or False")
-
-    @property
-    def sharing(self) -> SharedDistances:
-        return SharedDistances(bool(self.relative))
-
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        return row_lengths.astype(float) * column_lengths.sum() / RATE
-
-    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
-        return True
+        check_flag(self, "relative")
 
     def rows(self, documents: Documents, device: Device) -> EditRows:
-        """Prepare `documents` as the columns of rows to come."""
         self.check()
         if device.kind == "cuda":
             from textsvm.kernels.edit.cuda import CudaEdit
@@ -167,29 +193,19 @@ class EditDistance(SymbolKernel):
             return CudaEdit(self, documents, device)
         return HostEdit(self, documents, device)
 
-    def near(self, documents: Documents, others: Documents | None, device: Device) -> Near:
-        """See `Kernel`: by bounds on the distance."""
-        self.check()
-        if device.kind == "cuda" and all(fits(one) for one in (documents, others) if one is not None):
-            from textsvm.kernels.edit.cuda import CudaEditNear
-
-            return CudaEditNear(self, documents, others, device)
-        # Pruned on the CPU, larger alphabets too.
-        return HostEditNear(self, documents, others)
-
     def values(
         self,
         distances: NDArray[np.int32],
         row_lengths: NDArray[np.int64],
         column_lengths: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Kernel values of distances: a grid over gamma shares one distance matrix.
+        """Kernel values from distances, which a grid over gamma shares.
 
         Parameters
         ----------
         distances : int32 array, shape (m, n)
         row_lengths, column_lengths : int64 arrays, shapes (m,) and (n,)
-            Symbols of the documents; looked at only if `relative`.
+            Symbols of the documents; used only if `relative`.
         """
         out = np.empty(distances.shape, np.float32)
         self._fill(distances, row_lengths, column_lengths, out)
@@ -262,7 +278,7 @@ class HostEdit(HostRows):
         return out
 
     def gram_of(self, kernel: EditDistance, distances: NDArray[np.int32]) -> NDArray[np.float32]:
-        """The matrix of another gamma from `distances_gram`."""
+        """The kernel matrix for another gamma from `distances_gram`."""
         out = np.empty((self.n, self.n), np.float32)
         batch = max(1, (1 << 18) // max(self.n, 1))
 

@@ -15,7 +15,7 @@ phi = phi_s + r, and no entry of r, the sums over spans beyond s, is negative. W
 
     e(x) = 1 - k_s(x, x) / k(x, x) = (2 phi_s . r + |r|^2) / |phi|^2
 
-be the share of k(x, x) that is left out: one recurrence of x with itself tells it exactly (`left_out`).
+be the share of k(x, x) that is left out: one recurrence of x with itself gives it exactly (`left_out`).
 
 Values: 0 <= k - k_s = r(x) . phi(y) + phi_s(x) . r(y), and |r|^2 <= e |phi|^2, so by Cauchy-Schwarz
 
@@ -56,8 +56,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution, Contributions
-from textsvm.kernels.base import SymbolKernel, is_number, is_whole
+from textsvm.kernels.attribution import Attributor, Contributions
+from textsvm.kernels.base import SymbolKernel, check_whole, is_number, is_whole
+from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Values
 from textsvm.kernels.gap.bounded_rows import (
     BoundedGapPredictor,
     BoundedGapRows,
@@ -67,7 +68,6 @@ from textsvm.kernels.gap.bounded_rows import (
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
 from textsvm.kernels.gap.subsequences import Patterns, Subsequences, count, ids_of, patterns_of
 from textsvm.kernels.gap.sweep import self_products
-from textsvm.kernels.options import BOUNDED_GAP_OPTIONS, Option
 from textsvm.kernels.spectrum.counted import equal_ones
 from textsvm.linalg.products import Half, InvertedIndex, finish_half
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
@@ -112,16 +112,80 @@ def _share(patterns: Array, powers: Array, ids: Array, weights: Array, shares: A
             at += 1
 
 
-#: The greatest p, as of the gap-weighted kernel.
+#: Greatest p, as of the gap-weighted kernel.
 MOST = 1000
 #: Patterns of occurrences; more take hours whatever the texts.
 MOST_PATTERNS = 10_000
 #: Occurrences a second that a core counts (25 to 60 ns each).
 RATE = 2.5e7
-#: What comparing an occurrence with a document takes, where counting it takes 1.
+#: Time to compare an occurrence with a document, relative to counting it.
 COMPARED = 0.005
-#: Symbols that the patterns of a file keep at most, whatever its texts; or seconds, at so many a symbol.
+#: Limits of a saved model: symbols of all patterns, and predicted seconds at KEPT a symbol.
 MOST_SAVED, MOST_SECONDS, KEPT = 50_000, 3.0, 1e-8
+
+
+class BoundedGapCost(Cost):
+    """Cost of the gap-weighted kernel of bounded span."""
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        patterns = self.kernel.patterns
+        own, others = (patterns.occurrences(n).astype(float) for n in (row_lengths, column_lengths))
+        seconds: Values = own + others.sum() / max(len(own), 1) + COMPARED * len(others) * own
+        return seconds / RATE
+
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        p, span = self.kernel.p, self.kernel._span
+        kept = comb(span - 1, p - 1) * p
+        return float(min(kept / MOST_SAVED, KEPT * kept * float(lengths.sum()) / MOST_SECONDS))
+
+
+class BoundedGapFeatures(Features):
+    """Subsequences as features."""
+
+    @property
+    def key(self) -> Hashable:
+        kernel = self.kernel
+        return kernel.name, kernel.structure.view, kernel.p, kernel._span, kernel.decay
+
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        occurrences: NDArray[np.int64] = self.kernel.patterns.occurrences(lengths)
+        return occurrences
+
+    def count(self, documents: Documents, device: Device | None = None) -> Any:
+        self.kernel.check()
+        if device is None or device.kind == "cpu":
+            return CountedSubsequences(self.kernel, documents)
+        from textsvm.kernels.gap.bounded_cuda import CudaCountedSubsequences
+
+        return CudaCountedSubsequences(self.kernel, documents)
+
+    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+        """The kernel learns nothing."""
+
+
+class BoundedGapAttributor(Attributor):
+    """Exact attribution by the symbols of subsequences."""
+
+    method = SUBSEQUENCES
+
+    def contributions(
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+    ) -> Contributions:
+        kernel, symbols, scale = self.kernel, [], rows.normalisation.scale
+        for d in range(len(documents)):
+            document = documents.take(np.array([d]))
+            weights = rows.x.transposed_dot((scale * coef[d])[:, None])[:, 0]
+            own, x = count(document, kernel.patterns, kernel.decay)
+            of_own = np.append(weights, 0.0)[rows.features.find(own)]  # unknown features, -1, read the last
+            shares = symbol_contributions(document, kernel.patterns, kernel.decay, own, of_own)
+            (factor,) = normalisation_of(kernel, document, x.squares()).scale
+            symbols.append(documents.spread(d, factor * shares))
+            if progress is not None:
+                progress(d + 1, len(documents))
+        return Contributions(symbols)
+
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+        return BoundedGapCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 
 class BoundedGap(SymbolKernel):
@@ -134,14 +198,14 @@ class BoundedGap(SymbolKernel):
     decay : float
         In (0, 1].
     span : int, optional
-        Symbols from the first to the last of a subsequence, at most; p + 2 by default, which for a decay up
-        to 0.1 is nearly `GapWeighted`: see `left_out`.
+        Greatest number of symbols from the first to the last of a subsequence; p + 2 by default, which for a
+        decay up to 0.1 is nearly `GapWeighted`: see `textsvm.kernels.gap.bounded.left_out`.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        What a symbol is: a function takes a normalised text and returns its tokens.
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
-        Tell upper and lower case apart.
+        Distinguish upper and lower case.
 
     Examples
     --------
@@ -151,8 +215,9 @@ class BoundedGap(SymbolKernel):
     """
 
     name: ClassVar[str] = "bounded-gap"
-    options: ClassVar[tuple[Option, ...]] = BOUNDED_GAP_OPTIONS
-    attribution: ClassVar[Attribution] = SUBSEQUENCES
+    cost = Ability(BoundedGapCost)
+    features = Ability(BoundedGapFeatures)
+    attribution = Ability(BoundedGapAttributor)
 
     def __init__(
         self,
@@ -172,16 +237,12 @@ class BoundedGap(SymbolKernel):
 
     @property
     def patterns(self) -> Patterns:
-        """The patterns of its occurrences."""
+        """The patterns of occurrences."""
         return patterns_of(int(self.p), self._span)
 
     @property
-    def min_length(self) -> int:
+    def _min_length(self) -> int:
         return int(self.p)
-
-    def demand(self, lengths: NDArray[np.int64]) -> float:
-        kept = comb(self._span - 1, self.p - 1) * self.p
-        return min(kept / MOST_SAVED, KEPT * kept * float(lengths.sum()) / MOST_SECONDS)
 
     @property
     def _span(self) -> int:
@@ -189,14 +250,7 @@ class BoundedGap(SymbolKernel):
 
     def check(self) -> None:
         super().check()
-        if not is_whole(self.p) or not 1 <= self.p <= MOST:
-            raise InputError(
-                f"p={self.p!r} of the {self.name} kernel must be a whole number from 1 to {MOST:,}"
-            )
-        if not isinstance(self.normalised, bool | np.bool_):
-            raise InputError(
-                f"normalised={self.normalised!r} of the {self.name} kernel must be True or False"
-            )
+        check_whole(self, "p", 1, MOST)
         if not (is_number(self.decay) and 0 < self.decay <= 1):
             raise InputError(f"decay={self.decay!r} of the {self.name} kernel must be above 0 and at most 1")
         if self.span is not None and (not is_whole(self.span) or self.span < self.p):
@@ -209,24 +263,6 @@ class BoundedGap(SymbolKernel):
                 "which would take hours; give a smaller span, or take the gap kernel"
             )
 
-    @property
-    def counting(self) -> Hashable:
-        return self.name, self.view, self.p, self._span, self.decay
-
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self.patterns.occurrences(lengths)
-
-    def counted(self, documents: Documents, device: Device | None = None) -> Any:
-        self.check()
-        if device is None or device.kind == "cpu":
-            return CountedSubsequences(self, documents)
-        from textsvm.kernels.gap.bounded_cuda import CudaCountedSubsequences
-
-        return CudaCountedSubsequences(self, documents)
-
-    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
-        """It learns nothing."""
-
     def rows(self, documents: Documents, device: Device) -> BoundedGapRows:
         self.check()
         if device.kind == "cuda":
@@ -238,56 +274,27 @@ class BoundedGap(SymbolKernel):
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> BoundedGapPredictor:
         return BoundedGapPredictor(self.rows(support, device), coef)
 
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        own, others = (self.patterns.occurrences(n).astype(float) for n in (row_lengths, column_lengths))
-        return (own + others.sum() / max(len(own), 1) + COMPARED * len(others) * own) / RATE
 
-    def contributions(
-        self,
-        rows: Any,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
-    ) -> Contributions:
-        symbols, scale = [], rows.normalisation.scale
-        for d in range(len(documents)):
-            one = documents.take(np.array([d]))
-            weights = rows.x.transposed_dot((scale * coef[d])[:, None])[:, 0]
-            own, x = count(one, self.patterns, self.decay)
-            of_own = np.append(weights, 0.0)[rows.features.find(own)]  # -1, not known, reads the last
-            shares = symbol_contributions(one, self.patterns, self.decay, own, of_own)
-            (factor,) = normalisation_of(self, one, x.squares()).scale
-            symbols.append(documents.spread(d, factor * shares))
-            if progress is not None:
-                progress(d + 1, len(documents))
-        return Contributions(symbols)
+def left_out(kernel: BoundedGap, documents: Documents) -> NDArray[np.float64]:
+    """Share of k(x, x) of each document that longer spans contribute, shape (n,); see the module docstring.
 
-    def contributions_cost(
-        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        return self.cost(lengths + support_lengths.sum(), np.zeros(1, np.int64))
-
-    def left_out(self, documents: Documents) -> NDArray[np.float64]:
-        """The share of k(x, x) of every document that comes of longer spans, shape (n,); see the file's top.
-
-        Raises
-        ------
-        InputError
-            If a parameter is out of range.
-        """
-        self.check()
-        _, x = count(documents, self.patterns, self.decay)
-        (exact,) = self_products(Recurrence.of(self.p, self.decay), 1, documents)
-        share = 1 - np.divide(
-            x.squares(), exact, out=np.ones(len(documents)), where=documents.lengths >= self.p
-        )
-        # Values of X are rounded to float32.
-        return np.where(documents.lengths <= self._span, 0.0, np.maximum(share, 0.0))
+    Raises
+    ------
+    InputError
+        If a parameter is out of range.
+    """
+    kernel.check()
+    _, x = count(documents, kernel.patterns, kernel.decay)
+    (exact,) = self_products(Recurrence.of(kernel.p, kernel.decay), 1, documents)
+    share = 1 - np.divide(
+        x.squares(), exact, out=np.ones(len(documents)), where=documents.lengths >= kernel.p
+    )
+    # Values of X are rounded to float32.
+    return np.where(documents.lengths <= kernel._span, 0.0, np.maximum(share, 0.0))
 
 
 def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
-    """The most that `BoundedGap.left_out` can be for a text of so many symbols; see the file's top."""
+    """Upper bound of `left_out` for a text of some length; see the module docstring."""
     if p == 1 or length <= span:
         return 0.0
     places = length - p + 1
@@ -296,7 +303,7 @@ def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
 
 
 class CountedSubsequences:
-    """Documents as rows of features for machines without a Gram, as `spectrum_counted` has them.
+    """Counted documents as rows of features, for machines without a Gram.
 
     Parameters
     ----------
@@ -321,7 +328,7 @@ class CountedSubsequences:
 
 
 class HostBoundedGap(BoundedGapRows):
-    """The CPU twin: see `KernelRows`."""
+    """`KernelRows` on a CPU."""
 
     @staticmethod
     def represent(kernel: Any, documents: Documents) -> tuple[Subsequences, Sparse]:

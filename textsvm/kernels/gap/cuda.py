@@ -506,7 +506,7 @@ class CudaGap:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         with gpu.use(device):
             self._symbols = len(documents.alphabet) + 1
-            self._texts = GapTexts(documents, kernel.min_length, self._symbols)
+            self._texts = GapTexts(documents, kernel.structure.min_length, self._symbols)
             self._self = self._self_values(documents, self._texts, None)
             self._scale = self._position_scale(self._texts, self._self)
 
@@ -577,7 +577,7 @@ class CudaGap:
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None
     ) -> NDArray[np.float64]:
         cp = gpu.cupy()
-        texts = GapTexts(others, self.kernel.min_length, self._symbols)
+        texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
         own = self._self_values(others, texts, self._self)
         work = Sweep(self.kernel.recurrence, self._texts, texts, WEIGHTED)
         classes = coef.shape[1]
@@ -596,7 +596,7 @@ class CudaGap:
 
     def _matrix(self, others: Documents, own: SelfValues | None, progress: Progress | None = None) -> Any:
         """k(others, documents); `own` are the k(s, s) of the others, computed if None."""
-        texts = GapTexts(others, self.kernel.min_length, self._symbols)
+        texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
         if own is None:
             own = self._self_values(others, texts, self._self)
         matrix = self._zeros(len(others))
@@ -620,7 +620,7 @@ class CudaGap:
     def _self_values(self, documents: Documents, texts: GapTexts, columns: SelfValues | None) -> SelfValues:
         if len(documents.alphabet) + 1 != self._symbols:
             # Unknown symbols match themselves here.
-            texts = GapTexts(documents, self.kernel.min_length, len(documents.alphabet) + 1)
+            texts = GapTexts(documents, self.kernel.structure.min_length, len(documents.alphabet) + 1)
         diagonal = gpu.cupy().zeros(len(texts))
         Sweep(self.kernel.recurrence, texts, texts, DIAGONAL).launch({"sums": diagonal})
         texts.forget_layouts()
@@ -641,7 +641,9 @@ def cuda_grams(
     n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])
     shared = mix.shape[1] - 1
     with gpu.use(device):
-        texts = GapTexts(documents, min(kernel.min_length for kernel in kernels), len(documents.alphabet) + 1)
+        texts = GapTexts(
+            documents, min(kernel.structure.min_length for kernel in kernels), len(documents.alphabet) + 1
+        )
         diagonals = cp.zeros((shared + 1, len(texts)))
         Sweep(swept, texts, texts, DIAGONAL, shared).launch({"sums": diagonals})
         texts.forget_layouts()

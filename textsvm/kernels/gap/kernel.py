@@ -1,12 +1,11 @@
-"""Gap-weighted subsequence kernel: its parameters, and its CPU twin; gap_recurrence.py has the mathematics.
+"""Gap-weighted subsequence kernel: parameters and rows on a CPU; recurrence.py has the mathematics.
 
-The CPU twin takes documents in order of length, LANES columns of like length at a time, and cuts rows by
-columns into pieces of like work, which gap_sweep.py computes. k(s, s) comes first, in float64.
+Documents are taken in order of length, LANES columns of similar length at a time; rows by columns are cut
+into pieces of similar work, which sweep.py computes. k(s, s) is computed first, in float64.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,8 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution, Contributions
-from textsvm.kernels.base import HostRows, KernelRows, SharedColumns, Sharing, SymbolKernel, is_number
+from textsvm.kernels.attribution import Attributor, Contributions
+from textsvm.kernels.base import SymbolKernel, check_whole, is_number
+from textsvm.kernels.contract import (
+    Ability,
+    Cost,
+    HostRows,
+    KernelRows,
+    Lengths,
+    SharedColumns,
+    Sharing,
+    Values,
+)
 from textsvm.kernels.gap.recurrence import (
     SUBSEQUENCES,
     Recurrence,
@@ -25,18 +34,17 @@ from textsvm.kernels.gap.recurrence import (
     symbol_contributions,
 )
 from textsvm.kernels.gap.sweep import PIECE, cut, in_lanes, products, self_products
-from textsvm.kernels.options import GAP_OPTIONS, Option
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.runtime.simd import LANES
 from textsvm.text.documents import Documents
 from textsvm.text.tokens import Tokens
 
-#: The greatest p: what is compiled, and the memory of a row, grow with it.
+#: Greatest p: compiled code and the memory of a row grow with it.
 MOST = 1000
-#: Cells times p a second: of the sweep, and of sharing out a value.
+#: Cells times p a second: of the sweep, and of attribution.
 RATE, ATTRIBUTION_RATE = 3.3e9, 5e9 / 60
-#: The greatest p of a file whatever its texts, and seconds of a core for a text with a greater one.
+#: Greatest p of a saved model whatever its texts, and greatest predicted seconds for a text.
 MOST_SAVED, MOST_SECONDS = 64, 0.5
 
 
@@ -88,6 +96,51 @@ class SharedPass(Sharing):
         return matrices
 
 
+class GapCost(Cost):
+    """Cost of the gap-weighted kernel."""
+
+    in_shards = True
+
+    @property
+    def sharing(self) -> SharedPass | None:
+        return SharedPass(float(self.kernel.decay)) if self.kernel.recurrence.shares else None
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        return self.kernel.p * row_lengths.astype(float) * column_lengths.sum() / RATE
+
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+        # On a card the rounding of a value depends on its neighbours, except with `in_shards`.
+        return kind == "cpu" and bool(self.kernel.recurrence.divides(documents.lengths))
+
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        # Lanes without a document take as long, and values of a great p are computed in float64.
+        p, longest = self.kernel.recurrence.p, float(lengths.max(initial=0))
+        seconds = 2 * p * longest * max(float(lengths.sum()), LANES * longest) / RATE
+        return float(min(p / MOST_SAVED, seconds / MOST_SECONDS))
+
+
+class GapAttributor(Attributor):
+    """Exact attribution by the symbols of common subsequences."""
+
+    method = SUBSEQUENCES
+
+    def contributions(
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+    ) -> Contributions:
+        symbols = []
+        for d in range(len(documents)):
+            codes = documents.codes[documents.offsets[d] : documents.offsets[d + 1]]
+            step = part(progress, d, 1, len(documents))
+            terms = coef[d] * values[d]
+            shares = symbol_contributions(self.kernel.recurrence, rows.documents, codes, terms, step)
+            symbols.append(documents.spread(d, shares))
+        return Contributions(symbols)
+
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+        seconds: Values = self.kernel.p * lengths.astype(float) * support_lengths.sum()
+        return seconds / ATTRIBUTION_RATE
+
+
 class GapWeighted(SymbolKernel):
     """Common subsequences of p symbols, each gap symbol in either string a factor of `decay`.
 
@@ -102,9 +155,9 @@ class GapWeighted(SymbolKernel):
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        What a symbol is: a function takes a normalised text and returns its tokens.
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
-        Tell upper and lower case apart.
+        Distinguish upper and lower case.
 
     Examples
     --------
@@ -114,9 +167,8 @@ class GapWeighted(SymbolKernel):
     """
 
     name: ClassVar[str] = "gap"
-    options: ClassVar[tuple[Option, ...]] = GAP_OPTIONS
-    in_shards: ClassVar[bool] = True
-    attribution: ClassVar[Attribution] = SUBSEQUENCES
+    cost = Ability(GapCost)
+    attribution = Ability(GapAttributor)
 
     def __init__(
         self,
@@ -135,26 +187,12 @@ class GapWeighted(SymbolKernel):
         self.keep_case = keep_case
 
     @property
-    def min_length(self) -> int:
-        """Symbols a document needs to have any feature."""
+    def _min_length(self) -> int:
         return self.p if self.weights is None else 1 + int(np.flatnonzero(self.weights)[0])
-
-    def demand(self, lengths: NDArray[np.int64]) -> float:
-        # Lanes without a document take as long, and values of a great p are of float64.
-        p, longest = self.recurrence.p, float(lengths.max(initial=0))
-        seconds = 2 * p * longest * max(float(lengths.sum()), LANES * longest) / RATE
-        return min(p / MOST_SAVED, seconds / MOST_SECONDS)
 
     def check(self) -> None:
         super().check()
-        if not (is_number(self.p) and isinstance(self.p, int | np.integer) and 1 <= self.p <= MOST):
-            raise InputError(
-                f"p={self.p!r} of the gap-weighted kernel must be a whole number from 1 to {MOST:,}"
-            )
-        if not isinstance(self.normalised, bool | np.bool_):
-            raise InputError(
-                f"normalised={self.normalised!r} of the gap-weighted kernel must be True or False"
-            )
+        check_whole(self, "p", 1, MOST)
         if not (is_number(self.decay) and 0 < self.decay <= 1):
             raise InputError(f"decay={self.decay!r} of the gap-weighted kernel must be above 0 and at most 1")
         if self.weights is None:
@@ -174,71 +212,16 @@ class GapWeighted(SymbolKernel):
 
     @property
     def recurrence(self) -> Recurrence:
-        """The numbers of its recurrence."""
+        """The constants of the recurrence."""
         return Recurrence.of(self.p, self.decay, self.weights)
 
-    @property
-    def sharing(self) -> SharedPass | None:
-        return SharedPass(float(self.decay)) if self.recurrence.shares else None
-
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        return self.p * row_lengths.astype(float) * column_lengths.sum() / RATE
-
-    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
-        # On a card the rounding of a value depends on what its documents lie beside; `in_shards` does not.
-        return kind == "cpu" and self.recurrence.divides(documents.lengths)
-
     def rows(self, documents: Documents, device: Device) -> KernelRows:
-        """Prepare `documents` as the columns of rows to come."""
         self.check()
         if device.kind == "cuda":
             from textsvm.kernels.gap.cuda import CudaGap
 
             return CudaGap(self, documents, device)
         return HostGap(self, documents, device)
-
-    def contributions(
-        self,
-        rows: KernelRows,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
-    ) -> Contributions:
-        symbols = []
-        for d in range(len(documents)):
-            codes = documents.codes[documents.offsets[d] : documents.offsets[d + 1]]
-            step = part(progress, d, 1, len(documents))
-            shares = symbol_contributions(self.recurrence, rows.documents, codes, coef[d] * values[d], step)
-            symbols.append(documents.spread(d, shares))
-        return Contributions(symbols)
-
-    def contributions_cost(
-        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        return self.p * lengths.astype(float) * support_lengths.sum() / ATTRIBUTION_RATE
-
-    def begins(self) -> tuple[NDArray[np.float64], float]:
-        """Deprecated: `recurrence` has level_weights and log_scale."""
-        recurrence = self._renamed("begins", "level_weights and log_scale")
-        return recurrence.level_weights, recurrence.log_scale
-
-    def log2_bound(self, n: int, m: int) -> float:
-        """Deprecated: a method of `recurrence`."""
-        return self._renamed("log2_bound", "log2_bound").log2_bound(n, m)
-
-    def needs_double(self, n: int, m: int) -> bool:
-        """Deprecated: a method of `recurrence`."""
-        return self._renamed("needs_double", "needs_double").needs_double(n, m)
-
-    @property
-    def shares(self) -> bool:
-        """Deprecated: a property of `recurrence`."""
-        return self._renamed("shares", "shares").shares
-
-    def _renamed(self, name: str, now: str) -> Recurrence:
-        warnings.warn(f"GapWeighted.{name} is now {now} of .recurrence", DeprecationWarning, stacklevel=3)
-        return self.recurrence
 
 
 class HostGap(HostRows):
@@ -298,11 +281,9 @@ class _Columns:
         ]
 
     def diags(self) -> list[NDArray[np.float32]]:
-        """See `SharedColumns`."""
         return [own.diagonal() for own in self.selves]
 
     def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
-        """See `SharedColumns`."""
         matrices = [np.empty((len(indices), self.n), np.float32) for _ in self.kernels]
         self.fill(matrices, self.documents.take(indices), [own.take(indices) for own in self.selves])
         return matrices

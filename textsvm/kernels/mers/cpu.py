@@ -239,7 +239,7 @@ class HostMers(MerRows):
             room = self._room(columns.n_symbols)
             add_own_counts(
                 rows.codes, rows.starts, rows.weights, rows.indptr, first, last,
-                columns.codes, columns.starts, columns.weights, words, begins, self.kernel.length,
+                columns.codes, columns.starts, columns.weights, words, begins, self.kernel.definition.length,
                 *room, counts,
             )  # fmt: skip
 
@@ -266,7 +266,9 @@ class HostMers(MerRows):
     def _room(self, n_symbols: int) -> tuple[Any, Any, Any, Any, int, tuple[int, ...]]:
         """Scratch for one piece, distances that count, and what the compiled loop is specialised by."""
         most, sums = len(self.weights) - 1, aligned(len(self.weights) * LANES, np.uint64)
-        slots, masks, planes = scratch(n_symbols, self.kernel.length, self.kernel.centred is not None)
+        slots, masks, planes = scratch(
+            n_symbols, self.kernel.definition.length, self.kernel.definition.centred is not None
+        )
         return slots, masks, planes, sums, most, upper_planes(most)
 
     def _fill(
@@ -285,7 +287,7 @@ class HostMers(MerRows):
             counts = np.zeros((len(picks), last - first, len(weights)), np.int64)
             add_counts(
                 rows.codes, rows.starts, rows.weights, rows.indptr, picks,
-                columns.codes, columns.starts, columns.weights, words, self.kernel.length,
+                columns.codes, columns.starts, columns.weights, words, self.kernel.definition.length,
                 *room, counts,
             )  # fmt: skip
             weigh_counts(

@@ -138,7 +138,7 @@ class CudaMers(MerRows):
         self.of_columns = self._columns(self.columns)
 
     def _columns(self, mers: Mers) -> CudaColumnMers:
-        return CudaColumnMers(mers, len(self.weights) - 1, self.kernel.centred is not None)
+        return CudaColumnMers(mers, len(self.weights) - 1, self.kernel.definition.centred is not None)
 
     def _launches(self, rows: Mers, columns: CudaColumnMers) -> Launches:
         of_distance = np.zeros(columns.most + 1)

@@ -1,4 +1,4 @@
-"""Gapped k-mers: what two documents share of windows of g symbols, m of them left open.
+"""Kernel of gapped k-mers: windows of g symbols that two documents share, m of the symbols left open.
 
     k(s, t) = sum_(M, u) phi_(M, u)(s) phi_(M, u)(t),    phi_(M, u)(s) = f(c_(M, u)(s)),
 
@@ -6,21 +6,20 @@ M runs over all choices of k = g - m of the g positions of a window (masks), u o
 c_(M, u)(s) is the number of windows of s that have u at the positions of M, and f(c) is c, 1 (presence) or
 1 + ln c (log). m = 0 is the p-spectrum kernel, p = g.
 
-The features of a mask are those of a spectrum: its X (documents x features) is counted, its products are
-added to the Gram, then comes the next mask; memory is for one. The kernel of both strands (canonical) counts
-the windows of the reverse complement of s too. There a mask and its mirror image have equal Grams, so half
-of the masks are computed (`features.gapped`), those that stand for two first: their sum is doubled.
+The features of a mask are those of a spectrum: its X (documents x features) is counted and its products are
+added to the Gram, mask by mask; memory is for a single mask. On both strands (canonical) the windows of the
+reverse complement of s count, too. There a mask and its mirror image have equal Grams, so half of the masks
+are computed (gapped_features.py), those of pairs first: their sum is doubled.
 
 What is exact: counts and presence are sums of integers, as in the spectrum kernel, each mask's rounded to
 float32 once. With log X is rounded to float32 and the sums are float64.
 
 Ghandi, Lee, Mohammad-Noori, Beer 2014 (gkm-SVM); Blakely, Collins, Singh, et al. 2020 (FastSK).
 
-Which symbols a value of the kernel of gapped k-mers comes from, exactly.
-
-As with substrings (spectrum_attribution.py) a value is phi(x) . w, and every feature of x, a mask with its
-symbols, has its contribution. It is spread evenly over the windows of x that hold the feature, and each
-window's over the positions that the mask keeps; one of the reverse complement has them on the text itself.
+Attribution is exact: as for substrings (spectrum/features.py) a value is phi(x) . w, a sum over the features
+of x. The contribution of a feature, a mask with its symbols, is spread evenly over the windows of x with this
+feature, and that of a window over the positions that the mask keeps. Windows of the reverse complement have
+their positions in the text itself.
 """
 
 from __future__ import annotations
@@ -36,11 +35,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution, Contributions
-from textsvm.kernels.base import Predictor, SymbolKernel, is_whole
+from textsvm.kernels.attribution import Attribution, Attributor, Contributions
+from textsvm.kernels.base import SymbolKernel, is_whole
+from textsvm.kernels.contract import Ability, Cost, Lengths, Predictor, Values
 from textsvm.kernels.mers import gapped_rows as gapped_tables
 from textsvm.kernels.mers.gapped_cpu import MaskLists, groups, lists_pay
 from textsvm.kernels.mers.gapped_rows import GappedRows, Tables, Texts, values_of
+from textsvm.kernels.mers.kernel import check_strands
 from textsvm.kernels.mers.windows import (
     LETTERS,
     Mask,
@@ -52,7 +53,6 @@ from textsvm.kernels.mers.windows import (
     windows_of,
 )
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.options import GAPPED_OPTIONS, Option
 from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
 from textsvm.kernels.spectrum.features import weigh
 from textsvm.linalg.products import Half, InvertedIndex, finish_half
@@ -71,7 +71,7 @@ PATTERNS = Attribution(
 
 
 class Spread:
-    """Contributions of symbols and of patterns, added up mask by mask.
+    """Contributions of symbols and of patterns, summed over the masks.
 
     Parameters
     ----------
@@ -85,18 +85,18 @@ class Spread:
     def __init__(self, documents: Documents, windows: Windows, g: int, both_strands: bool) -> None:
         self.documents, self.windows, self.g, self.both_strands = documents, windows, g, both_strands
         self.shares = np.zeros(len(documents.codes))
-        self.found: list[dict[Any, tuple[int, float]]] = [{} for _ in range(len(documents))]
+        self.patterns: list[dict[Any, tuple[int, float]]] = [{} for _ in range(len(documents))]
         self.symbols = [letters[0] for letters in LETTERS] if both_strands else symbols_of(documents)
 
     def add(self, own: Any, target: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
-        """Another mask.
+        """Add the contributions of a mask.
 
         Parameters
         ----------
         own : HostMask
             Of the documents.
         target : int64 array, shape (number of features,)
-            Where each feature is in `weights`, -1: nowhere.
+            Row of each feature in `weights`, -1 if it has none.
         weights : float64 array, shape (number of features of the columns, n)
             For each document.
         """
@@ -115,10 +115,10 @@ class Spread:
         for entry, (d, u, count, term) in enumerate(of_entry):
             name = named[u] = named[u] or self._name(starts[entry], own.mask.kept)
             key = own.mask.kept, name  # texts may have full stops
-            self.found[d][key] = count, term + self.found[d].get(key, (0, 0.0))[1]
+            self.patterns[d][key] = count, term + self.patterns[d].get(key, (0, 0.0))[1]
 
     def _name(self, start: int, kept: tuple[int, ...]) -> str:
-        """A pattern as text; of a pattern and its reverse complement the first."""
+        """A pattern as text; on both strands the first of it and its reverse complement."""
         pattern = ["."] * self.g
         for place in kept:
             pattern[place] = self.symbols[self.windows.codes[start + place]]
@@ -128,7 +128,7 @@ class Spread:
     def finish(self, scale: NDArray[np.float64]) -> Contributions:
         """The contributions, times `scale` of each document, shape (n,)."""
         result, offsets = Contributions([], []), self.documents.offsets
-        for d, (patterns, factor) in enumerate(zip(self.found, scale.tolist(), strict=True)):
+        for d, (patterns, factor) in enumerate(zip(self.patterns, scale.tolist(), strict=True)):
             share = factor * self.shares[offsets[d] : offsets[d + 1]]
             result.symbols.append(self.documents.spread(d, share))
             named = ((name, c, factor * value) for (_, name), (c, value) in patterns.items())
@@ -172,10 +172,52 @@ RATE = 1e10
 NAMING_RATE = 5e5
 #: Choices of positions of a window; more take hours whatever the texts.
 MOST_MASKS = 20_000
-#: Symbols that the masks of a file keep at most, OVERHEAD more for each mask, whatever its texts; or seconds.
+#: Limits of a saved model: symbols of all masks, with OVERHEAD more for each mask, and predicted seconds.
 MOST_SAVED, OVERHEAD, MOST_SECONDS = 500_000, 10, 3.0
 #: Seconds that a core takes for a mask, and for each symbol that it keeps of each of the texts.
 MASK, KEPT = 5e-4, 4e-9
+
+
+class GappedCost(Cost):
+    """Cost of the kernel of gapped k-mers."""
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        kernel = self.kernel
+        symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
+        return len(kernel.masks) * symbols * (2 if kernel.canonical else 1) / RATE
+
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        g, m = self.kernel.g, self.kernel.m
+        n_masks, kept = comb(g, m), g - m
+        seconds = n_masks * (MASK + KEPT * kept * float(lengths.sum()))
+        return float(min(n_masks * (kept + OVERHEAD) / MOST_SAVED, seconds / MOST_SECONDS))
+
+
+class GappedAttributor(Attributor):
+    """Exact attribution by patterns."""
+
+    method = PATTERNS
+
+    def contributions(
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+    ) -> Contributions:
+        kernel, squares = self.kernel, np.zeros(len(documents))
+        windows = windows_of(documents, kernel.g, kernel.canonical)
+        scaled = rows.normalisation.scale[:, None] * coef.T
+        spread = Spread(documents, windows, kernel.g, kernel.canonical)
+        for number, of_mask in enumerate(rows.parts(), 1):
+            own = represent(kernel, windows, of_mask.mask)
+            squares += own.squares
+            weights = of_mask.x.transposed_dot(of_mask.mask.times * scaled)
+            spread.add(own, own.target(of_mask.vocabulary), weights)
+            if progress is not None:
+                progress(number, len(kernel.masks))
+        return spread.finish(Normalisation(documents, squares, kernel.normalised).scale)
+
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+        kernel = self.kernel
+        counted = GappedCost(kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
+        return counted + len(kernel.masks) * lengths * (2 if kernel.canonical else 1) / NAMING_RATE
 
 
 class GappedKmers(SymbolKernel):
@@ -193,13 +235,13 @@ class GappedKmers(SymbolKernel):
         kernel in which a g-mer and its reverse complement are one feature; of an even g, one that is its own
         reverse complement is counted on both strands.
     weight : {"count", "presence", "log"}
-        What becomes of the number of occurrences c: c, 1, or 1 + ln c.
+        Function of the number of occurrences c: c, 1, or 1 + ln c.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        What a symbol is: a function takes a normalised text and returns its tokens.
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
-        Tell upper and lower case apart.
+        Distinguish upper and lower case.
 
     Examples
     --------
@@ -209,8 +251,8 @@ class GappedKmers(SymbolKernel):
     """
 
     name: ClassVar[str] = "gapped"
-    options: ClassVar[tuple[Option, ...]] = GAPPED_OPTIONS
-    attribution: ClassVar[Attribution] = PATTERNS
+    cost = Ability(GappedCost)
+    attribution = Ability(GappedAttributor)
 
     def __init__(
         self,
@@ -232,17 +274,12 @@ class GappedKmers(SymbolKernel):
 
     @property
     def masks(self) -> tuple[Mask, ...]:
-        """What is compared of a window; on both strands one of two mirror images."""
+        """Choices of positions of a window; on both strands the first of two mirror images."""
         return masks(int(self.g), int(self.m), bool(self.canonical))
 
     @property
-    def min_length(self) -> int:
+    def _min_length(self) -> int:
         return int(self.g)
-
-    def demand(self, lengths: NDArray[np.int64]) -> float:
-        n_masks, kept = comb(self.g, self.m), self.g - self.m
-        seconds = n_masks * (MASK + KEPT * kept * float(lengths.sum()))
-        return min(n_masks * (kept + OVERHEAD) / MOST_SAVED, seconds / MOST_SECONDS)
 
     def check(self) -> None:
         super().check()
@@ -263,12 +300,7 @@ class GappedKmers(SymbolKernel):
             )
         if self.weight not in WEIGHTS:
             raise InputError(f"weight={self.weight!r} is not one of {', '.join(WEIGHTS)}")
-        if not isinstance(self.canonical, bool | np.bool_):
-            raise InputError(f"canonical={self.canonical!r} of the gapped kernel must be True or False")
-        if self.canonical and self.tokens != "characters":
-            raise InputError(
-                f"canonical=True reads letters of DNA or RNA, so tokens={self.tokens!r} cannot go with it"
-            )
+        check_strands(self)
 
     def rows(self, documents: Documents, device: Device) -> GappedRows:
         self.check()
@@ -280,35 +312,6 @@ class GappedKmers(SymbolKernel):
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
         return self.rows(support, device).predictor(coef)
-
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
-        return len(self.masks) * symbols * (2 if self.canonical else 1) / RATE
-
-    def contributions(
-        self,
-        rows: Any,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
-    ) -> Contributions:
-        windows, squares = windows_of(documents, self.g, self.canonical), np.zeros(len(documents))
-        scaled = rows.normalisation.scale[:, None] * coef.T
-        spread = Spread(documents, windows, self.g, self.canonical)
-        for number, one in enumerate(rows.parts(), 1):
-            own = represent(self, windows, one.mask)
-            squares += own.squares
-            spread.add(own, own.target(one.vocabulary), one.x.transposed_dot(one.mask.times * scaled))
-            if progress is not None:
-                progress(number, len(self.masks))
-        return spread.finish(Normalisation(documents, squares, self.normalised).scale)
-
-    def contributions_cost(
-        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        counted = self.cost(lengths + support_lengths.sum(), np.zeros(1, np.int64))
-        return counted + len(self.masks) * lengths * (2 if self.canonical else 1) / NAMING_RATE
 
 
 @dataclass(frozen=True)
@@ -340,7 +343,6 @@ class HostMask:
 
     @property
     def squares(self) -> NDArray[np.float64]:
-        """See `OneMask`."""
         return self.mask.times * self.x.squares()
 
     def target(self, vocabulary: MaskedWindows) -> NDArray[np.int64]:
@@ -350,23 +352,20 @@ class HostMask:
         return target
 
     def over(self, vocabulary: MaskedWindows) -> Sparse:
-        """See `OneMask`."""
         return self.x.select(self.target(vocabulary), vocabulary.size)
 
     def products(self, x: Sparse) -> NDArray[np.float32]:
-        """See `OneMask`."""
         out = np.empty((len(x), len(self.x)), np.float32)
         times = np.full(len(x), float(self.mask.times))
         self.columns.products(x, times, np.ones(len(self.x)), out)
         return out
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """See `OneMask`."""
         return self.products(self.x.take(indices))
 
 
 def represent(kernel: Any, windows: Windows, mask: Mask) -> HostMask:
-    """What a mask makes of windows."""
+    """Features of windows by a mask."""
     vocabulary, ids = MaskedWindows.learn(windows, mask)
     counts = counts_of(windows, ids, vocabulary.size)
     values = weigh(kernel.weight, counts.counts).astype(np.float32, copy=False)
@@ -403,7 +402,7 @@ def represent_masks(kernel: GappedKmers, documents: Documents) -> Iterator[Spars
 
 
 class HostGapped(GappedRows):
-    """The CPU twin: see `KernelRows`."""
+    """`KernelRows` on a CPU."""
 
     @staticmethod
     def windows_of(kernel: Any, documents: Documents) -> Windows:

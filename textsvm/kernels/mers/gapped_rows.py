@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.base import Predictor, RowsPredictor
+from textsvm.kernels.contract import Predictor, RowsPredictor
 from textsvm.kernels.mers.rows import decision_by_rows
 from textsvm.kernels.mers.windows import LETTERS, Mask, MaskedWindows, strands
 from textsvm.kernels.normalisation import Normalisation

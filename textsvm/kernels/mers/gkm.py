@@ -1,17 +1,16 @@
-"""The kernels of gkm-SVM and LS-GKM; mer_weights.py has their weights, mer_rows.py the rest."""
+"""The kernels of gkm-SVM and LS-GKM."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import is_number, is_whole
-from textsvm.kernels.mers.kernel import MOST, MerKernel, gkm_weights
+from textsvm.kernels.mers.kernel import MOST, MerDefinition, MerKernel, gkm_weights
 from textsvm.kernels.mers.windows import Centred
-from textsvm.kernels.options import FILTERS, GKM_OPTIONS, Option
+from textsvm.kernels.options import FILTERS
 
 
 class Gkm(MerKernel):
@@ -22,30 +21,30 @@ class Gkm(MerKernel):
     l : int
         Symbols of an l-mer.
     k : int
-        Informative positions of it: the others are gaps.
+        Informative positions of an l-mer; the others are gaps.
     d : int
         Pairs of l-mers that differ at more positions do not count.
     filter : {"none", "full", "truncated"}
-        Compare counts of gapped k-mers (LS-GKM's ``-t 0``), or counts of l-mers as they are estimated from
-        these (``-t 1``), negative estimates left out ("truncated", ``-t 2``). "none" with d = l - k is
+        Compare counts of gapped k-mers (LS-GKM's ``-t 0``), counts of l-mers estimated from these
+        (``-t 1``), or these without negative estimates ("truncated", ``-t 2``). "none" with d = l - k is
         `GappedKmers` with g = l, m = l - k and weight="count".
     centre : int
         M of centre-weighted kernels (``-t 4``), up to 255: the weight of l-mers in the middle of a sequence,
         min(M, floor(M exp(-ln 2 D / H) + 1)) of those at a distance of D. 0: all count alike.
     half_life : float
-        H, the distance over which the weight falls to half.
+        H, the distance over which the weight halves.
     canonical : bool
-        Read a text of DNA or RNA (letters a, c, g, t or u, and n) on both strands, as LS-GKM does unless told
-        otherwise. u is a t, and l-mers with an n do not count.
+        Read a text of DNA or RNA (letters a, c, g, t or u, and n) on both strands, as LS-GKM does by
+        default. u is a t, and l-mers with an n do not count.
     alphabet : int
         Letters that l-mers may have, on which estimates depend: 4 of DNA, 20 of proteins. `fit` refuses
         texts of more.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
     tokens : {"characters", "words", "whitespace"} or callable
-        What a symbol is: a function takes a normalised text and returns its tokens.
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
-        Tell upper and lower case apart.
+        Distinguish upper and lower case.
 
     Examples
     --------
@@ -55,7 +54,6 @@ class Gkm(MerKernel):
     """
 
     name: ClassVar[str] = "gkm"
-    options: ClassVar[tuple[Option, ...]] = GKM_OPTIONS
 
     def __init__(
         self,
@@ -84,20 +82,17 @@ class Gkm(MerKernel):
         self.keep_case = keep_case
 
     @property
-    def length(self) -> int:
+    def definition(self) -> MerDefinition:
+        return MerDefinition(
+            int(self.l),
+            gkm_weights(int(self.l), int(self.k), int(self.d), int(self.alphabet), self.filter),
+            Centred(int(self.centre), float(self.half_life)) if self.centre else None,
+            counts_letters=self.filter != "none",
+        )
+
+    @property
+    def _min_length(self) -> int:
         return int(self.l)
-
-    @property
-    def weights(self) -> NDArray[np.float64]:
-        return gkm_weights(int(self.l), int(self.k), int(self.d), int(self.alphabet), self.filter)
-
-    @property
-    def centred(self) -> Centred | None:
-        return Centred(int(self.centre), float(self.half_life)) if self.centre else None
-
-    @property
-    def counts_letters(self) -> bool:
-        return self.filter != "none"
 
     def check(self) -> None:
         super().check()
@@ -116,6 +111,6 @@ class Gkm(MerKernel):
         if self.filter not in FILTERS:
             raise InputError(f"filter={self.filter!r} is not one of {', '.join(FILTERS)}")
         if not is_whole(self.centre) or not 0 <= self.centre <= 255:
-            raise InputError(f"centre={self.centre!r} is no weight: give a whole number from 0 to 255")
+            raise InputError(f"centre must be a whole number from 0 to 255, got {self.centre!r}")
         if not is_number(self.half_life) or not 0 < self.half_life < np.inf:
-            raise InputError(f"half_life={self.half_life!r} is no distance: give a number above 0")
+            raise InputError(f"half_life must be positive, got {self.half_life!r}")

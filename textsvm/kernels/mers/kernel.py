@@ -1,12 +1,10 @@
-"""What kernels of distances between l-mers have in common: see mer_rows.py.
+"""Base class, weights and attribution of kernels of distances between l-mers; rows.py computes them.
 
-Which symbols a value of a kernel of distances between l-mers comes from, exactly.
+Attribution is exact: a value is a sum over the l-mers of the document (scores.py). The part of each is spread
+evenly over its symbols; equal l-mers, and on both strands an l-mer and its reverse complement, are one
+feature.
 
-A value is a sum over the l-mers of the document (`mer_scores`). The part of each is spread evenly over its
-symbols; the parts of equal l-mers together are the contribution of that l-mer, with both strands that of it
-and its reverse complement.
-
-What two l-mers that differ at d positions count, for d = 0, 1, ...: the weights of kernels of mismatches.
+The weight w(d) of two l-mers that differ at d positions:
 
 **(k, m) mismatch kernel** (Leslie, Eskin, Cohen, Weston, Noble 2004). phi_z(s) is the number of k-mers of s
 within m mismatches of z, z any string of k letters, so w(d) is how many z are within m of both of two k-mers.
@@ -37,17 +35,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import comb
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution, Contributions
-from textsvm.kernels.base import Predictor, SymbolKernel, is_whole
+from textsvm.kernels.attribution import Attribution, Attributor, Contributions
+from textsvm.kernels.base import SymbolKernel, check_flag, is_whole
+from textsvm.kernels.contract import Ability, Cost, Lengths, Predictor, Values
 from textsvm.kernels.mers.cpu import HostMers
 from textsvm.kernels.mers.rows import MerRows
 from textsvm.kernels.mers.windows import Centred
@@ -56,6 +56,9 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 MERS = Attribution("l-mers", "exact: each l-mer's contribution, spread evenly over its symbols", exact=True)
 _PAIRED = str.maketrans("acgtu", "tgcaa")
 
@@ -63,7 +66,7 @@ _PAIRED = str.maketrans("acgtu", "tgcaa")
 def mer_contributions(
     rows: Any, documents: Documents, coef: NDArray[np.float64], progress: Progress | None = None
 ) -> Contributions:
-    """Of documents to values that are sums with coefficients (documents, support vectors).
+    """Contributions of l-mers to values of documents.
 
     Parameters
     ----------
@@ -91,13 +94,13 @@ def mer_contributions(
 
 
 def _names(documents: Documents, d: int, starts: NDArray[np.int64], length: int, both: bool) -> list[str]:
-    """l-mers as text; of one and its reverse complement the first."""
+    """l-mers as text; on both strands the first of an l-mer and its reverse complement."""
     symbols = documents.symbols(d)
-    found = [documents.join(list(symbols[start : start + length])) for start in starts.tolist()]
+    names = [documents.join(list(symbols[start : start + length])) for start in starts.tolist()]
     if not both:
-        return found
-    found = [name.replace("u", "t") for name in found]
-    return [min(name, name[::-1].translate(_PAIRED)) for name in found]
+        return names
+    names = [name.replace("u", "t") for name in names]
+    return [min(name, name[::-1].translate(_PAIRED)) for name in names]
 
 
 def _together(names: list[str], terms: NDArray[np.float64]) -> list[tuple[str, int, float]]:
@@ -110,11 +113,11 @@ def _together(names: list[str], terms: NDArray[np.float64]) -> list[tuple[str, i
 
 @lru_cache(maxsize=64)
 def mismatch_weights(k: int, m: int, b: int) -> NDArray[np.float64]:
-    """Strings of k of b letters within m mismatches of both of two, for d = 0 .. min(k, 2m)."""
-    found = [
+    """Number of strings of k of b letters within m mismatches of both k-mers, for d = 0 .. min(k, 2m)."""
+    weights = [
         sum(number for a, c, number in around(k, d, b) if a <= m and c <= m) for d in range(min(k, 2 * m) + 1)
     ]
-    return np.array(found, float)
+    return np.array(weights, float)
 
 
 @lru_cache(maxsize=64)
@@ -125,7 +128,7 @@ def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> NDArray[np.flo
     ----------
     l, k, d : int
     b : int
-        Letters of the alphabet; of no matter with "none".
+        Letters of the alphabet; ignored with "none".
     filtered : {"none", "full", "truncated"}
     """
     if filtered == "none":
@@ -155,7 +158,7 @@ def estimates(l: int, k: int, b: int) -> list[Fraction]:  # noqa: E741
 
 
 def around(l: int, d: int, b: int) -> Iterator[tuple[int, int, int]]:  # noqa: E741
-    """(a, c, number of l-mers at distance a of one and c of the other of two l-mers at distance d)."""
+    """(a, c, number of l-mers at distances a and c from two l-mers at distance d)."""
     for i in range(l - d + 1):
         outside = comb(l - d, i) * (b - 1) ** i
         for p in range(d + 1):
@@ -175,53 +178,78 @@ def _binomial(n: int, r: int) -> int:
 
 #: Pairs of l-mers a second, of weight 1.
 RATE = 8e9
-#: Mismatches that may count.
+#: Greatest number of mismatches.
 MOST = 15
 
 
-class MerKernel(SymbolKernel):
-    """A kernel that sums a weight of the distance over all pairs of l-mers.
+@dataclass(frozen=True)
+class MerDefinition:
+    """Length of l-mers and the weights of pairs.
 
-    A subclass has `length`, `weights` and its own `check`.
+    Attributes
+    ----------
+    length : int
+        Symbols of an l-mer.
+    weights : float64 array
+        w(0), w(1), ...: weights of pairs at these distances; pairs farther apart do not count.
+    centred : Centred, optional
+        Weights of positions; equal if None.
+    counts_letters : bool
+        Whether the weights depend on the size of the alphabet.
     """
 
-    attribution: ClassVar[Attribution] = MERS
+    length: int
+    weights: NDArray[np.float64]
+    centred: Centred | None = None
+    counts_letters: bool = True
+
+
+class MerCost(Cost):
+    """Cost of a kernel of distances between l-mers."""
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        kernel, definition = self.kernel, self.kernel.definition
+        rows, columns = (
+            np.maximum(lengths - definition.length + 1, 0.0) for lengths in (row_lengths, column_lengths)
+        )
+        each = (2 if kernel.canonical else 1) * (definition.length + 3 * len(definition.weights)) / 22
+        return rows * columns.sum() * each * (1 if definition.centred is None else 4) / RATE
+
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+        return True
+
+
+class MerAttributor(Attributor):
+    """Exact attribution by l-mers."""
+
+    method = MERS
+
+    def contributions(
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+    ) -> Contributions:
+        return mer_contributions(rows, documents, coef, progress)
+
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+        return 4 * MerCost(self.kernel).of_rows(lengths, support_lengths)
+
+
+class MerKernel(SymbolKernel):
+    """A kernel that sums a weight of the distance over all pairs of l-mers."""
+
+    cost = Ability(MerCost)
+    attribution = Ability(MerAttributor)
     canonical: bool
     alphabet: int
     normalised: bool
 
     @property
     @abstractmethod
-    def length(self) -> int:
-        """Symbols of an l-mer."""
-
-    @property
-    @abstractmethod
-    def weights(self) -> NDArray[np.float64]:
-        """w(0), w(1), ...: what pairs at these distances count, 0 beyond."""
-
-    @property
-    def centred(self) -> Centred | None:
-        """Weights of positions, None: all alike."""
-        return None
-
-    @property
-    def counts_letters(self) -> bool:
-        """Whether the weights depend on the size of the alphabet."""
-        return True
-
-    @property
-    def min_length(self) -> int:
-        return self.length
+    def definition(self) -> MerDefinition:
+        """Length of l-mers and the weights of pairs."""
 
     def check(self) -> None:
         super().check()
-        if not isinstance(self.canonical, bool | np.bool_):
-            raise InputError(f"canonical={self.canonical!r} of the {self.name} kernel must be True or False")
-        if self.canonical and self.tokens != "characters":
-            raise InputError(
-                f"canonical=True reads letters of DNA or RNA, so tokens={self.tokens!r} cannot go with it"
-            )
+        check_strands(self)
         if not is_whole(self.alphabet) or self.alphabet < 2:
             raise InputError(
                 f"alphabet={self.alphabet!r} is no number of letters: give a whole number from 2"
@@ -231,9 +259,9 @@ class MerKernel(SymbolKernel):
                 f"canonical=True reads the 4 letters of DNA, so alphabet={self.alphabet} must be 4"
             )
 
-    def fit(self, documents: Documents) -> MerKernel:
+    def fit(self, documents: Documents, device: Device | None = None) -> Self:
         self.check()
-        if self.counts_letters and not self.canonical:
+        if not self.canonical and self.definition.counts_letters:
             letters = np.count_nonzero(np.bincount(documents.codes))
             if letters > self.alphabet:
                 raise InputError(
@@ -253,25 +281,11 @@ class MerKernel(SymbolKernel):
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
         return self.rows(support, device).predictor(coef)
 
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        rows, columns = (np.maximum(each - self.length + 1, 0.0) for each in (row_lengths, column_lengths))
-        each = (2 if self.canonical else 1) * (self.length + 3 * len(self.weights)) / 22
-        return rows * columns.sum() * each * (1 if self.centred is None else 4) / RATE
 
-    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
-        return True
-
-    def contributions(
-        self,
-        rows: Any,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
-    ) -> Contributions:
-        return mer_contributions(rows, documents, coef, progress)
-
-    def contributions_cost(
-        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        return 4 * self.cost(lengths, support_lengths)
+def check_strands(kernel: Any) -> None:
+    """Raise InputError if `canonical` is no bool, or symbols are no letters of DNA."""
+    check_flag(kernel, "canonical")
+    if kernel.canonical and kernel.tokens != "characters":
+        raise InputError(
+            f"canonical=True reads letters of DNA or RNA, so tokens={kernel.tokens!r} cannot go with it"
+        )

@@ -1,16 +1,12 @@
-"""The (k, m) mismatch kernel; mer_weights.py has its weights, mer_rows.py the rest."""
+"""The (k, m) mismatch kernel."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from textsvm.errors import InputError
 from textsvm.kernels.base import is_whole
-from textsvm.kernels.mers.kernel import MOST, MerKernel, mismatch_weights
-from textsvm.kernels.options import MISMATCH_OPTIONS, Option
+from textsvm.kernels.mers.kernel import MOST, MerDefinition, MerKernel, mismatch_weights
 
 
 class Mismatch(MerKernel):
@@ -30,9 +26,9 @@ class Mismatch(MerKernel):
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
     tokens : {"characters", "words", "whitespace"} or callable
-        What a symbol is: a function takes a normalised text and returns its tokens.
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
-        Tell upper and lower case apart.
+        Distinguish upper and lower case.
 
     Examples
     --------
@@ -42,7 +38,6 @@ class Mismatch(MerKernel):
     """
 
     name: ClassVar[str] = "mismatch"
-    options: ClassVar[tuple[Option, ...]] = MISMATCH_OPTIONS
 
     def __init__(
         self,
@@ -63,12 +58,12 @@ class Mismatch(MerKernel):
         self.keep_case = keep_case
 
     @property
-    def length(self) -> int:
-        return int(self.k)
+    def definition(self) -> MerDefinition:
+        return MerDefinition(int(self.k), mismatch_weights(int(self.k), int(self.m), int(self.alphabet)))
 
     @property
-    def weights(self) -> NDArray[np.float64]:
-        return mismatch_weights(int(self.k), int(self.m), int(self.alphabet))
+    def _min_length(self) -> int:
+        return int(self.k)
 
     def check(self) -> None:
         super().check()

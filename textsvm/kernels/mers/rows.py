@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.base import BLOCK_BYTES
+from textsvm.kernels.contract import BLOCK_BYTES
 from textsvm.kernels.mers.windows import Mers, mers_of
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.runtime import device as devices
@@ -56,14 +56,15 @@ class MerRows(ABC):
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
         # Of the pairs of both strands of two sequences, half are compared.
-        self.weights = kernel.weights * (2 if kernel.canonical else 1)
+        self.weights = kernel.definition.weights * (2 if kernel.canonical else 1)
         self.own, self.columns = self.mers(documents)
         with devices.use(device):
             self.prepare()
 
     def mers(self, documents: Documents) -> tuple[Mers, Mers]:
         """The l-mers of documents, as rows and as columns."""
-        return mers_of(documents, self.kernel.length, bool(self.kernel.canonical), self.kernel.centred)
+        definition = self.kernel.definition
+        return mers_of(documents, definition.length, bool(self.kernel.canonical), definition.centred)
 
     @abstractmethod
     def prepare(self) -> None:
@@ -213,11 +214,11 @@ class MerPredictor:
         An existing table does not count: results would depend on earlier predictions.
         """
         kernel, symbols = self.rows.kernel, max(self.rows.columns.n_symbols, 1)
-        size = float(symbols) ** min(kernel.length, 40)  # longer l-mers never fit
+        size = float(symbols) ** min(kernel.definition.length, 40)  # longer l-mers never fit
         if size * 8 * (len(self.rows.weights) + len(self.coef)) > TABLE_BYTES:
             return False
-        seconds = kernel.length * len(self.rows.weights) * size * len(self.coef) / TABLE_RATE
-        return bool(seconds <= kernel.cost(documents.lengths, self.rows.documents.lengths).sum())
+        seconds = kernel.definition.length * len(self.rows.weights) * size * len(self.coef) / TABLE_RATE
+        return bool(seconds <= kernel.cost.of_rows(documents.lengths, self.rows.documents.lengths).sum())
 
 
 class ScoreTable:

@@ -1,11 +1,11 @@
-"""What kernels that know positions have in common: texts aligned at their starts, normalised, in lanes.
+"""Kernels that compare texts position by position: base class, attribution and rows on a CPU.
 
-Position i of a text is compared with position i of another, or with one near it; behind the end of the
-shorter text nothing matches. So texts of any lengths can be compared, and those that were cut around a site
-(of splicing, of binding) have it at the same position.
+Position i of a text is compared with position i of another, or with positions near it; nothing matches behind
+the end of the shorter text. Texts of any lengths can be compared, and texts cut around a site (of splicing,
+of binding) have it at the same position.
 
-The CPU twin takes documents in order of length, LANES columns of like length at a time (gap_sweep.py), and
-cuts rows by columns into pieces of like work. What a piece computes is the kernel's own: a `Lanes`.
+Documents are taken in order of length, LANES columns of similar length at a time (gap/sweep.py), and rows by
+columns are cut into pieces of similar work. A definition, `Windows` or `Diagonals`, computes a piece.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.errors import InputError
-from textsvm.kernels.base import HostRows, KernelRows, SymbolKernel, is_whole
+from textsvm.kernels.attribution import Attributor, Contributions
+from textsvm.kernels.base import SymbolKernel
+from textsvm.kernels.contract import Cost, HostRows, KernelRows, Values
 from textsvm.kernels.gap.sweep import PIECE, Picked, cut, in_lanes
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.runtime.device import Device
@@ -25,7 +26,7 @@ from textsvm.runtime.parallel import Progress, run
 from textsvm.runtime.simd import LANES
 from textsvm.text.documents import Documents
 
-#: Seconds that a piece of work may take, about.
+#: Seconds that a piece of work takes, about.
 SECONDS = 0.2
 
 
@@ -36,43 +37,56 @@ class Lanes(Protocol):
         """k, not normalised: `which` of documents (codes, offsets, which) by all lanes of some groups."""
 
 
+class Definition(Protocol):
+    """Constants of a kernel for texts up to some length."""
+
+    def lanes(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> Lanes:
+        """Prepare documents as columns on the CPU: groups[g, lane] is a document, -1 none."""
+
+    def self_values(self, documents: Documents) -> NDArray[np.float64]:
+        """k(s, s) of every document, not normalised."""
+
+    def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Contributions of the symbols x to the sum of factors times values with documents."""
+
+
+class PositionCost(Cost):
+    """Cost of a kernel that compares texts position by position."""
+
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+        return True
+
+
+class PositionAttributor(Attributor):
+    """Exact attribution by matches."""
+
+    def contributions(
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+    ) -> Contributions:
+        support, symbols = rows.documents, []
+        codes, offsets = support.codes_for(documents), np.array(support.offsets)
+        scale = normalisation_of(self.kernel, support).scale
+        own, others = normalisation_of(self.kernel, documents).scale, documents.codes_for(support)
+        definition = self.kernel.definition(max(longest_of(documents), longest_of(support)))
+        for d in range(len(documents)):
+            x = others[documents.offsets[d] : documents.offsets[d + 1]]
+            shares = definition.share(x, codes, offsets, coef[d] * scale * own[d])
+            symbols.append(documents.spread(d, shares))
+            if progress is not None:
+                progress(d + 1, len(documents))
+        return Contributions(symbols)
+
+
 class PositionKernel(SymbolKernel):
     """A kernel that compares texts position by position; see the subclasses."""
 
     normalised: bool
 
     @abstractmethod
-    def lanes(self, documents: Documents, groups: NDArray[np.int64]) -> Lanes:
-        """Prepare documents as columns on the CPU: groups[g, lane] is a document, -1 none."""
-
-    @abstractmethod
-    def self_values(self, documents: Documents) -> NDArray[np.float64]:
-        """k(s, s) of every document, not normalised."""
-
-    @abstractmethod
-    def on_card(self, longest: int) -> Any:
-        """What the CUDA twin computes (`positions_cuda.Program`), of texts of that length at most."""
-
-    def check_whole(self, name: str, least: int, most: int) -> None:
-        """Raise InputError if a parameter is no whole number of a range."""
-        value = getattr(self, name)
-        if not (is_whole(value) and least <= value <= most):
-            raise InputError(
-                f"{name}={value!r} of the {self.name} kernel must be a whole number from {least} to {most:,}"
-            )
-
-    def check(self) -> None:
-        super().check()
-        if not isinstance(self.normalised, bool | np.bool_):
-            raise InputError(
-                f"normalised={self.normalised!r} of the {self.name} kernel must be True or False"
-            )
-
-    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
-        return True
+    def definition(self, longest: int) -> Any:
+        """The `Definition` for texts of at most that length; also the `Program` of the CUDA rows."""
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
-        """Prepare `documents` as the columns of rows to come."""
         self.check()
         if device.kind == "cuda":
             from textsvm.kernels.positions.cuda import CudaPositions
@@ -80,13 +94,22 @@ class PositionKernel(SymbolKernel):
             return CudaPositions(self, documents, device)
         return HostPositions(self, documents, device)
 
-    def normalisation(self, documents: Documents, columns: Normalisation | None = None) -> Normalisation:
-        """k(s, s) of documents; `columns`, that of those they are compared with, if these are others."""
-        return Normalisation(documents, self.self_values(documents), bool(self.normalised), columns)
+
+def longest_of(documents: Documents) -> int:
+    """Length of the longest document."""
+    return int(documents.lengths.max(initial=0))
+
+
+def normalisation_of(
+    kernel: Any, documents: Documents, columns: Normalisation | None = None
+) -> Normalisation:
+    """k(s, s) of documents that are compared with `columns`, or with each other."""
+    values = kernel.definition(longest_of(documents)).self_values(documents)
+    return Normalisation(documents, values, bool(kernel.normalised), columns)
 
 
 def overlaps(row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Positions that each row document has in common with the column documents, in all."""
+    """Total number of common positions of each row document with the column documents."""
     lengths = np.sort(column_lengths)
     sums = np.concatenate([[0], np.cumsum(lengths)]).astype(np.float64)
     shorter = np.searchsorted(lengths, row_lengths)
@@ -101,8 +124,8 @@ class HostPositions(HostRows):
     def __init__(self, kernel: PositionKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._groups, self._widths = in_lanes(documents)
-        self._lanes = kernel.lanes(documents, self._groups)
-        self.normalisation = kernel.normalisation(documents)
+        self._lanes = kernel.definition(longest_of(documents)).lanes(kernel, documents, self._groups)
+        self.normalisation = normalisation_of(kernel, documents)
 
     def diag(self) -> NDArray[np.float32]:
         return self.normalisation.diagonal()
@@ -121,7 +144,7 @@ class HostPositions(HostRows):
 
     def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
         values = np.empty((len(others), self.n), np.float32)
-        self._fill(values, others, self.kernel.normalisation(others, self.normalisation), progress)
+        self._fill(values, others, normalisation_of(self.kernel, others, self.normalisation), progress)
         return values
 
     def _fill(
@@ -160,6 +183,6 @@ class HostPositions(HostRows):
 
     @property
     def _symbols(self) -> int:
-        """Symbols of rows, and of columns, that make a piece of work."""
+        """Symbols of the rows, and of the columns, of a piece of work."""
         text = np.full(PIECE // 100, 100)
-        return int(PIECE * np.clip((SECONDS / self.kernel.cost(text, text).sum()) ** 0.5, 0.02, 50))
+        return int(PIECE * np.clip((SECONDS / self.kernel.cost.of_rows(text, text).sum()) ** 0.5, 0.02, 50))

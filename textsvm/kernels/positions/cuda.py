@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import BLOCK_BYTES
+from textsvm.kernels.contract import BLOCK_BYTES
 from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.positions.base import normalisation_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -83,8 +84,9 @@ class _Planes:
 class CudaPositions:
     """Kernel values of a `PositionKernel` with fixed documents on a GPU (`KernelRows`).
 
-    ``kernel.on_card(longest)`` describes the computation: a `source` of SOURCES, a look-up `table`, and the
-    `numbers` of Task.
+
+    ``kernel.definition(longest)`` describes the computation: a `source` of SOURCES, a look-up `table`, and
+    the `numbers` of Task.
     """
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
@@ -97,7 +99,7 @@ class CudaPositions:
                 f"{(1 << PLANES[-1]) - 2:,} apart; run with --device cpu"
             )
         self._planes = fitting[0]
-        self.normalisation = kernel.normalisation(documents)
+        self.normalisation = normalisation_of(kernel, documents)
         with gpu.use(device):
             self._columns = _Planes(documents, self._planes, self._symbols, columns=True)
 
@@ -118,7 +120,7 @@ class CudaPositions:
             return out
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
-        own = self.kernel.normalisation(others, self.normalisation)
+        own = normalisation_of(self.kernel, others, self.normalisation)
         with gpu.use(self.device):
             return self._matrix(others, own, progress)
 
@@ -160,7 +162,7 @@ class CudaPositions:
         columns = self._columns
         rows = _Planes(others, self._planes, self._symbols, columns=False)
         longest = int(max(rows.lengths.max(initial=0), columns.lengths.max(initial=0)))
-        program = self.kernel.on_card(longest)
+        program = self.kernel.definition(longest)
         arrays = {
             "rows": rows.words, "columns": columns.words, "row_firsts": rows.firsts,
             "group_firsts": columns.firsts, "row_lengths": rows.device_lengths,
@@ -189,7 +191,7 @@ class CudaPositions:
         """Ranges of rows, one per launch."""
         turns = np.arange(len(rows)) // MOST_ROWS
         if progress is not None:
-            seconds = np.cumsum(self.kernel.cost(rows.lengths, self._columns.lengths))
+            seconds = np.cumsum(self.kernel.cost.of_rows(rows.lengths, self._columns.lengths))
             turns += (seconds / LAUNCH).astype(np.int64)
         bounds = [0, *(np.flatnonzero(np.diff(turns)) + 1).tolist(), len(rows)]
         return [(a, b) for a, b in pairwise(bounds) if b > a]

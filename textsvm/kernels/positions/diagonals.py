@@ -20,17 +20,17 @@ different y (base.py); x is shared.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.attribution import Attribution, Contributions
-from textsvm.kernels.base import KernelRows
+from textsvm.kernels.attribution import Attribution
+from textsvm.kernels.contract import Ability, Lengths, Values
 from textsvm.kernels.gap.sweep import Picked
-from textsvm.kernels.positions.base import PositionKernel, overlaps
+from textsvm.kernels.positions.base import PositionAttributor, PositionCost, PositionKernel, overlaps
 from textsvm.runtime.compiled import njit
-from textsvm.runtime.parallel import Progress, run
+from textsvm.runtime.parallel import run
 from textsvm.runtime.simd import (
     LANES,
     add,
@@ -83,70 +83,58 @@ class Diagonals:
         """Fields of the GPU twin's Task."""
         return {"shifts": len(self.weights), "first": self.first, "length": self.length}
 
-
-class DiagonalKernel(PositionKernel):
-    """Kernel that is a sum over diagonals."""
-
-    attribution: ClassVar[Attribution] = KMERS
-
-    def diagonals(self, longest: int) -> Diagonals:
-        """Parameters for texts of at most this length."""
-        raise NotImplementedError
-
-    def on_card(self, longest: int) -> Diagonals:
-        return self.diagonals(longest)
-
-    def lanes(self, documents: Documents, groups: NDArray[np.int64]) -> DiagonalLanes:
-        return DiagonalLanes(self, documents, groups)
+    def lanes(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> DiagonalLanes:
+        """Prepare documents as columns; see `Definition`."""
+        return DiagonalLanes(kernel, documents, groups)
 
     def self_values(self, documents: Documents) -> NDArray[np.float64]:
-        codes, offsets = documents.codes_for(), np.array(documents.offsets)
-        sums = self.diagonals(int(documents.lengths.max(initial=0)))
-        values = np.empty(len(documents))
+        """k(s, s) of every document, not normalised."""
+        codes, offsets, values = documents.codes_for(), np.array(documents.offsets), np.empty(len(documents))
 
         def work(first: int) -> None:
             end = min(first + 64, len(documents))
-            _self_sums(codes, offsets, first, end, sums.first, sums.length, sums.weights, values)
+            _self_sums(codes, offsets, first, end, self.first, self.length, self.weights, values)
 
         run(work, range(0, len(documents), 64))
         return values
 
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        longest = int(max(row_lengths.max(initial=0), column_lengths.max(initial=0)))
-        shifts = 2 * len(self.diagonals(longest).weights) - 1
+    def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Contributions of the symbols x; see `Definition`."""
+        shares = np.zeros(len(x) + 1)
+        _share(x, codes, offsets, factors, self.first, self.length, self.weights, shares)
+        return np.cumsum(shares)[:-1]
+
+
+def _shifts(kernel: Any, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> int:
+    """Number of diagonals of texts of these lengths."""
+    longest = int(max(row_lengths.max(initial=0), column_lengths.max(initial=0)))
+    return 2 * len(kernel.definition(longest).weights) - 1
+
+
+class DiagonalCost(PositionCost):
+    """Cost of a sum over diagonals."""
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         words = overlaps(row_lengths, column_lengths) / 64 + len(column_lengths)
+        shifts = _shifts(self.kernel, row_lengths, column_lengths)
         return shifts * words / RATE + len(column_lengths) / WRITTEN
 
-    def contributions(
-        self,
-        rows: KernelRows,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
-    ) -> Contributions:
-        support = rows.documents
-        codes, offsets = support.codes_for(documents), np.array(support.offsets)
-        scale = self.normalisation(support).scale
-        own, others = self.normalisation(documents).scale, documents.codes_for(support)
-        sums = self.diagonals(int(max(documents.lengths.max(initial=0), support.lengths.max(initial=0))))
-        symbols = []
-        for d in range(len(documents)):
-            x = others[documents.offsets[d] : documents.offsets[d + 1]]
-            shares = np.zeros(len(x) + 1)
-            factors = coef[d] * scale * own[d]
-            _share(x, codes, offsets, factors, sums.first, sums.length, sums.weights, shares)
-            symbols.append(documents.spread(d, np.cumsum(shares)[:-1]))
-            if progress is not None:
-                progress(d + 1, len(documents))
-        return Contributions(symbols)
 
-    def contributions_cost(
-        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        longest = int(max(lengths.max(initial=0), support_lengths.max(initial=0)))
-        shifts = 2 * len(self.diagonals(longest).weights) - 1
+class DiagonalAttributor(PositionAttributor):
+    """Exact attribution by common k-mers."""
+
+    method = KMERS
+
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+        shifts = _shifts(self.kernel, lengths, support_lengths)
         return shifts * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
+
+
+class DiagonalKernel(PositionKernel):
+    """A kernel that is a sum over diagonals."""
+
+    cost = Ability(DiagonalCost)
+    attribution = Ability(DiagonalAttributor)
 
 
 def planes_of(symbols: int) -> int:
@@ -157,7 +145,7 @@ def planes_of(symbols: int) -> int:
 class DiagonalLanes:
     """Column documents as bit planes; see `positions.base.Lanes`."""
 
-    def __init__(self, kernel: DiagonalKernel, documents: Documents, groups: NDArray[np.int64]) -> None:
+    def __init__(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> None:
         self.kernel, self.groups = kernel, groups
         self.symbols = len(documents.alphabet)
         self.planes = planes_of(self.symbols)
@@ -179,7 +167,7 @@ class DiagonalLanes:
         codes, offsets, which = rows
         lengths = np.diff(offsets)[which]
         longest = int(lengths.max(initial=0))
-        sums = self.kernel.diagonals(max(longest, self.longest))
+        sums = self.kernel.definition(max(longest, self.longest))
         out = np.empty(len(which) * (groups.stop - groups.start) * LANES)
         x = np.zeros((-(-longest // 64) + 2) * self.planes, np.uint64)
         _products(

@@ -2,19 +2,19 @@
 
     k(x, y) = (sum_p win_p)^d2        win_p = (sum_(j = -l..l) w_j [x[p+j] = y[p+j]])^d1
 
-over the positions p that both texts have, aligned at their starts; outside of either nothing matches. The
-weights w_j = (l + 1 - |j|) / (l + 1)^2 rise from the borders of a window of 2 l + 1 positions to its centre,
-and sum to 1. d1 takes together what matches near each other, d2 windows wherever they are.
+over the common positions p of texts aligned at their starts; nothing matches outside of either. The weights
+w_j = (l + 1 - |j|) / (l + 1)^2 rise from the borders of a window of 2 l + 1 positions to its centre, and sum
+to 1. d1 combines nearby matches, d2 windows anywhere.
 
 With c_p = (l + 1)^2 sum_j w_j [...], a whole number,
 
     c_(p+1) = c_p + (matches at p+1 .. p+l+1) - (matches at p-l .. p)
 
 and each of the two counts changes by two symbols from p to p + 1: O(1) a position, whatever l. Powers are
-products in float64, of whole numbers: both twins sum the same numbers in the same order. Of values below
-1.2e-38, float32's smallest normal number, a card makes 0.
+products in float64 of whole numbers, summed in the same order on CPU and GPU. Values below 1.2e-38, float32's
+smallest normal number, are 0 on a card.
 
-CPU twin: one document a lane of a vector (positions.py).
+On a CPU each column document is in a lane of a vector (base.py).
 """
 
 from __future__ import annotations
@@ -26,13 +26,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution, Contributions
-from textsvm.kernels.base import KernelRows
+from textsvm.kernels.attribution import Attribution
+from textsvm.kernels.base import check_whole
+from textsvm.kernels.contract import Ability, Lengths, Values
 from textsvm.kernels.gap.sweep import Picked, interleave
-from textsvm.kernels.options import LOCALITY_OPTIONS, Option
-from textsvm.kernels.positions.base import PositionKernel, overlaps
+from textsvm.kernels.positions.base import (
+    PositionAttributor,
+    PositionCost,
+    PositionKernel,
+    longest_of,
+    overlaps,
+)
 from textsvm.runtime.compiled import njit
-from textsvm.runtime.parallel import Progress
 from textsvm.runtime.simd import (
     LANES,
     add,
@@ -49,9 +54,9 @@ from textsvm.runtime.simd import (
 from textsvm.text.documents import Documents
 from textsvm.text.tokens import Tokens
 
-#: The greatest window, which a word of matches on a GPU has room for on both sides, and degree.
+#: Greatest window, limited by the words of matches on a GPU, and greatest degree.
 MOST_WINDOW, MOST_DEGREE = 31, 10
-#: Positions a second, and positions times window that a value is shared out among.
+#: Positions a second, and positions times window a second of attribution.
 RATE, ATTRIBUTION_RATE = 7e8, 2e8
 WINDOWS = Attribution(
     "windows",
@@ -62,7 +67,7 @@ WINDOWS = Attribution(
 
 @dataclass(frozen=True)
 class Windows:
-    """What is summed over windows.
+    """Constants of the sum over windows.
 
     Attributes
     ----------
@@ -78,28 +83,25 @@ class Windows:
 
     @property
     def source(self) -> str:
-        """See `positions_cuda.Program`."""
         return "locality.cu"
 
     @property
     def table(self) -> NDArray[np.float64]:
-        """See `positions_cuda.Program`."""
         return self.powers
 
     @property
     def numbers(self) -> dict[str, float]:
-        """See `positions_cuda.Program`."""
         return {"side": self.side, "outer": self.outer, "unit": self.unit}
 
     @property
     def powers(self) -> NDArray[np.float64]:
-        """c^d1 of every c that there is, shape ((l + 1)^2 + 1,)."""
+        """c^d1 for all c, shape ((l + 1)^2 + 1,)."""
         c = np.arange((self.side + 1) ** 2 + 1, dtype=np.float64)
         return _power(c, self.inner)
 
     @property
     def unit(self) -> float:
-        """What sums of c^d1 are divided by."""
+        """Divisor of sums of c^d1."""
         return float(self.powers[-1])
 
     def finish(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -123,13 +125,43 @@ class Windows:
             long = long + falling
         return np.concatenate([sums, long])
 
+    def lanes(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> WindowLanes:
+        """Prepare documents as columns; see `Definition`."""
+        return WindowLanes(self, documents, groups)
+
+    def self_values(self, documents: Documents) -> NDArray[np.float64]:
+        """k(s, s) of every document, not normalised."""
+        return self.finish(self.of_equal(longest_of(documents))[documents.lengths])
+
+    def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Contributions of the symbols x; see `Definition`."""
+        shares = np.zeros(len(x))
+        _share(x, codes, offsets, factors, self.side, self.inner, self.outer, self.unit, shares)
+        return shares
+
 
 def _power(x: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
-    """x * x * ..., as both twins multiply."""
+    """x * x * ..., multiplied in the same order on CPU and GPU."""
     power = x
     for _ in range(degree - 1):
         power = power * x
     return power
+
+
+class LocalityCost(PositionCost):
+    """Cost of the locality-improved kernel."""
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        return (overlaps(row_lengths, column_lengths) + 20 * len(column_lengths)) / RATE
+
+
+class LocalityAttributor(PositionAttributor):
+    """Exact attribution by windows."""
+
+    method = WINDOWS
+
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+        return self.kernel.window * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
 
 
 class LocalityImproved(PositionKernel):
@@ -148,9 +180,9 @@ class LocalityImproved(PositionKernel):
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        What a symbol is: a function takes a normalised text and returns its tokens.
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
-        Tell upper and lower case apart.
+        Distinguish upper and lower case.
 
     Examples
     --------
@@ -160,8 +192,8 @@ class LocalityImproved(PositionKernel):
     """
 
     name: ClassVar[str] = "locality"
-    options: ClassVar[tuple[Option, ...]] = LOCALITY_OPTIONS
-    attribution: ClassVar[Attribution] = WINDOWS
+    cost = Ability(LocalityCost)
+    attribution = Ability(LocalityAttributor)
 
     def __init__(
         self,
@@ -179,63 +211,20 @@ class LocalityImproved(PositionKernel):
         self.tokens = tokens
         self.keep_case = keep_case
 
-    @property
-    def min_length(self) -> int:
-        return 1
+    def definition(self, longest: int) -> Windows:
+        return Windows(int(self.window) // 2, int(self.inner_degree), int(self.outer_degree))
 
     @property
-    def windows(self) -> Windows:
-        """The numbers of its definition."""
-        return Windows(int(self.window) // 2, int(self.inner_degree), int(self.outer_degree))
+    def _min_length(self) -> int:
+        return 1
 
     def check(self) -> None:
         super().check()
-        self.check_whole("window", 1, MOST_WINDOW)
+        check_whole(self, "window", 1, MOST_WINDOW)
         if self.window % 2 == 0:
             raise InputError(f"window={self.window!r} of the locality kernel must be odd: it has a centre")
-        self.check_whole("inner_degree", 1, MOST_DEGREE)
-        self.check_whole("outer_degree", 1, MOST_DEGREE)
-
-    def on_card(self, longest: int) -> Windows:
-        return self.windows
-
-    def lanes(self, documents: Documents, groups: NDArray[np.int64]) -> WindowLanes:
-        return WindowLanes(self.windows, documents, groups)
-
-    def self_values(self, documents: Documents) -> NDArray[np.float64]:
-        lengths, windows = documents.lengths, self.windows
-        return windows.finish(windows.of_equal(int(lengths.max(initial=0)))[lengths])
-
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        return (overlaps(row_lengths, column_lengths) + 20 * len(column_lengths)) / RATE
-
-    def contributions(
-        self,
-        rows: KernelRows,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
-    ) -> Contributions:
-        support, symbols, windows = rows.documents, [], self.windows
-        codes, offsets = support.codes_for(documents), np.array(support.offsets)
-        scale = self.normalisation(support).scale
-        own, others = self.normalisation(documents).scale, documents.codes_for(support)
-        for d in range(len(documents)):
-            x = others[documents.offsets[d] : documents.offsets[d + 1]]
-            shares, factors = np.zeros(len(x)), coef[d] * scale * own[d]
-            _share(
-                x, codes, offsets, factors, windows.side, windows.inner, windows.outer, windows.unit, shares
-            )
-            symbols.append(documents.spread(d, shares))
-            if progress is not None:
-                progress(d + 1, len(documents))
-        return Contributions(symbols)
-
-    def contributions_cost(
-        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        return self.window * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
+        check_whole(self, "inner_degree", 1, MOST_DEGREE)
+        check_whole(self, "outer_degree", 1, MOST_DEGREE)
 
 
 class WindowLanes:

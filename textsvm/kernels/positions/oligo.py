@@ -2,14 +2,13 @@
 
     k(x, y) = sum over k-mers u, positions p of u in x and q of u in y, of exp(-(p - q)^2 / (4 sigma^2))
 
-(times a constant, sqrt(pi) sigma, which normalisation removes and which is left out here). Positions count
-from the start of a text. sigma near 0 compares what stands at the same position, a large one forgets
-positions: the spectrum kernel.
+(the constant factor sqrt(pi) sigma, which normalisation removes, is omitted). Positions count from the start
+of a text. With sigma near 0 only k-mers at the same position match; with a large sigma positions do not
+matter, as in the spectrum kernel.
 
-All pairs with p - q = s lie on one diagonal, and have one weight: it is a sum over diagonals (diagonals.py)
-of k = d alone, with delta_s = exp(-s^2 / (4 sigma^2)). Left out are pairs more than 12 sigma apart, whose
-terms are below exp(-36) = 2.3e-16: less than what float64, let alone float32, can add to a k-mer that stands
-in the same place.
+All pairs with p - q = s lie on a diagonal and have the same weight: the kernel is a sum over diagonals
+(diagonals.py) for k = d only, with delta_s = exp(-s^2 / (4 sigma^2)). Pairs more than 12 sigma apart are left
+out: their terms are below exp(-36) = 2.3e-16, the rounding error of a match at the same position.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import is_number
-from textsvm.kernels.options import OLIGO_OPTIONS, Option
+from textsvm.kernels.base import check_whole, is_number
 from textsvm.kernels.positions.diagonals import MOST, DiagonalKernel, Diagonals
 from textsvm.text.tokens import Tokens
 
@@ -30,7 +28,7 @@ REACH = 12
 
 
 class Oligo(DiagonalKernel):
-    """Common substrings of k symbols, each pair weighed by the distance of the positions it stands at.
+    """Common substrings of k symbols, each pair weighted by the distance of its positions.
 
     Positions are counted from the start of each text; a pair d positions apart weighs
     exp(-d^2 / (4 sigma^2)).
@@ -40,13 +38,13 @@ class Oligo(DiagonalKernel):
     k : int
         Length of the substrings, 1 to 32.
     sigma : float
-        How far positions may differ, in symbols, above 0.
+        Scale of the distance of positions, in symbols, above 0.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        What a symbol is: a function takes a normalised text and returns its tokens.
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
-        Tell upper and lower case apart.
+        Distinguish upper and lower case.
 
     Examples
     --------
@@ -56,7 +54,6 @@ class Oligo(DiagonalKernel):
     """
 
     name: ClassVar[str] = "oligo"
-    options: ClassVar[tuple[Option, ...]] = OLIGO_OPTIONS
 
     def __init__(
         self,
@@ -73,16 +70,16 @@ class Oligo(DiagonalKernel):
         self.keep_case = keep_case
 
     @property
-    def min_length(self) -> int:
+    def _min_length(self) -> int:
         return int(self.k)
 
     def check(self) -> None:
         super().check()
-        self.check_whole("k", 1, MOST)
+        check_whole(self, "k", 1, MOST)
         if not (is_number(self.sigma) and 0 < self.sigma < math.inf):
             raise InputError(f"sigma={self.sigma!r} of the oligo kernel must be a number above 0")
 
-    def diagonals(self, longest: int) -> Diagonals:
+    def definition(self, longest: int) -> Diagonals:
         distances = np.arange(min(math.floor(REACH * self.sigma), max(longest - 1, 0)) + 1)
         weights = np.exp(-((distances / (2 * self.sigma)) ** 2))
         return Diagonals(int(self.k), int(self.k), weights)

@@ -5,9 +5,8 @@
     beta_k = 2 (d - k + 1) / (d (d + 1)),    delta_s = 1 / (2 (s + 1))
 
 over all positions i where both k-mers lie within their texts, which are aligned at their starts and may have
-different lengths. S = 0 is the weighted degree kernel (Rätsch and Sonnenburg 2004): a k-mer counts where both
-texts have it at the same position. It is a sum over diagonals (diagonals.py): one pass over matches gives all
-lengths k.
+different lengths. S = 0 is the weighted degree kernel (Rätsch and Sonnenburg 2004), which counts k-mers at the
+same position. The kernel is a sum over diagonals (diagonals.py): one pass over matches gives all lengths k.
 """  # noqa: E501 (a formula)
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from textsvm.kernels.options import WEIGHTED_DEGREE_OPTIONS, Option
+from textsvm.kernels.base import check_whole
 from textsvm.kernels.positions.diagonals import MOST, DiagonalKernel, Diagonals
 from textsvm.text.tokens import Tokens
 
-#: The greatest shift: a Gram takes time in proportion.
+#: Greatest shift: the time of a Gram is proportional to it.
 MOST_SHIFT = 100_000
 
 
@@ -32,16 +31,16 @@ class WeightedDegree(DiagonalKernel):
     Parameters
     ----------
     degree : int
-        Length of the longest substrings that count, 1 to 32; one of k symbols weighs
+        Length of the longest substrings that count, 1 to 32; a substring of k symbols weighs
         2 (degree - k + 1) / (degree (degree + 1)).
     shift : int
-        How far apart they may stand, from 0; s positions apart they weigh 1 / (2 (s + 1)) each way.
+        Greatest distance of positions, from 0; at distance s a pair weighs 1 / (2 (s + 1)) each way.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        What a symbol is: a function takes a normalised text and returns its tokens.
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
-        Tell upper and lower case apart.
+        Distinguish upper and lower case.
 
     Examples
     --------
@@ -51,7 +50,6 @@ class WeightedDegree(DiagonalKernel):
     """
 
     name: ClassVar[str] = "weighted-degree"
-    options: ClassVar[tuple[Option, ...]] = WEIGHTED_DEGREE_OPTIONS
 
     def __init__(
         self,
@@ -68,15 +66,15 @@ class WeightedDegree(DiagonalKernel):
         self.keep_case = keep_case
 
     @property
-    def min_length(self) -> int:
+    def _min_length(self) -> int:
         return 1
 
     def check(self) -> None:
         super().check()
-        self.check_whole("degree", 1, MOST)
-        self.check_whole("shift", 0, MOST_SHIFT)
+        check_whole(self, "degree", 1, MOST)
+        check_whole(self, "shift", 0, MOST_SHIFT)
 
-    def diagonals(self, longest: int) -> Diagonals:
+    def definition(self, longest: int) -> Diagonals:
         shifts = np.arange(min(int(self.shift), max(longest - 1, 0)) + 1)
         weights = np.where(shifts == 0, 1.0, 0.5 / (shifts + 1))
         return Diagonals(1, int(self.degree), weights * 2 / (self.degree * (self.degree + 1)))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.features import feature_starts, matrix_of, weigh
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
+from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, is_weighted
 from textsvm.kernels.spectrum.pmers import count
 from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
 from textsvm.linalg.sparse import Sparse, count_features, share
@@ -49,7 +49,7 @@ class CountedDocuments:
         """All documents as rows of features, weighed by what a kernel learns from some."""
         shared = self.shared(kernel)
         weights, alone = None, np.ones(len(self.documents))
-        if kernel.weighted:
+        if is_weighted(kernel):
             table = self.weights(kernel, train).table
             weights, alone = table[shared.number], self._alone(table)
         rows = shared.weighed(weights, alone, kernel.normalised)

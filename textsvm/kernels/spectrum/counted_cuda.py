@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.learnt_weights import PSEUDO, ROUNDING, FeatureWeights
+from textsvm.kernels.spectrum.learnt_weights import PSEUDO, ROUNDING, FeatureWeights, is_weighted
 from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers
 from textsvm.kernels.spectrum.vocabulary import Vocabulary
 from textsvm.linalg.rows import FeatureRows
@@ -129,7 +129,7 @@ class CudaCountedDocuments:
         unary = kernel.weight == "intersection"
         starts = starts_of(self.highest) if unary else None
         table = None
-        if kernel.weighted:  # behind the p-mers is what those that no document holds weigh
+        if is_weighted(kernel):  # behind the p-mers is what those that no document holds weigh
             table = cp.asarray(kernel.weights_.table[:-1])
         df = self._unary_df(starts) if unary else self.df
         target, n_features = commonest_first(df)

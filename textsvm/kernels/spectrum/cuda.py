@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.features import FeatureMap, FeatureSpace, SpectrumPredictor
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
+from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, check_fitted, is_weighted
 from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers, match_unary, upload
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, longest_of
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
@@ -59,7 +59,7 @@ class CudaFeatureSpace:
     def of(cls, space: FeatureSpace) -> CudaFeatureSpace:
         """The same features as on the host, and what the kernel learnt, on the current card."""
         kernel, cp = space.kernel, gpu.cupy()
-        learnt = CudaWeights(kernel.weights_) if kernel.weighted else None
+        learnt = CudaWeights(kernel.weights_) if is_weighted(kernel) else None
         shared = learnt is not None and space.vocabulary is kernel.weights_.vocabulary
         known = learnt.vocabulary if learnt is not None and shared else upload(space.vocabulary)
         starts = cp.asarray(space.starts) if kernel.weight == "intersection" else None
@@ -117,7 +117,7 @@ class CudaSpectrum:
     """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
 
     def __init__(self, kernel: FeatureMap, documents: Documents, device: Device) -> None:
-        kernel.check_fitted()
+        check_fitted(kernel)
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
         with gpu.use(device):
@@ -125,7 +125,7 @@ class CudaSpectrum:
 
     def prepare(self, text: DeviceDocuments) -> None:
         """From the documents on the device to X."""
-        learnt = CudaWeights(self.kernel.weights_) if self.kernel.weighted else None
+        learnt = CudaWeights(self.kernel.weights_) if is_weighted(self.kernel) else None
         self.space, self.x = represent(self.kernel, learnt, text)
         self.normalisation = Normalisation(self.documents, self.x.squares, self.kernel.normalised)
         self.__dict__.pop("columns", None)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
+from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, is_weighted
 from textsvm.kernels.spectrum.pmers import count, share, windows
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, longest_of
 from textsvm.kernels.spectrum.weight_vectors import dot
@@ -95,13 +95,6 @@ class FeatureMap(Protocol):
     def lengths(self) -> tuple[int, int]:
         """Shortest and longest substring that counts."""
 
-    @property
-    def weighted(self) -> bool:
-        """Whether it has learnt weights."""
-
-    def check_fitted(self) -> None:
-        """Raise InputError if weights are asked for and not learnt."""
-
 
 class Represented(Protocol):
     """Documents as rows of features, on either device."""
@@ -171,7 +164,7 @@ class FeatureSpace:
 
     def _learnt(self, vocabulary: Vocabulary, found: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """Learnt weights of p-mers, given where these are here."""
-        if not self.kernel.weighted:
+        if not is_weighted(self.kernel):
             return None
         learnt = self.kernel.weights_
         same = learnt.vocabulary is self.vocabulary
@@ -197,7 +190,7 @@ def represent(kernel: FeatureMap, documents: Documents) -> tuple[FeatureSpace, C
     """Documents over the features of their own p-mers: the features, what was counted, and X."""
     vocabulary, counts = count(documents, *kernel.lengths)
     starts = feature_starts(kernel, counts, int(vocabulary.first[-1]))
-    weights = kernel.weights_.weights(vocabulary) if kernel.weighted else None
+    weights = kernel.weights_.weights(vocabulary) if is_weighted(kernel) else None
     return FeatureSpace(kernel, vocabulary, starts), counts, matrix_of(kernel, counts, weights, starts)
 
 

@@ -1,42 +1,39 @@
-"""p-spectrum kernel: what two documents share of their contiguous substrings.
+"""p-spectrum kernel: the contiguous substrings that two documents share.
 
     k(s, t) = sum_u phi_u(s) phi_u(t),    phi_u(s) = w_u f(c_u(s)),
 
-u runs over the strings of p symbols (p1..p2 in a blended kernel), c_u(s) counts the occurrences of u
-in s, f(c) is c, 1 (presence) or 1 + ln c (log), and w_u is 1 or, with idf, ln((1 + n) / (1 + df_u)) + 1
-learnt from n training documents (p-mers they do not hold: ln(1 + n) + 1). The intersection kernel
-sum_u w_u min(c_u(s), c_u(t)) has the same form over more features: in the unary code of the counts
-[c >= 1], [c >= 2], ... the product of two codes is the minimum, so
+u runs over the strings of p symbols (p1..p2 in a blended kernel), c_u(s) is the number of occurrences of u in
+s, f(c) is c, 1 (presence) or 1 + ln c (log), and w_u is 1 or, with idf, ln((1 + n) / (1 + df_u)) + 1 learnt
+from n training documents (ln(1 + n) + 1 for p-mers that none of them contains). The intersection kernel
+sum_u w_u min(c_u(s), c_u(t)) has the same form over more features: the minimum of two counts is the product
+of their unary codes [c >= 1], [c >= 2], ..., so
 
     phi_(u, h)(s) = sqrt(w_u) [c_u(s) >= h].
 
-Hence every variant is a product of one sparse matrix X (documents x features, values >= 0) with
-itself, and a decision value sum_j a_j k(s, t_j) / |t_j| is phi(s) . (sum_j a_j phi(t_j) / |t_j|): one
-product with a vector, whatever the number of support vectors.
+Every variant is therefore a product of a sparse matrix X (documents x features, values >= 0) with itself, and
+a decision value sum_j a_j k(s, t_j) / |t_j| is phi(s) . (sum_j a_j phi(t_j) / |t_j|): one product with a
+vector, however many support vectors there are.
 
-The half Gram takes sum_u df_u^2 / 2 products, and most of them belong to few p-mers. So the columns
-of X that many documents hold are kept dense, as a tile product (BLAS); the others are an inverted
-index: row i adds x_iu x_ju to an accumulator of n values for every j > i on the list of u.
+Half of the Gram takes sum_u df_u^2 / 2 products, most of them for few p-mers. The columns of X with many
+documents are stored dense and multiplied in tiles (BLAS); the others form an inverted index: row i adds
+x_iu x_ju to an accumulator of n values for every j > i in the list of u.
 
-What is exact: counts, presence and intersection without idf are sums of integers, right to the last
-bit below 2^53 (float64 accumulators; tile products in float32 only where all sums are below 2^24),
-and rounded to float32 once a length. With log or idf X is rounded to float32 and the sums are float64.
+Exactness: counts, presence and intersection without idf are sums of integers, exact below 2^53 (float64
+accumulators; tile products in float32 only where all sums are below 2^24), and rounded to float32 once for
+each length. With log or idf X is rounded to float32 and the sums are float64.
 
-The whole Gram is the sum of those of the lengths, one after the other: memory is for the p-mers of one
-length, and the Grams of all ranges p1..p2 come by the way (`host_grams`).
+The whole Gram is the sum of the Grams of the lengths, one after the other: memory is for the p-mers of one
+length, and the Grams of all ranges p1..p2 are intermediate results (`host_grams`).
 
-p-mers are counted in `textsvm.kernels.spectrum.pmers`, products of X are made in `textsvm.linalg.products`.
+p-mers are counted in `textsvm.kernels.spectrum.pmers`, products of X are in `textsvm.linalg.products`.
 
 Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (presence, intersection).
 
-Machines of spectrum kernels kept as one weight a feature, without any support vector.
-
-What a kernel learnt (idf, odds) is of all training documents: it weighs p-mers in k(s, s) of any document,
-and so it is kept whole, and the weights are those of its p-mers: one vocabulary is for both. A kernel that
-learns nothing has the p-mers of the support vectors.
-
-A document without any feature is 1 with an equal one (normalisation.py), which no weight says; support
-vectors that have no feature are left out, and the value of such a document is 0.
+Machines can be kept as a weight for each feature, without support vectors (`SpectrumWeights`). Learnt idf and
+odds weights are those of all training documents: they determine k(s, s) of any document, so they are kept in
+full, with the weights in the same vocabulary. A kernel that learns nothing keeps the p-mers of the support
+vectors. Weights cannot express that a document without features equals an identical document
+(normalisation.py): support vectors without features are left out, and the value of such a document is 0.
 """
 
 from __future__ import annotations
@@ -50,10 +47,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution, Contributions
-from textsvm.kernels.base import Sharing, SymbolKernel
+from textsvm.kernels.attribution import Attributor, Contributions
+from textsvm.kernels.base import SymbolKernel
+from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Sharing, Values
 from textsvm.kernels.normalisation import Normalisation, finished_gram
-from textsvm.kernels.options import SPECTRUM_OPTIONS, WEIGHTS, Option
+from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum.counted import CountedDocuments
 from textsvm.kernels.spectrum.features import (
     SUBSTRINGS,
@@ -65,7 +63,7 @@ from textsvm.kernels.spectrum.features import (
     matrix_of,
     represent,
 )
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, read_vocabulary
+from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, check_fitted, is_weighted, read_vocabulary
 from textsvm.kernels.spectrum.matrix import counted_bytes
 from textsvm.kernels.spectrum.pmers import count_each
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, windows_of
@@ -78,13 +76,13 @@ from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, Views
 from textsvm.text.tokens import Tokens
 
-#: What a damaged state may raise.
+#: Errors that damaged arrays cause.
 _DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True)
 class SpectrumWeights:
-    """The machines of one spectrum kernel; see `textsvm.kernels.base.Weights`.
+    """`Weights` of a spectrum kernel.
 
     Attributes
     ----------
@@ -105,17 +103,15 @@ class SpectrumWeights:
         kernel, columns = rows.kernel, rows.normalisation
         dense = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
         vectors = WeightVectors.of(rows.space.vocabulary, rows.space.starts, dense)
-        if kernel.weighted:
+        if is_weighted(kernel):
             vectors = vectors.over(kernel.weights_.vocabulary)
         return cls(kernel, vectors, len(columns.featureless))
 
     @property
     def n_machines(self) -> int:
-        """How many machines there are."""
         return self.vectors.weights.shape[1]
 
     def predictor(self, device: Device) -> SpectrumPredictor:
-        """See `Weights`."""
         vectors = self.vectors
         space: Any = FeatureSpace(self.kernel, vectors.vocabulary, vectors.starts, vectors.row)
         weights = vectors.weights.astype(np.float64)
@@ -128,11 +124,10 @@ class SpectrumWeights:
             return SpectrumPredictor(device, CudaFeatureSpace.of(space), array)
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
-        """See `Weights`."""
         kernel, vocabulary = self.kernel, self.vectors.vocabulary
         state = self.vectors.state(tolerance if kernel.normalised else 0.0, kernel.weight == "intersection")
         state |= pack(vocabulary) | {"sizes": np.array([0, vocabulary.n_symbols])}
-        if not kernel.weighted:
+        if not is_weighted(kernel):
             return state
         learnt = kernel.weights_
         df = learnt.df.astype(np.min_scalar_type(-1 - learnt.n))  # signed
@@ -143,7 +138,7 @@ class SpectrumWeights:
     def from_state(
         cls, kernel: FeatureMap, state: dict[str, NDArray[Any]], alphabet: Documents
     ) -> SpectrumWeights:
-        """Read and check what `state` gave, and give the kernel what it learnt.
+        """Restore the weights, and what the kernel learnt, from checked arrays of `state`.
 
         Raises
         ------
@@ -157,7 +152,7 @@ class SpectrumWeights:
                 raise ValueError("sizes do not match the alphabet")
             keys = unpack(state, p1, p2, n_symbols)
             vocabulary = read_vocabulary(keys, p1, p2, n_symbols)
-            if kernel.weighted:
+            if is_weighted(kernel):
                 learnt = {name: state[name] for name in ("sizes", "df", "odds") if name in state}
                 kernel.weights_ = FeatureWeights.from_state(
                     keys | learnt, p1, p2, bool(kernel.idf), bool(kernel.odds)
@@ -201,25 +196,98 @@ class SharedLengths(Sharing):
         return host_grams(kernels, documents, device, progress)
 
 
+class SpectrumCost(Cost):
+    """Cost of a spectrum kernel."""
+
+    @property
+    def sharing(self) -> SharedLengths | None:
+        kernel = self.kernel
+        if kernel.odds:
+            return None  # the weight of a p-mer depends on all lengths
+        return SharedLengths(kernel.lengths[0], kernel.weight, bool(kernel.idf))
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        first, last = self.kernel.lengths
+        symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
+        return (last - first + 1) * symbols / RATE
+
+
+class SpectrumFeatureMap(Features):
+    """p-mers as features."""
+
+    has_weights = True
+
+    @property
+    def key(self) -> Hashable | None:
+        kernel = self.kernel
+        if kernel.weight == "intersection" and is_weighted(kernel):
+            return None
+        return kernel.structure.view, kernel.lengths
+
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        return windows_of(lengths, *self.kernel.lengths)
+
+    def count(self, documents: Documents, device: Device | None = None) -> Any:
+        self.kernel.check()
+        if device is None or device.kind == "cpu":
+            return CountedDocuments(self.kernel, documents)
+        from textsvm.kernels.spectrum.counted_cuda import CudaCountedDocuments
+
+        return CudaCountedDocuments(self.kernel, documents)
+
+    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+        _require_classes(self.kernel, counted.documents)
+        if is_weighted(self.kernel):
+            self.kernel.weights_ = counted.weights(self.kernel, train)
+
+    def bytes(self, documents: Documents) -> int:
+        return counted_bytes(documents, self.kernel.lengths)
+
+    def weights(self, support: Documents, coef: NDArray[np.float64]) -> SpectrumWeights:
+        return SpectrumWeights.of_rows(HostSpectrum(self.kernel, support, devices.select("cpu")), coef)
+
+    def restore_weights(
+        self, state: dict[str, NDArray[Any]], alphabets: Documents | Views
+    ) -> SpectrumWeights:
+        self.kernel.check()
+        return SpectrumWeights.from_state(self.kernel, state, self.kernel.structure.read(alphabets))
+
+
+class SpectrumAttributor(Attributor):
+    """Exact attribution by the contributions of p-mers."""
+
+    method = SUBSTRINGS
+
+    def contributions(
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+    ) -> Contributions:
+        weights = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
+        contributions: Contributions = rows.space.attribute(documents, lambda at, owner: weights[at, owner])
+        return contributions
+
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+        return SpectrumCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
+
+
 class Spectrum(SymbolKernel):
-    """p-spectrum kernel; a p-mer and its reverse complement are one in `GappedKmers(p, 0, canonical=True)`.
+    """p-spectrum kernel; for DNA on both strands use `GappedKmers(p, 0, canonical=True)`.
 
     Parameters
     ----------
     p : int or (int, int)
-        Symbols of a substring; a range sums the kernels of its lengths (blended), then normalises.
+        Symbols of a substring; for a range the kernels of its lengths are summed (blended), then normalised.
     weight : {"count", "presence", "intersection", "log"}
-        What becomes of the number of occurrences c: c, 1, min(c, c'), or 1 + ln c.
+        Function of the number of occurrences c: c, 1, min(c, c'), or 1 + ln c.
     idf : bool
-        Weigh every p-mer by ln((1 + n) / (1 + df)) + 1, learnt by `fit`.
+        Weight every p-mer by ln((1 + n) / (1 + df)) + 1, learnt by `fit`.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        What a symbol is: a function takes a normalised text and returns its tokens.
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
-        Tell upper and lower case apart.
+        Distinguish upper and lower case.
     odds : bool
-        Weigh every p-mer by what it tells about the class (`spectrum.learnt_weights`), learnt by `fit`.
+        Weight every p-mer by its log-odds for the classes (`spectrum.learnt_weights`), learnt by `fit`.
 
     Examples
     --------
@@ -229,8 +297,9 @@ class Spectrum(SymbolKernel):
     """
 
     name: ClassVar[str] = "spectrum"
-    options: ClassVar[tuple[Option, ...]] = SPECTRUM_OPTIONS
-    attribution: ClassVar[Attribution] = SUBSTRINGS
+    cost = Ability(SpectrumCost)
+    features = Ability(SpectrumFeatureMap)
+    attribution = Ability(SpectrumAttributor)
 
     def __init__(
         self,
@@ -251,23 +320,18 @@ class Spectrum(SymbolKernel):
         self.odds = odds
 
     @property
-    def lengths(self) -> tuple[int, int]:
-        """Shortest and longest substring that counts."""
-        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
-        return int(p[0]), int(p[1])
+    def _learns(self) -> bool:
+        return is_weighted(self)
 
     @property
-    def min_length(self) -> int:
+    def _min_length(self) -> int:
         return self.lengths[0]
 
     @property
-    def learns(self) -> bool:
-        return self.weighted
-
-    @property
-    def weighted(self) -> bool:
-        """Whether it has learnt weights."""
-        return bool(self.idf or self.odds)
+    def lengths(self) -> tuple[int, int]:
+        """Lengths of the shortest and of the longest p-mers."""
+        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
+        return int(p[0]), int(p[1])
 
     def check(self) -> None:
         super().check()
@@ -280,47 +344,16 @@ class Spectrum(SymbolKernel):
         if self.weight not in WEIGHTS:
             raise InputError(f"weight={self.weight!r} is not one of {', '.join(WEIGHTS)}")
 
-    def fit(self, documents: Documents) -> Spectrum:
+    def fit(self, documents: Documents, device: Device | None = None) -> Spectrum:
         self.check()
-        self._require_classes(documents)
-        if self.weighted:
+        if device is not None and device.kind == "cuda" and is_weighted(self):
+            counted = self.features.count(documents, device)
+            self.features.fit_counted(counted, np.arange(len(documents)))
+            return self
+        _require_classes(self, documents)
+        if is_weighted(self):
             self.weights_ = FeatureWeights.learn(documents, *self.lengths, self.idf, self.odds)
         return self
-
-    @property
-    def counting(self) -> Hashable | None:
-        return None if self.weight == "intersection" and self.weighted else (self.view, self.lengths)
-
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        return windows_of(lengths, *self.lengths)
-
-    def fit_on(self, documents: Documents, device: Device) -> Spectrum:
-        if device.kind == "cpu" or not self.weighted:
-            return self.fit(documents)
-        self.fit_counted(self.counted(documents, device), np.arange(len(documents)))
-        return self
-
-    def _require_classes(self, documents: Documents) -> None:
-        if self.odds and documents.classes is None:
-            raise InputError(
-                "odds are learnt from classes: give such a kernel to a classifier of one label a text"
-            )
-
-    def counted(self, documents: Documents, device: Device | None = None) -> Any:
-        self.check()
-        if device is None or device.kind == "cpu":
-            return CountedDocuments(self, documents)
-        from textsvm.kernels.spectrum.counted_cuda import CudaCountedDocuments
-
-        return CudaCountedDocuments(self, documents)
-
-    def feature_bytes(self, documents: Documents) -> int:
-        return counted_bytes(documents, self.lengths)
-
-    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
-        self._require_classes(counted.documents)
-        if self.weighted:
-            self.weights_ = counted.weights(self, train)
 
     def rows(self, documents: Documents, device: Device) -> Any:
         self.check()
@@ -333,71 +366,34 @@ class Spectrum(SymbolKernel):
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> SpectrumPredictor:
         return SpectrumPredictor.of_support(self.rows(support, device), coef)
 
-    @property
-    def has_weights(self) -> bool:
-        return True
-
-    def weight_vectors(self, support: Documents, coef: NDArray[np.float64]) -> SpectrumWeights:
-        return SpectrumWeights.of_rows(HostSpectrum(self, support, devices.select("cpu")), coef)
-
-    def restore_weight_vectors(
-        self, state: dict[str, NDArray[Any]], alphabets: Documents | Views
-    ) -> SpectrumWeights:
-        self.check()
-        return SpectrumWeights.from_state(self, state, self.read(alphabets))
-
     def state(self) -> dict[str, NDArray[Any]]:
-        self.check_fitted()
-        return self.weights_.state() if self.weighted else {}
+        check_fitted(self)
+        return self.weights_.state() if is_weighted(self) else {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        if not self.weighted:
+        if not is_weighted(self):
             return
         self.check()
         try:
             self.weights_ = FeatureWeights.from_state(state, *self.lengths, self.idf, self.odds)
-        except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
+        except _DAMAGE as error:
             raise InputError(f"the saved weights are damaged ({error}); train the model again") from None
 
-    def check_fitted(self) -> None:
-        """Raise InputError if weights are asked for and not learnt."""
-        if self.weighted and not hasattr(self, "weights_"):
-            raise InputError("weights are learnt from training documents: call fit before anything else")
 
-    @property
-    def sharing(self) -> SharedLengths | None:
-        if self.odds:
-            return None  # what a p-mer tells is measured against all lengths
-        return SharedLengths(self.lengths[0], self.weight, bool(self.idf))
-
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
-        return (self.lengths[1] - self.lengths[0] + 1) * symbols / RATE
-
-    def contributions(
-        self,
-        rows: Any,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
-    ) -> Contributions:
-        weighted = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
-        return rows.space.attribute(documents, lambda at, owner: weighted[at, owner])
-
-    def contributions_cost(
-        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        return self.cost(lengths + support_lengths.sum(), np.zeros(1, np.int64))
+def _require_classes(kernel: Spectrum, documents: Documents) -> None:
+    if kernel.odds and documents.classes is None:
+        raise InputError(
+            "odds are learnt from classes: give such a kernel to a classifier of one label a text"
+        )
 
 
 def fixed_default() -> Spectrum:
-    """The best spectrum kernel on average, where nothing is chosen by cross-validation."""
+    """The spectrum kernel of the best average accuracy: the default without cross-validation."""
     return Spectrum((1, 5), "log", idf=True)
 
 
 class HostSpectrum:
-    """The CPU twin: see `KernelRows`.
+    """`KernelRows` on a CPU.
 
     Parameters
     ----------
@@ -409,7 +405,7 @@ class HostSpectrum:
     """
 
     def __init__(self, kernel: Spectrum, documents: Documents, device: Device) -> None:
-        kernel.check_fitted()
+        check_fitted(kernel)
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
 
@@ -470,16 +466,16 @@ class HostSpectrum:
 def host_grams(
     kernels: Sequence[Spectrum], documents: Documents, device: Device, progress: Progress | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """The Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2, numbered.
+    """Numbered Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2.
 
-    One length after the other is counted and its products are added to a running sum, so that memory is for
-    one length. Each addition rounds to float32: at most 2^-24 of the value for every length.
+    The products of each length are added to a running sum, so memory is for a single length. Each addition
+    rounds to float32: at most 2^-24 of the value for every length.
     """
     n, kernel, waiting = len(documents), kernels[-1], list(enumerate(kernels))
     total, self_values = np.zeros((n, n), np.float32), np.zeros(n)
     vocabulary = Vocabulary.empty(documents, *kernel.lengths)
     first, lengths = vocabulary.p1, vocabulary.p2 + 1 - vocabulary.p1
-    weights = kernel.weights_.weights_each(vocabulary) if kernel.weighted else None
+    weights = kernel.weights_.weights_each(vocabulary) if is_weighted(kernel) else None
     for q, size, counts in count_each(documents, vocabulary):
         starts = feature_starts(kernel, counts, size)
         x = matrix_of(kernel, counts, next(weights) if weights is not None else None, starts)
@@ -489,6 +485,6 @@ def host_grams(
             position, wanted = waiting.pop(0)
             normalisation = Normalisation(documents, self_values, wanted.normalised)
             yield position, finished_gram(normalisation, total, in_place=not waiting)
-    for position, wanted in waiting:  # their lengths no document has
+    for position, wanted in waiting:  # no document is that long
         normalisation = Normalisation(documents, self_values, wanted.normalised)
         yield position, finished_gram(normalisation, total, in_place=False)

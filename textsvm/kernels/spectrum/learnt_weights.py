@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.errors import InputError
 from textsvm.kernels.spectrum.pmers import count
 from textsvm.kernels.spectrum.vocabulary import MAX_SYMBOLS, Vocabulary, plan
 from textsvm.linalg.sparse import ALONE, Counts, count_features_of, spread
@@ -32,6 +33,17 @@ Array = NDArray[Any]
 PSEUDO = 4.0
 #: Log-odds ratios up to this are rounding of 0, which normalisation would blow up.
 ROUNDING = 1e-12
+
+
+def is_weighted(kernel: Any) -> bool:
+    """Whether a spectrum kernel has learnt weights."""
+    return bool(kernel.idf or kernel.odds)
+
+
+def check_fitted(kernel: Any) -> None:
+    """Raise InputError if a spectrum kernel has no weights yet and needs them."""
+    if is_weighted(kernel) and not hasattr(kernel, "weights_"):
+        raise InputError("weights are learnt from training documents: call fit before anything else")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.spectrum.features import FeatureMap
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
+from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, is_weighted
 from textsvm.kernels.spectrum.pmers import count_each, share
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, windows_of
 from textsvm.linalg.sparse import Counts, feature_type
@@ -100,12 +100,12 @@ def learn(
         dfs.append(df)
         widths.append(np.where(df >= least, largest if unary else 1, 0))
         if rows:
-            learnt = FeatureWeights(vocabulary, df, n, kernel.weighted)
+            learnt = FeatureWeights(vocabulary, df, n, is_weighted(kernel))
             table.add(counts, np.arange(size), Columns.of(learnt, widths[-1]))
         _report(progress, q, vocabulary)
         del counts  # before the next length is counted
     columns = Columns.of(
-        FeatureWeights(vocabulary, np.concatenate(dfs), n, kernel.weighted), np.concatenate(widths)
+        FeatureWeights(vocabulary, np.concatenate(dfs), n, is_weighted(kernel)), np.concatenate(widths)
     )
     require_columns(columns, least, n)
     return columns, table.matrix(len(columns)) if rows else None

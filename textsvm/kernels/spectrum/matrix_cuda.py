@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 from textsvm.kernels.spectrum.cuda import matrix_of as weighed
 from textsvm.kernels.spectrum.features import FeatureMap
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
+from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, is_weighted
 from textsvm.kernels.spectrum.matrix import Columns, require_columns
 from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers, match_unary, upload
 from textsvm.kernels.spectrum.vocabulary import Vocabulary
@@ -33,7 +33,7 @@ def learn(
     df = (counts.df[counts.starts[:-1]] if unary else counts.df).get().astype(np.int64)
     keys = {q: of_length.get() for q, of_length in pmers.vocabulary.keys.items()}
     vocabulary = Vocabulary(pmers.p1, pmers.p2, pmers.sizes[1], keys)
-    learnt = FeatureWeights(vocabulary, df, n, kernel.weighted)
+    learnt = FeatureWeights(vocabulary, df, n, is_weighted(kernel))
     columns = Columns.of(learnt, np.where(df >= least, counts.highest.get() if unary else 1, 0))
     require_columns(columns, least, n)
     if not rows:
@@ -59,7 +59,7 @@ def _matrix(kernel: FeatureMap, columns: Columns, counts: CudaCounts, found: Arr
     """Rows over the columns, given where each p-mer that was counted is among those of the columns."""
     cp = gpu.cupy()
     own = cp.arange(len(found) + 1) if counts.starts is None else counts.starts
-    weights = cp.asarray(columns.learnt.table)[found] if kernel.weighted else None
+    weights = cp.asarray(columns.learnt.table)[found] if is_weighted(kernel) else None
     x = weighed(kernel.weight, counts, weights).select(match_unary(cp.asarray(columns.starts), own, found))
     kept = x.features >= 0
     entries = {"documents": x.documents[kept], "features": x.features[kept], "values": x.values[kept]}

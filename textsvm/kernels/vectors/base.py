@@ -1,15 +1,15 @@
-"""What every kernel of vectors is: a function of |x|^2, |y|^2 and <x, y>.
+"""Base classes of kernels of vectors, functions of |x|^2, |y|^2 and <x, y>.
 
     k(x, y) = value(<x, y>, |x|^2, |y|^2)
 
-A subclass says `value`, value by value, for arrays of either device; what computes products and rows of
-kernel values is in vector_rows.py (CPU) and vectors_cuda.py. On a card a kernel that has a `finish` is
-finished where its products are made (kernels_cu/finish.cuh).
+`VectorFunction` is such a function, for arrays of either device. rows.py (CPU) and cuda.py compute products
+and rows of kernel values; on a card functions of finish.cuh are applied where products are computed.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,42 +17,39 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_number
+from textsvm.kernels.contract import Ability, Cost, Lengths, Structure, Values
+from textsvm.kernels.near import Nearest
+from textsvm.kernels.vectors.cpu import HostVectorRows
 from textsvm.linalg.vectors import NUMBERS, Vectors
-from textsvm.text.documents import View
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from textsvm.runtime.device import Device
 
 #: Seconds that a core takes for a value, and for each number of a vector in it.
 VALUE_RATE, NUMBER_RATE = 2e-9, 3e-11
 
 
-class VectorKernel(Kernel):
-    """A kernel of the form f(<x, y>, |x|^2, |y|^2).
+@dataclass(frozen=True)
+class VectorFunction(ABC):
+    """Kernel values from products; the fields are its parameters.
 
     Attributes
     ----------
-    finish : str
-        What finish.cuh calls it, with `numbers` of it; empty if it is not there.
+    name : str
+        Name in finish.cuh; empty if it is not there.
     shifts : bool
-        Whether its values stay where all vectors are shifted alike.
+        Whether values do not change if all vectors are shifted alike.
     """
 
-    reads: ClassVar[str] = "vectors"
-    # Neighbours are no copies: with a small gamma all vectors are close.
-    alike: ClassVar[float] = 1 - 1e-5
-    descent: ClassVar[bool] = False
-    finish: ClassVar[str] = ""
+    name: ClassVar[str] = ""
     shifts: ClassVar[bool] = False
 
     @property
-    def view(self) -> View:
-        return NUMBERS
-
-    @property
     def numbers(self) -> tuple[float, ...]:
-        """The parameters of `finish`, once it is fitted."""
-        return ()
+        """The parameters, in the order of finish.cuh."""
+        return astuple(self)
 
     @abstractmethod
     def value(self, products: Any, rows: Any, columns: Any) -> Any:
@@ -71,27 +68,50 @@ class VectorKernel(Kernel):
         """
 
     def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
-        """Kernel values into `out`, (m, n), on the host; otherwise as `value`."""
-        with np.errstate(over="ignore"):  # solvers say of an infinite value that it is one
+        """Write kernel values to `out`, (m, n), on the host."""
+        with np.errstate(over="ignore"):  # solvers report infinite values
             out[...] = self.value(products, rows, columns)
 
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        # A product of two sparse vectors takes as long as numbers that both have.
+
+class VectorCost(Cost):
+    """Cost of a kernel of vectors."""
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        # The time of a product of sparse vectors depends on the numbers that both have.
         return (VALUE_RATE + NUMBER_RATE * np.asarray(row_lengths, np.float64)) * len(column_lengths)
 
+
+class VectorNearest(Nearest):
+    """Search for copies of vectors: with a small gamma all vectors are close."""
+
+    alike = 1 - 1e-5
+
+
+class VectorKernel(Kernel):
+    """A kernel of the form f(<x, y>, |x|^2, |y|^2)."""
+
+    cost = Ability(VectorCost)
+    nearest = Ability(VectorNearest)
+
+    @property
+    def structure(self) -> Structure:
+        return Structure(self, NUMBERS)
+
+    @property
+    @abstractmethod
+    def function(self) -> VectorFunction:
+        """The function of a fitted kernel."""
+
     def rows(self, documents: Any, device: Device) -> Any:
-        """Prepare vectors as the columns of rows to come."""
         if device.kind == "cuda":
             from textsvm.kernels.vectors.cuda import CudaVectorRows
 
             return CudaVectorRows(self, documents, device)
-        from textsvm.kernels.vectors.cpu import HostVectorRows
-
         return HostVectorRows(self, documents, device)
 
 
 class ScaledKernel(VectorKernel):
-    """A kernel of vectors with a factor gamma, which "scale" and "auto" work out as scikit-learn does.
+    """A kernel of vectors with a factor gamma; "scale" and "auto" are computed as in scikit-learn.
 
     Parameters
     ----------
@@ -102,12 +122,12 @@ class ScaledKernel(VectorKernel):
     gamma: float | str
 
     @property
-    def gamma_(self) -> float:
-        """The factor."""
+    def _factor(self) -> float:
+        """The value of gamma."""
         return self._gamma if isinstance(self.gamma, str) else float(self.gamma)
 
     @property
-    def learns(self) -> bool:
+    def _learns(self) -> bool:
         return isinstance(self.gamma, str) and self.gamma == "scale"
 
     def check(self) -> None:
@@ -121,8 +141,8 @@ class ScaledKernel(VectorKernel):
                 "'auto'"
             )
 
-    def fit(self, documents: Vectors) -> ScaledKernel:  # type: ignore[override]
-        """Check the parameters and work out gamma."""
+    def fit(self, documents: Vectors, device: Device | None = None) -> Self:  # type: ignore[override]
+        """Check the parameters and compute gamma."""
         self.check()
         self._gamma = 1 / documents.n_features
         if self.gamma == "scale":
@@ -131,13 +151,13 @@ class ScaledKernel(VectorKernel):
         return self
 
     def state(self) -> dict[str, NDArray[Any]]:
-        return {"gamma": np.array([self.gamma_])} if isinstance(self.gamma, str) else {}
+        return {"gamma": np.array([self._factor])} if isinstance(self.gamma, str) else {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         if isinstance(self.gamma, str):
             [self._gamma] = state["gamma"].tolist()
             if not is_number(self._gamma) or not 0 < self._gamma < np.inf:
-                raise InputError(f"its gamma {self._gamma!r} is no finite number above 0")
+                raise InputError(f"gamma must be a finite number above 0, got {self._gamma!r}")
 
 
 def check_coef0(kernel: Any) -> None:

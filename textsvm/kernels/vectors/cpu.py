@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import HostRows
+from textsvm.kernels.contract import HostRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
@@ -207,8 +207,9 @@ class HostVectorRows(HostRows):
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+        self._function = kernel.function
         with np.errstate(over="ignore", invalid="ignore"):  # infinite squares are reported below
-            self._columns = VectorProducts(devices.to_host(documents.values), kernel.shifts)
+            self._columns = VectorProducts(devices.to_host(documents.values), self._function.shifts)
         self._squares = self._columns.rows.squares
         for row in np.flatnonzero(~np.isfinite(self._squares))[:1]:
             raise InputError(
@@ -219,7 +220,7 @@ class HostVectorRows(HostRows):
     def diag(self) -> NDArray[np.float32]:
         row = self._squares[None]
         with np.errstate(over="ignore"):
-            return self.kernel.value(row.copy(), row, row[0])[0].astype(np.float32)
+            return self._function.value(row.copy(), row, row[0])[0].astype(np.float32)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         return self._with(self._columns.rows.take(indices), None)
@@ -269,7 +270,7 @@ class HostVectorRows(HostRows):
             # Contiguous, as compiled loops are quickest.
             tile, out = (each[: shape[0] * shape[1]].reshape(shape) for each in (products, values))
             self._columns.tile(rows, place, at, tile)
-            self.kernel.put(tile, rows.squares[:, None], self._squares[place], out)
+            self._function.put(tile, rows.squares[:, None], self._squares[place], out)
             yield out, place
 
 

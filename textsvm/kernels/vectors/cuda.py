@@ -31,8 +31,9 @@ class CudaVectorRows:
     @cached_property
     def columns(self) -> Any:
         """The vectors in the form used for products."""
-        kernel, make = self.kernel, sparse_columns if self.documents.sparse else dense_columns
-        return make(self.documents.values, Finish(kernel.finish, tuple(kernel.numbers), kernel.value))
+        function, make = self.kernel.function, sparse_columns if self.documents.sparse else dense_columns
+        finish = Finish(function.name, function.numbers, function.value)
+        return make(self.documents.values, finish)
 
     @property
     def description(self) -> str:

@@ -1,10 +1,9 @@
-"""The linear kernel of vectors, k(x, y) = <x, y>; its machines are one weight for each number of a vector.
+"""Kernels of vectors.
 
-The polynomial kernel of vectors, k(x, y) = (gamma <x, y> + coef0)^degree.
-
-The Gaussian kernel of vectors, k(x, y) = exp(-gamma |x - y|^2).
-
-The sigmoid kernel of vectors, k(x, y) = tanh(gamma <x, y> + coef0).
+Linear          <x, y>; machines are a weight for each number of a vector
+Polynomial      (gamma <x, y> + coef0)^degree
+Gaussian        exp(-gamma |x - y|^2)
+Sigmoid         tanh(gamma <x, y> + coef0)
 """
 
 from __future__ import annotations
@@ -17,16 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import Predictor, Weights, is_whole
-from textsvm.kernels.options import (
-    GAUSSIAN_OPTIONS,
-    LINEAR_OPTIONS,
-    POLYNOMIAL_OPTIONS,
-    SIGMOID_OPTIONS,
-    Option,
-)
+from textsvm.kernels.base import check_whole
+from textsvm.kernels.contract import Ability, Features, Predictor
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
-from textsvm.kernels.vectors.base import ScaledKernel, VectorKernel, check_coef0
+from textsvm.kernels.vectors.base import ScaledKernel, VectorFunction, VectorKernel, check_coef0
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.vectors import feature_rows
 from textsvm.runtime import device as devices
@@ -35,6 +28,43 @@ from textsvm.runtime.parallel import Progress
 
 if TYPE_CHECKING:
     from textsvm.runtime.device import Device
+
+
+class LinearFunction(VectorFunction):
+    """<x, y>."""
+
+    name = "linear"
+
+    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+        return products
+
+
+class LinearFeatures(Features):
+    """The numbers of a vector as features."""
+
+    has_weights = True
+
+    @property
+    def key(self) -> Hashable:
+        return self.kernel.name
+
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        return lengths
+
+    def count(self, documents: Any, device: Device | None = None) -> CountedVectors:
+        return CountedVectors(feature_rows(documents))
+
+    def weights(self, support: Any, coef: NDArray[np.float64]) -> LinearWeights:
+        values = devices.to_host(support.values)
+        return LinearWeights(np.ascontiguousarray((values.T @ coef.T).T, np.float64))
+
+    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Any) -> LinearWeights:
+        weights = state["weights"]
+        if weights.dtype != np.float64 or weights.shape[1:] != (alphabets.n_features,):
+            raise InputError("its weights are not one for each number of a vector")
+        if not np.isfinite(weights).all():
+            raise InputError("its weights are not finite")
+        return LinearWeights(weights)
 
 
 class Linear(VectorKernel):
@@ -48,63 +78,34 @@ class Linear(VectorKernel):
     """
 
     name: ClassVar[str] = "linear"
-    options: ClassVar[tuple[Option, ...]] = LINEAR_OPTIONS
-    finish: ClassVar[str] = "linear"
-
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
-        return products
+    features = Ability(LinearFeatures)
 
     @property
-    def counting(self) -> Hashable:
-        return self.name
-
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        return lengths
-
-    def counted(self, documents: Any, device: Device | None = None) -> CountedVectors:
-        return CountedVectors(feature_rows(documents))
-
-    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
-        self.check()
+    def function(self) -> LinearFunction:
+        return LinearFunction()
 
     def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Predictor:
-        """See `Kernel`: by weights, on the CPU; not by a wealth of them that are 0."""
+        """Predict by weights on a CPU, unless most of them would be 0."""
         stored = 12 * int(support.values.size)
         if device.kind == "cuda" or 8 * len(coef) * support.n_features > max(ROOM, MOST_TIMES * stored):
             return super().predictor(support, coef, device)
-        return self.weight_vectors(support, coef).predictor(device)
-
-    @property
-    def has_weights(self) -> bool:
-        return True
-
-    def weight_vectors(self, support: Any, coef: NDArray[np.float64]) -> Weights:
-        values = devices.to_host(support.values)
-        return LinearWeights(np.ascontiguousarray((values.T @ coef.T).T, np.float64))
-
-    def restore_weight_vectors(self, state: dict[str, NDArray[Any]], alphabets: Any) -> Weights:
-        weights = state["weights"]
-        if weights.dtype != np.float64 or weights.shape[1:] != (alphabets.n_features,):
-            raise InputError("its weights are not one for each number of a vector")
-        if not np.isfinite(weights).all():
-            raise InputError("its weights are not finite")
-        return LinearWeights(weights)
+        return self.features.weights(support, coef).predictor(device)
 
 
 @dataclass(frozen=True)
 class CountedVectors:
-    """Vectors as rows of features, which their numbers are: nothing is learnt of them."""
+    """Vectors as rows of features."""
 
     features: FeatureRows
 
     def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
-        """All of them."""
+        """All vectors."""
         return self.features
 
 
 @dataclass(frozen=True)
 class LinearWeights:
-    """Machines as one weight for each number of a vector (`Weights`).
+    """`Weights` of a linear kernel: a weight for each number of a vector.
 
     Attributes
     ----------
@@ -115,20 +116,16 @@ class LinearWeights:
 
     @property
     def left_out(self) -> int:
-        """See `Weights`: none."""
         return 0
 
     @property
     def n_machines(self) -> int:
-        """See `Weights`."""
         return len(self.weights)
 
     def predictor(self, device: Device) -> Predictor:
-        """See `Weights`; on the host, wherever the vectors are."""
         return LinearPredictor(self.weights, device if device.kind == "cpu" else devices.select("cpu"))
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
-        """See `Weights`: exactly."""
         return {"weights": self.weights}
 
 
@@ -139,12 +136,26 @@ class LinearPredictor:
         self.weights, self.device = weights, device
 
     def values(self, documents: Any, progress: Progress | None = None) -> NDArray[np.float64]:
-        """See `Predictor`."""
         return np.asarray(devices.to_host(documents.values) @ self.weights.T, np.float64)
 
 
-#: The greatest degree: a float64 tells even and odd ones apart, and a C int holds it.
+#: Greatest degree: a C int holds it, and a float64 its parity.
 MOST = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class PolynomialFunction(VectorFunction):
+    """(gamma <x, y> + coef0)^degree."""
+
+    name: ClassVar[str] = "polynomial"
+    gamma: float
+    coef0: float
+    degree: float
+
+    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+        products *= self.gamma
+        products += self.coef0
+        return _power(products, int(self.degree))
 
 
 class Polynomial(ScaledKernel):
@@ -165,8 +176,6 @@ class Polynomial(ScaledKernel):
     """
 
     name: ClassVar[str] = "polynomial"
-    options: ClassVar[tuple[Option, ...]] = POLYNOMIAL_OPTIONS
-    finish: ClassVar[str] = "polynomial"
 
     def __init__(self, degree: int = 3, gamma: float | str = "scale", coef0: float = 0.0) -> None:
         self.degree = degree
@@ -174,33 +183,46 @@ class Polynomial(ScaledKernel):
         self.coef0 = coef0
 
     @property
-    def numbers(self) -> tuple[float, ...]:
-        return self.gamma_, float(self.coef0), float(self.degree)
+    def function(self) -> PolynomialFunction:
+        return PolynomialFunction(self._factor, float(self.coef0), float(self.degree))
 
     def check(self) -> None:
         super().check()
-        if not is_whole(self.degree) or not 1 <= self.degree <= MOST:
-            raise InputError(
-                f"degree={self.degree!r} of the polynomial kernel must be a whole number from 1 to {MOST:,}"
-            )
+        check_whole(self, "degree", 1, MOST)
         check_coef0(self)
-
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
-        products *= self.gamma_
-        products += self.coef0
-        return _power(products, int(self.degree))
 
 
 def _power(base: Any, exponent: int) -> Any:
-    """A whole power by squares, which pow() takes ten times as long for; `base` is overwritten."""
-    found = None
+    """An integer power by squaring, ten times as fast as pow(); `base` is overwritten."""
+    power = None
     while exponent:
         if exponent & 1:
-            found = base.copy() if found is None else found * base
+            power = base.copy() if power is None else power * base
         exponent >>= 1
         if exponent:
             base *= base
-    return found
+    return power
+
+
+@dataclass(frozen=True)
+class GaussianFunction(VectorFunction):
+    """exp(-gamma |x - y|^2)."""
+
+    name: ClassVar[str] = "gaussian"
+    shifts: ClassVar[bool] = True
+    gamma: float
+
+    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+        xp = devices.array_module(devices.device_of(products))
+        products *= -2
+        products += rows
+        products += columns
+        return xp.exp(-self.gamma * xp.maximum(products, 0))
+
+    def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
+        _exponents(products, rows, columns, self.gamma, out)
+        np.exp(out, out=out)
+        _correct(products, out)
 
 
 class Gaussian(ScaledKernel):
@@ -219,35 +241,20 @@ class Gaussian(ScaledKernel):
     """
 
     name: ClassVar[str] = "gaussian"
-    options: ClassVar[tuple[Option, ...]] = GAUSSIAN_OPTIONS
-    finish: ClassVar[str] = "gaussian"
-    shifts: ClassVar[bool] = True
 
     def __init__(self, gamma: float | str = "scale") -> None:
         self.gamma = gamma
 
     @property
-    def numbers(self) -> tuple[float, ...]:
-        return (self.gamma_,)
-
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
-        xp = devices.array_module(devices.device_of(products))
-        products *= -2
-        products += rows
-        products += columns
-        return xp.exp(-self.gamma_ * xp.maximum(products, 0))
-
-    def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
-        _exponents(products, rows, columns, self.gamma_, out)
-        np.exp(out, out=out)
-        _correct(products, out)
+    def function(self) -> GaussianFunction:
+        return GaussianFunction(self._factor)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _exponents(
     products: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any], gamma: float, out: NDArray[Any]
 ) -> None:
-    """Exponents as float32, and in `products` what they lack of float64: exp(a + b) = exp(a) (1 + b)."""
+    """Exponents as float32, and their rounding error in `products`: exp(a + b) = exp(a) (1 + b)."""
     for i in range(products.shape[0]):
         row = rows[i, 0]
         for j in range(products.shape[1]):
@@ -261,6 +268,20 @@ def _correct(rest: NDArray[Any], out: NDArray[Any]) -> None:
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] += out[i, j] * np.float32(rest[i, j])
+
+
+@dataclass(frozen=True)
+class SigmoidFunction(VectorFunction):
+    """tanh(gamma <x, y> + coef0)."""
+
+    name: ClassVar[str] = "sigmoid"
+    gamma: float
+    coef0: float
+
+    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+        products *= self.gamma
+        products += self.coef0
+        return devices.array_module(devices.device_of(products)).tanh(products)
 
 
 class Sigmoid(ScaledKernel):
@@ -280,22 +301,15 @@ class Sigmoid(ScaledKernel):
     """
 
     name: ClassVar[str] = "sigmoid"
-    options: ClassVar[tuple[Option, ...]] = SIGMOID_OPTIONS
-    finish: ClassVar[str] = "sigmoid"
 
     def __init__(self, gamma: float | str = "scale", coef0: float = 0.0) -> None:
         self.gamma = gamma
         self.coef0 = coef0
 
     @property
-    def numbers(self) -> tuple[float, ...]:
-        return self.gamma_, float(self.coef0)
+    def function(self) -> SigmoidFunction:
+        return SigmoidFunction(self._factor, float(self.coef0))
 
     def check(self) -> None:
         super().check()
         check_coef0(self)
-
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
-        products *= self.gamma_
-        products += self.coef0
-        return devices.array_module(devices.device_of(products)).tanh(products)

@@ -1,30 +1,25 @@
-"""A classifier whose kernel nobody named: chosen by cross-validation, trained on features if it is quick."""
+"""Classifiers with kernel="auto" or "fast": choose the kernel and C, then train."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.choice.choose import Choice, choose
 from textsvm.errors import InputError
-from textsvm.estimators.targets import Target, with_classes
-from textsvm.estimators.training import train
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined.sums import Sum
+from textsvm.kernels.base import Kernel, Sum
+from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spectrum.kernel import Spectrum, fixed_default
+from textsvm.machines.classifier import Classifier
+from textsvm.machines.targets import Target, with_classes
+from textsvm.machines.training import train
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, Views
-
-#: A `textsvm.SVC`, which imports this module.
-Classifier = Any
-#: What a user may say in place of a kernel.
-NAMES = ("auto", "fast")
 
 
 @dataclass(frozen=True)
@@ -41,11 +36,6 @@ class Given:
     texts: list[str]
     target: Target
     weight: NDArray[np.float64] | None
-
-
-def is_default(kernel: object) -> bool:
-    """Whether a kernel is left to be found."""
-    return isinstance(kernel, str) and kernel in NAMES
 
 
 def fit_default(model: Classifier, given: Given, progress: StageProgress | None) -> None:
@@ -104,5 +94,5 @@ def choice_of(
     whole = model.problem(given.target, np.arange(len(documents)), given.weight, 1.0)
     device = devices.select(model.device)
     return choose(
-        documents, given.target.values, whole.weight, device, float(model.C), model.budget, progress
+        documents, given.target.values, whole.weight, device, float(model.C), model.time_budget, progress
     )

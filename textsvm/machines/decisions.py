@@ -1,7 +1,4 @@
-"""Values of machines -> scores, predictions and probabilities: what is left to do once a kernel has decided.
-
-Estimators and machines that were read from a file (`textsvm.estimators.fitted`) do the same here.
-"""
+"""From the values of machines to scores, predictions and probabilities."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.solvers.class_scores import class_scores
 
-#: What `predict` gives for a document that is rejected.
+#: The prediction for a rejected document.
 UNSURE = "unsure"
 
 
 def quiet_overflow() -> np.errstate:
-    """What is too large for float64 is told by `require_numbers`, and by no warning of NumPy's."""
+    """Suppress NumPy's overflow warnings: `require_numbers` reports values that are too large."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
@@ -64,7 +61,7 @@ def probabilities_of(maps: Mapping[str, NDArray[Any]], decision: NDArray[np.floa
 
 
 def checked_maps(state: Mapping[str, NDArray[Any]], n_classes: int) -> dict[str, NDArray[Any]]:
-    """What `textsvm.CalibratedSVC.calibration_state` gave; raises ValueError if it is not that."""
+    """Check the arrays of `textsvm.CalibratedSVC.calibration_state`; ValueError if they are damaged."""
     n_maps = 1 if n_classes == 2 else n_classes
     taken = {name: np.asarray(values) for name, values in state.items()}
     if set(taken) not in ({"a", "b"}, {"x", "y", "starts"}):
@@ -89,13 +86,7 @@ def checked_maps(state: Mapping[str, NDArray[Any]], n_classes: int) -> dict[str,
 
 
 def check_reject(reject: Any, classes: NDArray[Any] | None = None) -> None:
-    """Raise InputError if bounds of probabilities are none, or do not go with these classes.
-
-    Parameters
-    ----------
-    reject : see `textsvm.CalibratedSVC`
-    classes : array, shape (n_classes,), optional
-    """
+    """Raise InputError if `reject` is invalid, or does not fit the classes."""
     if reject is None:
         return
     bounds = np.atleast_1d(np.asarray(reject, object))
@@ -116,14 +107,7 @@ def rising(values: Any) -> bool:
 
 
 def decide(probabilities: NDArray[np.float64], classes: NDArray[Any], reject: Any) -> NDArray[Any]:
-    """The most probable class of each document, shape (n,); "unsure" where it is rejected.
-
-    Parameters
-    ----------
-    probabilities : float64 array, shape (n, n_classes)
-    classes : array, shape (n_classes,)
-    reject : see `textsvm.CalibratedSVC`
-    """
+    """The most probable class of each document, shape (n,); "unsure" if it is rejected."""
     best = probabilities.argmax(axis=1)
     if reject is None:
         return classes[best]

@@ -7,8 +7,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
-from sklearn.base import clone
-
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.build import build_gram
@@ -21,45 +19,46 @@ from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 
-#: A `textsvm.estimators.base.KernelMachine`, which imports this module.
+#: A `textsvm.machines.base.KernelMachine`, which imports this module.
 Machine = Any
 
 
 def check_store(machine: Machine) -> None:
     """Raise InputError if `store` or `tier` is invalid, or the machine has no kernel matrix to store."""
     check_tier(machine)
-    if machine.store is None:
+    if machine.compute.store is None:
         return
-    if not isinstance(machine.store, str | os.PathLike) or not str(machine.store):
-        raise InputError(f"store must be the name of a folder, got {machine.store!r}")
+    if not isinstance(machine.compute.store, str | os.PathLike) or not str(machine.compute.store):
+        raise InputError(f"store must be the name of a folder, got {machine.compute.store!r}")
     if trouble := _why_not(machine):
         raise InputError(f"{trouble}; leave store out (--store)")
-    Store(machine.store)
+    Store(machine.compute.store)
 
 
 def check_tier(machine: Machine) -> None:
     """Raise InputError if `tier` is invalid, or the machine has no kernel matrix for it."""
-    tier = machine.tier
+    tier = machine.compute.tier
     if not isinstance(tier, str) or tier not in TIERS:
         raise InputError(f"tier must be one of {', '.join(TIERS)}, got {tier!r}")
     if tier == "auto":
         return
     if trouble := _why_not(machine) if tier in ("host", "disk") else _no_matrix(machine):
         raise InputError(f"{trouble}; leave tier out (--tier)")
-    if tier == "disk" and machine.store is None:
+    if tier == "disk" and machine.compute.store is None:
         raise InputError('tier="disk" needs a folder to keep the kernel matrix in: name one (store, --store)')
-    if tier == "recompute" and machine.store is not None:
+    if tier == "recompute" and machine.compute.store is not None:
         raise InputError('tier="recompute" computes rows again and reads no store; leave one of the two out')
 
 
 def without_store(machine: Machine) -> Machine:
     """A clone of a machine for other examples than those in its store."""
-    return clone(machine).set_params(store=None, tier="auto" if machine.tier == "disk" else machine.tier)
+    tier = "auto" if machine.compute.tier == "disk" else machine.compute.tier
+    return machine.copy().set_params(compute__store=None, compute__tier=tier)
 
 
 def _no_matrix(machine: Machine) -> str:
     """Why a machine has no kernel matrix of its own; empty if it has one."""
-    kernel, solver, approximate = machine.kernel, machine.solver, machine.approximate
+    kernel, solver, approximate = machine.kernel, machine.compute.solver, machine.compute.approximate
     if isinstance(kernel, str) and kernel == "precomputed":
         return "a kernel matrix that is given is not stored again"
     if isinstance(kernel, str) and kernel == "auto":
@@ -76,7 +75,7 @@ def _why_not(machine: Machine) -> str:
     if trouble := _no_matrix(machine):
         return trouble
     kernel = machine.make_kernel()
-    if not kernel.comparable or any(callable(view.tokens) for view in kernel.views):
+    if not kernel.structure.comparable or any(callable(view.tokens) for view in kernel.structure.views):
         return "a function has no parameters that identify a stored kernel matrix"
     return ""
 
@@ -92,16 +91,16 @@ def store_together(
     machine: Machine, kernels: Sequence[Kernel], examples: Any, device: Device, progress: Progress | None
 ) -> None:
     """Compute missing Grams in the store together, for kernels that share a pass; skip the others."""
-    memory = allowed_bytes(machine.source.memory(machine.memory, len(examples), device), device)
+    memory = allowed_bytes(machine.source.memory(machine.compute.memory, len(examples), device), device)
     alike: dict[Hashable, list[Kernel]] = {}
     for kernel in kernels:
-        if kernel.sharing is not None and not kernel.learns:
-            alike.setdefault((kernel.sharing, kernel.view), []).append(kernel)
+        if kernel.cost.sharing is not None and not kernel.structure.learns:
+            alike.setdefault((kernel.cost.sharing, kernel.structure.view), []).append(kernel)
     with machine.at_work(device):
         for several in alike.values():
-            fitted = [kernel.fit(kernel.read(examples)) for kernel in several]
+            fitted = [kernel.fit(kernel.structure.read(examples)) for kernel in several]
             requests = [gram_request(machine, kernel, examples, device) for kernel in fitted]
-            complete_together(machine.store, requests, memory, progress)
+            complete_together(machine.compute.store, requests, memory, progress)
 
 
 def make_gram(
@@ -113,7 +112,7 @@ def make_gram(
     progress: Progress | None,
 ) -> Gram:
     """The Gram of examples and a fitted kernel, with `memory` bytes for its rows."""
-    store, tier = machine.store, machine.tier
+    store, tier = machine.compute.store, machine.compute.tier
     if store is None and tier in ("auto", "device"):
         sharded = sharded_gram(kernel, examples, device, memory, progress)
         if sharded is not None:

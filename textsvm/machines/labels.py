@@ -6,15 +6,13 @@ sparse matrix) of 0 and 1 has a row a document and a column a label (scikit-lear
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, issparse
 
 from textsvm.errors import InputError
-from textsvm.sources.texts import is_missing
+from textsvm.kernels.inputs import is_missing
 
 #: How labels were given: a sequence of tuples, an array, a sparse matrix.
 FORMS = ("tuples", "indicator", "sparse")
@@ -69,7 +67,11 @@ def in_form(indicator: NDArray[np.bool_], classes: NDArray[Any], form: str) -> A
     """
     if form == "tuples":
         return label_sets(indicator, classes)
-    return indicator.astype(np.int64) if form == "indicator" else csr_matrix(indicator, dtype=np.int64)
+    if form == "indicator":
+        return indicator.astype(np.int64)
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix(indicator, dtype=np.int64)
 
 
 def label_sets(indicator: NDArray[np.bool_], classes: NDArray[Any]) -> list[tuple[Any, ...]]:
@@ -78,19 +80,10 @@ def label_sets(indicator: NDArray[np.bool_], classes: NDArray[Any]) -> list[tupl
     return [tuple(names[a] for a in np.flatnonzero(row)) for row in indicator]
 
 
-def has_several(y: Any) -> bool:
-    """Whether labels are sets, or tuples or lists of any length but 1, rather than one a document."""
-    if isinstance(y, str) or not (isinstance(y, Sequence) or str(getattr(y, "dtype", "")) == "object"):
-        return False
-    return any(
-        isinstance(each, set | frozenset) or (isinstance(each, tuple | list) and len(each) != 1) for each in y
-    )
-
-
 def _read(y: Any) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
     if y is None:
         raise InputError("this estimator requires y to be passed, but the target y is None; give labels")
-    if issparse(y):
+    if hasattr(y, "tocsr"):  # a sparse matrix
         values = y.toarray()
         return np.arange(values.shape[1]), _as_bool(values), "sparse"
     if len(getattr(y, "shape", ())) == 2:

@@ -1,64 +1,30 @@
-"""The scikit-learn face of epsilon-insensitive regression on string kernels."""
+"""Support vector regression."""
 
 from __future__ import annotations
 
-import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Target
-from textsvm.estimators.targets import as_numbers, check_is_named, is_number
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
+from textsvm.machines.base import DEFAULT_COMPUTE, KernelMachine
+from textsvm.machines.compute import Compute
+from textsvm.machines.targets import Target, as_numbers, is_number
 from textsvm.runtime.parallel import StageProgress
-from textsvm.solvers.problems import Regression
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from textsvm.solvers.problems import Regression
 
 
-class SVR(RegressorMixin, KernelMachine):
-    """Support vector regression of numbers on texts with a string kernel, or on vectors.
+class Regressor(KernelMachine):
+    """The machine of `textsvm.SVR`."""
 
-    Solves the dual of the epsilon-insensitive loss with an unregularised bias (Drucker et al. 1997; as in
-    LIBSVM) exactly.
-
-    Parameters
-    ----------
-    kernel : Kernel, str or callable
-        See `textsvm.SVC`.
-    C : float
-        Penalty of deviations past epsilon, > 0.
-    epsilon : float
-        Deviations up to this cost nothing, >= 0, in the unit of the targets.
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate, store, tier
-        See `textsvm.SVC`.
-
-    Attributes
-    ----------
-    support_ : int64 array, shape (n_sv,)
-        Indices of the support vectors in the training texts.
-    support_documents_ : Documents
-        Their encoded texts; None with a precomputed kernel matrix.
-    dual_coef_ : float64 array, shape (1, n_sv)
-        The difference of each one's two dual variables.
-    intercept_ : float64 array, shape (1,)
-        The bias.
-    n_support_ : int64 array, shape (1,)
-    kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_, n_features_in_
-        See `textsvm.SVC`.
-
-    Examples
-    --------
-    >>> from textsvm import SVR, Spectrum
-    >>> model = SVR(Spectrum(1), C=10.0).fit(["a", "ab", "abb", "abbb"], [0, 1, 2, 3])
-    >>> model.predict(["abb"]).round(1).tolist()
-    [2.1]
-    """
-
-    _POSITIVE = ("C", "tol", "duality_gap")
+    estimator_name = "SVR"
 
     def __init__(
         self,
@@ -72,41 +38,21 @@ class SVR(RegressorMixin, KernelMachine):
         tol: float = 1e-3,
         duality_gap: float | None = None,
         max_iter: int = -1,
-        solver: str = "auto",
-        memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
-        approximate: str | None = None,
-        store: str | os.PathLike[str] | None = None,
-        tier: str = "auto",
+        compute: Compute = DEFAULT_COMPUTE,
     ) -> None:
-        self.kernel = kernel
-        self.C = C
-        self.epsilon = epsilon
-        self.normalise = normalise
-        self.punctuation = punctuation
-        self.max_length = max_length
-        self.tol = tol
-        self.duality_gap = duality_gap
-        self.max_iter = max_iter
-        self.solver = solver
-        self.memory = memory
-        self.device = device
-        self.n_jobs = n_jobs
-        self.approximate = approximate
-        self.store = store
-        self.tier = tier
+        self._assign(locals())
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
         super().check()
-        check_is_named(self.kernel)
         if not is_number(self.epsilon) or not 0 <= self.epsilon < np.inf:
             raise InputError(f"epsilon={self.epsilon!r} must be a finite number of at least 0")
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
-    ) -> SVR:
+    ) -> Self:
         """Train on texts.
 
         Parameters
@@ -135,22 +81,17 @@ class SVR(RegressorMixin, KernelMachine):
         return self._scores(X, progress)
 
     def as_target(self, y: Any, n: int) -> Target:
-        """See `KernelMachine`."""
         return Target(as_numbers(y, n), None)
 
     def problem(
         self, target: Target, index: NDArray[np.int64], sample_weight: NDArray[np.float64] | None = None
     ) -> Regression:
-        """See `KernelMachine`."""
+        from textsvm.solvers.problems import Regression
+
         weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
         if not weight.any():
             raise InputError("sample_weight is zero for all documents; there is nothing to learn from")
         return Regression(index, target.values[index], float(self.C), weight, float(self.epsilon))
 
-    def scores(self, values: NDArray[np.float64], n_classes: int) -> NDArray[np.float64]:
-        """See `KernelMachine`."""
-        return values[:, 0]
-
     def predictions(self, scores: NDArray[np.float64], classes: NDArray[Any] | None) -> NDArray[np.float64]:
-        """See `KernelMachine`."""
         return scores

@@ -22,12 +22,12 @@ from textsvm.solvers.problems import Classification, Labelling, Machines, OneCla
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import Documents, Views
 
-#: A `textsvm.estimators.base.KernelMachine`, which imports this module.
+#: A `textsvm.machines.base.KernelMachine`, which imports this module.
 Machine = Any
 #: Solver time on a CPU relative to coordinate descent, which solves classifiers of texts: of other problems,
 #: and of kernels whose features do not suit it.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 7.0}
-WITHOUT_DESCENT = 20.0
+OF_NUMBERS = 20.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Prepared:
     @property
     def description(self) -> str:
         """Origin of the rows, and the approximation of the kernel if there is one."""
-        approximation = self.kernel.approximation
+        approximation = self.kernel.structure.approximation
         parts = [] if approximation is None else [approximation.description]
         return "; ".join([*parts, self.gram.description])
 
@@ -69,12 +69,13 @@ def plan_training(
     InputError
         If features are requested and impossible.
     """
-    requested = machine.solver == "gram" or machine.store is not None or machine.tier != "auto"
+    compute = machine.compute
+    requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
     if requested or not isinstance(documents, Documents | Views | Vectors):
         return None
-    memory = allowed_bytes(machine.memory, device)
+    memory = allowed_bytes(compute.memory, device)
     features = features_of(kernel, documents, problem, device, obstacle(machine, kernel, device, problem))
-    decision = plan(Case(len(documents), memory, device.kind, solver=machine.solver, features=features))
+    decision = plan(Case(len(documents), memory, device.kind, solver=compute.solver, features=features))
     return decision if decision.way == "features" else None
 
 
@@ -84,14 +85,13 @@ def features_of(
     """Size and cost of training from features, for the planner; `obstacle` says why it is impossible."""
     if obstacle:
         return Features(obstacle=obstacle)
-    parts = [leaf.feature_bytes(leaf.read(documents)) for leaf in kernel.leaves]
-    descent = all(leaf.bare.descent for leaf in kernel.leaves)
+    leaves = kernel.structure.leaves
+    parts = [leaf.features.bytes(leaf.structure.read(documents)) if leaf.features else 0 for leaf in leaves]
+    terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
     return Features(
-        occurrences=int(
-            sum(leaf.occurrences(leaf.read(documents).lengths).sum() for _, leaf in kernel.terms)
-        ),
+        occurrences=int(sum(features.occurrences(read.lengths).sum() for features, read in terms)),
         machines=n_machines(problem),
-        slowdown=SLOWER.get(type(problem), 1.0) if descent else WITHOUT_DESCENT,
+        slowdown=OF_NUMBERS if _reads_numbers(kernel) else SLOWER.get(type(problem), 1.0),
         disk_bytes=sum(parts) if device.kind == "cpu" and all(parts) else None,
     )
 
@@ -99,19 +99,24 @@ def features_of(
 def obstacle(machine: Machine, kernel: Kernel, device: Device, problem: Problem | None = None) -> str:
     """Why machines cannot be trained from the features of a kernel, in a sentence; empty if they can."""
     instead = 'choose solver="auto" (--solver auto)'
-    if machine.approximate is not None:
+    if machine.compute.approximate is not None:
         return f"machines on landmarks are trained from kernel values of all texts; {instead}"
-    if not kernel.has_features:
+    if kernel.features is None or not kernel.features.countable:
         return (
             f"the kernel {spell(kernel)} has no list of features to train from, as spectrum, bounded-gap, "
             f"linear and their sums have; {instead} or another kernel"
         )
-    if device.kind == "cuda" and not all(leaf.bare.descent for leaf in kernel.leaves):
+    if device.kind == "cuda" and _reads_numbers(kernel):
         return f"machines of vectors are trained from kernel values on a card; {instead}"
     with_bias = getattr(machine, "multiclass", None) != "crammer-singer"
     if not (with_bias if problem is None else newton.can_solve(problem)):
         return f"machines of crammer-singer are trained from kernel values; {instead}, or ovr or ovo"
     return ""
+
+
+def _reads_numbers(kernel: Kernel) -> bool:
+    """Whether a part of the kernel compares vectors."""
+    return any(view.tokens == "numbers" for view in kernel.structure.views)
 
 
 def n_machines(problem: Problem) -> int:
@@ -155,11 +160,11 @@ def train(
     decision, clock = plan_training(machine, kernel, documents, problem, device), time.perf_counter()
     with scratch.on_disk(decision is not None and decision.tier == "disk"):
         if decision is not None:
-            gram = FeatureProducts(kernel.feature_rows(documents, device), device, decision.reason)
+            gram = FeatureProducts(kernel.features.rows(documents, device), device, decision.reason)
             devices.synchronize(device)
             prepared = Prepared(documents, kernel, gram, {"features": time.perf_counter() - clock})
         else:
-            kernel.fit_on(kernel.read(documents), device)
+            kernel.fit(kernel.structure.read(documents), device)
             seconds["encode"] += time.perf_counter() - clock
             prepared = machine.compare(documents, kernel, progress)
         seconds.update(prepared.seconds)
@@ -181,7 +186,7 @@ def train(
 
 def check_solver(machine: Machine) -> None:
     """Raise InputError if `solver` is unknown, or requests features and there are none."""
-    solver = machine.solver
+    solver = machine.compute.solver
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise InputError(f"solver must be one of {', '.join(SOLVERS)}, got {solver!r}")
     if solver != "features":

@@ -1,18 +1,16 @@
-"""What a user hands over as labels, numbers, weights and parameters -> checked arrays, or an InputError."""
+"""Check labels, numbers, weights and parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import column_or_1d
 
 from textsvm.errors import InputError
-from textsvm.estimators.labels import has_several
-from textsvm.sources.texts import is_missing
+from textsvm.kernels.inputs import is_missing
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Target:
     classes : array, shape (n_classes,), optional
         The classes, sorted; None where there are none.
     form : str, optional
-        How several labels a document were given, see `textsvm.estimators.labels`.
+        How several labels a document were given, see `textsvm.machines.labels`.
     positive : label, optional
         Of two classes the one whose figures are wanted; the second one if not given.
     """
@@ -146,12 +144,6 @@ def as_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] |
     return weight
 
 
-def check_is_named(kernel: object) -> None:
-    """Raise InputError if a kernel is to be chosen, which takes classes."""
-    if isinstance(kernel, str) and kernel == "auto":
-        raise InputError('kernel="auto" is for SVC, which chooses by its classes; name a kernel')
-
-
 def check_class_weight(class_weight: object) -> None:
     """Raise InputError if this is none of None, "balanced" and a dict of numbers above 0."""
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
@@ -196,6 +188,15 @@ def class_factors(
     return np.array([float(class_weight.get(name, 1.0)) for name in names])
 
 
+def has_several(y: Any) -> bool:
+    """Whether labels are sets, or tuples or lists of any length but 1, rather than one a document."""
+    if isinstance(y, str) or not (isinstance(y, Sequence) or str(getattr(y, "dtype", "")) == "object"):
+        return False
+    return any(
+        isinstance(each, set | frozenset) or (isinstance(each, tuple | list) and len(each) != 1) for each in y
+    )
+
+
 def _one_a_document(y: Any, n: int, what: str) -> NDArray[Any]:
     if y is None:
         raise InputError(f"this estimator requires y to be passed, but the target y is None; give {what}s")
@@ -209,7 +210,7 @@ def _one_a_document(y: Any, n: int, what: str) -> NDArray[Any]:
         y = np.array([*y, None], dtype=object)[:-1]
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
-        values = column_or_1d(values, warn=True)
+        values = values[:, 0]
     if values.ndim != 1:
         several = "; MultilabelSVC takes several" if values.ndim == 2 and what == "label" else ""
         raise InputError(f"expected one {what} a document, got an array of shape {values.shape}{several}")

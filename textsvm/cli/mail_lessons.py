@@ -1,0 +1,229 @@
+"""textsvm mail learn, unlearn, relearn, status, export, import, retrain, report: the training messages."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from textsvm.cli import options
+from textsvm.cli.console import Console
+from textsvm.cli.mail_options import As, Messages, Store, messages, open_filter, read_messages, size_of
+from textsvm.cli.options import option
+from textsvm.cli.output import Force, Kind, Output, check_report
+from textsvm.errors import InputError
+
+if TYPE_CHECKING:
+    from textsvm.mail.filter import PriorDecisions, Status
+
+
+LESSONS = Kind("lessons of textsvm mail", rb'\{"digest": ', ".jsonl")
+#: Number of messages that `status` lists.
+_SHOWN = 5
+WithoutTexts = Annotated[
+    bool,
+    option(
+        "Create a store of features without texts. It cannot show or export messages, nor use features of "
+        "later versions.",
+        "--without-texts",
+    ),
+]
+
+
+@options.with_groups
+def learn(
+    kind: As,
+    files: Messages = None,
+    store: Store = None,
+    without_texts: WithoutTexts = False,
+    most: Annotated[
+        int | None, option("Keep at most N messages from now on; remove redundant ones.", min=2, metavar="N")
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Learn messages as spam or ham. Known messages are not learnt twice, or are moved from the other class.
+
+    When the command ends the messages are on disk, and the next decision uses them.
+    """
+    console, size = Console(quiet), size_of(files)
+    counted = _Counted(
+        (data for _, data in read_messages(files)),
+        lambda done: console.stage("learn", min(done, size), size),
+    )
+    with open_filter(store, create=True, texts=not without_texts) as opened, console.progress():
+        if without_texts and opened.lessons.holds_texts:
+            raise InputError(
+                f"{opened.lessons.path} holds texts already, and --without-texts is for a new store; use "
+                "`textsvm mail export` and `textsvm mail import`"
+            )
+        if most is not None:
+            opened.set_limit(most)
+        new = opened.learn_all(counted, kind.value)
+        counts = opened.lessons.counts()
+    known = f", {counted.n - new:,} known already" if counted.n > new else ""
+    console.say(
+        f"{messages(new)} learnt as {kind.value}{known}; there are {counts['spam']:,} spam and "
+        f"{counts['ham']:,} ham now"
+    )
+
+
+@options.with_groups
+def unlearn(files: Messages = None, store: Store = None, quiet: options.Quiet = False) -> None:
+    """Forget messages as if they had never been learnt."""
+    with open_filter(store) as opened:
+        gone = [opened.unlearn(data) for _, data in read_messages(files)]
+    unknown = f", {gone.count(False):,} had not been learnt" if not all(gone) else ""
+    Console(quiet).say(f"{messages(sum(gone))} forgotten{unknown}")
+
+
+@options.with_groups
+def relearn(kind: As, files: Messages = None, store: Store = None, quiet: options.Quiet = False) -> None:
+    """Move messages that were learnt as the other class; unknown messages stay unknown."""
+    moved = n = unknown = 0
+    with open_filter(store) as opened:
+        for n, (_, data) in enumerate(read_messages(files), 1):  # noqa: B007
+            if opened.learnt_kind(data) is None:
+                unknown += 1
+            else:
+                moved += opened.learn(data, kind.value)
+    same, rest = n - moved - unknown, ""
+    rest += f", {same:,} were {kind.value} already" if same else ""
+    rest += f", {unknown:,} had not been learnt (`learn` does)" if unknown else ""
+    Console(quiet).say(f"{messages(moved)} moved to {kind.value}{rest}")
+
+
+class _Counted:
+    """Iterable that counts its items and reports their total size."""
+
+    def __init__(self, data: Iterable[bytes], report: Callable[[int], None]) -> None:
+        self._data, self._report, self.n = data, report, 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for each in self._data:
+            self.n += 1
+            yield each
+            size += len(each)
+            self._report(size)
+
+
+@options.with_groups
+def status(
+    store: Store = None,
+    check: Annotated[bool, option("Check the whole file for damage.", "--check")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show the number of training messages, and the accuracy of predictions before training."""
+    from textsvm.runtime.plain_json import to_json
+
+    with open_filter(store) as opened:
+        if check:
+            opened.lessons.check()
+        summary, path = opened.status(), opened.lessons.path
+    console = Console()
+    if json:
+        last = [each._asdict() for each in summary.last]
+        console.print_json(to_json({"store": str(path), **asdict(summary), "last": last}))
+        return
+    console.table(str(path), [*_facts(summary)])
+    rows = [
+        (_when(each.learnt), each.kind, "" if each.score is None else f"{each.score:.6f}", each.subject)
+        for each in summary.last[:_SHOWN]
+    ]
+    if rows:
+        console.table("last lessons", rows, ("learnt", "as", "score before", "subject"))
+
+
+def _facts(summary: Status) -> Iterator[tuple[str, str]]:
+    yield "lessons", f"{summary.spam:,} spam, {summary.ham:,} ham"
+    if summary.most is not None:
+        yield "kept at most", f"{summary.most:,}"
+    yield "holds", "messages and their features" if summary.texts else "features of messages, no texts"
+    for name, foreseen in (("last lessons", summary.recent), ("lessons before", summary.before)):
+        if foreseen.judged:
+            yield f"{name}, as foreseen", _judged(foreseen)
+
+
+def _judged(foreseen: PriorDecisions) -> str:
+    right = foreseen.judged - foreseen.wrong - foreseen.unsure
+    shares = (f"{100 * n / foreseen.judged:.0f} %" for n in (right, foreseen.unsure, foreseen.wrong))
+    return "of {:,} {} right, {} unsure, {} wrong".format(foreseen.judged, *shares)
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+@options.with_groups
+def export(
+    file: Annotated[Path, typer.Argument(help="Output file; - is stdout.")],
+    store: Store = None,
+    force: Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write all training messages as JSON Lines, or their features if the store holds no texts."""
+    from textsvm.mail.mailboxes import lesson_line
+    from textsvm.runtime.files import replacing
+
+    output = Output("FILE", file, LESSONS, force).checked({})
+    n = 0
+    with open_filter(store) as opened, output.place() as path, replacing(path) as temporary:
+        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
+            for n, lesson in enumerate(opened.lessons.iterate(messages=True), 1):  # noqa: B007
+                stream.write(lesson_line(lesson))
+        if not output.is_stdout and not path.exists():
+            path.touch(0o600)  # mail is private; `replacing` keeps the mode
+    Console(quiet).say(f"{n:,} lessons written")
+
+
+@options.with_groups
+def import_(
+    file: Annotated[Path, typer.Argument(help="File from `export`; - is stdin.")],
+    store: Store = None,
+    without_texts: WithoutTexts = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Learn messages that `export` wrote; known messages are skipped."""
+    from textsvm.mail.mailboxes import parse_lessons
+
+    stream = sys.stdin.buffer if str(file) == "-" else file.open("rb")
+    with stream, open_filter(store, create=True, texts=not without_texts) as opened:
+        new = opened.add_lessons(parse_lessons(stream, str(file)))
+        counts = opened.lessons.counts()
+    Console(quiet).say(
+        f"{messages(new)} learnt; there are {counts['spam']:,} spam and {counts['ham']:,} ham now"
+    )
+
+
+@options.with_groups
+def retrain(store: Store = None, quiet: options.Quiet = False) -> None:
+    """Train again on all messages to the optimum, and calibrate the score out of fold."""
+    with open_filter(store) as opened:
+        n = opened.retrain()
+    Console(quiet).say(f"trained on {messages(n)}")
+
+
+@options.with_groups
+def report(
+    file: Annotated[Path, typer.Argument(help="The report: .html, .md or .json.")],
+    store: Store = None,
+    mistakes: Annotated[int, option("Number of worst mistakes in the report, with texts.", min=0)] = 10,
+    force: Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a report on the predictions for messages before they were learnt."""
+    from textsvm.mail.report import filter_report
+    from textsvm.reporting.files import write
+
+    check_report("FILE", file, force, {})
+    console = Console(quiet)
+    with open_filter(store) as opened:
+        if mistakes and not opened.lessons.holds_texts:
+            console.say("note: the store holds no texts, so the report lists no mistakes")
+        write(filter_report(opened, mistakes), file)
+    console.say(f"report: {file}")

@@ -1,0 +1,62 @@
+"""CalibratedSVC: `textsvm.selection.calibration` with the interface of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metadata_routing import UNUSED
+
+from textsvm.estimators.base import Estimator
+from textsvm.estimators.svm import SVC
+from textsvm.selection.calibration import CalibratedClassifier
+
+
+class CalibratedSVC(ClassifierMixin, Estimator, CalibratedClassifier):
+    """A classifier of texts that gives probabilities.
+
+    Parameters
+    ----------
+    estimator : SVC, optional
+        ``SVC()`` by default; a copy of it is fitted. "auto" chooses its kernel and C once, on all documents.
+    method : {"sigmoid", "isotonic"}
+        The map from decision values to probabilities. "isotonic" needs many documents, a thousand or so.
+    cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
+        Folds of the decision values, see `textsvm.selection.folds.make_folds`. Copies of a document should be
+        in one fold: with them there, a document given twice is one of weight 2.
+    reject : (float, float) or float, optional
+        The reject option: documents for which `predict` gives "unsure". With two classes, thresholds
+        ``(low, high)`` of the probability of ``classes_[1]``: at most `low` means the first class, at least
+        `high` the second, anything between is unsure. Or one number: unsure if no class has as much.
+    random_state : int, optional
+        Seed of the folds, where `cv` is a number.
+
+    Attributes
+    ----------
+    classes_ : array, shape (n_classes,)
+    estimator_ : SVC
+        Fitted to all documents. Its fitted attributes (`support_`, `solutions_`, `seconds_`, ...) are
+        attributes of this object too.
+    calibration_ : dict of arrays
+        See `calibration_state`.
+    conformity_ : Conformity, optional
+        What `predict_set` and `predict_known` compare with; None of a model that an older version saved.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, CalibratedSVC, Spectrum
+    >>> texts = ["red apple", "red cherry", "ripe apple", "ripe cherry"]
+    >>> texts += ["fast car", "fast train", "slow car", "slow train"]
+    >>> model = CalibratedSVC(SVC(Spectrum(2)), cv=4).fit(texts, ["fruit"] * 4 + ["ride"] * 4)
+    >>> model.classes_.tolist(), model.predict_proba(["a ripe red apple"]).round(1).tolist()
+    (['fruit', 'ride'], [[0.9, 0.1]])
+    """
+
+    __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    __metadata_request__predict_proba: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    _default = SVC
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = (SVC() if self.estimator is None else self.estimator).__sklearn_tags__().input_tags
+        return tags

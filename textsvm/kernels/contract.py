@@ -1,0 +1,506 @@
+"""Interfaces of kernels: rows of values, prediction, and optional abilities.
+
+A kernel (`textsvm.kernels.base.Kernel`) has parameters, `check`, `fit`, `rows`, `predictor`, `state` and
+`restore`. Everything else is in an object of its own that the kernel has as an attribute:
+
+- `structure` (`Structure`): the input it reads, its parts, its saved form.
+- `cost` (`Cost`): predicted time and memory, and how its Gram can be divided and shared.
+- `features` (`Features`, or None): an explicit feature map.
+- `attribution` (`textsvm.kernels.attribution.Attributor`): contributions of symbols to a value.
+- `nearest` (`textsvm.kernels.near.Nearest`): search for similar pairs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.linalg.rows import FeatureRows, side_by_side
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import Documents, View, Views
+
+#: Bytes of kernel values that prediction holds at a time.
+BLOCK_BYTES = 32 << 20
+#: Rows that a solver asks for at a time by default; more would evict rows in use (reports/tiers.md).
+AHEAD = 8
+#: Values a second of a kernel without a cost model, such as a Python function.
+UNKNOWN_RATE = 5e5 / 60
+#: Prefix of the saved arrays of a kernel on a column.
+OWN = "own."
+#: Symbols of documents, and float64 arrays such as seconds or coefficients.
+Lengths, Values = NDArray[np.int64], NDArray[np.float64]
+AbilityT = TypeVar("AbilityT", covariant=True)
+
+
+class MatrixRows(Protocol):
+    """Rows of a symmetric n x n kernel matrix, computed on demand.
+
+    Arrays are float32 and stay on the device: NumPy arrays on a CPU, CuPy arrays on a GPU.
+    """
+
+    n: int
+    device: Device
+
+    def diag(self) -> Any:
+        """k(d, d) of each column document, shape (n,)."""
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        """k(documents[indices], documents), shape (len(indices), n)."""
+
+    def gram(self, progress: Progress | None = None) -> Any:
+        """The whole matrix, shape (n, n), computed from one half."""
+
+
+class KernelRows(MatrixRows, Protocol):
+    """Kernel values with `n` fixed documents, the columns; other documents can be the rows.
+
+    CPU and CUDA implementations have the same constructor: (kernel, documents, device).
+    """
+
+    documents: Documents
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+        """k(others, documents), shape (len(others), n).
+
+        The alphabet of `others` must extend that of the column documents.
+        """
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """k(others, documents) @ coef in bounded memory: coef (n, k) -> (len(others), k), on the host."""
+
+
+class HostRows(ABC):
+    """Base class of rows on a CPU: decision values from blocks of `cross`.
+
+    Attributes
+    ----------
+    ahead : int
+        Rows that a solver should ask for at a time, including rows it will probably need next. 1 where a
+        row takes as long alone as in a block.
+    """
+
+    n: int
+    ahead: int = AHEAD
+
+    @abstractmethod
+    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+        """k(others, documents), shape (len(others), n)."""
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """k(others, documents) @ coef, a block of `others` at a time: coef (n, k) -> (len(others), k)."""
+        values = np.empty((len(others), coef.shape[1]))
+        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
+        for start in range(0, len(others), size):
+            block = others.take(np.arange(start, min(start + size, len(others))))
+            values[start : start + size] = self.cross(block) @ coef
+            if progress is not None:
+                progress(min(start + size, len(others)), len(others))
+        return values
+
+
+class Predictor(Protocol):
+    """Machines prepared for prediction: sum_i coef[k, i] k(support_i, document), on `device`."""
+
+    device: Device
+
+    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+        """Values without bias, shape (len(documents), n_machines), on the host, in bounded memory.
+
+        The alphabet of `documents` must extend that of the support vectors.
+        """
+
+
+class Weights(Protocol):
+    """Machines as a weight for each feature, on the host, without support vectors."""
+
+    @property
+    def left_out(self) -> int:
+        """Number of support vectors without features, which have no weights."""
+
+    @property
+    def n_machines(self) -> int:
+        """Number of machines."""
+
+    def predictor(self, device: Device) -> Predictor:
+        """Prepare for prediction; the predictor of a CPU has `contributions` (`SpectrumPredictor`), too."""
+
+    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+        """Arrays for `Features.restore_weights`; normalised values change by at most `tolerance`."""
+
+
+class RowsPredictor:
+    """`Predictor` by kernel values with the support vectors.
+
+    Parameters
+    ----------
+    rows : KernelRows
+        Of the support vectors.
+    coef : float64 array, shape (n_machines, n_sv)
+    """
+
+    def __init__(self, rows: KernelRows, coef: NDArray[np.float64]) -> None:
+        self.rows, self.coef, self.device = rows, coef, rows.device
+
+    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+        return self.rows.decision(documents, self.coef.T, progress)
+
+
+class SharedColumns(Protocol):
+    """Rows of several kernels from one pass, with the same bits as rows of each kernel alone."""
+
+    def diags(self) -> list[Any]:
+        """K[i, i] of each kernel, shape (n,), float32."""
+
+    def rows(self, indices: NDArray[np.int64]) -> list[Any]:
+        """Rows of each kernel, shape (len(indices), n), float32."""
+
+
+class Sharing(ABC):
+    """Work that the kernels of a grid share on the same documents; kernels with equal objects share it.
+
+    Subclasses are frozen dataclasses of the parameters that must be equal.
+    """
+
+    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
+        """Positions of the kernels that are computed in each pass, in the order of `grams`.
+
+        Parameters
+        ----------
+        kernels : sequence of Kernel
+        room : int
+            Number of matrices that fit in memory, at least 2. The default, one pass, takes two.
+        """
+        return [list(range(len(kernels)))]
+
+    @abstractmethod
+    def description(self, kernels: Sequence[Any]) -> str:
+        """The common work of a pass in a few words, such as "from one matrix of distances"."""
+
+    @abstractmethod
+    def grams(
+        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """Position and matrix of each kernel of a pass; the caller may keep the matrix."""
+
+    def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
+        """Prepare documents as the columns of rows of all kernels; None if there is no such pass."""
+        return None
+
+    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
+        """Whether tiles of the matrices of a pass have the same bits; see `Cost.divides`."""
+        return False
+
+    def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Any]:
+        """Kernel values of others with documents, a matrix for each kernel, on the CPU."""
+        raise TypeError(f"{type(self).__name__} has no tiles")
+
+
+class Ability(Generic[AbilityT]):
+    """Attribute of a kernel class: an object constructed from the kernel when it is read."""
+
+    def __init__(self, make: Callable[[Any], AbilityT]) -> None:
+        self.make = make
+
+    def __get__(self, kernel: Any, kind: type) -> AbilityT:
+        return self.make(kernel)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The input that a kernel reads, its parts and its saved form.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    view : View
+        The input of the kernel; a composite kernel has the views of its leaves.
+    """
+
+    kernel: Any
+    view: View
+
+    @property
+    def learns(self) -> bool:
+        """Whether kernel values depend on the documents that the kernel was fitted to."""
+        return bool(self.kernel._learns)
+
+    @property
+    def min_length(self) -> int:
+        """Symbols that a document must have to have features."""
+        return int(self.kernel._min_length)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether equal parameters mean equal kernels: not so for Python functions."""
+        return bool(self.kernel._comparable)
+
+    def bound(self) -> Any:
+        """A fresh kernel of the same parameters, in which `On` is applied to leaves only."""
+        return self.kernel.copy()
+
+    @property
+    def leaves(self) -> tuple[Any, ...]:
+        """Kernels that are no composites, depth first."""
+        return (self.kernel,)
+
+    @property
+    def terms(self) -> Sequence[tuple[float, Any]]:
+        """The kernel as a weighted sum of kernels that are no sums; terms of weight 0 are left out."""
+        return ((1.0, self.kernel),)
+
+    @property
+    def depth(self) -> int:
+        """Levels of nested sums and products."""
+        return 0
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """Distinct views of the leaves."""
+        return (self.view,)
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether the examples are rows of a table."""
+        return any(view.column is not None for view in self.views)
+
+    @property
+    def reads_vectors(self) -> bool:
+        """Whether the examples are vectors of numbers."""
+        return all(view.tokens == "numbers" for view in self.views) and not self.reads_tables
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether the examples are texts."""
+        return not self.reads_tables and not self.reads_vectors
+
+    @property
+    def examples(self) -> str:
+        """Kind of examples, "texts", "vectors" or "columns", for messages."""
+        return "columns" if self.reads_tables else "vectors" if self.reads_vectors else "texts"
+
+    def read(self, documents: Documents | Views) -> Any:
+        """The view of documents that the kernel compares."""
+        return documents.of(self.view)
+
+    @property
+    def letters(self) -> str:
+        """The letters that the kernel accepts, "" for all: kernels of both strands read DNA and RNA only."""
+        return "acgtun" if getattr(self.kernel, "canonical", False) else ""
+
+    @property
+    def near_duplicate_kernel(self) -> Any:
+        """The kernel of the parts that can tell near-duplicates, those on texts; None if there are none."""
+        return self.kernel
+
+    @property
+    def approximation(self) -> Any:
+        """Quality of a Nystroem approximation (`textsvm.kernels.nystroem.Approximation`); otherwise None."""
+        return None
+
+    def condense(
+        self, index: NDArray[np.int64], coef: NDArray[np.float64]
+    ) -> tuple[Any, NDArray[np.int64], NDArray[np.float64]]:
+        """Replace machines on training documents by equal machines that are kept for prediction.
+
+        Parameters
+        ----------
+        index : int64 array, shape (m,)
+            Documents among those of the last rows.
+        coef : float64 array, shape (n_machines, m)
+
+        Returns
+        -------
+        kernel, index, coef
+            For Nystroem the approximated kernel and its landmarks.
+        """
+        return self.kernel, index, coef
+
+    def as_dict(self) -> dict[str, Any]:
+        """Name and parameters as JSON values and arrays: the form of model files and of ``--json``."""
+        own = {"name": self.kernel.name, **self.kernel.get_params(deep=False)}
+        column = self.view.column
+        return own if column is None else {"name": "on", "column": column, "kernel": own}
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for kernels of equal values if they learn from the same documents."""
+        # Different functions of tokens may have the same repr.
+        return (f"{type(self.kernel)} {self.as_dict()}", self.views) if self.comparable else id(self.kernel)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The arrays that the kernel learnt, under the names of a model file."""
+        prefix = "" if self.view.column is None else OWN
+        return {prefix + name: array for name, array in self.kernel.state().items()}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Restore a kernel from the arrays of `state`."""
+        self.kernel.restore(state if self.view.column is None else under(OWN, state))
+
+
+class Cost:
+    """Predicted time and memory of a kernel, and how its Gram can be divided and shared.
+
+    Attributes
+    ----------
+    in_shards : bool
+        Whether rows on a card have ``gram_in_shards(shards, number, progress)`` (`textsvm.gram.cards`).
+    """
+
+    in_shards: ClassVar[bool] = False
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """Work that is shared with kernels of equal `sharing`."""
+        return None
+
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        """Predicted seconds of a core for the kernel values of each row document with all columns.
+
+        Parameters
+        ----------
+        row_lengths, column_lengths : int64 arrays, shapes (m,) and (n,)
+            Symbols of the documents.
+
+        Returns
+        -------
+        float64 array, shape (m,)
+        """
+        return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
+
+    def seconds(self, rows: Documents | Views, columns: Documents | Views) -> float:
+        """Predicted seconds of a core for all values of some documents with others."""
+        total = 0.0
+        for leaf in self.kernel.structure.leaves:
+            some, others = (leaf.structure.read(documents).lengths for documents in (rows, columns))
+            total += float(leaf.cost.of_rows(some, others).sum())
+        return total
+
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+        """Whether a Gram computed in tiles, documents in order of length, has the bits of the whole.
+
+        False by default: values that are quick to compute are not worth sending.
+
+        Parameters
+        ----------
+        documents : Documents
+        kind : {"cpu", "cuda"}
+            Kind of device that computes.
+        """
+        return False
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether the time of a value grows with the product of the two lengths."""
+        once, twice = (self.of_rows(length, length)[0] for length in (np.array([1000]), np.array([2000])))
+        return bool(twice > 3 * once)
+
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        """Work of prediction with support vectors of these lengths, relative to the limit of saved models."""
+        return 0.0
+
+    def require_memory(self, n: int, allowed: int) -> None:
+        """Raise InputError if rows of n documents take more bytes than allowed."""
+
+
+class Features:
+    """Explicit feature map of a kernel.
+
+    `key`, `occurrences`, `count`, `fit_counted` and `bytes` are of a kernel that is no sum; `rows`,
+    `count_terms` and `counted_rows` work for sums, too. Machines can be kept as weights of features where
+    `has_weights` is true.
+    """
+
+    has_weights: bool = False
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+
+    @property
+    def key(self) -> Hashable | None:
+        """Equal for kernels that can share counted documents; None if features cannot be counted."""
+        return None
+
+    @property
+    def countable(self) -> bool:
+        """Whether the features of all terms can be counted, so that `rows` is available."""
+        return self.key is not None
+
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Upper bound of the number of features of documents of these lengths, shape (n,)."""
+        raise NotImplementedError
+
+    def count(self, documents: Documents, device: Device | None = None) -> Any:
+        """Count the features of documents (`textsvm.kernels.spectrum.counted`), on a CPU by default."""
+        raise NotImplementedError
+
+    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+        """Fit the kernel to some of the counted documents."""
+        self.kernel.check()
+
+    def bytes(self, documents: Documents) -> int:
+        """Predicted bytes of the features, if they can lie on disk; otherwise 0."""
+        return 0
+
+    def rows_of(self, counted: Any, train: NDArray[np.int64]) -> FeatureRows:
+        """Counted documents as rows of features, for a kernel fitted to `train`."""
+        rows: FeatureRows = counted.rows(self.kernel, train)
+        return rows
+
+    def rows(self, documents: Documents | Views, device: Device) -> FeatureRows:
+        """Fit the kernel to documents and return them as rows of features."""
+        return self.counted_rows(self.count_terms(documents, device), np.arange(len(documents)), device)
+
+    def count_terms(self, documents: Documents | Views, device: Device) -> dict[Hashable, Any]:
+        """Counted documents of all terms, by `key`."""
+        counted: dict[Hashable, Any] = {}
+        for _, term in self.kernel.structure.terms:
+            if term.features.key not in counted:
+                counted[term.features.key] = term.features.count(term.structure.read(documents), device)
+        return counted
+
+    def counted_rows(
+        self, counted: dict[Hashable, Any], train: NDArray[np.int64], device: Device
+    ) -> FeatureRows:
+        """Fit the kernel to some of the documents of `count_terms`; all of them as rows of features."""
+        parts = []
+        for _, term in self.kernel.structure.terms:
+            term.features.fit_counted(counted[term.features.key], train)
+            parts.append(term.features.rows_of(counted[term.features.key], train))
+        weights = [weight for weight, _ in self.kernel.structure.terms]
+        if device.kind == "cuda":
+            from textsvm.linalg import rows_cuda
+
+            return rows_cuda.side_by_side(parts, weights)
+        return side_by_side(parts, weights)
+
+    def weights(self, support: Documents, coef: NDArray[np.float64]) -> Weights:
+        """Machines, coef (n_machines, n_sv), as weights of features."""
+        raise NotImplementedError
+
+    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | Views) -> Weights:
+        """Restore weights, and the state of the kernel, from `Weights.state`.
+
+        Raises
+        ------
+        InputError
+            If the arrays are damaged.
+        """
+        raise NotImplementedError
+
+
+def under(prefix: str, state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays whose names have a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}

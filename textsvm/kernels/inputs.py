@@ -1,0 +1,436 @@
+"""Texts, vectors and tables as a user passes them -> examples that kernels read.
+
+A table is a pandas or Polars DataFrame, an Arrow table, a dict of columns or a list of dicts. A column of
+texts may come in any of these forms, too, or as a list or NumPy array. Errors name the first bad row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, time, timedelta
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+from textsvm.errors import InputError
+from textsvm.kernels.combined.table import Numbers, Table
+from textsvm.linalg.vectors import NUMBERS, Vectors
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import Progress, part
+from textsvm.text.documents import Documents, View, Views, encode, encode_as
+from textsvm.text.encoding import Reading
+from textsvm.text.normal_form import normal_form
+from textsvm.text.stored import StoredTexts
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """Normal form of texts; see `textsvm.SVC`."""
+
+    normalise: str = "unicode"
+    punctuation: bool = True
+    max_length: int | None = None
+
+
+def as_texts(X: Any) -> list[str]:
+    """Read texts from a list, tuple, NumPy string or object array, or a pandas, Polars or Arrow column.
+
+    A table of a single column and an array of shape (n, 1) are accepted, too: scikit-learn's ensembles pass
+    texts so. The texts of an iterator are kept in a temporary file.
+
+    Raises
+    ------
+    InputError
+        If `X` is a single string, has several columns, or contains a value that is no string; the message
+        names its index.
+    """
+    if isinstance(X, str | bytes):
+        raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
+    X = _only_column(X)
+    if isinstance(X, Mapping) or hasattr(X, "columns") or _of_rows(X):
+        raise InputError(
+            "expected one column of texts, got a table; select a column, or say On(column, kernel) of each "
+            "that is compared"
+        )
+    if isinstance(X, StoredTexts | Iterator):
+        return cast("list[str]", X if isinstance(X, StoredTexts) else StoredTexts.of(_checked(X)))
+    if len(getattr(X, "shape", (0,))) > 1:
+        raise InputError(
+            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column, or take "
+            "a kernel of vectors, such as Gaussian(), for rows of numbers"
+        )
+    try:
+        texts = listed(X)
+    except TypeError as error:
+        raise InputError(f"expected a list of texts, got {type(X).__name__}") from error
+    if not isinstance(texts, list):
+        raise InputError(f"expected a list of texts, got {type(X).__name__} of one value; put it in a list")
+    of_other_types = set(map(type, texts)) - {str}
+    for i, text in enumerate(texts if of_other_types else ()):
+        if not isinstance(text, str):
+            raise _no_text(i, text)
+    return texts
+
+
+def _only_column(X: Any) -> Any:
+    """The only column of a table or of an array of strings; anything else unchanged."""
+    if hasattr(X, "columns") and hasattr(X, "__len__") and len(X.columns) == 1:
+        return X[getattr(X, "column_names", X.columns)[0]]
+    of_strings = isinstance(X, np.ndarray) and X.dtype.kind in "OTU"
+    return X[:, 0] if of_strings and X.ndim == 2 and X.shape[1] == 1 else X
+
+
+def _of_rows(X: Any) -> bool:
+    return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
+
+
+def listed(column: Any) -> Any:
+    """The values of a column as Python objects, in a list; raises TypeError if it is no column."""
+    for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
+        if hasattr(column, convert):
+            return getattr(column, convert)()
+    return np.asarray(column).tolist() if hasattr(column, "__array__") else list(column)
+
+
+def _checked(texts: Iterable[Any]) -> Iterator[str]:
+    """Texts of an iterator; raises InputError at a value that is no string."""
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise _no_text(i, text)
+        yield text
+
+
+def _no_text(i: int, value: Any) -> InputError:
+    if is_missing(value):
+        return InputError(f"document {i} is missing, not a string; remove it or convert it with str()")
+    if isinstance(value, list | tuple | np.ndarray):
+        instead = "take a kernel of vectors, such as Gaussian(), for rows of numbers"
+    else:
+        instead = "remove it or convert it with str()"
+    return InputError(f"document {i} is of type {type(value).__name__}, not a string; {instead}")
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or pandas' NA or NaT."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(np.any(value != value))
+
+
+#: Types that NumPy converts to numbers, but that are not accepted as such.
+TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
+#: Greatest absolute value of a number.
+LARGEST = 1e100
+#: Number of columns that a message lists.
+LISTED = 12
+
+
+class InputTable:
+    """A user's table. A column is read when it is first needed, and then kept.
+
+    Parameters
+    ----------
+    table : pandas or Polars DataFrame, Arrow table, dict of columns, or list of dicts
+
+    Raises
+    ------
+    InputError
+        If it is of another type.
+    """
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        if isinstance(table, Mapping):
+            self.names = list(table)
+            self._n = _length(self.names[0], table[self.names[0]]) if self.names else 0
+        elif isinstance(table, list | tuple) and all(isinstance(row, Mapping) for row in table):
+            self.names, self._n = list(dict.fromkeys(name for row in table for name in row)), len(table)
+        elif hasattr(table, "__len__") and hasattr(table, "columns"):
+            self.names, self._n = list(getattr(table, "column_names", table.columns)), len(table)
+        else:
+            raise InputError(
+                "kernels on columns read a table: a pandas or Polars DataFrame, an Arrow table, a dict of "
+                f"columns or a list of dicts; this is {type(table).__name__}"
+            )
+        self._texts: dict[str, list[str]] = {}
+        self._numbers: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, table: Any) -> InputTable:
+        """The table as `InputTable`."""
+        return table if isinstance(table, InputTable) else cls(table)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def texts(self, name: str) -> list[str]:
+        """A column of texts; raises InputError if it does not exist or a cell is no text."""
+        if name not in self._texts:
+            try:
+                self._texts[name] = as_texts(self._column(name))
+            except InputError as error:
+                raise InputError(f"column {name!r}: {error}") from error
+        return self._texts[name]
+
+    def numbers(self, names: Sequence[str]) -> Numbers:
+        """InputTable of numbers, side by side.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or one of its cells is no finite number and no vector of the column's
+            length.
+        """
+        for name in names:
+            if name not in self._numbers:
+                self._numbers[name] = as_numbers(name, self._column(name))
+        parts = [self._numbers[name] for name in names]
+        widths = tuple(int(part.shape[1]) for part in parts)
+        if len(parts) == 1:
+            return Numbers(parts[0], widths)
+        for name, values in zip(names, parts, strict=True):
+            if issparse(values):
+                raise InputError(
+                    f"column {name!r} holds compressed rows, which are compared alone; give it an On of its "
+                    "own"
+                )
+        return Numbers(np.hstack(parts), widths)
+
+    def _column(self, name: str) -> Any:
+        if not self._n and isinstance(self._table, list | tuple):
+            return []
+        if name not in self.names:
+            some = ", ".join(map(str, self.names[:LISTED])) + ", ..." * (len(self.names) > LISTED)
+            raise InputError(f"the table has no column {name!r}; it has {some or 'none'}")
+        if self.names.count(name) > 1:
+            raise InputError(f"the table has {self.names.count(name)} columns {name!r}; rename one")
+        if isinstance(self._table, list | tuple):
+            return [row.get(name) for row in self._table]
+        column = self._table[name]
+        if _length(name, column) != self._n:
+            raise InputError(f"column {name!r} has {_length(name, column):,} rows and the table {self._n:,}")
+        return column
+
+
+def as_numbers(name: str, column: Any) -> Any:
+    """A column of numbers or of vectors as rows, float64 or float32, shape (n, width); sparse rows stay.
+
+    Raises
+    ------
+    InputError
+        If a cell is no finite number, or no vector of the column's length.
+    """
+    if issparse(column):
+        rows: Any = csr_array(column)
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+        rows = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+        if not _usable(rows.data).all():
+            at = int(_usable(rows.data).argmin())
+            raise _not_finite(name, int(np.searchsorted(rows.indptr, at, side="right")) - 1, rows.data[at])
+        return rows
+    values = _dense(name, column)
+    if values.dtype != np.float32 or values.ndim == 1:
+        values = values.astype(np.float64)
+    if values.ndim > 2 or 0 in values.shape[1:]:
+        raise InputError(
+            f"the cells of column {name!r} have the shape {values.shape[1:]}; give numbers or vectors"
+        )
+    values = values[:, None] if values.ndim == 1 else values
+    if not _usable(values).all():
+        row, at = np.argwhere(~_usable(values))[0].tolist()
+        raise _not_finite(name, row, values[row, at])
+    return values
+
+
+def _dense(name: str, column: Any) -> NDArray[Any]:
+    """Real numbers, of one or two dimensions."""
+    try:
+        values = np.asarray(column)
+    except (TypeError, ValueError):
+        values = np.empty(0, object)
+    if values.dtype.kind in "biuf":
+        return values
+    cells = listed(column)
+    if not set(map(type, cells)) & {str, bytes}:
+        try:
+            values = np.asarray(cells, np.float64)
+        except (TypeError, ValueError):
+            pass
+        else:
+            if not any(isinstance(cell, TIMES) for cell in cells):
+                return values
+    raise _no_numbers(name, cells)
+
+
+def _no_numbers(name: str, cells: Sequence[Any]) -> InputError:
+    """The error of the first cell that is no number, or no vector like that of row 0."""
+    width = None
+    for row, cell in enumerate(cells):
+        of_cell = len(cell) if isinstance(cell, list | tuple | np.ndarray) else 0
+        width = of_cell if width is None else width
+        trouble = _trouble(cell)
+        if not trouble and of_cell != width:
+            kinds = [f"a vector of {size} numbers" if size else "a number" for size in (of_cell, width)]
+            trouble = f"is {kinds[0]} where row 0 is {kinds[1]}"
+        if trouble:
+            return InputError(f"row {row} of column {name!r} {trouble}")
+    return InputError(f"column {name!r} does not hold numbers; convert it")
+
+
+def _trouble(cell: Any) -> str:
+    """The reason why a cell is neither a number nor a vector of numbers, or ""."""
+    if isinstance(cell, str | bytes):
+        return f"is {cell[:40]!r}, a text where a number is expected; convert it, or take a kernel of texts"
+    if is_missing(cell):
+        return "is missing; fill it or remove the row"
+    if isinstance(cell, TIMES):
+        return (
+            "is a date or a time, which can be compared in many ways; make numbers of the column, such as "
+            "the hour, the weekday or the days since a start"
+        )
+    try:
+        np.asarray(cell, np.float64)
+    except (TypeError, ValueError):
+        return f"is of type {type(cell).__name__}, where a number or a vector of numbers is expected"
+    return ""
+
+
+def _usable(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mask of values that are finite and can be squared."""
+    return np.abs(values) <= LARGEST
+
+
+def _not_finite(name: str, row: int, value: float) -> InputError:
+    instead = "fill it" if np.isnan(value) else f"give a number of at most {LARGEST:g},"
+    found = "missing" if np.isnan(value) else f"{value:g}"
+    return InputError(f"row {row} of column {name!r} is {found}; {instead} or remove the row")
+
+
+def _length(name: str, column: Any) -> int:
+    try:
+        return int(column.shape[0]) if hasattr(column, "shape") else len(column)
+    except (TypeError, IndexError) as error:
+        raise InputError(f"column {name!r} is {type(column).__name__}, not a column of values") from error
+
+
+def read_view(table: InputTable, view: View) -> Any:
+    """The numbers or texts of a view."""
+    return table.numbers(view.column) if isinstance(view.column, tuple) else table.texts(str(view.column))
+
+
+def _numbers_of(table: InputTable, view: View, known: Any) -> Numbers:
+    """Numbers of a view; each column must have the width of the known examples."""
+    numbers: Numbers = read_view(table, view)
+    before = numbers if known is None else known.of(view)
+    if not len(numbers):  # the length of vectors is unknown
+        return before.take(np.empty(0, np.int64))
+    for name, width, known_width in zip(view.column or (), numbers.widths, before.widths, strict=True):
+        if width != known_width:
+            raise InputError(
+                f"column {name!r} has {width} numbers in a row, and the model was trained on {known_width}"
+            )
+    return numbers
+
+
+def encode_texts(
+    texts: list[str],
+    views: Sequence[View],
+    known: Documents | Views | None = None,
+    form: TextForm = TextForm(),
+    progress: Progress | None = None,
+) -> dict[View, Documents]:
+    """Normalise and encode texts in some views.
+
+    Parameters
+    ----------
+    texts : list of str
+    views : sequence of View
+        Of texts, without columns.
+    known : Documents or Views, optional
+        Documents whose alphabets are extended.
+    form : TextForm
+    progress : callable, optional
+    """
+    cases, n = list(dict.fromkeys(view.keep_case for view in views)), len(texts)
+    characters = {}
+    for number, case in enumerate(cases):
+        plain = View(keep_case=case)
+        alphabet = None if known is None or plain not in views else known.of(plain).alphabet
+        reading = Reading(normal_form(form.normalise, form.punctuation, case), form.max_length)
+        step = part(progress, number * n, n, len(cases) * n)
+        characters[case] = encode(texts, alphabet, reading, step)
+    return {
+        view: encode_as(characters[view.keep_case], view.tokens, None if known is None else known.of(view))
+        for view in views
+    }
+
+
+def encode_table(
+    table: InputTable,
+    views: Sequence[View],
+    known: Any = None,
+    form: TextForm = TextForm(),
+    progress: Progress | None = None,
+) -> dict[View, Any]:
+    """Encode columns of a table: texts as in `encode_texts`, other columns as numbers."""
+    columns = dict.fromkeys(view.column for view in views)
+    examples: dict[View, Any] = {}
+    for number, column in enumerate(columns):
+        of_column = [view for view in views if view.column == column]
+        if isinstance(column, tuple):
+            examples[of_column[0]] = _numbers_of(table, of_column[0], known)
+            continue
+        plain = {view: replace(view, column=None) for view in of_column}
+        before = None if known is None else Views({plain[view]: known.of(view) for view in of_column})
+        step = part(progress, number, 1, len(columns))
+        encoded = encode_texts(table.texts(str(column)), tuple(plain.values()), before, form, step)
+        examples |= {view: encoded[plain[view]] for view in of_column}
+    return {view: examples[view] for view in views}
+
+
+def encode_inputs(X: Any, views: Sequence[View], known: Any = None) -> Any:
+    """Examples of a user's texts, vectors or table, in the default normal form.
+
+    Parameters
+    ----------
+    X : texts, vectors or a table
+        As `textsvm.SVC.fit` takes them.
+    views : sequence of View
+        Of the kernel.
+    known : Documents, Views, Vectors or Table, optional
+        Examples that these are compared with.
+
+    Raises
+    ------
+    InputError
+        If the input is of the wrong type or has bad values.
+    """
+    if any(view.column is not None for view in views):
+        table = encode_table(InputTable.of(X), views, known)
+        return Table(table) if len(table) > 1 else table[views[0]]
+    if views == (NUMBERS,):
+        return as_vectors(X, known)
+    texts = encode_texts(as_texts(X), views, known)
+    return Views(texts) if len(texts) > 1 else texts[views[0]]
+
+
+def as_vectors(X: Any, known: Vectors | None = None) -> Vectors:
+    """Read vectors from an array, a sparse matrix, a data frame or a list of rows."""
+    xp = devices.array_module(devices.device_of(X)) if devices.is_on_gpu(X) else np
+    try:
+        values = csr_array(X) if issparse(X) else xp.asarray(X)
+        values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"vectors must be rows of numbers: {error}") from error
+    if values.ndim != 2:
+        raise InputError(f"vectors must be rows of numbers, got an array of shape {values.shape}")
+    if issparse(values):
+        values.sum_duplicates()
+    if not bool(xp.isfinite(values.data if issparse(values) else values).all()):
+        raise InputError("vectors must be of finite numbers; fill or remove missing and infinite numbers")
+    if known is not None and values.shape[1] != known.n_features:
+        raise InputError(f"vectors have {values.shape[1]} numbers, and the others {known.n_features}")
+    return Vectors(values)

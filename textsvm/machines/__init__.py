@@ -1,0 +1,1 @@
+"""Kernel machines: training and decisions on texts, vectors and tables. Imports no scikit-learn."""

@@ -1,0 +1,96 @@
+"""Objects that are defined by the parameters of their constructor: kernels and machines."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import is_dataclass, replace
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_DEFAULTS: dict[type, dict[str, Any]] = {}
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """Default values of the constructor parameters of a class, by name, in alphabetical order."""
+    if kind not in _DEFAULTS:
+        parameters = sorted(signature(kind).parameters.values(), key=lambda parameter: parameter.name)
+        _DEFAULTS[kind] = {
+            parameter.name: parameter.default
+            for parameter in parameters
+            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        }
+    return _DEFAULTS[kind]
+
+
+class Parameters:
+    """scikit-learn's parameter interface without its `BaseEstimator`, whose import takes more than a second.
+
+    The constructor stores its parameters under their names.
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *values: Any, **parameters: Any) -> None: ...
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; with `deep` nested ones as well, as "name__parameter"."""
+        params: dict[str, Any] = {}
+        for name in _defaults(type(self)):
+            value = getattr(self, name)
+            if deep and hasattr(value, "get_params") and not isinstance(value, type):
+                params |= {f"{name}__{key}": inner for key, inner in value.get_params().items()}
+            params[name] = value
+        return params
+
+    def set_params(self, **given: Any) -> Self:
+        """Set parameters, also nested ones ("name__parameter").
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+        """
+        known, nested = self.get_params(), dict[str, dict[str, Any]]()
+        for key, value in given.items():
+            name, _, rest = key.partition("__")
+            if name not in known:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for {self!r}; there is {', '.join(_defaults(type(self)))}"
+                )
+            if rest:
+                nested.setdefault(name, {})[rest] = value
+            else:
+                setattr(self, name, value)
+        for name, values in nested.items():
+            part = getattr(self, name)
+            if hasattr(part, "set_params"):
+                part.set_params(**values)
+            elif is_dataclass(part) and set(values) <= set(vars(part)):
+                setattr(self, name, replace(part, **values))  # type: ignore[type-var]
+            else:
+                remedy = "; set kernel=Spectrum(...) or another kernel first" if name == "kernel" else ""
+                raise ValueError(f"{name} is {part!r} and has no parameter {next(iter(values))!r}{remedy}")
+        return self
+
+    def copy(self) -> Self:
+        """An object with copies of the parameters and without anything learnt."""
+        return type(self)(**{name: self._copied(name, getattr(self, name)) for name in _defaults(type(self))})
+
+    def _copied(self, name: str, value: Any) -> Any:
+        """Copy of the value of a parameter."""
+        if isinstance(value, list | tuple):
+            return type(value)(self._copied(name, each) for each in value)
+        return value.copy() if isinstance(value, Parameters) else deepcopy(value)
+
+    def __sklearn_clone__(self) -> Self:
+        return self.copy()
+
+    def __repr__(self) -> str:
+        defaults, values = _defaults(type(self)), self.get_params(deep=False)
+        changed = (
+            f"{name}={values[name]!r}" for name in values if repr(values[name]) != repr(defaults[name])
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"

@@ -1,0 +1,76 @@
+"""Maps from decision values to probabilities, fitted by scikit-learn's `CalibratedClassifierCV`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+
+
+class _DecisionValues(ClassifierMixin, BaseEstimator):
+    """Takes decision values for X; scikit-learn calibrates an estimator, and this is the smallest one."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> _DecisionValues:
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        return X[:, 0]
+
+    def predict(self, X: Any) -> Any:
+        """Required of an estimator, and not used."""
+        return self.classes_[(X[:, 0] > 0).astype(int)]
+
+
+def fit_maps(
+    method: str,
+    decision: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    weight: NDArray[np.float64] | None,
+) -> dict[str, NDArray[np.float64 | np.int64]]:
+    """Calibrate decision values; the maps as `CalibratedSVC.calibration_state` gives them."""
+    fitted = [_fit_map(method, *each) for each in _one_against_the_rest(decision, codes, weight)]
+    if method == "sigmoid":
+        return {
+            "a": np.array([one.a_ for one in fitted], np.float64),
+            "b": np.array([one.b_ for one in fitted], np.float64),
+        }
+    return {
+        "x": np.concatenate([one.X_thresholds_ for one in fitted]).astype(np.float64),
+        "y": np.concatenate([one.y_thresholds_ for one in fitted]).astype(np.float64),
+        "starts": np.cumsum([0, *(len(one.X_thresholds_) for one in fitted)]).astype(np.int64),
+    }
+
+
+def _one_against_the_rest(
+    decision: NDArray[np.float64], codes: NDArray[np.int64], weight: NDArray[np.float64] | None
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64] | None]]:
+    """Values, which of them are of the class, and weights, for each map.
+
+    A class that was never tested has no values of its own: its map is that of all other classes together.
+    """
+    if decision.ndim == 1:
+        yield decision, codes == 1, weight
+        return
+    tested = np.unique(codes)
+    for k in range(decision.shape[1]):
+        some = [k] if k in tested else tested.tolist()
+        values = np.concatenate([decision[:, a] for a in some])
+        member = np.concatenate([codes == a for a in some])
+        yield values, member, None if weight is None else np.tile(weight, len(some))
+
+
+def _fit_map(
+    method: str, values: NDArray[np.float64], member: NDArray[np.bool_], weight: NDArray[np.float64] | None
+) -> Any:
+    """scikit-learn's calibrator of the values of one class against the rest."""
+    everyone = np.arange(len(values))
+    # Without an ensemble there is one map for the values of all folds together.
+    machinery = CalibratedClassifierCV(
+        _DecisionValues(), method=method, cv=[(everyone, everyone)], ensemble=False
+    ).fit(values[:, None], member.astype(np.int64), sample_weight=weight)
+    return machinery.calibrated_classifiers_[0].calibrators[0]
