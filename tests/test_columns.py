@@ -13,7 +13,7 @@ from test_spectrum import CPU, news
 from textsvm import SVC, Compute, GapWeighted, Spectrum, Sum
 from textsvm.choice.trial import TrialExamples, Trials
 from textsvm.gram.base import DenseGram
-from textsvm.kernels.spectrum.counted import CountedDocuments
+from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS
 from textsvm.machines.targets import as_weights
 from textsvm.runtime.parallel import limit

@@ -13,10 +13,10 @@ from problems import random_sparse
 from test_spectrum import CPU, news
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum import pmers, vocabulary
-from textsvm.kernels.spectrum.counted import CountedDocuments
+from textsvm.kernels.spectrum import counting, vocabulary
+from textsvm.kernels.spectrum.counted_documents import CountedDocuments
+from textsvm.kernels.spectrum.counting import count
 from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum
-from textsvm.kernels.spectrum.pmers import count
 from textsvm.kernels.spectrum.vocabulary import plan
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import SharedFeatures
@@ -108,7 +108,7 @@ def plain_counts(documents, p1, p2):
 )
 def test_counts_are_those_of_a_plain_loop_by_table_and_by_sorting(texts, p, more, table):
     documents = encode(texts)
-    with patch.object(pmers, "TABLE", table), patch.object(pmers, "SORTED", 0), limit(3):
+    with patch.object(counting, "TABLE", table), patch.object(counting, "SORTED", 0), limit(3):
         _, counts = count(documents, p, p + more)
     rows, _ = plain_counts(documents, p, p + more)
     for i, row in enumerate(rows):

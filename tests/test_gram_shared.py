@@ -16,7 +16,7 @@ from textsvm.gram.shared import grams
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel
 from textsvm.kernels.edit import kernel as edit
 from textsvm.kernels.gap import kernel as gap
-from textsvm.kernels.spectrum import pmers
+from textsvm.kernels.spectrum import counting
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
 
@@ -137,7 +137,7 @@ def calls(monkeypatch):
 
     count(gap, "products", lambda *args: counted.update(sweeps=counted["sweeps"] + 1))
     count(edit, "fill_distances", lambda *args: counted.update(distances=counted["distances"] + 1))
-    count(pmers, "_count_length", lambda offsets, q, *args: counted["lengths counted"].append(q))
+    count(counting, "_count_length", lambda offsets, q, *args: counted["lengths counted"].append(q))
     return counted
 
 

@@ -6,7 +6,7 @@ from test_newton import KERNELS, check_equal, problem_of, texts_of
 from test_spectrum import CPU
 
 from textsvm import Spectrum
-from textsvm.kernels.spectrum import counted_cuda as spectrum_counted_cuda
+from textsvm.kernels.spectrum import counted_documents_cuda
 from textsvm.runtime import device as gpu
 from textsvm.solvers import newton as newton_machines
 from textsvm.solvers import newton_cuda
@@ -30,7 +30,7 @@ def gram_of(rows, eye):
 @pytest.mark.parametrize("batch", [1 << 28, 1 << 9])
 @pytest.mark.parametrize("name", ALL)
 def test_rows_have_the_same_kernel_values(name, batch, device, monkeypatch):
-    monkeypatch.setattr(spectrum_counted_cuda, "BATCH", batch)
+    monkeypatch.setattr(counted_documents_cuda, "BATCH", batch)
     documents, kernel = documents_of(texts_of(160)), ALL[name]
     host = kernel.features.rows(documents, CPU)
     with gpu.use(device):

@@ -13,7 +13,7 @@ import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, InputError, OneClassSVM, Spectrum, Sum, cross_validate, tune
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.spectrum.kernel import WEIGHTS
-from textsvm.kernels.spectrum.learnt_weights import PSEUDO
+from textsvm.kernels.spectrum.pmer_weights import PSEUDO
 from textsvm.text.documents import encode, encode_as
 
 TRAIN = ["banana", "bandana", "the cat sat on the mat", "nab", "", "aaaa", "a cat", "a mat", "nab"]

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, load, save
 from textsvm.kernels import EditDistance, GappedKmers, GapWeighted
-from textsvm.kernels.spectrum import pmers
+from textsvm.kernels.spectrum import counting
 from textsvm.model.file import load_machine
 from textsvm.runtime import compiled
 from textsvm.runtime.compiled import Compiled, njit
@@ -53,11 +53,11 @@ def given_documents(texts, tokens="characters", form="unicode", length=None):
 )
 def test_few_documents_are_counted_as_many_are(texts, tokens, form, length, p1, more):
     compiled_ones = given_documents(texts, tokens, form, length)
-    counted = pmers.count(compiled_ones, p1, p1 + more)
+    counted = counting.count(compiled_ones, p1, p1 + more)
     with pytest.MonkeyPatch.context() as patch:
         no_numba.__wrapped__(patch)
         plain = given_documents(texts, tokens, form, length)
-        again = pmers.count(plain, p1, p1 + more)
+        again = counting.count(plain, p1, p1 + more)
     for name in ("codes", "offsets", "alphabet"):
         ours, theirs = getattr(plain, name), getattr(compiled_ones, name)
         assert ours.dtype == theirs.dtype

@@ -11,10 +11,10 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers
+from textsvm.kernels.spectrum import counting
 from textsvm.kernels.spectrum import features as spectrum_features
-from textsvm.kernels.spectrum import pmers
+from textsvm.kernels.spectrum.counting import count
 from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum, host_grams
-from textsvm.kernels.spectrum.pmers import count
 from textsvm.kernels.spectrum.vocabulary import plan
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as
@@ -194,7 +194,7 @@ def test_one_text_is_predicted_without_threads_and_without_the_support_vectors(m
         counted.append(len(one))
         return count(one, *lengths)
 
-    monkeypatch.setattr(pmers, "run", None)
+    monkeypatch.setattr(counting, "run", None)
     monkeypatch.setattr(spectrum_features, "count", count_one)
     assert predictor.values(documents.take([7])).shape == (1, 1)
     assert counted == [1]

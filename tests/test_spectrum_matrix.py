@@ -19,7 +19,7 @@ from textsvm import Spectrum, SpectrumFeatures
 from textsvm.errors import InputError
 from textsvm.estimators import features
 from textsvm.kernels.options import WEIGHTS
-from textsvm.kernels.spectrum import matrix as spectrum_matrix
+from textsvm.kernels.spectrum import feature_matrix
 from textsvm.readers import read_corpus, sample
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, normalise
@@ -156,7 +156,7 @@ def test_batches_change_nothing(p, monkeypatch):
 
 def test_indices_are_wide_where_they_must_be(monkeypatch):
     """SciPy wants column indices as wide as row starts."""
-    monkeypatch.setattr(spectrum_matrix, "feature_type", lambda n: np.int64)
+    monkeypatch.setattr(feature_matrix, "feature_type", lambda n: np.int64)
     model = SpectrumFeatures((1, 2), device="cpu")
     for x in (model.fit_transform(TEXTS), model.transform(TEXTS)):
         assert x.indices.dtype == x.indptr.dtype == np.int64
@@ -226,17 +226,17 @@ def test_memory_is_asked_for_before_it_is_taken(mail, monkeypatch):
     model = SpectrumFeatures((1, 5), device="cpu").fit(train)
     entries = SpectrumFeatures((1, 5), device="cpu").fit_transform(train).nnz
     documents = encode(train)
-    assert abs(spectrum_matrix.predicted_entries(documents, (1, 5)) - entries) < 0.1 * entries
-    monkeypatch.setattr(spectrum_matrix, "SAMPLE", 20)
-    assert abs(spectrum_matrix.predicted_entries(documents, (1, 5)) - entries) < 0.3 * entries
-    monkeypatch.setattr(spectrum_matrix, "count_each", None)  # nothing is counted
-    monkeypatch.setattr(spectrum_matrix, "predicted_entries", lambda *_: entries)
-    monkeypatch.setattr(spectrum_matrix, "free_memory", lambda _: 28 * len(documents.codes) + 8 * entries - 1)
+    assert abs(feature_matrix.predicted_entries(documents, (1, 5)) - entries) < 0.1 * entries
+    monkeypatch.setattr(feature_matrix, "SAMPLE", 20)
+    assert abs(feature_matrix.predicted_entries(documents, (1, 5)) - entries) < 0.3 * entries
+    monkeypatch.setattr(feature_matrix, "count_each", None)  # nothing is counted
+    monkeypatch.setattr(feature_matrix, "predicted_entries", lambda *_: entries)
+    monkeypatch.setattr(feature_matrix, "free_memory", lambda _: 28 * len(documents.codes) + 8 * entries - 1)
     with pytest.raises(InputError, match=r"need about .* GiB of memory .*min_df.*max_length"):
         SpectrumFeatures((1, 5), device="cpu").fit_transform(train)
     monkeypatch.undo()
     monkeypatch.setattr(features, "BATCH", 1 << 14)
-    monkeypatch.setattr(spectrum_matrix, "free_memory", lambda _: 3 * entries)
+    monkeypatch.setattr(feature_matrix, "free_memory", lambda _: 3 * entries)
     with pytest.raises(InputError, match="take fewer lengths"):  # told by the first batch
         model.transform(train * 2)
 

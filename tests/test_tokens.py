@@ -17,7 +17,7 @@ import textsvm
 from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum, cross_validate, tune
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
-from textsvm.kernels.edit.strips import narrow_runs
+from textsvm.kernels.edit.cpu import narrow_runs
 from textsvm.kernels.options import SYMBOLS
 from textsvm.model.bytes import sealed
 from textsvm.runtime.device import select

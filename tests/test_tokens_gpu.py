@@ -9,7 +9,7 @@ from test_tokens import KERNELS_OF_WORDS, LABELS, NEW, TEXTS, large
 
 from textsvm import SVC, EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.edit import cuda as edit_cuda
-from textsvm.kernels.edit.strips import narrow_runs
+from textsvm.kernels.edit.cpu import narrow_runs
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as
 

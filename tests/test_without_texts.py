@@ -33,8 +33,8 @@ from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
 from textsvm.kernels.mers.gapped import GappedKmers
 from textsvm.kernels.spectrum import vocabulary, weight_vectors
+from textsvm.kernels.spectrum.counting import count
 from textsvm.kernels.spectrum.kernel import SpectrumWeights
-from textsvm.kernels.spectrum.pmers import count
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors
 from textsvm.linalg.sparse import Sparse
 from textsvm.model.bytes import sealed

@@ -123,6 +123,8 @@ def truth(corpus: Corpus) -> list[Any]:
 
 def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
     """Arguments `text` and `numbers` of the readers: the columns of the options, else the kernel's."""
+    from textsvm.kernels.user import structure_of
+
     on_columns = kernel is not None and structure_of(kernel).reads_tables
     if given.text is None and given.numbers is None and on_columns:
         return _columns_of(kernel, given.vectors is not None)

@@ -27,10 +27,10 @@ from sklearn.utils.validation import check_is_fitted
 from textsvm.errors import InputError
 from textsvm.kernels import Spectrum
 from textsvm.kernels.inputs import TextForm, as_texts
-from textsvm.kernels.spectrum import matrix as host
+from textsvm.kernels.spectrum import feature_matrix as host
 from textsvm.kernels.spectrum import vocabulary as names
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, is_weighted
-from textsvm.kernels.spectrum.matrix import Columns
+from textsvm.kernels.spectrum.feature_matrix import FeatureColumns
+from textsvm.kernels.spectrum.pmer_weights import PmerWeights, is_weighted
 from textsvm.machines.targets import is_integer, is_number
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -91,7 +91,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    columns_ : textsvm.kernels.spectrum.matrix.Columns
+    columns_ : textsvm.kernels.spectrum.feature_matrix.FeatureColumns
         The substrings of the training texts, in how many each is, and where its columns start.
     alphabet_ : uint32 array, or object array of str
         The symbols of the training texts: code points, or tokens.
@@ -224,7 +224,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
             for first, last in _batches(texts):
                 step = part(of_stage(progress, "features"), first, last - first, max(1, len(texts)))
                 documents = self._source.prepare(texts[first:last], known)
-                parts.append(_twin(device).matrix_of(kernel, self.columns_, documents, step))
+                parts.append(_twin(device).transform(kernel, self.columns_, documents, step))
                 _require_rest(parts, last, len(texts))
         return host.stacked(parts)
 
@@ -242,9 +242,9 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         widths = np.diff(self.columns_.starts)
         found, vocabulary = [np.empty(0, object)], self.columns_.learnt.vocabulary
-        for codes, first in zip(names.symbols(vocabulary), vocabulary.first[:-1], strict=True):
+        for codes, first in zip(names.pmer_codes(vocabulary), vocabulary.first[:-1], strict=True):
             kept = np.flatnonzero(widths[first : first + len(codes)])
-            found.append(names.as_texts(codes[kept], self.alphabet_))
+            found.append(names.pmer_texts(codes[kept], self.alphabet_))
         pmers = np.concatenate(found)
         if self.weight != "intersection":
             return pmers
@@ -263,7 +263,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
             kernel: Any = source.kernel_for(documents)
             least = self.min_df if is_integer(self.min_df) else self.min_df * len(texts)
             step = of_stage(progress, "features")
-            self.columns_, matrix = _twin(device).learn(kernel, documents, least, rows, step)
+            self.columns_, matrix = _twin(device).learn_columns(kernel, documents, least, rows, step)
         self.alphabet_, self.device_ = kernel.structure.read(documents).alphabet, device
         return matrix
 
@@ -278,9 +278,9 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 def _twin(device: Device) -> Any:
     """What makes matrices there."""
     if device.kind == "cuda":
-        from textsvm.kernels.spectrum import matrix_cuda as spectrum_matrix_cuda
+        from textsvm.kernels.spectrum import feature_matrix_cuda
 
-        return spectrum_matrix_cuda
+        return feature_matrix_cuda
     return host
 
 
@@ -391,14 +391,14 @@ def _restored(model: SpectrumFeatures, arrays: dict[str, NDArray[Any]]) -> Spect
     kept: Any = _symbols(model).restore(None, np.empty(0, np.int64), arrays)
     kernel: Any = model.make_kernel()
     p1, p2 = kernel.lengths
-    learnt, widths = FeatureWeights.from_state(arrays, p1, p2, is_weighted(kernel)), arrays["widths"]
+    learnt, widths = PmerWeights.from_state(arrays, p1, p2, is_weighted(kernel)), arrays["widths"]
     fits = widths.shape == learnt.df.shape and widths.dtype == np.int32
     if not fits or len(kept.documents.alphabet) != learnt.vocabulary.n_symbols:
         raise ValueError("its columns do not fit together")
     most = 1 if model.weight != "intersection" else (1 << 31) - 1
     if not 0 <= widths.min(initial=0) <= widths.max(initial=0) <= most:
         raise ValueError("columns of a substring are out of range")
-    model.columns_, model.alphabet_ = Columns.of(learnt, widths), kept.documents.alphabet
+    model.columns_, model.alphabet_ = FeatureColumns.of(learnt, widths), kept.documents.alphabet
     return model
 
 

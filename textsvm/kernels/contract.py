@@ -443,7 +443,7 @@ class Features:
         raise NotImplementedError
 
     def count(self, documents: Documents, device: Device | None = None) -> Any:
-        """Count the features of documents (`textsvm.kernels.spectrum.counted`), on a CPU by default."""
+        """Count the features of documents (`kernels.spectrum.counted_documents`), on a CPU by default."""
         raise NotImplementedError
 
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:

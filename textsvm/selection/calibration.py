@@ -69,6 +69,10 @@ class CalibratedClassifier(Conforming, Parameters):
             raise InputError(f"method={self.method!r} is not one of {', '.join(METHODS)}")
         check_reject(self.reject)
 
+    def copy(self) -> Self:
+        """A classifier with the same parameters that is not fitted."""
+        return self.__sklearn_clone__()
+
     def require_fitted(self) -> None:
         """Raise InputError before `fit`."""
         if "estimator_" not in vars(self):

@@ -96,7 +96,7 @@ class FoldGrams:
         kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None or kernel is self.kernel:
             return None if kernel is None else self.whole(progress)
-        self._texts = FoldGrams(self.model, self.examples, kernel.copy())
+        self._texts = FoldGrams(self.model, self.examples, kernel.__sklearn_clone__())
         return self._texts.whole(progress)
 
     def _compare(
@@ -157,7 +157,7 @@ class FoldGrams:
         sharing = self.sharing(folds)
         for done, numbers in enumerate(sharing):
             step = of_all(progress, done, len(sharing))
-            prepared = self._compare(self.kernel.copy(), np.unique(folds[numbers[0]][0]), step)
+            prepared = self._compare(self.kernel.__sklearn_clone__(), np.unique(folds[numbers[0]][0]), step)
             yield numbers, prepared, step
             prepared.gram.release()
 
@@ -297,7 +297,7 @@ def _part(shared: _Shared, numbers: list[int]) -> FoldResults:
     """Task of a worker: folds with the same training part."""
     model, task = shared.model, shared.task
     with model.at_work(devices.select(model.device)), limit(1):
-        grams = FoldGrams(model, shared.examples, shared.kernel.copy())
+        grams = FoldGrams(model, shared.examples, shared.kernel.__sklearn_clone__())
         some = replace(task, folds=[task.folds[i] for i in numbers])
         results = train_and_test(shared.models, grams, some, {})
     return replace(results, last=replace(results.last, examples=None))

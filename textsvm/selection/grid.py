@@ -89,8 +89,8 @@ def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
 def _own(value: Any) -> Any:
     """A copy of a kernel, or of a list of kernels."""
     if isinstance(value, list | tuple) and all(isinstance(part, Kernel) for part in value):
-        return type(value)(part.copy() for part in value)
-    return value.copy() if isinstance(value, Kernel) else value
+        return type(value)(part.__sklearn_clone__() for part in value)
+    return value.__sklearn_clone__() if isinstance(value, Kernel) else value
 
 
 def encode_all(

@@ -1,9 +1,7 @@
-"""Launches of the CUDA twin of the edit-distance kernel; kernels_cu/edit.cu has the layouts.
+"""Edit-distance kernel on a GPU: launches of kernels_cu/edit.cu, which describes the layouts.
 
-Pairs of strings within an edit distance, on a GPU: kernels_cu/edit.cu lists them, and no matrix exists.
-
-Which pairs are looked at is what edit_near.py says: lengths and counts of symbols first. A list that was too
-short for what was found is made again, long enough.
+Pairs within an edit distance (`CudaEditNear`) are listed without a matrix, after the bounds of near.py. A
+list that is too short for the result is allocated again and recomputed.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.edit.near import NEAR_FIELDS, EditKernel, classes_of, counts_of, rates, values_of
-from textsvm.kernels.edit.strips import fits, narrow_runs
+from textsvm.kernels.edit.cpu import fits, narrow_runs
+from textsvm.kernels.edit.near import NEAR_FIELDS, classes_of, counts_of, rates, values_of
 from textsvm.kernels.near import Bound, Pairs
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
@@ -26,12 +24,13 @@ from textsvm.text.documents import DeviceDocuments, Documents
 
 WARP = 32
 THREADS = 256
-LAUNCH = 5e12  # table cells a launch, of which STREAMS run together between two looks at the clock
+LAUNCH = 5e12  # table cells per launch; STREAMS launches run together between progress reports
 STREAMS = 8
-BATCH = 1 << 24  # distances that become kernel values together
+BATCH = 1 << 24  # distances that are converted to kernel values together
+CAPACITY = 1 << 20  # pairs of the first list
 DISTANCES, OF_DISTANCE, RELATIVE, NEAR = range(4)
 
-#: What one launch of `edit_rows` is given: Task in kernels_cu/edit.cu.
+#: struct Task of kernels_cu/edit.cu, the argument of `edit_rows`.
 TASK = np.dtype(
     [(name, np.uint64) for name in ("codes", "offsets", "packs", "rows", "places")]
     + [(name, np.uint64) for name in ("words", "group_words", "lengths", "columns")]
@@ -47,26 +46,22 @@ TASK = np.dtype(
 
 @dataclass(frozen=True)
 class Variant:
-    """How a row document is laid out in words (see kernels_cu/edit.cu)."""
+    """Layout of row documents in words (see kernels_cu/edit.cu)."""
 
     words: int
     fields: int
     strips: bool
 
     def defines(self, wide: bool) -> tuple[tuple[str, int | str], ...]:
-        return (
-            ("WORDS", self.words),
-            ("FIELDS", self.fields),
-            ("STRIPS", int(self.strips)),
-            ("WIDE", int(wide)),
-        )
+        strips = ("STRIPS", int(self.strips))
+        return ("WORDS", self.words), ("FIELDS", self.fields), strips, ("WIDE", int(wide))
 
 
 SHORT = [Variant(words, 4, False) for words in (4, 7, 10, 13, 16)]  # up to 8 * words - 1 symbols
 MIDDLE = [Variant(words, 1, False) for words in (5, 6, 7, 8, 10, 12, 14, 16)]  # up to 32 * words symbols
 LONG = [Variant(words, 1, True) for words in (10, 12, 14, 16)]  # strips of 32 * words symbols
 
-#: What may be launched: (source, defines).
+#: Kernels launched: (source, defines).
 DEFINE_SETS = [
     ("edit.cu", (("PACK", 1),)),
     *(("edit.cu", v.defines(wide)) for wide in (False, True) for v in SHORT + MIDDLE + LONG),
@@ -74,17 +69,17 @@ DEFINE_SETS = [
 
 
 def _variants(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Index into SHORT + MIDDLE + LONG: the layout that wastes least for row documents of these lengths."""
+    """Index into SHORT + MIDDLE + LONG: the most compact layout of row documents of these lengths."""
     limits = [8 * v.words - 1 for v in SHORT] + [32 * v.words for v in MIDDLE]
-    a_strip = -(-lengths // np.maximum(-(-lengths // 512), 1))
-    long = len(limits) + np.searchsorted([32 * v.words for v in LONG], a_strip)
+    strip_length = -(-lengths // np.maximum(-(-lengths // 512), 1))
+    long = len(limits) + np.searchsorted([32 * v.words for v in LONG], strip_length)
     return np.where(lengths > limits[-1], long, np.searchsorted(limits, lengths))
 
 
 class _Texts:
-    """Column documents on the device: in the order of length, 32 side by side, two symbols a word.
+    """Column documents on a GPU: sorted by length, 32 side by side, two symbols per word.
 
-    patterns_alphabet: symbols from this one on are in no row document; None if they may be.
+    Row documents have only symbols below `patterns_alphabet`, if it is given.
     """
 
     def __init__(self, documents: DeviceDocuments, patterns_alphabet: int | None) -> None:
@@ -118,7 +113,7 @@ class _Texts:
 class CudaEdit:
     """Kernel values and distances against fixed documents, on a GPU (`KernelRows`)."""
 
-    def __init__(self, kernel: EditKernel, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
         if fits(documents):
@@ -140,7 +135,7 @@ class CudaEdit:
         return self._block(others, np.arange(len(others)), np.float32, progress)
 
     def between(self, others: CudaEdit) -> Any:
-        """k(others.documents, documents): `cross`, of documents that are on the device."""
+        """k(others.documents, documents): `cross` for documents on the device."""
         picks = np.arange(others.n)
         return self._block(others.documents, picks, np.float32, None, getattr(others, "_patterns", None))
 
@@ -149,11 +144,11 @@ class CudaEdit:
         return self._block(others, np.arange(len(others)), np.int32, progress)
 
     def distances_gram(self, progress: Progress | None = None) -> Any:
-        """d(documents, documents), int32, shape (n, n), on the device, one half of it computed."""
+        """d(documents, documents), int32, shape (n, n), on the device; only half of it is computed."""
         return self._block(self.documents, None, np.int32, progress)
 
-    def gram_of(self, kernel: EditKernel, distances: Any) -> Any:
-        """The matrix of another gamma from `distances_gram`, on the device."""
+    def gram_of(self, kernel: Any, distances: Any) -> Any:
+        """Gram matrix of a kernel with another gamma, from `distances_gram`, on the device."""
         cp = gpu.cupy()
         with gpu.use(self.device):
             gpu.require_memory(
@@ -176,10 +171,9 @@ class CudaEdit:
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef in one pass: coef (n, k) -> (len(others), k), on the host.
+        """k(others, documents) @ coef without a matrix: coef (n, k) -> (len(others), k), on the host.
 
-        The documents are the patterns here and each thread sums over them for one of the others: no
-        matrix of kernel values exists.
+        The documents are patterns here; each thread sums over them for a document of `others`.
         """
         coef = np.ascontiguousarray(coef, np.float64)
         with gpu.use(self.device):
@@ -213,12 +207,12 @@ class CudaEdit:
         progress: Progress | None = None,
         patterns: DeviceDocuments | None = None,
     ) -> Any:
-        """Values or distances of others[picks]; without picks, the symmetric matrix."""
+        """Values (float32) or distances (int32) of others[picks]; the symmetric matrix if picks is None."""
         symmetric = picks is None
         order = np.arange(self.n) if picks is None else picks
         with gpu.use(self.device):
-            what = f"the {len(order):,} x {self.n:,} matrix of the edit-distance kernel"
-            gpu.require_memory(4 * len(order) * self.n, what, "lower --memory, or run with --device cpu")
+            name = f"the {len(order):,} x {self.n:,} matrix of the edit-distance kernel"
+            gpu.require_memory(4 * len(order) * self.n, name, "lower --memory, or run with --device cpu")
             out = gpu.cupy().empty((len(order), self.n), dtype)
             if fits(self.documents, others):
                 kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
@@ -233,7 +227,7 @@ class CudaEdit:
     def _fill_narrowed(
         self, others: Documents, picks: NDArray[np.int64], out: Any, progress: Progress | None
     ) -> None:
-        """The same over large alphabets, of a symmetric matrix too: each value is computed."""
+        """`_block` for large alphabets; every value is computed, of symmetric matrices too."""
         kind = DISTANCES if out.dtype == np.int32 else OF_DISTANCE
         for run, rows, columns in narrow_runs(others, picks, self.documents):
             texts = _Texts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
@@ -243,11 +237,11 @@ class CudaEdit:
 
 
 class _Job:
-    """Row documents against texts, cut into launches."""
+    """Comparison of row documents with texts, split into launches."""
 
     def __init__(
         self,
-        kernel: EditKernel,
+        kernel: Any,
         patterns: DeviceDocuments,
         texts: _Texts,
         kind: int,
@@ -257,10 +251,10 @@ class _Job:
         cp = gpu.cupy()
         self.patterns, self.texts, self.own, self.symmetric = patterns, texts, own, symmetric
         self.all_lengths = patterns.lengths
-        #: Of a list of pairs: fields of its task.
+        #: Task fields of a list of pairs.
         self.near: dict[str, Any] = dict.fromkeys(NEAR_FIELDS)
         self.kind = RELATIVE if kind == OF_DISTANCE and kernel.relative else kind
-        # As float32 holds it: at infinity a distance of 0 would have no value.
+        # Finite in float32: infinity times a distance of 0 is NaN.
         self.gamma = min(float(kernel.gamma), float(np.finfo(np.float32).max))
         self.relative = kernel.relative
         longest = max(texts.longest, int(self.all_lengths.max(initial=0)))
@@ -271,44 +265,45 @@ class _Job:
     def run(
         self, picks: NDArray[np.int64], prepare: Callable[[_Launch], None], progress: Progress | None
     ) -> Iterator[_Launch]:
-        """Make all launches, several at a time, so that none waits for the last block of another.
+        """Run all launches, several at a time, so that the last blocks of a launch do not delay the next.
 
-        Arrays are made on the current stream, by `prepare`, and live until it has waited for the kernel.
+        `prepare` allocates arrays on the current stream; they live until this stream has waited for the
+        kernel.
         """
-        here = gpu.cupy().cuda.get_current_stream()
+        current = gpu.cupy().cuda.get_current_stream()
         launches = list(self._launches(picks))
-        side = [gpu.cupy().cuda.Stream(non_blocking=True) for _ in launches[:STREAMS]]
+        streams = [gpu.cupy().cuda.Stream(non_blocking=True) for _ in launches[:STREAMS]]
         total, done = sum(launch.work for launch in launches), 0.0
         for first in range(0, len(launches), STREAMS):
             together = launches[first : first + STREAMS]
             for launch in together:
                 prepare(launch)
-            ready = here.record()
-            for launch, stream in zip(together, side, strict=False):
+            ready = current.record()
+            for launch, stream in zip(together, streams, strict=False):
                 stream.wait_event(ready)
                 launch.start(stream)
-                here.wait_event(stream.record())
+                current.wait_event(stream.record())
             yield from together
             done += sum(launch.work for launch in together)
             for launch in together:
                 launch.forget()
             if progress is not None:
-                here.synchronize()
+                current.synchronize()
                 progress(done, total)
 
     def list_pairs(self, near: dict[str, Any]) -> None:
-        """Make all launches that list pairs, of all patterns; see Task in kernels_cu/edit.cu."""
+        """List pairs of all patterns; `near` has fields of Task."""
         self.near = near
         for _ in self.run(np.arange(self.patterns.n), lambda launch: launch.prepare(None), None):
             pass
 
     def fill(self, picks: NDArray[np.int64], out: Any, progress: Progress | None) -> None:
-        """Make all launches that write the rows of `out`."""
+        """Write the rows of `out`."""
         for _ in self.run(picks, lambda launch: launch.prepare(out), progress):
             pass
 
     def _launches(self, picks: NDArray[np.int64]) -> Iterator[_Launch]:
-        """For documents that become rows 0, 1, ...; the longest first."""
+        """Launches for documents that become rows 0, 1, ...; the longest first."""
         if self.texts.n == 0:
             return
         lengths = self.all_lengths[picks]
@@ -326,9 +321,9 @@ class _Job:
 
 
 class _Launch:
-    """One launch of `edit_rows`: documents of one variant, in descending order of length.
+    """A launch of `edit_rows` for documents of a variant, by decreasing length.
 
-    arrays : what the launch reads and writes by address, to live as long
+    `arrays` keeps everything alive that the launch addresses.
     """
 
     arrays: dict[str, Any] = {}  # noqa: RUF012 (replaced, not changed)
@@ -341,7 +336,7 @@ class _Launch:
         self.job, self.variant = job, variant
         self.work = float((job.all_lengths[documents] + 1.0).sum())
         self.packs = -(-len(rows) // variant.fields)
-        self.documents, self.rows, self.places = (self._padded(x) for x in (documents, rows, places))
+        self.documents, self.rows, self.places = map(self._padded, (documents, rows, places))
         self.text_blocks = -(-job.texts.n // THREADS)
 
     def _padded(self, indices: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -350,11 +345,11 @@ class _Launch:
         return padded
 
     def prepare(self, out: Any) -> None:
-        """To write the rows of `out`."""
+        """Prepare to write the rows of `out`."""
         self._prepare(1, np.empty((0, 0)), out)
 
     def prepare_sums(self, coef: NDArray[np.float64]) -> None:
-        """To sum coef[document, k] times the value of each text, in parts: sums, (parts, k, texts)."""
+        """Prepare to sum coef[document, k] times the value of each text into `sums`, (parts, k, texts)."""
         chunks = min(self.packs, max(1, 16 * self.job.processors // self.text_blocks))
         span = -(-self.packs // chunks)
         self.sums = gpu.cupy().zeros((-(-self.packs // span), coef.shape[1], self.job.texts.n))
@@ -398,13 +393,9 @@ class _Launch:
         self.arrays, self.sums = {}, None
 
 
-#: Pairs that the first list has room for.
-CAPACITY = 1 << 20
-
-
 @dataclass(frozen=True)
 class _Block:
-    """Some strings on the card, as rows and as columns."""
+    """Block of strings on the card."""
 
     patterns: DeviceDocuments
     counts: Any
@@ -412,11 +403,9 @@ class _Block:
 
 
 class CudaEditNear:
-    """Pairs of one set of strings, or of two (`Near`), of alphabets that 16 bits hold."""
+    """Pairs within a set of strings, or between two sets (`Near`); `fits` must hold for the documents."""
 
-    def __init__(
-        self, kernel: EditKernel, documents: Documents, others: Documents | None, device: Device
-    ) -> None:
+    def __init__(self, kernel: Any, documents: Documents, others: Documents | None, device: Device) -> None:
         self.kernel, self.device, self.own = kernel, device, others is None
         self.sets = [documents] if others is None else [documents, others]
         self._classes = classes_of(self.sets)
@@ -425,7 +414,6 @@ class CudaEditNear:
         self._capacity = CAPACITY
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
-        """See `Near`."""
         same = self.own and rows == columns
         with gpu.use(self.device):
             patterns, texts = self._block(-1, rows), self._block(0, columns)
@@ -439,15 +427,16 @@ class CudaEditNear:
             row, column = np.minimum(row, column), np.maximum(row, column)
         return Pairs(row + rows.start, column + columns.start, values, distances).take(enough)
 
-    def _block(self, which: int, block: slice) -> _Block:
-        which %= len(self.sets)
-        if (which, block.start) not in self._blocks:
-            some = self.sets[which].take(np.arange(block.start, block.stop))
-            counts = counts_of(some, some.codes_for(), self._classes)
-            self._blocks[which, block.start] = _Block(
-                DeviceDocuments(some, np.uint16), gpu.cupy().asarray(counts), some.lengths
+    def _block(self, number: int, block: slice) -> _Block:
+        """Block of the set of this number; -1 is the last set."""
+        number %= len(self.sets)
+        if (number, block.start) not in self._blocks:
+            documents = self.sets[number].take(np.arange(block.start, block.stop))
+            counts = counts_of(documents, documents.codes_for(), self._classes)
+            self._blocks[number, block.start] = _Block(
+                DeviceDocuments(documents, np.uint16), gpu.cupy().asarray(counts), documents.lengths
             )
-        return self._blocks[which, block.start]
+        return self._blocks[number, block.start]
 
     def _near(self, patterns: _Block, texts: _Block, bound: Bound) -> dict[str, Any]:
         cp, gamma = gpu.cupy(), self.kernel.gamma
@@ -460,14 +449,14 @@ class CudaEditNear:
         }
 
     def _list(self, job: _Job, near: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """Rows and columns of the blocks, and distances, on the host."""
+        """Rows and columns within the blocks, and distances, on the host."""
         cp = gpu.cupy()
         while True:
             gpu.require_memory(12 * self._capacity, "the list of pairs", "lower --memory, or ask for fewer")
-            found, n_found = cp.empty((self._capacity, 3), np.int32), cp.zeros(1, np.uint64)
-            job.list_pairs({**near, "found": found, "n_found": n_found, "capacity": self._capacity})
-            count = int(n_found.get()[0])
+            pairs, n_pairs = cp.empty((self._capacity, 3), np.int32), cp.zeros(1, np.uint64)
+            job.list_pairs({**near, "found": pairs, "n_found": n_pairs, "capacity": self._capacity})
+            count = int(n_pairs.get()[0])
             if count <= self._capacity:
-                row, column, distances = np.ascontiguousarray(found[:count].get().T)
+                row, column, distances = np.ascontiguousarray(pairs[:count].get().T)
                 return row.astype(np.int64), column.astype(np.int64), distances
             self._capacity = count

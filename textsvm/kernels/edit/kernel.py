@@ -18,7 +18,7 @@ symbol j, and ``hp``, ``hn`` the same for the differences along a row, one colum
 A word gets hp, hn of the row above it (and eq | hn_in in place of eq in the first line); the topmost gets
 hp = 1, for D(0, j) = j. After the last column D(m, n) = n + popcount(vp) - popcount(vn) over the pattern.
 
-CPU (strips.py): 32 column documents of similar length are the patterns, each in a lane of a vector, and every
+CPU (cpu.py): 32 column documents of similar length are the patterns, each in a lane of a vector, and every
 row document is the text of all of them at once.
 
 CUDA (cuda.py): a row document is the pattern, its masks are in shared memory, and each thread has a column
@@ -52,8 +52,8 @@ from textsvm.kernels.contract import (
     Sharing,
     Values,
 )
+from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.edit.near import HostEditNear
-from textsvm.kernels.edit.strips import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.near import Near, Nearest
 from textsvm.runtime.device import Device, select
 from textsvm.runtime.parallel import Progress, run

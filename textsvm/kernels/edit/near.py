@@ -1,41 +1,39 @@
-"""Pairs of strings within an edit distance, on the CPU: bounds first, then the distances of what is left.
+"""Pairs of strings within an edit distance, on the CPU: bounds, then the distances of the remaining pairs.
 
     exp(-gamma d) >= v    <=>    d <= -log(v) / gamma = rate        with `relative`: d <= rate max(|s|, |t|)
 
-so every pair has a largest distance. Columns stand in the order of length, 32 side by side; a row skips the
-groups that are too short or too long, the bag distance (edit_bounds.py) rules out most of the others, and the
-few pairs that remain are computed one by one, no further than their largest distance (edit_cutoff.py).
+so every pair has a distance limit. Columns are sorted by length and grouped by 32. A row skips the groups
+that are too short or too long, the lower bounds below exclude most of the other pairs, and the distances of
+the remaining pairs are computed separately, each up to its limit.
 
-Which pairs can be within a distance of each other, from their lengths and from counts of their symbols.
-
-One edit changes the length by at most 1, the counts of two symbols by at most 1, and which pairs of
-neighbouring symbols there are, and how often, in at most four ways, two going and two coming; so
+**Lower bounds.** An edit changes the length by at most 1, the counts of two symbols by at most 1, and the
+counts of pairs of adjacent symbols by at most 4 in total, so
 
     d(s, t) >= | |s| - |t| |
     2 d(s, t) >= | |s| - |t| | + sum_c |n_c(s) - n_c(t)|
     4 d(s, t) >= sum_c |m_c(s) - m_c(t)|
 
 where n_c counts the symbols of class c (the bag distance of Bartolini, Ciaccia and Patella 2002) and m_c the
-pairs of class c (the q-grams of Ukkonen 1992); classes only lower the bounds. Frequent symbols have classes
-of their own and rare ones share: 32 counters of a byte, 32 columns side by side, a few vector instructions
-for each class. A count m_c is as many bits, somewhere among ten for each symbol of a text, so that the sum is
-at least the number of bits that differ; it is looked at where the symbols rule nothing out.
+pairs of class c (the q-grams of Ukkonen 1992); merging symbols to classes only lowers the bounds. Frequent
+symbols have classes of their own, rare symbols share: 32 byte counters for each of 32 columns side by side, a
+few vector instructions per class. A count m_c sets m_c pseudo-random bits in a bit set of ten bits per
+symbol, so the sum is at least the number of differing bits; pairs are compared only if symbols do not
+exclude.
 
-    counts    uint8, (groups, CLASSES, LANES)   of columns in the order of length; full counters stay at 255
+    counts    uint8, (groups, CLASSES, LANES)   of columns sorted by length; counters saturate at 255
     bits      uint64, (n, words)
 
-The edit distance of two strings, given up once it is above a limit; edit.py has the recurrence.
+**Limited distances.** Cells within the limit have |i - j| <= limit (Ukkonen 1985), so a column of the table
+needs few words (kernel.py has the recurrence):
 
-Cells whose values can be within the limit have |i - j| <= limit (Ukkonen 1985), so a column needs few words:
+    a pattern of up to 64 symbols      a single word
+    a limit of up to 31                a word that slides along the diagonal (Hyyrö 2003)
+    else                               the words with such cells; values elsewhere may be too large
 
-    a pattern of up to 64 symbols      all of it is one word
-    a limit of up to 31                one word slides along the diagonal (Hyyrö 2003)
-    else                               the words that have such cells; above and below values are only larger
+The masks of a pattern are set once for all texts that it is compared with:
 
-Masks are those of the pattern, made once for all texts that it is compared with:
-
-    masks    uint64, (slots, words + 2)    slot 0: none; two words more, so that a window never ends outside
-    slots    int32, (alphabet,)            0 for symbols that the pattern has not
+    masks    uint64, (slots, words + 2)    slot 0: no symbol; two extra words, so that windows stay inside
+    slots    int32, (alphabet,)            0 for symbols that are not in the pattern
 """
 
 from __future__ import annotations
@@ -43,49 +41,58 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.edit.strips import LANES, popcount
+from textsvm.kernels.edit.cpu import LANES, popcount
 from textsvm.kernels.near import Bound, Pairs
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import run
 from textsvm.text.documents import Documents
 
-CLASSES = 32
-FULL = 255
-#: Bits for each symbol of a text of mean length, and words at most.
+#: Classes of symbols, the maximum of a counter, and classes of pairs of symbols (2^12).
+CLASSES, FULL, PAIRS = 32, 255, 4096
+#: Bits per symbol of a text of mean length, and the largest number of words.
 BITS, WORDS = 10, 64
-#: Classes of pairs, 2^12.
-PAIRS = 4096
+#: Text symbols between checks whether any cell is within the limit.
+LOOK = 32
+#: Rows per piece of work.
+ROWS = 64
+#: Relative margin of value bounds against rounding; exact values are compared afterwards.
+SLACK = 1e-6
+#: Fields of the GPU's list of pairs: six addresses and two numbers (cuda.py).
+NEAR_FIELDS = (
+    "row_rates", "column_rates", "row_counts", "column_counts", "found", "n_found", "capacity", "most",
+)  # fmt: skip
+ONE, ALL, ZERO = np.uint64(1), np.uint64(2**64 - 1), np.uint64(0)
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 def classes_of(sets: Sequence[Documents]) -> NDArray[np.uint8]:
-    """The class of every symbol: the most frequent have one of their own, the others share the rest."""
-    frequencies = np.zeros(max(1, *(len(one.alphabet) for one in sets)), np.int64)
-    for one in sets:
-        frequencies += np.bincount(one.codes, minlength=len(frequencies))
+    """Class of every symbol: frequent symbols have classes of their own, the others share."""
+    frequencies = np.zeros(max(1, *(len(documents.alphabet) for documents in sets)), np.int64)
+    for documents in sets:
+        frequencies += np.bincount(documents.codes, minlength=len(frequencies))
     order = np.argsort(-frequencies, kind="stable")
-    found = np.empty(len(frequencies), np.uint8)
+    classes = np.empty(len(frequencies), np.uint8)
     alone = CLASSES if len(order) <= CLASSES else CLASSES // 2 + CLASSES // 4
-    found[order[:alone]] = np.arange(min(alone, len(order)))
+    classes[order[:alone]] = np.arange(min(alone, len(order)))
     rest = order[alone:]
-    found[rest] = alone + np.arange(len(rest)) % max(1, CLASSES - alone)
-    return found
+    classes[rest] = alone + np.arange(len(rest)) % max(1, CLASSES - alone)
+    return classes
 
 
 def counts_of(documents: Documents, codes: NDArray[Any], classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """How many symbols of each class each document has, at most 255, shape (n, CLASSES)."""
+    """Number of symbols of each class in each document, at most 255, shape (n, CLASSES)."""
     out = np.zeros((len(documents), CLASSES), np.uint8)
     _count(codes, np.array(documents.offsets), classes, out)
     return out
 
 
 def bits_of(documents: Documents, codes: NDArray[Any], mean: float) -> NDArray[np.uint64]:
-    """Which classes of pairs each document has, shape (n, words), for texts of this mean length."""
+    """Bit set of the pairs of symbols of each document, shape (n, words), sized for the mean length."""
     words = 1 << int(np.ceil(np.log2(max(1.0, BITS * mean / 64))))
     out = np.zeros((len(documents), min(WORDS, words)), np.uint64)
     _set_bits(codes, np.array(documents.offsets), out)
@@ -93,7 +100,7 @@ def bits_of(documents: Documents, codes: NDArray[Any], mean: float) -> NDArray[n
 
 
 def side_by_side(counts: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Counts of documents as those of columns; those of missing lanes are 0."""
+    """Arrange counts in groups of 32 lanes; missing lanes are 0."""
     groups = -(-len(counts) // LANES)
     padded = np.zeros((groups * LANES, CLASSES), np.uint8)
     padded[: len(counts)] = counts
@@ -101,7 +108,7 @@ def side_by_side(counts: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 @njit(nogil=True, cache=True)
-def _count(codes: Any, offsets: Any, classes: Any, out: Any) -> None:
+def _count(codes, offsets, classes, out):
     for i in range(len(out)):
         for k in range(offsets[i], offsets[i + 1]):
             c = classes[codes[k]]
@@ -110,7 +117,7 @@ def _count(codes: Any, offsets: Any, classes: Any, out: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _set_bits(codes: Any, offsets: Any, out: Any) -> None:
+def _set_bits(codes, offsets, out):
     mask = np.uint64(64 * out.shape[1] - 1)
     times = np.zeros(PAIRS, np.uint64)
     for i in range(len(out)):
@@ -124,31 +131,31 @@ def _set_bits(codes: Any, offsets: Any, out: Any) -> None:
 
 
 @njit(inline="always")
-def _class(a: Any, b: Any) -> Any:
+def _class(a, b):
     return (np.uint64(a) * _FIRST + np.uint64(b) * _SECOND) >> np.uint64(64 - 12)
 
 
 @njit(inline="always")
-def pairs_apart(a: Any, b: Any) -> Any:
-    """How many bits differ."""
-    found = 0
+def pairs_apart(a, b):
+    """Number of differing bits."""
+    bits = 0
     for w in range(len(a)):
-        found += popcount(a[w] ^ b[w])
-    return found
+        bits += popcount(a[w] ^ b[w])
+    return bits
 
 
 @njit(inline="always")
-def _apart(a: Any, b: Any) -> Any:
+def _apart(a, b):
     return np.uint16(max(a, b) - min(a, b))
 
 
 @njit(nogil=True, cache=True)
-def differences(row: Any, columns: Any, out: Any) -> None:
-    """sum_c |n_c(row) - n_c(column)| of a group of columns: out uint16, shape (LANES,)."""
+def differences(row, columns, out):
+    """Set out (uint16, (LANES,)) to sum_c |n_c(row) - n_c(column)| of a group of columns."""
     out[:] = 0
     for c in range(0, CLASSES, 8):
         for i in range(LANES):
-            # Eight at a time: the sums stay in a register that long.
+            # Eight at a time: the sums stay in a register.
             out[i] += (
                 _apart(row[c], columns[c, i])
                 + _apart(row[c + 1], columns[c + 1, i])
@@ -161,14 +168,9 @@ def differences(row: Any, columns: Any, out: Any) -> None:
             )
 
 
-ONE, ALL, TOP, ZERO = np.uint64(1), np.uint64(2**64 - 1), np.uint64(1 << 63), np.uint64(0)
-#: Text symbols between two looks at whether any cell is still within the limit.
-LOOK = 32
-
-
 @njit(nogil=True, cache=True)
-def add_masks(pattern: Any, masks: Any, slots: Any) -> None:
-    """Set the masks of a pattern; masks and slots are all 0 before."""
+def add_masks(pattern, masks, slots):
+    """Set the masks of a pattern; masks and slots are 0 before."""
     used = 0
     for k in range(len(pattern)):
         slot = slots[pattern[k]]
@@ -180,8 +182,8 @@ def add_masks(pattern: Any, masks: Any, slots: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def remove_masks(pattern: Any, masks: Any, slots: Any) -> None:
-    """Set them to 0 again."""
+def remove_masks(pattern, masks, slots):
+    """Reset the masks and slots of a pattern to 0."""
     for k in range(len(pattern)):
         masks[slots[pattern[k]], k >> 6] = ZERO
     for k in range(len(pattern)):
@@ -189,8 +191,8 @@ def remove_masks(pattern: Any, masks: Any, slots: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def bounded_distance(masks: Any, slots: Any, length: Any, text: Any, limit: Any, state: Any) -> Any:
-    """The distance of a pattern of this length to a text, or some number above the limit."""
+def bounded_distance(masks, slots, length, text, limit, state):
+    """Distance of a pattern of this length to a text, or any number above the limit."""
     n = len(text)
     if abs(length - n) > limit:
         return limit + 1
@@ -204,7 +206,7 @@ def bounded_distance(masks: Any, slots: Any, length: Any, text: Any, limit: Any,
 
 
 @njit(inline="always")
-def _one_word(masks: Any, slots: Any, length: int, text: Any, limit: int) -> Any:
+def _one_word(masks, slots, length, text, limit):
     vp, vn, distance, n = ALL, ZERO, np.int64(length), len(text)
     last = np.uint64(length - 1)
     for j in range(n):
@@ -223,8 +225,8 @@ def _one_word(masks: Any, slots: Any, length: int, text: Any, limit: int) -> Any
 
 
 @njit(inline="always")
-def _window(masks: Any, slot: int, start: int) -> Any:
-    """64 bits of a mask from pattern symbol `start` on."""
+def _window(masks, slot, start):
+    """64 bits of a mask, from pattern symbol `start`."""
     if start < 0:
         return masks[slot, 0] << np.uint64(-start)
     word, shift = start >> 6, np.uint64(start & 63)
@@ -233,12 +235,12 @@ def _window(masks: Any, slot: int, start: int) -> Any:
 
 
 @njit(inline="always")
-def _one_diagonal(masks: Any, slots: Any, length: Any, text: Any, limit: Any) -> Any:
-    """Bit 63 of the word is row j + limit of column j until that is the last one, which moves up then."""
+def _one_diagonal(masks, slots, length, text, limit):
+    """Bit 63 of the word is row j + limit of column j, up to the last row, which then moves up."""
     n = len(text)
     vp, vn = ALL << np.uint64(63 - limit), ZERO
     distance, start = limit, limit + 1 - 64
-    # Along the last row it can fall by 1 a column, along the diagonal not at all.
+    # Values fall by at most 1 per column along the last row, and never along the diagonal.
     hopeless = limit + n - (length - limit)
     for j in range(n):
         x = _window(masks, slots[text[j]], start + j)
@@ -260,10 +262,10 @@ def _one_diagonal(masks: Any, slots: Any, length: Any, text: Any, limit: Any) ->
 
 
 @njit(inline="always")
-def _banded(masks: Any, slots: Any, length: Any, text: Any, limit: Any, state: Any) -> Any:
+def _banded(masks, slots, length, text, limit, state):
     n, words = len(text), (length + 63) // 64
     vps, vns = state[0], state[1]
-    end, distance = 0, length * 0  # words in use, and the value in the last row of them
+    end, distance = 0, length * 0  # words in use, and the value in their last row
     for j in range(n):
         first = max(0, j - limit) >> 6
         while end < words and 64 * end <= j + limit:
@@ -295,10 +297,8 @@ def _banded(masks: Any, slots: Any, length: Any, text: Any, limit: Any, state: A
 
 
 @njit(nogil=True, cache=True)
-def _hopeless(
-    vps: Any, vns: Any, first: int, end: int, words: int, length: int, distance: int, limit: int
-) -> bool:
-    """Whether all cells of a column are above the limit: inside of a word none is far below its ends."""
+def _hopeless(vps, vns, first, end, words, length, distance, limit):
+    """Whether all cells of a column exceed the limit; the ends of a word bound the values inside."""
     for w in range(end - 1, first - 1, -1):
         height = length - 64 * w if w == words - 1 else 64
         valid = ALL if height == 64 else (ONE << np.uint64(height)) - ONE
@@ -309,33 +309,16 @@ def _hopeless(
     return True
 
 
-#: What a list of pairs is made from and goes to on a GPU: six addresses and two numbers (edit_cuda.py).
-NEAR_FIELDS = (
-    "row_rates", "column_rates", "row_counts", "column_counts", "found", "n_found", "capacity", "most",
-)  # fmt: skip
-#: Rows that a thread takes at a time.
-ROWS = 64
-#: Values that a little less is asked for, so that rounding loses none; what comes is asked again.
-SLACK = 1e-6
-
-
-class EditKernel(Protocol):
-    """What is read of the kernel, `textsvm.EditDistance`."""
-
-    gamma: float
-    relative: bool
-
-
 def rates(least: NDArray[np.float32], gamma: float) -> NDArray[np.float64]:
-    """Largest distances of values that are at least these, or, relative, what they are for length 1."""
+    """Distance limits of pairs with values >= `least`; with `relative`, per symbol of the longer string."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = -np.log(np.maximum(least.astype(np.float64), 0) * (1 - SLACK)) / gamma
-    return np.where(least > 0, found, np.inf)
+        limits = -np.log(np.maximum(least.astype(np.float64), 0) * (1 - SLACK)) / gamma
+    return np.where(least > 0, limits, np.inf)
 
 
 @dataclass(frozen=True)
 class _Strings:
-    """Strings as the bounds and the distances read them."""
+    """Strings with the arrays for bounds and distances."""
 
     codes: NDArray[Any]
     offsets: NDArray[np.int64]
@@ -348,15 +331,15 @@ class _Strings:
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """A block of columns in the order of length, in groups."""
+class _ColumnBlock:
+    """Block of columns, sorted by length and grouped by 32."""
 
     strings: _Strings
     block: slice
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """Which of all columns."""
+        """Column numbers by length."""
         lengths = self.strings.lengths[self.block]
         return self.block.start + np.argsort(lengths, kind="stable")
 
@@ -366,28 +349,25 @@ class _Columns:
 
 
 class HostEditNear:
-    """Pairs of one set of strings, or of two (`Near`)."""
+    """Pairs within a set of strings, or between two sets (`Near`)."""
 
-    def __init__(self, kernel: EditKernel, documents: Documents, others: Documents | None) -> None:
+    def __init__(self, kernel: Any, documents: Documents, others: Documents | None) -> None:
         self.kernel, self.own = kernel, others is None
         sets = [documents] if others is None else [documents, others]
-        self.alphabet, classes = max(1, *(len(one.alphabet) for one in sets)), classes_of(sets)
-        mean = sum(len(one.codes) for one in sets) / max(1, sum(map(len, sets)))
-        made = [self._strings(one, sets, classes, mean) for one in sets]
-        self.documents, self.others = made[0], made[-1]
-        self._columns: dict[int, _Columns] = {}
-
-    def _strings(
-        self, documents: Documents, sets: list[Documents], classes: NDArray[np.uint8], mean: float
-    ) -> _Strings:
-        codes, offsets = documents.codes_for(*sets), np.array(documents.offsets)
-        return _Strings(codes, offsets, counts_of(documents, codes, classes), bits_of(documents, codes, mean))
+        self.alphabet, classes = max(1, *(len(each.alphabet) for each in sets)), classes_of(sets)
+        mean = sum(len(each.codes) for each in sets) / max(1, sum(map(len, sets)))
+        strings = []
+        for each in sets:
+            codes, offsets = each.codes_for(*sets), np.array(each.offsets)
+            bits = bits_of(each, codes, mean)
+            strings.append(_Strings(codes, offsets, counts_of(each, codes, classes), bits))
+        self.documents, self.others = strings[0], strings[-1]
+        self._columns: dict[int, _ColumnBlock] = {}
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
-        """See `Near`."""
         same = self.own and rows == columns
         if columns.start not in self._columns:
-            self._columns[columns.start] = _Columns(self.documents, columns)
+            self._columns[columns.start] = _ColumnBlock(self.documents, columns)
         prepared = self._columns[columns.start]
         picks = prepared.order if same else np.arange(rows.start, rows.stop)
         row, column, distances = self._within(picks, rows.start, prepared, bound, same)
@@ -398,63 +378,62 @@ class HostEditNear:
         return Pairs(row, column, values, distances).take(enough)
 
     def _within(
-        self, picks: NDArray[np.int64], first: int, columns: _Columns, bound: Bound, same: bool
+        self, picks: NDArray[np.int64], first: int, columns: _ColumnBlock, bound: Bound, same: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-        """Rows, columns and distances of the pairs whose distance is not too large."""
+        """Rows, columns and distances of the pairs within their limits."""
         gamma, groups = self.kernel.gamma, len(columns.counts)
         row_rates = rates(bound.rows, gamma)[picks - first]
         column_rates = np.zeros(groups * LANES)
         column_rates[: len(columns.order)] = rates(bound.columns, gamma)[columns.order - columns.block.start]
-        found = np.zeros((len(picks), groups), np.uint32)
+        lanes_within = np.zeros((len(picks), groups), np.uint32)
         distances = np.empty((len(picks), groups * LANES), np.int32)
         most = np.iinfo(np.int32).max if bound.within is None else bound.within
         rows, strings = self.others, columns.strings
 
-        def some(start: int) -> None:
+        def compare(start: int) -> None:
             part = slice(start, min(start + ROWS, len(picks)))
             _near_rows(
                 rows.codes, rows.offsets, rows.counts, rows.bits, picks[part], row_rates[part],
                 strings.codes, strings.offsets, strings.bits, columns.order, columns.counts, column_rates,
                 bool(self.kernel.relative), most, start if same else -1, self.alphabet,
-                found[part], distances[part],
+                lanes_within[part], distances[part],
             )  # fmt: skip
 
-        run(some, range(0, len(picks), ROWS))
-        row, group = np.nonzero(found)
-        lanes = (found[row, group, None] >> np.arange(LANES, dtype=np.uint32)) & 1
-        which, lane = np.nonzero(lanes)
-        row, place = row[which], group[which] * LANES + lane
-        return picks[row], columns.order[place], distances[row, place]
+        run(compare, range(0, len(picks), ROWS))
+        row, group = np.nonzero(lanes_within)
+        lanes = (lanes_within[row, group, None] >> np.arange(LANES, dtype=np.uint32)) & 1
+        hit, lane = np.nonzero(lanes)
+        row, position = row[hit], group[hit] * LANES + lane
+        return picks[row], columns.order[position], distances[row, position]
 
 
 def values_of(
-    kernel: EditKernel,
+    kernel: Any,
     distances: NDArray[np.int32],
     row_lengths: NDArray[np.int64],
     column_lengths: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """Kernel values of pairs, all of shape (m,): what `textsvm.EditDistance.values` makes of a matrix."""
+    """Kernel values of pairs, given their distances and lengths, all of shape (m,)."""
     longer = np.maximum(np.maximum(row_lengths, column_lengths), 1) if kernel.relative else 1
-    found: NDArray[np.float32] = np.exp(-kernel.gamma * (distances / longer)).astype(np.float32)
-    return found
+    values: NDArray[np.float32] = np.exp(-kernel.gamma * (distances / longer)).astype(np.float32)
+    return values
 
 
 @njit(inline="always")
-def _most(rate: float, longer: int, relative: bool, most: int) -> int:
-    """The largest distance of a pair."""
+def _most(rate, longer, relative, most):
+    """Distance limit of a pair."""
     scaled = rate * max(longer, 1) if relative else rate
     return min(most, longer if scaled >= longer else int(np.floor(scaled)))
 
 
 @njit(nogil=True, cache=True)
 def _near_rows(
-    row_codes: Any, row_offsets: Any, row_counts: Any, row_bits: Any, picks: Any, row_rates: Any,
-    codes: Any, offsets: Any, bits: Any, order: Any, counts: Any, column_rates: Any,
-    relative: bool, most: int, place: int, alphabet: int, found: Any, distances: Any,
-) -> None:  # fmt: skip
-    """Set the bits in `found` of pairs within their largest distances, and the distances of these.
+    row_codes, row_offsets, row_counts, row_bits, picks, row_rates, codes, offsets, bits, order, counts,
+    column_rates, relative, most, first, alphabet, lanes_within, distances,
+):  # fmt: skip
+    """Set the bits of pairs within their limits in `lanes_within`, and their distances.
 
-    place: where the first row is among the columns, if they are the same strings; else -1.
+    first: position of the first row among the columns if both are the same strings, else -1.
     """
     longest = 0
     for i in range(len(picks)):
@@ -474,7 +453,7 @@ def _near_rows(
         text = row_codes[row_offsets[picks[i]] : row_offsets[picks[i] + 1]]
         length = len(text)
         built = False
-        for g in range((place + i) // LANES if place >= 0 else 0, groups):
+        for g in range((first + i) // LANES if first >= 0 else 0, groups):
             low = lengths[g * LANES]
             high = lengths[min(g * LANES + LANES, len(order)) - 1]
             limit = _most(max(row_rates[i], steepest[g]), max(length, high), relative, most)
@@ -489,7 +468,7 @@ def _near_rows(
             lanes = np.uint32(0)
             for lane in range(LANES):
                 c = g * LANES + lane
-                if c >= len(order) or (place >= 0 and c <= place + i):
+                if c >= len(order) or (first >= 0 and c <= first + i):
                     continue
                 longer = max(length, lengths[c])
                 limit = _most(max(row_rates[i], column_rates[c]), longer, relative, most)
@@ -505,6 +484,6 @@ def _near_rows(
                 if distance <= limit:
                     distances[i, c] = distance
                     lanes |= np.uint32(1) << np.uint32(lane)
-            found[i, g] = lanes
+            lanes_within[i, g] = lanes
         if built:
             remove_masks(text, masks, slots)

@@ -68,7 +68,7 @@ from textsvm.kernels.gap.bounded_rows import (
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
 from textsvm.kernels.gap.subsequences import Patterns, Subsequences, count, ids_of, patterns_of
 from textsvm.kernels.gap.sweep import self_products
-from textsvm.kernels.spectrum.counted import equal_ones
+from textsvm.kernels.spectrum.counted_documents import match_featureless
 from textsvm.linalg.products import Half, InvertedIndex, finish_half
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse
@@ -320,7 +320,7 @@ class CountedSubsequences:
         """All documents as rows of features."""
         if kernel.normalised:
             rows = self.shared.weighed(None, 1.0, True)
-            return equal_ones(self.documents, rows, self.shared.alone == 0)
+            return match_featureless(self.documents, rows, self.shared.alone == 0)
         unit = float(kernel.decay) ** int(kernel.p)
         rows = self.shared.weighed(np.full(len(self.shared.number), unit), unit, False)
         check_range(rows.x.squares() + rows.ridge, self.documents.lengths >= kernel.p)

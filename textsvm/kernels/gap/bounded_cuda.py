@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from textsvm.kernels.gap.bounded_rows import BoundedGapRows, check_range
 from textsvm.kernels.gap.subsequences import ROOM, Patterns, Subsequences, check_entries, places_of_stage
 from textsvm.kernels.mers.windows import Stage
-from textsvm.kernels.spectrum.counted_cuda import commonest_first, equal_ones, normalised_rows, shared_rows
+from textsvm.kernels.spectrum.counted_documents_cuda import (
+    commonest_first,
+    match_featureless,
+    normalised_rows,
+    shared_rows,
+)
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows
@@ -200,7 +205,7 @@ class CudaCountedSubsequences:
         featured = self.documents.lengths >= kernel.p
         if kernel.normalised:
             rows = FeatureRows(*normalised_rows(self.shared, self.alone))  # type: ignore[arg-type]
-            return equal_ones(self.documents, rows, ~featured)
+            return match_featureless(self.documents, rows, ~featured)
         unit, x = float(kernel.decay) ** int(kernel.p), self.shared
         scaled = CudaRows(x.indptr, x.features, x.values * np.float32(unit), x.n_features)
         ridge = self.alone * unit**2

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.mers.windows import Stage
-from textsvm.kernels.spectrum.pmers import rank
+from textsvm.kernels.spectrum.counting import rank
 from textsvm.linalg.sparse import MAX_INT32, Sparse
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import array_module, device_of

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from textsvm.kernels.mers.gapped_rows import GappedRows, Tables, Texts, finish, report, values_of
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, Stage, Windows, windows_of
 from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.spectrum.counting_cuda import CudaCounts
 from textsvm.kernels.spectrum.cuda import matrix_of
-from textsvm.kernels.spectrum.pmers_cuda import CudaCounts
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu
@@ -43,7 +43,7 @@ TABLE = 1 << 24
 
 
 class CudaWindows:
-    """Windows on the current GPU; `pmers_cuda` reads them as texts in which a window is a symbol.
+    """Windows on the current GPU; `counting_cuda` reads them as texts in which a window is a symbol.
 
     n, size, n_symbols : documents, windows, and symbols of the alphabet of the codes
     codes, starts, document : int32; int64, (size,); int32, (size,), document of each window
@@ -87,7 +87,7 @@ class CudaMaskedWindows(MaskedWindows):
 
 
 class MaskTokens:
-    """Windows under a mask in the form that `pmers_cuda.CudaCounts` reads: substrings of one symbol."""
+    """Windows under a mask in the form that `counting_cuda.CudaCounts` reads: substrings of one symbol."""
 
     def __init__(self, windows: CudaWindows, ids: Array, n_pmers: int) -> None:
         self.text, self.document, self.n_pmers = windows, windows.document, n_pmers

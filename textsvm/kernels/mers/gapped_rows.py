@@ -22,8 +22,8 @@ from textsvm.kernels.contract import Predictor, RowsPredictor
 from textsvm.kernels.mers.rows import decision_by_rows
 from textsvm.kernels.mers.windows import LETTERS, Mask, MaskedWindows, strands
 from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.spectrum.counting import share
 from textsvm.kernels.spectrum.features import weigh
-from textsvm.kernels.spectrum.pmers import share
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, array_module, device_of

@@ -1,4 +1,4 @@
-"""p-spectrum kernel on a GPU: X as in `kernels.spectrum`, from `features.pmers_cuda` to `products_cuda`."""
+"""p-spectrum kernel on a GPU; kernel.py has the definition of X."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.features import FeatureMap, FeatureSpace, SpectrumPredictor
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, check_fitted, is_weighted
-from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers, match_unary, upload
+from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, match_unary, upload
+from textsvm.kernels.spectrum.features import FeatureSpace, SpectrumPredictor
+from textsvm.kernels.spectrum.pmer_weights import PmerWeights, check_fitted, is_weighted
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, longest_of
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse
@@ -24,57 +24,58 @@ from textsvm.runtime.parallel import part as within
 from textsvm.text.documents import DeviceDocuments, Documents
 
 Array = Any  # a CuPy array
-WHAT = "the spectrum kernel"
+#: Name of the matrix in messages.
+MATRIX = "the spectrum kernel"
 
 
 class CudaWeights:
-    """`features.weights.FeatureWeights`, on the current card."""
+    """`PmerWeights` on the current card."""
 
-    def __init__(self, learnt: FeatureWeights) -> None:
+    def __init__(self, learnt: PmerWeights) -> None:
         self.vocabulary, self.table = upload(learnt.vocabulary), gpu.cupy().asarray(learnt.table)
 
     def weights(self, vocabulary: Vocabulary) -> Array:
-        """The weight of every p-mer of `vocabulary`."""
+        """Weight of every p-mer of another vocabulary."""
         return self.table[gpu.cupy().asarray(self.vocabulary.find(vocabulary))]
 
 
 @dataclass(frozen=True)
 class KnownPmers:
-    """p-mers that were counted elsewhere, on the current card."""
+    """Stand-in for `CudaPmers` with a vocabulary on the current card."""
 
     vocabulary: Vocabulary
 
 
 @dataclass(frozen=True)
 class CudaFeatureSpace:
-    """`FeatureSpace` on the device; `starts` is None where each p-mer is one feature."""
+    """`FeatureSpace` on a GPU; `starts` is None if features are p-mers."""
 
-    kernel: FeatureMap
+    kernel: Any
     learnt: CudaWeights | None
-    pmers: CudaPmers | KnownPmers
+    pmers: CudaPmers | KnownPmers  # builds its vocabulary on first use
     starts: Array | None
     row: Array | None = None
 
     @classmethod
     def of(cls, space: FeatureSpace) -> CudaFeatureSpace:
-        """The same features as on the host, and what the kernel learnt, on the current card."""
+        """Copy the features of a host space, and the learnt weights of its kernel, to the current card."""
         kernel, cp = space.kernel, gpu.cupy()
         learnt = CudaWeights(kernel.weights_) if is_weighted(kernel) else None
         shared = learnt is not None and space.vocabulary is kernel.weights_.vocabulary
-        known = learnt.vocabulary if learnt is not None and shared else upload(space.vocabulary)
+        vocabulary = learnt.vocabulary if learnt is not None and shared else upload(space.vocabulary)
         starts = cp.asarray(space.starts) if kernel.weight == "intersection" else None
         row = None if space.row is None else cp.asarray(space.row)
-        return cls(kernel, learnt, KnownPmers(known), starts, row)
+        return cls(kernel, learnt, KnownPmers(vocabulary), starts, row)
 
     def find(self, other: CudaFeatureSpace) -> Array:
-        """Where each feature of other documents is here, -1 if it is not."""
-        found = gpu.cupy().asarray(self.pmers.vocabulary.find(other.pmers.vocabulary))
+        """Number here of each feature of another space, or -1."""
+        features = gpu.cupy().asarray(self.pmers.vocabulary.find(other.pmers.vocabulary))
         if self.starts is not None:
-            found = match_unary(self.starts, other.starts, found)
-        return found if self.row is None else self.row[found]
+            features = match_unary(self.starts, other.starts, features)
+        return features if self.row is None else self.row[features]
 
     def project(self, others: Documents, columns: Normalisation) -> tuple[CudaSparse, Normalisation]:
-        """X of other documents over these features, and their k(s, s) over all of their own."""
+        """X of other documents over these features; their normalisation counts all of their features."""
         space, x = represent(self.kernel, self.learnt, DeviceDocuments(others))
         normalisation = Normalisation(others, x.squares, self.kernel.normalised, columns)
         return x.select(self.find(space)), normalisation
@@ -82,15 +83,15 @@ class CudaFeatureSpace:
     def products(
         self, others: Documents, columns: Normalisation, weights: Array
     ) -> tuple[NDArray[np.float64], Normalisation]:
-        """See `FeatureSpace`."""
+        """X of other documents times feature weights, and their normalisation, on the host."""
         x, own = self.project(others, columns)
         return x.dot(weights).get(), own
 
 
 def represent(
-    kernel: FeatureMap, learnt: CudaWeights | None, text: DeviceDocuments
+    kernel: Any, learnt: CudaWeights | None, text: DeviceDocuments
 ) -> tuple[CudaFeatureSpace, CudaSparse]:
-    """Documents over the features of their own p-mers: the features, and X."""
+    """Features of the p-mers of documents, and X."""
     pmers = CudaPmers(text, *kernel.lengths)
     counts = CudaCounts(pmers, kernel.weight == "intersection")
     weights = None if learnt is None else learnt.weights(pmers.vocabulary)
@@ -99,7 +100,7 @@ def represent(
 
 
 def matrix_of(weight: str, counts: CudaCounts, weights: Array | None) -> CudaSparse:
-    """X of the documents that were counted, given what a count weighs and learnt weights."""
+    """X of counted documents, given the weight of counts and the learnt weights of p-mers."""
     cp = gpu.cupy()
     values = counts.counts if weight == "count" else cp.ones(len(counts.features), np.float32)
     if weight == "log":
@@ -116,7 +117,7 @@ def matrix_of(weight: str, counts: CudaCounts, weights: Array | None) -> CudaSpa
 class CudaSpectrum:
     """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
 
-    def __init__(self, kernel: FeatureMap, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         check_fitted(kernel)
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
@@ -124,7 +125,7 @@ class CudaSpectrum:
             self.prepare(DeviceDocuments(documents))
 
     def prepare(self, text: DeviceDocuments) -> None:
-        """From the documents on the device to X."""
+        """Compute X from documents on the device."""
         learnt = CudaWeights(self.kernel.weights_) if is_weighted(self.kernel) else None
         self.space, self.x = represent(self.kernel, learnt, text)
         self.normalisation = Normalisation(self.documents, self.x.squares, self.kernel.normalised)
@@ -132,7 +133,7 @@ class CudaSpectrum:
 
     @cached_property
     def columns(self) -> CudaColumns:
-        """X by columns; prediction does without."""
+        """X by columns; prediction does not need it."""
         with gpu.use(self.device):
             return CudaColumns(self.x, _factors(self.normalisation))
 
@@ -144,16 +145,16 @@ class CudaSpectrum:
         cp = gpu.cupy()
         indices = np.asarray(indices, np.int64)
         with gpu.use(self.device):
-            which = cp.asarray(indices)
-            out = self.columns.rows(which, WHAT)
+            on_device = cp.asarray(indices)
+            out = self.columns.rows(on_device, MATRIX)
             _finish_rows(out, self.normalisation.take(indices), self.normalisation)
             if self.kernel.normalised:
-                out[cp.arange(len(which)), which] = 1
+                out[cp.arange(len(on_device)), on_device] = 1
             return out
 
     def gram(self, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
-            out = self.columns.half(WHAT, progress)
+            out = self.columns.half(MATRIX, progress)
             _finish_rows(out, self.normalisation, self.normalisation)
             mirror(out, self.normalisation.diagonal())
             return out
@@ -163,7 +164,7 @@ class CudaSpectrum:
             if not len(others):
                 return gpu.cupy().empty((0, self.n), np.float32)
             x, own = self.space.project(others, self.normalisation)
-            out = self.columns.cross(x, _factors(own), WHAT, progress)
+            out = self.columns.cross(x, _factors(own), MATRIX, progress)
             _finish_rows(out, own, self.normalisation)
             return out
 
@@ -174,11 +175,11 @@ class CudaSpectrum:
 
 
 def cuda_grams(
-    kernels: Sequence[FeatureMap], documents: Documents, device: Device, progress: Progress | None = None
+    kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
 ) -> Iterator[tuple[int, Array]]:
-    """The Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2, numbered.
+    """Yield (number, Gram matrix) of kernels that differ only in p2 and `normalised`, by ascending p2.
 
-    Each adds the Gram, not normalised, of the lengths that the one before did not have to a running sum.
+    Unnormalised Gram matrices of the lengths are added to a running sum.
     """
     p1, p2 = kernels[0].lengths[0], longest_of(documents.lengths, *kernels[-1].lengths)
     begin, self_values = p1, np.zeros(len(documents))
@@ -187,10 +188,9 @@ def cuda_grams(
         last = min(kernel.lengths[1], p2)
         if total is None or last >= begin:
             lengths = (begin, max(begin, last))
-            fresh: Any = kernel
-            more = fresh.copy().set_params(p=lengths, normalised=False).fit(documents)
+            more = kernel.copy().set_params(p=lengths, normalised=False).fit(documents)
             rows = CudaSpectrum(more, documents, device)
-            size = max(1, last + 1 - begin)  # 1 where no document has a length, and there is nothing to sum
+            size = max(1, last + 1 - begin)  # 1 if no document has a length
             part = rows.gram(within(progress, begin - p1, size, max(1, p2 + 1 - p1)))
             self_values += rows.normalisation.self_values
             with gpu.use(device):
@@ -203,13 +203,11 @@ def cuda_grams(
         del matrix
 
 
-def _scaled(
-    kernel: FeatureMap, documents: Documents, total: Array, self_values: NDArray[np.float64]
-) -> Array:
-    """Kernel values from the sums, a new array on the current device."""
+def _scaled(kernel: Any, documents: Documents, total: Array, self_values: NDArray[np.float64]) -> Array:
+    """Kernel values of the sums, in a new array on the current card."""
     cp = gpu.cupy()
     n = len(documents)
-    gpu.require_memory(4 * n * n, f"the {n:,} x {n:,} matrix of {WHAT}", "lower --memory")
+    gpu.require_memory(4 * n * n, f"the {n:,} x {n:,} matrix of {MATRIX}", "lower --memory")
     if not kernel.normalised:
         return total.copy()
     normalisation = Normalisation(documents, self_values, kernel.normalised)
@@ -227,6 +225,6 @@ def _factors(normalisation: Normalisation) -> Factors:
 
 
 def _finish_rows(out: Array, own: Normalisation, columns: Normalisation) -> None:
-    """`Normalisation.finish_rows`, which uploads what few documents need."""
+    """`Normalisation.finish_rows`, skipped (with its uploads) if no document lacks features."""
     if len(own.featureless):
         own.finish_rows(out, columns)

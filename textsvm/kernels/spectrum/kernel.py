@@ -25,7 +25,7 @@ each length. With log or idf X is rounded to float32 and the sums are float64.
 The whole Gram is the sum of the Grams of the lengths, one after the other: memory is for the p-mers of one
 length, and the Grams of all ranges p1..p2 are intermediate results (`host_grams`).
 
-p-mers are counted in `textsvm.kernels.spectrum.pmers`, products of X are in `textsvm.linalg.products`.
+p-mers are counted in `textsvm.kernels.spectrum.counting`, products of X are in `textsvm.linalg.products`.
 
 Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (presence, intersection).
 
@@ -52,20 +52,18 @@ from textsvm.kernels.base import SymbolKernel
 from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Sharing, Values
 from textsvm.kernels.normalisation import Normalisation, finished_gram
 from textsvm.kernels.options import WEIGHTS
-from textsvm.kernels.spectrum.counted import CountedDocuments
+from textsvm.kernels.spectrum.counted_documents import CountedDocuments
+from textsvm.kernels.spectrum.counting import count_each
+from textsvm.kernels.spectrum.feature_matrix import counted_bytes
 from textsvm.kernels.spectrum.features import (
     SUBSTRINGS,
-    FeatureMap,
     FeatureSpace,
-    Represented,
     SpectrumPredictor,
     feature_starts,
     matrix_of,
     represent,
 )
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, check_fitted, is_weighted, read_vocabulary
-from textsvm.kernels.spectrum.matrix import counted_bytes
-from textsvm.kernels.spectrum.pmers import count_each
+from textsvm.kernels.spectrum.pmer_weights import PmerWeights, check_fitted, is_weighted, read_vocabulary
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, windows_of
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
 from textsvm.linalg.products import Half, InvertedIndex
@@ -86,19 +84,19 @@ class SpectrumWeights:
 
     Attributes
     ----------
-    kernel : FeatureMap
+    kernel : Spectrum
         Fitted.
     vectors : WeightVectors
     left_out : int
         Support vectors without any feature.
     """
 
-    kernel: FeatureMap
+    kernel: Any
     vectors: WeightVectors
     left_out: int = 0
 
     @classmethod
-    def of_rows(cls, rows: Represented, coef: NDArray[np.float64]) -> SpectrumWeights:
+    def of_rows(cls, rows: Any, coef: NDArray[np.float64]) -> SpectrumWeights:
         """From support vectors on the host; coef has shape (n_machines, n_sv)."""
         kernel, columns = rows.kernel, rows.normalisation
         dense = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
@@ -135,9 +133,7 @@ class SpectrumWeights:
         return state | odds | {"df": df, "sizes": np.array([learnt.n, vocabulary.n_symbols])}
 
     @classmethod
-    def from_state(
-        cls, kernel: FeatureMap, state: dict[str, NDArray[Any]], alphabet: Documents
-    ) -> SpectrumWeights:
+    def from_state(cls, kernel: Any, state: dict[str, NDArray[Any]], alphabet: Documents) -> SpectrumWeights:
         """Restore the weights, and what the kernel learnt, from checked arrays of `state`.
 
         Raises
@@ -154,7 +150,7 @@ class SpectrumWeights:
             vocabulary = read_vocabulary(keys, p1, p2, n_symbols)
             if is_weighted(kernel):
                 learnt = {name: state[name] for name in ("sizes", "df", "odds") if name in state}
-                kernel.weights_ = FeatureWeights.from_state(
+                kernel.weights_ = PmerWeights.from_state(
                     keys | learnt, p1, p2, bool(kernel.idf), bool(kernel.odds)
                 )
                 vocabulary = kernel.weights_.vocabulary
@@ -231,7 +227,7 @@ class SpectrumFeatureMap(Features):
         self.kernel.check()
         if device is None or device.kind == "cpu":
             return CountedDocuments(self.kernel, documents)
-        from textsvm.kernels.spectrum.counted_cuda import CudaCountedDocuments
+        from textsvm.kernels.spectrum.counted_documents_cuda import CudaCountedDocuments
 
         return CudaCountedDocuments(self.kernel, documents)
 
@@ -287,7 +283,7 @@ class Spectrum(SymbolKernel):
     keep_case : bool
         Distinguish upper and lower case.
     odds : bool
-        Weight every p-mer by its log-odds for the classes (`spectrum.learnt_weights`), learnt by `fit`.
+        Weight every p-mer by its log-odds for the classes (`spectrum.pmer_weights`), learnt by `fit`.
 
     Examples
     --------
@@ -352,7 +348,7 @@ class Spectrum(SymbolKernel):
             return self
         _require_classes(self, documents)
         if is_weighted(self):
-            self.weights_ = FeatureWeights.learn(documents, *self.lengths, self.idf, self.odds)
+            self.weights_ = PmerWeights.learn(documents, *self.lengths, self.idf, self.odds)
         return self
 
     def rows(self, documents: Documents, device: Device) -> Any:
@@ -375,7 +371,7 @@ class Spectrum(SymbolKernel):
             return
         self.check()
         try:
-            self.weights_ = FeatureWeights.from_state(state, *self.lengths, self.idf, self.odds)
+            self.weights_ = PmerWeights.from_state(state, *self.lengths, self.idf, self.odds)
         except _DAMAGE as error:
             raise InputError(f"the saved weights are damaged ({error}); train the model again") from None
 

@@ -1,9 +1,8 @@
-"""Documents -> p-mers, the launches of kernels_cu/pmers.cu: exact integer ids and sparse counts, on a GPU.
+"""Count p-mers on a GPU (launches of kernels_cu/pmers.cu): exact integer ids and sparse counts.
 
-Every position looks its window's key up in a table of all keys (while size_a * size_b entries are few), or
-all keys are sorted; then one radix sort of (document, p-mer) gives the counts. Documents, ids, p-mers
-numbered through all lengths and digits of unary codes are less than 2^31 each, which is checked; positions
-are int64.
+The id of a window is looked up in a table of all size_a * size_b possible keys, or, if these are too many, is
+the rank of its key after sorting. A radix sort of (document, p-mer) gives the counts. Documents, ids,
+features and digits of unary codes are int32, which is checked; positions are int64.
 """
 
 from __future__ import annotations
@@ -20,20 +19,13 @@ from textsvm.text.documents import DeviceDocuments
 
 Array = Any  # a CuPy array
 SOURCE = "pmers.cu"
-KEYS = {np.uint32: (("KEY", "uint32"),), np.uint64: (("KEY", "uint64"),)}
-#: What may be launched: (source, defines).
-DEFINE_SETS = [(SOURCE, defines) for defines in KEYS.values()]
+KEY_DEFINES = {np.uint32: (("KEY", "uint32"),), np.uint64: (("KEY", "uint64"),)}
+#: Kernels launched: (source, defines).
+DEFINE_SETS = [(SOURCE, defines) for defines in KEY_DEFINES.values()]
 
 
 class CudaPmers:
-    """The id of the window of each length at every position: `features.pmers`, on the device.
-
-    Parameters
-    ----------
-    text : DeviceDocuments
-    p1, p2 : int
-        Shortest and longest length; those that no document has are left out.
-    """
+    """Ids of the windows of every length p1..p2 at every position: `counting.windows` on a GPU."""
 
     def __init__(self, text: DeviceDocuments, p1: int, p2: int) -> None:
         check_symbols(text.size)
@@ -42,7 +34,9 @@ class CudaPmers:
         self.document = documents_of(text.offsets, text.n, text.size)
         ids = {1: text.codes.astype(np.int32)}
         self.sizes = {1: text.n_symbols}
-        self.tables: dict[int, Array] = {}  # sorted keys (uint64), or for every key how many are up to it
+        self.tables: dict[
+            int, Array
+        ] = {}  # sorted keys (uint64), or the number of keys up to each possible key
         self.ids = [(1, ids[1])] if p1 == 1 else []
         steps = list(plan(self.p1, self.p2))
         last = last_uses(steps)
@@ -57,25 +51,25 @@ class CudaPmers:
     def _pair(self, q: int, a: int, b: int, left: Array, right: Array) -> Array:
         cp = gpu.cupy()
         size, bound = self.text.size, self.sizes[a] * self.sizes[b]
-        place = (self.text.offsets, self.document, np.int32(q), np.int32(b))
-        these = (*place, left, right, np.int64(self.sizes[b]))
+        windows = (self.text.offsets, self.document, np.int32(q), np.int32(b))
+        arguments = (*windows, left, right, np.int64(self.sizes[b]))
         if bound > max(1 << 24, 4 * size):
-            return self._sort(q, bound, these)
+            return self._sort(q, bound, arguments)
         seen = cp.zeros(max(bound, 1), np.int32)
-        _each("mark", size, *these, seen)
+        _each("mark", size, *arguments, seen)
         ranks = cp.cumsum(seen, dtype=np.int32)
         ids = cp.empty(size, np.int32)
-        _each("look_up", size, *these, ranks, ids)
+        _each("look_up", size, *arguments, ranks, ids)
         self.tables[q], self.sizes[q] = ranks, int(ranks[-1])
         return ids
 
-    def _sort(self, q: int, bound: int, these: tuple[Any, ...]) -> Array:
+    def _sort(self, q: int, bound: int, arguments: tuple[Any, ...]) -> Array:
         cp = gpu.cupy()
         size, windows = self.text.size, self.windows(q)
         shift = max(size - 1, 1).bit_length()
         shift = shift if (bound + 1) << shift <= 1 << 64 else 0
         keys = cp.empty(size, np.uint64)
-        _each("window_keys", size, *these, np.int32(shift), keys)
+        _each("window_keys", size, *arguments, np.int32(shift), keys)
         if shift:  # sorting (key, position) in one word is several times faster
             keys.sort()
             keys = keys[:windows]
@@ -97,12 +91,12 @@ class CudaPmers:
         return int(np.maximum(self.text.lengths - q + 1, 0).sum())
 
     def forget_positions(self) -> None:
-        """Keep the vocabulary only."""
+        """Free everything except the vocabulary."""
         del self.text, self.document, self.ids
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The distinct p-mers, with keys on the device."""
+        """Vocabulary with keys on the card."""
         cp = gpu.cupy()
         keys = {}
         for q, table in self.tables.items():
@@ -114,8 +108,8 @@ class CudaPmers:
         return Vocabulary(self.p1, self.p2, self.sizes[1], keys)
 
 
-class Tokens(Protocol):
-    """What is counted: the ids of the windows of each length of some texts."""
+class WindowIds(Protocol):
+    """Input of `CudaCounts`: the ids of the windows of each length."""
 
     text: Any
     document: Array
@@ -128,35 +122,28 @@ class Tokens(Protocol):
 
 
 class CudaCounts:
-    """How often each document holds each p-mer: one entry for each, documents in order.
-
-    With `unary`, one entry for each digit of the unary code of that number.
-
-    Parameters
-    ----------
-    pmers : CudaPmers, or what has `Tokens`
-    unary : bool
+    """Counts of p-mers, an entry per document and p-mer; with `unary`, an entry per digit of the unary code.
 
     Attributes
     ----------
     documents, pmers, counts : int32 arrays, shape (number of entries,)
         `counts` is None with `unary`.
     features : int32 array, shape (number of entries,)
-        `pmers`, or the digits, numbered through.
+        `pmers`, or with `unary` the numbers of the digits.
     df : int32 array, shape (number of features,)
-        Documents that hold a feature.
+        Number of documents with each feature.
     highest : int32 array, shape (number of p-mers,)
-        The largest count.
+        Largest count of each p-mer.
     indptr : int64 array, shape (n + 1,)
-        Where the entries of each document start.
+        First entry of each document.
     starts : int64 array, shape (number of p-mers + 1,), or None
-        Where the digits of each p-mer start.
+        First digit of each p-mer.
     """
 
-    def __init__(self, pmers: Tokens, unary: bool) -> None:
+    def __init__(self, pmers: WindowIds, unary: bool) -> None:
         cp = gpu.cupy()
         self.n = pmers.text.n
-        keys, n_pmers = _token_keys(pmers), np.int64(pmers.n_pmers)
+        keys, n_pmers = _occurrence_keys(pmers), np.int64(pmers.n_pmers)
         kind = keys.dtype.type
         first = cp.empty(len(keys), bool)
         _each("first_of_run", len(keys), keys, first, key=kind)
@@ -174,7 +161,7 @@ class CudaCounts:
         _each("row_starts", len(self.documents), np.int32(self.n), self.documents, self.indptr)
 
     def _unary(self, keys: Array, run: Array, begins: Array, n_pmers: np.int64) -> None:
-        """Every token becomes an entry."""
+        """Replace counts by an entry per occurrence."""
         cp = gpu.cupy()
         self.starts = starts_of(self.highest)
         n_features = int(self.starts[-1])
@@ -185,41 +172,47 @@ class CudaCounts:
         _each("unary", len(keys), keys, begins, run, n_pmers, self.starts, *outputs, key=keys.dtype.type)
 
 
-def _token_keys(pmers: Tokens) -> Array:
-    """document * n_pmers + p-mer of every token, sorted."""
+def _occurrence_keys(pmers: WindowIds) -> Array:
+    """document * n_pmers + p-mer of every occurrence, sorted."""
     cp, text = gpu.cupy(), pmers.text
     key = np.uint32 if (text.n + 1) * pmers.n_pmers < 1 << 32 else np.uint64
-    tokens = text.size * len(pmers.ids)
-    gpu.require_memory(4 * key().itemsize * tokens, "the substrings of the documents")
-    keys = cp.empty(tokens, key)
+    occurrences = text.size * len(pmers.ids)
+    gpu.require_memory(4 * key().itemsize * occurrences, "the substrings of the documents")
+    keys = cp.empty(occurrences, key)
     base = 0
     for k, (q, ids) in enumerate(pmers.ids):
         part = keys[k * text.size : (k + 1) * text.size]
         sizes = (np.int64(base), np.int64(pmers.n_pmers))
         _each("token_keys", text.size, text.offsets, pmers.document, np.int32(q), ids, *sizes, part, key=key)
         base += pmers.sizes[q]
-    if tokens:
+    if occurrences:
         keys.sort()
     return keys[: sum(pmers.windows(q) for q, _ in pmers.ids)]
 
 
-def match_unary(columns: Array, rows: Array, found: Array) -> Array:
-    """`features.sparse.match_unary`, on the device."""
+def match_unary(columns: Array, rows: Array, pmers: Array) -> Array:
+    """`linalg.sparse.match_unary` on a GPU."""
     cp = gpu.cupy()
     digits = cp.arange(int(rows[-1]))
     if not len(digits):
         return digits
     owner = cp.searchsorted(rows[1:], digits, side="right")
-    known = found[owner]
+    known = pmers[owner]
     target = columns[known] + digits - rows[owner]
     return cp.where((known >= 0) & (target < columns[known + 1]), target, -1)
 
 
 def upload(vocabulary: Vocabulary) -> Vocabulary:
-    """The same vocabulary with its keys on the current card."""
+    """Copy a vocabulary to the current card."""
     keys = {q: gpu.cupy().asarray(of_length) for q, of_length in vocabulary.keys.items()}
     return Vocabulary(vocabulary.p1, vocabulary.p2, vocabulary.n_symbols, keys)
 
 
+def download(vocabulary: Vocabulary) -> Vocabulary:
+    """Copy a vocabulary to the host."""
+    keys = {q: of_length.get() for q, of_length in vocabulary.keys.items()}
+    return Vocabulary(vocabulary.p1, vocabulary.p2, vocabulary.n_symbols, keys)
+
+
 def _each(name: str, n: int, *args: Any, key: Any = np.uint32) -> None:
-    gpu.each(gpu.function(SOURCE, name, KEYS[key]), n, *args)
+    gpu.each(gpu.function(SOURCE, name, KEY_DEFINES[key]), n, *args)

@@ -1,4 +1,4 @@
-"""Documents whose p-mers are counted once, for spectrum kernels that weigh them differently."""
+"""Documents with p-mers counted once, for spectrum kernels with different weights or training folds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.spectrum.counting import count
 from textsvm.kernels.spectrum.features import feature_starts, matrix_of, weigh
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, is_weighted
-from textsvm.kernels.spectrum.pmers import count
+from textsvm.kernels.spectrum.pmer_weights import PmerWeights, is_weighted
 from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
 from textsvm.linalg.sparse import Sparse, count_features, share
 from textsvm.runtime.compiled import njit
@@ -21,14 +21,7 @@ Array = NDArray[Any]
 
 
 class CountedDocuments:
-    """Documents as rows of features, by what spectrum kernels of one view and range learn from some of them.
-
-    Parameters
-    ----------
-    kernel : Spectrum
-        Says which p-mers.
-    documents : Documents
-    """
+    """Feature rows of documents for all spectrum kernels with the view and range of lengths of `kernel`."""
 
     def __init__(self, kernel: Any, documents: Documents) -> None:
         self.documents = documents
@@ -37,16 +30,16 @@ class CountedDocuments:
 
     @cached_property
     def df(self) -> NDArray[np.int64]:
-        """How many documents hold each p-mer."""
+        """Number of documents with each p-mer."""
         return count_features(self.counts.features, int(self.vocabulary.first[-1]))
 
-    def weights(self, kernel: Any, train: NDArray[np.int64]) -> FeatureWeights:
-        """What a kernel learns from some of the documents."""
+    def weights(self, kernel: Any, train: NDArray[np.int64]) -> PmerWeights:
+        """Weights that a kernel learns from the documents `train`."""
         classes = self.documents.classes if kernel.odds else None
-        return FeatureWeights.of_counts(self.vocabulary, self.counts, train, bool(kernel.idf), classes)
+        return PmerWeights.of_counts(self.vocabulary, self.counts, train, bool(kernel.idf), classes)
 
     def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
-        """All documents as rows of features, weighed by what a kernel learns from some."""
+        """Feature rows of all documents, with weights learnt from the documents `train`."""
         shared = self.shared(kernel)
         weights, alone = None, np.ones(len(self.documents))
         if is_weighted(kernel):
@@ -55,46 +48,40 @@ class CountedDocuments:
         rows = shared.weighed(weights, alone, kernel.normalised)
         if not kernel.normalised:
             return rows
-        return equal_ones(self.documents, rows, shared.alone * alone == 0)
+        return match_featureless(self.documents, rows, shared.alone * alone == 0)
 
     def shared(self, kernel: Any) -> SharedFeatures:
-        """The features, before they are weighed, of all kernels of this weight."""
+        """Features before learnt weights, cached per `weight` of a kernel."""
         if kernel.weight not in self._shared:
-            self._shared[kernel.weight] = self._found_shared(kernel)
+            self._shared[kernel.weight] = self._new_shared(kernel)
         return self._shared[kernel.weight]
 
-    def _found_shared(self, kernel: Any) -> SharedFeatures:
+    def _new_shared(self, kernel: Any) -> SharedFeatures:
         if kernel.weight == "intersection":
             starts = feature_starts(kernel, self.counts, int(self.vocabulary.first[-1]))
             x = matrix_of(kernel, self.counts, None, starts)
             return SharedFeatures.of(x, x.frequencies())
-        most = int(self.counts.counts.max(initial=0))
-        table = np.append(0, weigh(kernel.weight, np.arange(1, most + 1, dtype=np.int32)))
+        largest = int(self.counts.counts.max(initial=0))
+        table = np.append(0, weigh(kernel.weight, np.arange(1, largest + 1, dtype=np.int32)))
         return SharedFeatures.of_counts(self.counts, table.astype(np.float32), self.df)
 
     @cached_property
     def _single(self) -> NDArray[np.int64]:
-        """A p-mer that each document has alone, -1 if it has none."""
-        found = np.full(len(self.documents), -1, np.int64)
-        arrays = (self.counts.indptr, self.counts.features, self.df, found)
+        """A p-mer that only this document has, for each document; -1 if there is none."""
+        pmers = np.full(len(self.documents), -1, np.int64)
+        arrays = (self.counts.indptr, self.counts.features, self.df, pmers)
         share(self.counts.indptr, lambda i, j: _find_single(i, j, *arrays))
-        return found
+        return pmers
 
     def _alone(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The weight of the p-mers that each document has alone: one for all of them."""
+        """Weight of the p-mers that only one document has: equal for all p-mers of a document."""
         return np.where(self._single >= 0, table[self._single], 0.0)
 
 
-def equal_ones(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
-    """Equal documents without features are 1 with each other: one feature for each such text.
+def match_featureless(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
+    """Give equal documents without features the kernel value 1: add a feature for each such text.
 
-    Parameters
-    ----------
-    documents : Documents, n of them
-    rows : FeatureRows
-        Theirs, normalised.
-    none_alone : bool array, shape (n,)
-        Whether a document has no feature that it has alone.
+    `rows` are normalised; `none_alone` (n,) says whether a document lacks features that only it has.
     """
     featureless = (rows.ridge == 1) & none_alone
     groups = Normalisation(documents, 1.0 - featureless, True).groups
@@ -109,9 +96,9 @@ def equal_ones(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.b
 
 
 @njit(nogil=True, cache=True)
-def _find_single(first: int, last: int, indptr: Array, features: Array, df: Array, found: Array) -> None:
+def _find_single(first, last, indptr, features, df, pmers):
     for i in range(first, last):
         for k in range(indptr[i + 1] - 1, indptr[i] - 1, -1):
             if df[features[k]] == 1:
-                found[i] = features[k]
+                pmers[i] = features[k]
                 break

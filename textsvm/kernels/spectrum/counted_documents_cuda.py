@@ -1,7 +1,7 @@
-"""`spectrum_counted` on a GPU: p-mers are counted once, batch by batch, and become rows of features there.
+"""`counted_documents` on a GPU: p-mers are counted once, batch by batch, and become feature rows.
 
-Memory, in bytes: 24 a symbol while p-mers get their ids; 12 an entry (a p-mer that a document holds) while
-they are weighed, and 8 an entry that another document shares for the rows, twice while batches are joined.
+Memory in bytes: 24 per symbol while p-mers get their ids; 12 per entry (a p-mer of a document) while they are
+weighted; 8 per entry of a shared p-mer for the rows, twice while batches are joined.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.learnt_weights import PSEUDO, ROUNDING, FeatureWeights, is_weighted
-from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers
+from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, download
+from textsvm.kernels.spectrum.pmer_weights import PSEUDO, ROUNDING, PmerWeights, is_weighted
 from textsvm.kernels.spectrum.vocabulary import Vocabulary
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows, joined, repeated, side_by_side
@@ -24,13 +24,13 @@ from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents
 
 Array = Any  # a CuPy array
-#: Substrings of a batch.
+#: Substrings per batch.
 BATCH = 1 << 28
 
 
 @dataclass
-class _Some:
-    """The p-mers of some of the documents: see `textsvm.kernels.spectrum.pmers_cuda.Tokens`."""
+class _BatchPmers:
+    """p-mers of a batch of documents (`counting_cuda.WindowIds`)."""
 
     text: Any
     document: Array
@@ -44,7 +44,7 @@ class _Some:
 
 
 @dataclass(frozen=True)
-class _Text:
+class _BatchText:
     n: int
     size: int
     lengths: NDArray[np.int64]
@@ -53,7 +53,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Batch:
-    """How often documents first..last hold each p-mer."""
+    """Counts of the documents first..last."""
 
     first: int
     last: int
@@ -63,14 +63,7 @@ class _Batch:
 
 
 class CudaCountedDocuments:
-    """Documents as rows of features on the current card, by what spectrum kernels learn from all of them.
-
-    Parameters
-    ----------
-    kernel : Spectrum
-        Says which p-mers.
-    documents : Documents
-    """
+    """`CountedDocuments` on the current card; kernels learn from all documents only."""
 
     def __init__(self, kernel: Any, documents: Documents) -> None:
         cp = gpu.cupy()
@@ -84,12 +77,13 @@ class CudaCountedDocuments:
 
     def _count(self, pmers: CudaPmers, first: int, last: int) -> _Batch:
         begin, end = (int(self.documents.offsets[i]) for i in (first, last))
-        cp, some = gpu.cupy(), slice(begin, end)
+        cp, symbols = gpu.cupy(), slice(begin, end)
         lengths, offsets = pmers.text.lengths[first:last], pmers.text.offsets[first : last + 1] - begin
-        text = _Text(last - first, end - begin, lengths, offsets)
-        ids = [(q, of_length[some]) for q, of_length in pmers.ids]
+        text = _BatchText(last - first, end - begin, lengths, offsets)
+        ids = [(q, of_length[symbols]) for q, of_length in pmers.ids]
         counts = CudaCounts(
-            _Some(text, pmers.document[some] - np.int32(first), self.n_pmers, ids, pmers.sizes), unary=False
+            _BatchPmers(text, pmers.document[symbols] - np.int32(first), self.n_pmers, ids, pmers.sizes),
+            unary=False,
         )
         self.df += counts.df
         cp.maximum(self.highest, counts.highest, out=self.highest)
@@ -97,25 +91,23 @@ class CudaCountedDocuments:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The distinct p-mers, with keys on the host."""
-        found = self.pmers.vocabulary
-        keys = {q: of_length.get() for q, of_length in found.keys.items()}
-        return Vocabulary(found.p1, found.p2, found.n_symbols, keys)
+        """Vocabulary with keys on the host."""
+        return download(self.pmers.vocabulary)
 
-    def weights(self, kernel: Any, train: NDArray[np.int64]) -> FeatureWeights:
-        """What a kernel learns from the documents, of which `train` must be all."""
+    def weights(self, kernel: Any, train: NDArray[np.int64]) -> PmerWeights:
+        """Weights that a kernel learns from all documents; `train` must select all."""
         odds = self._odds(self.documents.classes).get() if kernel.odds else None
-        return FeatureWeights(self.vocabulary, self.df.get(), len(train), bool(kernel.idf), odds)
+        return PmerWeights(self.vocabulary, self.df.get(), len(train), bool(kernel.idf), odds)
 
     def _odds(self, classes: Any) -> Array:
-        """`features.weights.log_odds` of all documents."""
+        """`pmer_weights.log_odds` of all documents."""
         cp = gpu.cupy()
         squares, total = cp.zeros(self.n_pmers), float(max(int(self.df.sum()), 1))
         for c in range(int(classes.max()) + 1):
-            held, wanted = cp.zeros(self.n_pmers, np.int64), cp.asarray(classes == c)
+            held, in_class = cp.zeros(self.n_pmers, np.int64), cp.asarray(classes == c)
             for batch in self.batches:
-                mine = repeated(wanted[batch.first : batch.last], batch.indptr)
-                held += cp.bincount(batch.pmers[mine], minlength=self.n_pmers)
+                entries = repeated(in_class[batch.first : batch.last], batch.indptr)
+                held += cp.bincount(batch.pmers[entries], minlength=self.n_pmers)
             share = float(held.sum()) / total
             if 0 < share < 1:
                 ratio = cp.log((held + PSEUDO * share) / (self.df - held + PSEUDO * (1 - share)))
@@ -124,12 +116,12 @@ class CudaCountedDocuments:
         return cp.sqrt(squares)
 
     def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
-        """All documents as rows of features, weighed by what a kernel learns from them."""
+        """Feature rows of all documents, with weights learnt from all of them."""
         cp = gpu.cupy()
         unary = kernel.weight == "intersection"
         starts = starts_of(self.highest) if unary else None
         table = None
-        if is_weighted(kernel):  # behind the p-mers is what those that no document holds weigh
+        if is_weighted(kernel):  # the last entry is the weight of unknown p-mers
             table = cp.asarray(kernel.weights_.table[:-1])
         df = self._unary_df(starts) if unary else self.df
         target, n_features = commonest_first(df)
@@ -141,11 +133,14 @@ class CudaCountedDocuments:
                 normalised_rows(rows, alone) if kernel.normalised else (rows, alone)
             )
             parts.append(rows)
-        found = FeatureRows(joined(parts), ridge)  # type: ignore[arg-type]
-        return equal_ones(self.documents, found, self._n_pmers_held() == 0) if kernel.normalised else found
+        result = FeatureRows(joined(parts), ridge)  # type: ignore[arg-type]
+        if not kernel.normalised:
+            return result
+        n_pmers = np.concatenate([np.diff(batch.indptr.get()) for batch in self.batches])
+        return match_featureless(self.documents, result, n_pmers == 0)
 
     def _entries(self, weight: str, batch: _Batch, starts: Array, table: Array) -> tuple[Array, Array, Array]:
-        """Rows of all features of a batch."""
+        """Feature rows of a batch: indptr, features, values."""
         cp = gpu.cupy()
         indptr, pmers, counts = batch.indptr, batch.pmers, batch.counts
         learnt = None if table is None else table[pmers]
@@ -168,12 +163,9 @@ class CudaCountedDocuments:
             df += cp.bincount(features, minlength=len(df))
         return df
 
-    def _n_pmers_held(self) -> NDArray[np.int64]:
-        return np.concatenate([np.diff(batch.indptr.get()) for batch in self.batches])
 
-
-def equal_ones(documents: Documents, rows: FeatureRows, featureless: NDArray[np.bool_]) -> FeatureRows:
-    """Equal documents without features are 1 with each other: one feature for each such text."""
+def match_featureless(documents: Documents, rows: FeatureRows, featureless: NDArray[np.bool_]) -> FeatureRows:
+    """Give equal documents without features the kernel value 1: add a feature for each such text."""
     cp = gpu.cupy()
     if not featureless.any():
         return rows
@@ -189,7 +181,7 @@ def equal_ones(documents: Documents, rows: FeatureRows, featureless: NDArray[np.
 
 
 def _batches(documents: Documents, n_lengths: int) -> list[tuple[int, int]]:
-    """Ranges of documents of about BATCH substrings, or of one document."""
+    """Ranges of documents with about BATCH substrings each."""
     size = max(1, BATCH // max(1, n_lengths))
     cuts = np.flatnonzero(np.diff(documents.offsets[:-1] // size)) + 1
     begins = [0, *cuts.tolist()]
@@ -197,7 +189,7 @@ def _batches(documents: Documents, n_lengths: int) -> list[tuple[int, int]]:
 
 
 def commonest_first(df: Array) -> tuple[Array, int]:
-    """The number of each feature that two documents share, the commonest first, else -1; and how many."""
+    """Number of each shared feature, by decreasing document frequency, -1 for others; and their total."""
     cp = gpu.cupy()
     shared = cp.flatnonzero(df > 1)
     keys = (np.uint64((1 << 31) - 1) - df[shared].astype(np.uint64) << np.uint64(32)) | shared.astype(
@@ -210,7 +202,7 @@ def commonest_first(df: Array) -> tuple[Array, int]:
 
 
 def shared_rows(rows: CudaRows, target: Array, n_features: int) -> tuple[CudaRows, Array]:
-    """Rows of the features that documents share, and the squares of those that each has alone."""
+    """Rows of the shared features, and the squared norm of the other features of each document."""
     cp = gpu.cupy()
     features = target[rows.features]
     kept = features >= 0
@@ -222,6 +214,7 @@ def shared_rows(rows: CudaRows, target: Array, n_features: int) -> tuple[CudaRow
 
 
 def normalised_rows(rows: CudaRows, alone: Array) -> tuple[CudaRows, Array]:
+    """Rows divided by their norms, and their ridges, given the squared norm of the dropped features."""
     cp = gpu.cupy()
     whole = rows.squares() + alone
     scale = cp.where(whole > 0, 1 / cp.sqrt(cp.maximum(whole, 1e-300)), 1.0)

@@ -1,24 +1,22 @@
-"""Edit distances on the CPU, 32 documents side by side; edit.py has the recurrence and its names.
+"""Edit distances on the CPU, 32 documents side by side; kernel.py has the recurrence and its names.
 
-32 column documents of like length are patterns side by side, one a lane, and every row document
-is the text of all of them at once: their masks of one text symbol are neighbours in memory, and LLVM turns
-the loop over lanes into vector instructions. A strip is 2 words = 128 pattern symbols of each lane; hp and
-hn leave it as one bit a text symbol and enter the strip below (``queues``), so that no length is special.
+Patterns are 32 column documents of similar length, a lane each; every row document is the text of all lanes
+at once. The masks of a text symbol are adjacent in memory, and LLVM vectorises the loop over lanes. A strip
+is 2 words = 128 pattern symbols of each lane; hp and hn leave it as a bit per text symbol and enter the strip
+below (``queues``), so no length needs a special case.
 
-    masks     uint64, (slots, 2 * 32)    word * 32 + lane; a slot for each symbol of the strip, slot 0: none
-    queues    uint64, (blocks, 2 * 32)   hp and hn of 64 text symbols, the next one is the lowest bit
+    masks     uint64, (slots, 2 * 32)    word * 32 + lane; a slot per symbol of the strip; slot 0: no symbol
+    queues    uint64, (blocks, 2 * 32)   hp and hn of 64 text symbols, the next symbol in the lowest bit
 
-Edit distances on a GPU compare codes of 16 bits: documents over larger alphabets are renumbered for it.
-
-Of a column document, only symbols that a row document has can match. So row documents are taken a run at a
-time, of at most 65,535 distinct symbols; these are numbered from 0, and every other symbol of the columns
-becomes the one behind them, which no row document has. The distances stay what they are.
+The GPU compares 16-bit codes, so `narrow_runs` renumbers documents over larger alphabets. Symbols of a column
+document match only if a row document has them. So row documents are processed in runs of at most 65,535
+distinct symbols, which are numbered from 0; all other symbols of the columns get the next number, which no
+row document has. Distances do not change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +26,19 @@ from textsvm.runtime.compiled import njit
 from textsvm.text.documents import Documents
 
 LANES = 32
-STRIP = 128  # pattern symbols a strip, two words
-CHUNK = 1 << 16  # text symbols that go through a strip together: their queues stay in the L2 cache
+STRIP = 128  # pattern symbols per strip: two words
+CHUNK = 1 << 16  # text symbols that pass a strip together: their queues stay in the L2 cache
+#: Most distinct symbols of the row documents of a run.
+MAX_SYMBOLS = (1 << 16) - 1
 
-# Offsets of the rows of `state`, `queues` and `masks`, known when compiled: one aliasing check, not twenty.
+# Compile-time row offsets in `state`, `queues` and `masks`: LLVM needs a single aliasing check.
 L1, L2, L3 = LANES, 2 * LANES, 3 * LANES
 ONE, ALL, HIGH, LAST = np.uint64(1), np.uint64(2**64 - 1), np.uint64(1 << 63), np.uint64(63)
 
 
 @njit(inline="always")
-def _word(eq: Any, vp: Any, vn: Any, hp_in: Any, hn_in: Any) -> Any:
-    """One text symbol against 64 pattern symbols: the new vp, vn and this row's hp, hn, not shifted."""
+def _word(eq, vp, vn, hp_in, hn_in):
+    """Compare a text symbol with 64 pattern symbols: new vp, vn, and the unshifted hp, hn of this row."""
     x = eq | hn_in
     d0 = (((x & vp) + vp) ^ vp) | x
     hp = vn | ~(d0 | vp)
@@ -50,18 +50,16 @@ def _word(eq: Any, vp: Any, vn: Any, hp_in: Any, hn_in: Any) -> Any:
 
 
 @njit(inline="always")
-def _symbol(
-    masks: Any, lane: Any, vp0: Any, vn0: Any, vp1: Any, vn1: Any, hp_queue: Any, hn_queue: Any
-) -> Any:
-    """One text symbol against both words of a strip."""
+def _symbol(masks, lane, vp0, vn0, vp1, vn1, hp_queue, hn_queue):
+    """Compare a text symbol with both words of a strip."""
     vp0, vn0, hp, hn = _word(masks[lane], vp0, vn0, hp_queue & ONE, hn_queue & ONE)
     vp1, vn1, hp, hn = _word(masks[lane + L1], vp1, vn1, hp >> LAST, hn >> LAST)
     return vp0, vn0, vp1, vn1, (hp_queue >> ONE) | (hp & HIGH), (hn_queue >> ONE) | (hn & HIGH)
 
 
 @njit(nogil=True, cache=True)
-def _four_symbols(a: Any, b: Any, c: Any, d: Any, state: Any, queue: Any) -> None:
-    """Four text symbols with their masks a, b, c, d, all lanes; `state` is vp0, vn0, vp1, vn1."""
+def _four_symbols(a, b, c, d, state, queue):
+    """Process four text symbols with masks a, b, c, d on all lanes; `state` is vp0, vn0, vp1, vn1."""
     for i in range(LANES):
         vp0, vn0, vp1, vn1 = state[i], state[i + L1], state[i + L2], state[i + L3]
         hp, hn = queue[i], queue[i + L1]
@@ -74,7 +72,7 @@ def _four_symbols(a: Any, b: Any, c: Any, d: Any, state: Any, queue: Any) -> Non
 
 
 @njit(nogil=True, cache=True)
-def _one_symbol(a: Any, state: Any, queue: Any) -> None:
+def _one_symbol(a, state, queue):
     for i in range(LANES):
         vp0, vn0, vp1, vn1, hp, hn = _symbol(
             a, i, state[i], state[i + L1], state[i + L2], state[i + L3], queue[i], queue[i + L1]
@@ -84,8 +82,8 @@ def _one_symbol(a: Any, state: Any, queue: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _through_strip(masks: Any, slots: Any, text: Any, queues: Any, state: Any) -> None:
-    """A whole text through one strip."""
+def _through_strip(masks, slots, text, queues, state):
+    """Process a text in a strip."""
     state[:L1], state[L1:L2], state[L2:L3], state[L3:] = ALL, 0, ALL, 0
     for block in range(len(queues)):
         queue = queues[block]
@@ -103,8 +101,8 @@ def _through_strip(masks: Any, slots: Any, text: Any, queues: Any, state: Any) -
 
 
 @njit(inline="always")
-def popcount(x: Any) -> Any:
-    # LLVM knows this idiom and uses the instruction where there is one.
+def popcount(x):
+    # LLVM compiles this idiom to the popcount instruction, if available.
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
     x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -112,8 +110,8 @@ def popcount(x: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def _add_differences(state: Any, lengths: Any, strip: int, out: Any) -> None:
-    """Add this strip's part of D(m, n) - D(0, n) of every lane."""
+def _add_differences(state, lengths, strip, out):
+    """Add the part of D(m, n) - D(0, n) in this strip, for every lane."""
     for i in range(len(out)):
         for word in range(2):
             symbols = lengths[i] - strip * STRIP - 64 * word
@@ -124,8 +122,8 @@ def _add_differences(state: Any, lengths: Any, strip: int, out: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _build_masks(codes: Any, offsets: Any, group: Any, strip: int, masks: Any, slots: Any) -> None:
-    """The masks of one strip of the documents of a group, and the slots of their symbols."""
+def _build_masks(codes, offsets, group, strip, masks, slots):
+    """Set the masks of a strip of a group of documents, and the slots of their symbols."""
     used = 1
     for lane in range(len(group)):
         first = offsets[group[lane]] + strip * STRIP
@@ -141,7 +139,7 @@ def _build_masks(codes: Any, offsets: Any, group: Any, strip: int, masks: Any, s
 
 
 @njit(nogil=True, cache=True)
-def _forget_slots(codes: Any, offsets: Any, group: Any, strip: int, slots: Any) -> None:
+def _forget_slots(codes, offsets, group, strip, slots):
     for lane in range(len(group)):
         first = offsets[group[lane]] + strip * STRIP
         for k in range(first, min(first + STRIP, offsets[group[lane] + 1])):
@@ -150,12 +148,12 @@ def _forget_slots(codes: Any, offsets: Any, group: Any, strip: int, slots: Any) 
 
 @njit(nogil=True, cache=True)
 def fill_distances(
-    codes: Any, offsets: Any, order: Any, row_codes: Any, row_offsets: Any, picks: Any, destinations: Any,
-    first_group: int, end_group: int, first_row: int, end_row: int, symmetric: bool, alphabet: int, out: Any,
-) -> None:  # fmt: skip
-    """Distances of row documents `picks` to the columns order[32 * first_group : 32 * end_group].
+    codes, offsets, order, row_codes, row_offsets, picks, destinations, first_group, end_group, first_row,
+    end_row, symmetric, alphabet, out,
+):  # fmt: skip
+    """Fill out[destinations[i], c] with the distance of row document picks[i] to column document order[c].
 
-    out[destinations[i], c] is that of row document picks[i] and column document order[c].
+    Rows are first_row..end_row; columns are the groups first_group..end_group of 32 documents.
     """
     n = len(order)
     slots = np.zeros(alphabet, np.int32)
@@ -168,7 +166,7 @@ def fill_distances(
     for g in range(first_group, end_group):
         group = order[g * LANES : min((g + 1) * LANES, n)]
         lengths = offsets[group + 1] - offsets[group]
-        # The longest document of a group has nothing to its right: a lone giant is not compared with itself.
+        # The last row of a group has no later column: a very long document is not compared with itself.
         end = min(end_row, g * LANES + len(group) - 1) if symmetric else end_row
         row = first_row
         while row < end:
@@ -198,44 +196,37 @@ def fill_distances(
             row = stop
 
 
-#: Distinct symbols of row documents that are compared together.
-MOST = (1 << 16) - 1
-
-
 def fits(*documents: Documents) -> bool:
-    """Whether 16 bits hold the codes as they are."""
-    return all(len(each.alphabet) <= MOST + 1 for each in documents)
+    """Whether 16 bits hold the codes without renumbering."""
+    return all(len(corpus.alphabet) <= MAX_SYMBOLS + 1 for corpus in documents)
 
 
 def narrow_runs(
-    others: Documents, picks: NDArray[np.int64], columns: Documents, most: int = MOST
+    others: Documents, picks: NDArray[np.int64], columns: Documents, most: int = MAX_SYMBOLS
 ) -> Iterator[tuple[slice, Documents, Documents]]:
-    """Runs of `picks`, their documents and all columns, renumbered together to 16 bits.
+    """Yield runs of `picks`, their documents and all columns, both renumbered to 16 bits.
 
-    Raises
-    ------
-    InputError
-        If one row document has more than `most` distinct symbols.
+    Raises InputError if a row document has more than `most` distinct symbols.
     """
     first = 0
-    for last in _ends(others, picks, most):
+    for last in _run_ends(others, picks, most):
         yield slice(first, last), *_renumbered(others.take(picks[first:last]), columns)
         first = last
 
 
-def _ends(others: Documents, picks: NDArray[np.int64], most: int) -> Iterator[int]:
-    """Where runs end."""
+def _run_ends(others: Documents, picks: NDArray[np.int64], most: int) -> Iterator[int]:
+    """Yield the ends of runs of row documents with at most `most` distinct symbols."""
     run_of, run, distinct = np.full(len(others.alphabet), -1, np.int64), 0, 0
-    for place, d in enumerate(picks):
+    for k, d in enumerate(picks):
         symbols = np.unique(others.codes[others.offsets[d] : others.offsets[d + 1]])
         if len(symbols) > most:
             raise InputError(
-                f"a document has {len(symbols):,} distinct symbols and edit distances on a GPU tell {most:,} "
-                "apart; shorten the documents (--max-length), or run with --device cpu"
+                f"a document has {len(symbols):,} distinct symbols, and edit distances on a GPU support "
+                f"at most {most:,}; shorten the documents (--max-length), or run with --device cpu"
             )
         new = int((run_of[symbols] != run).sum())
         if distinct + new > most:
-            yield place
+            yield k
             run, distinct, new = run + 1, 0, len(symbols)
         run_of[symbols] = run
         distinct += new
@@ -248,5 +239,5 @@ def _renumbered(rows: Documents, columns: Documents) -> tuple[Documents, Documen
     code_of = np.full(max(len(rows.alphabet), len(columns.alphabet)), len(used), np.uint16)
     code_of[used] = np.arange(len(used))
     numbers = np.arange(len(used) + 1, dtype=np.uint32)
-    of_rows = Documents(code_of[rows.codes], rows.offsets, numbers[:-1])
-    return of_rows, Documents(code_of[columns.codes], columns.offsets, numbers)
+    narrow_rows = Documents(code_of[rows.codes], rows.offsets, numbers[:-1])
+    return narrow_rows, Documents(code_of[columns.codes], columns.offsets, numbers)
