@@ -196,13 +196,13 @@ def test_progress_ends_where_it_should():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"k": 0}, "k=0 must be a whole number"),
-        ({"k": True}, "k=True"),
-        ({"within": -1}, "within=-1"),
-        ({"at_least": 0}, "at_least=0"),
-        ({"at_least": 1.5}, "at_least=1.5"),
+        ({"k": 0}, "k must be a whole number of at least 1, or None, got 0"),
+        ({"k": True}, "k must be .* got True"),
+        ({"within": -1}, "within must be .* got -1"),
+        ({"at_least": 0}, "at_least must be .* got 0"),
+        ({"at_least": 1.5}, "at_least must be .* got 1.5"),
         ({"within": 3, "kernel": Spectrum(3)}, "the spectrum kernel has none"),
-        ({"kernel": "precomputed"}, "compares none"),
+        ({"kernel": "precomputed"}, "need texts to compare"),
         ({"memory": "much"}, "memory"),
     ],
 )

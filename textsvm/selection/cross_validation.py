@@ -42,7 +42,7 @@ from textsvm.selection.scoring import (
     mean_and_sd,
     mean_values,
     metric_names,
-    read,
+    read_training_data,
     warn_unfinished,
 )
 
@@ -183,7 +183,7 @@ def cross_validate(
     >>> result.pooled["accuracy"]
     1.0
     """
-    given, target, weight = read(model, X, y, sample_weight, positive)
+    given, target, weight = read_training_data(model, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
     automatic = isinstance(model, Classifier) and is_default(model.kernel)
     model = model.copy() if automatic else model  # without a choice of an earlier fit

@@ -36,11 +36,11 @@ from textsvm.machines.classifier import Classifier
 from textsvm.machines.default import Given, encode
 from textsvm.machines.targets import Target
 from textsvm.machines.training import Prepared
+from textsvm.nearest.rows import NeighbourTable, nearest
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.selection.folds import make_folds
-from textsvm.selection.nearest import Nearest, nearest
-from textsvm.selection.scoring import fold_scores, mean_values, read, solve_folds
+from textsvm.selection.scoring import fold_scores, mean_values, read_training_data, solve_folds
 from textsvm.text.documents import View
 
 #: Number of nearest texts that vote, and the power of the kernel values in their weights.
@@ -94,7 +94,7 @@ class Doubts:
     probability : float64 array, shape (n, n_classes)
         Of each class, without regard to the text's own label.
     classes : array, shape (n_classes,)
-    nearest : Nearest
+    nearest : NeighbourTable
         The most similar texts of each text.
     alike : float
         Normalised kernel value from which two texts are near-copies.
@@ -107,7 +107,7 @@ class Doubts:
     score: NDArray[np.float64]
     probability: NDArray[np.float64]
     classes: NDArray[Any]
-    nearest: Nearest
+    nearest: NeighbourTable
     alike: float
     outlier: NDArray[np.bool_]
 
@@ -219,7 +219,7 @@ def doubts(
     if model is not None and not isinstance(model, Classifier):
         raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
     estimator = Classifier() if model is None else model.copy()
-    given, target, _ = read(estimator, texts, labels, None)
+    given, target, _ = read_training_data(estimator, texts, labels, None)
     folds = make_folds(cv, target, random_state=random_state)
     if is_default(estimator.kernel):
         estimator.kernel = plain_kernel(estimator, given)
@@ -250,7 +250,7 @@ def _prepare(model: Classifier, texts: Any, progress: StageProgress | None) -> P
     return model.prepare(texts, progress)
 
 
-def _judged(target: Target, decision: NDArray[np.float64], near: Nearest, alike: float) -> Doubts:
+def _judged(target: Target, decision: NDArray[np.float64], near: NeighbourTable, alike: float) -> Doubts:
     assert target.classes is not None
     codes, classes = target.values, target.classes
     if decision.ndim == 1:

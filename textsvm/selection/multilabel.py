@@ -93,9 +93,9 @@ class MultilabelClassifier(KernelMachine):
             return self
         from textsvm.selection.fold_grams import Task, grams_of, train_and_test
         from textsvm.selection.folds import make_folds
-        from textsvm.selection.scoring import read
+        from textsvm.selection.scoring import read_training_data
 
-        given, target, weight = read(self, X, y, sample_weight)
+        given, target, weight = read_training_data(self, X, y, sample_weight)
         self.read(X)  # a table names its columns, and the fitted estimator keeps the names
         folds = make_folds(self.cv, target, random_state=self.random_state)
         everyone = np.arange(len(target.values))

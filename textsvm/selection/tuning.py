@@ -45,7 +45,7 @@ from textsvm.selection.scoring import (
     judge,
     labels_of,
     mean_and_sd,
-    read,
+    read_training_data,
     solve_folds,
     solving_seconds,
     warn_unfinished,
@@ -199,7 +199,7 @@ def tune(
     started = time.perf_counter()
     if minutes is not None:
         _check_minutes(minutes)
-    given, target, weight = read(model, X, y, sample_weight, positive)
+    given, target, weight = read_training_data(model, X, y, sample_weight, positive)
     search = GridSearch(settings_of(model, grid), target, weight, metric)
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     search.split(splitting, nested)

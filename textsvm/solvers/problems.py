@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
 from threadpoolctl import threadpool_limits
 
-from textsvm.gram.base import Gram
+from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime.device import array_module, to_host
 from textsvm.runtime.parallel import Progress, n_threads
@@ -236,7 +236,7 @@ def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[
     return Machines(problem.index, coef, bias, tuple(solutions))
 
 
-def decision_values(gram: Gram, several: Sequence[Machines]) -> list[NDArray[np.float64]]:
+def decision_values(gram: Gram | FeatureProducts, several: Sequence[Machines]) -> list[NDArray[np.float64]]:
     """Values of solved problems at every row of their Gram, computed on the Gram's device.
 
     The coefficients of all machines of all problems are the rows of one sparse matrix W over the rows of the
@@ -247,7 +247,7 @@ def decision_values(gram: Gram, several: Sequence[Machines]) -> list[NDArray[np.
 
     Parameters
     ----------
-    gram : Gram, n rows
+    gram : Gram or FeatureProducts, n rows
     several : sequence of Machines
 
     Returns
@@ -261,6 +261,7 @@ def decision_values(gram: Gram, several: Sequence[Machines]) -> list[NDArray[np.
     weights = _weights(several, len(bias), gram.n)
     if gram.features is not None:
         return np.split(_feature_values(gram.features, weights) + bias[:, None], sizes)
+    assert not isinstance(gram, FeatureProducts)
     values = np.empty((len(bias), gram.n))
     on_host = gram.device.kind == "cpu"
     most = len(bias) if on_host else max(1, VALUES_BYTES // (8 * max(1, gram.n)))
