@@ -170,15 +170,19 @@ def test_a_matrix_is_symmetric_though_its_kernel_rounds(tmp_path, small):
     np.testing.assert_array_equal(matrix.diagonal(), MATRIX.diagonal())
 
 
+class StoppingStructure(TableStructure):
+    def as_dict(self):
+        return Table(self.kernel.which).structure.as_dict()
+
+
 class Stopping(Table):
     """A kernel that is interrupted after some panels."""
+
+    structure = Ability(lambda kernel: StoppingStructure(kernel, View()))
 
     def __init__(self, which=0, after=3):
         super().__init__(which)
         self.after = after
-
-    def as_dict(self):
-        return Table(self.which).as_dict()
 
     def rows(self, documents, device):
         kernel, made = self, super().rows(documents, device)
