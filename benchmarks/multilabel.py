@@ -88,7 +88,7 @@ def figures(
 def ours(task: LabelsTask, kernel: Kernel, device: str, costs: Sequence[float]) -> dict[str, Any]:
     """Our row; C by cross-validation if there are several."""
     clock = time.perf_counter()
-    model = MultilabelSVC(kernel, C=costs[0], cv=FOLDS, device=device)
+    model: Any = MultilabelSVC(kernel, C=costs[0], cv=FOLDS, device=device)
     chosen = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakageWarning)  # newswire repeats itself

@@ -222,7 +222,7 @@ def _estimator(
     solver = None if task.solver is None else task.solver.value
     if task.one_class is not None:
         return model_options.one_class(task.nu, solver)
-    model = model_options.estimator(learning, solver)
+    model: Any = model_options.estimator(learning, solver)
     if task.calibrate is None:
         return model
     from textsvm.selection.calibration import CalibratedClassifier

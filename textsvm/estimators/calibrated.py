@@ -58,5 +58,6 @@ class CalibratedSVC(ClassifierMixin, Estimator, CalibratedClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags = (SVC() if self.estimator is None else self.estimator).__sklearn_tags__().input_tags
+        estimator: Any = SVC() if self.estimator is None else self.estimator
+        tags.input_tags = estimator.__sklearn_tags__().input_tags
         return tags

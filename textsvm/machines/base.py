@@ -214,8 +214,9 @@ class KernelMachine(Parameters, ABC):
         InputError
             If `kernel` is nothing that a kernel can be made from.
         """
-        spelled = isinstance(self.kernel, str) and is_spelled_out(self.kernel)
-        return parse(self.kernel) if spelled else make_kernel(self.kernel)
+        if isinstance(self.kernel, str) and is_spelled_out(self.kernel):
+            return parse(self.kernel)
+        return make_kernel(self.kernel)
 
     def encode(
         self, texts: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None

@@ -41,6 +41,11 @@ class Classifier(KernelMachine):
 
     estimator_name = "SVC"
 
+    C: float
+    multiclass: str
+    class_weight: Any
+    time_budget: float | None
+
     def __init__(
         self,
         kernel: Kernel | KernelFunction | str = "auto",

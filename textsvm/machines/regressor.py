@@ -26,6 +26,9 @@ class Regressor(KernelMachine):
 
     estimator_name = "SVR"
 
+    C: float
+    epsilon: float
+
     def __init__(
         self,
         kernel: Kernel | KernelFunction | str = "spectrum",

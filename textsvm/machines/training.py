@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.gram.base import FeatureProducts, Gram
+from textsvm.gram.base import FeatureProducts
 from textsvm.gram.measure import allowed_bytes
 from textsvm.gram.plan import SOLVERS, Case, Features, Plan, plan
 from textsvm.kernels.base import Kernel
@@ -36,7 +36,7 @@ class Prepared:
 
     examples: Any  #: The encoded documents, or the kernel matrix that was given
     kernel: Kernel  #: Fitted
-    gram: Gram | FeatureProducts  #: Of all examples
+    gram: Any  #: `Gram` or `FeatureProducts` of all examples
     seconds: dict[str, float]  #: Wall time of "encode" and "gram", where needed
 
     @property

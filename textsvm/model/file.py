@@ -252,7 +252,7 @@ def _machine_form(model: KernelMachine, kept: Kept) -> tuple[dict[str, Any], dic
         "chosen": getattr(model, "chosen_", ""),
     }
     if name == "MultilabelSVC":
-        header["label_form"], arrays["thresholds"] = model.label_form_, model.thresholds_
+        header["label_form"], arrays["thresholds"] = vars(model)["label_form_"], vars(model)["thresholds_"]
     return header, arrays
 
 

@@ -39,6 +39,11 @@ class MultilabelClassifier(KernelMachine):
 
     estimator_name = "MultilabelSVC"
 
+    C: float
+    thresholds: str
+    cv: Any
+    random_state: int | None
+
     def __init__(
         self,
         kernel: Kernel | KernelFunction | str = "fast",

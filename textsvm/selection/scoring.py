@@ -123,7 +123,7 @@ class _Problems:
 
 
 def _by_workers(
-    workers: Workers, gram: Gram, problems: _Problems, chains: Sequence[Chain], progress: Progress | None
+    workers: Workers, gram: Any, problems: _Problems, chains: Sequence[Chain], progress: Progress | None
 ) -> list[list[Machines]]:
     """`_Problems.solve` by workers, with a task for each chain."""
     matrix, device = devices.to_host(gram.matrix), gram.device.kind
