@@ -65,7 +65,7 @@ class Parameters:
             else:
                 setattr(self, name, value)
         for name, values in nested.items():
-            part = getattr(self, name)
+            part = self._nested(name)
             if hasattr(part, "set_params"):
                 part.set_params(**values)
             elif is_dataclass(part) and set(values) <= set(vars(part)):
@@ -74,6 +74,10 @@ class Parameters:
                 remedy = "; set kernel=Spectrum(...) or another kernel first" if name == "kernel" else ""
                 raise ValueError(f"{name} is {part!r} and has no parameter {next(iter(values))!r}{remedy}")
         return self
+
+    def _nested(self, name: str) -> Any:
+        """The parameter whose own parameters are set."""
+        return getattr(self, name)
 
     def copy(self) -> Self:
         """An object with copies of the parameters and without anything learnt."""
