@@ -33,11 +33,6 @@ def make_gram(
         Bytes that rows may take; None is half of the free memory.
     progress : callable, optional
         Called while a whole matrix is computed.
-
-    Raises
-    ------
-    InputError
-        If `memory` cannot be understood, or two rows do not fit.
     """
     case = Case(kernel_rows.n, allowed_bytes(memory, kernel_rows.device), kernel_rows.device.kind)
     case, tiling = _with_rows(case, kernel_rows)
@@ -67,11 +62,6 @@ def build_gram(
     movable : bool
         Whether the matrix can be kept outside of the solver's memory: a matrix that is given, and values of
         functions, cannot.
-
-    Raises
-    ------
-    InputError
-        If the requested tier is impossible, or the store cannot be read or written.
     """
     device, kernel = request.device, request.kernel
     on_card, rows, stored, tiling = device.kind == "cuda", None, None, None

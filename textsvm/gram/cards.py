@@ -240,24 +240,12 @@ def _description(shards: Sequence[Shard]) -> str:
 
 @dataclass(frozen=True)
 class Division:
-    """A symmetric matrix in tiles.
+    """A symmetric matrix in tiles."""
 
-    Attributes
-    ----------
-    order : int64 array, shape (n,)
-        Documents sorted by length.
-    blocks : list of slice
-        Of `order`.
-    pieces : list of (int, int)
-        Row block and column block of each tile, largest work first.
-    work : list of float
-        Of each piece.
-    """
-
-    order: NDArray[np.int64]
-    blocks: list[slice]
-    pieces: list[tuple[int, int]]
-    work: list[float]
+    order: NDArray[np.int64]  #: shape (n,): Documents sorted by length
+    blocks: list[slice]  #: Of `order`
+    pieces: list[tuple[int, int]]  #: Row block and column block of each tile, largest work first
+    work: list[float]  #: Of each piece
 
     @property
     def largest(self) -> int:

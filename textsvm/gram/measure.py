@@ -43,13 +43,7 @@ _PROBE, _PROBE_SECONDS, _BUS_ROWS = 64, 0.25, 4096
 
 
 def allowed_bytes(memory: int | str | None, device: Device) -> int:
-    """Bytes that rows may take on a device: `memory`, or half of the free memory there.
-
-    Raises
-    ------
-    InputError
-        If `memory` cannot be understood.
-    """
+    """Bytes that rows may take on a device: `memory`, or half of the free memory there."""
     wanted = parse_bytes(memory)
     return max(1, devices.free_memory(device) // 2) if wanted is None else wanted
 

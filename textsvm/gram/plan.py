@@ -45,28 +45,19 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds and memory of training.
+    """Seconds and memory of training."""
 
-    Attributes
-    ----------
-    count, solve, machine : float
-        Seconds for each occurrence of a feature: to count it, to solve with it, and the latter per machine.
-    row, start : float
-        Seconds for each document, and for each machine, while solving.
-    pair, product : float
-        Seconds for each kernel value, and for each document and occurrence of a feature.
-    memory : int
-        Peak bytes for each occurrence of a feature.
-    """
-
+    #: Seconds for each occurrence of a feature: to count it, to solve with it, and the latter per machine.
     count: float
     solve: float
     machine: float
+    #: Seconds for each document, and for each machine, while solving.
     row: float
     start: float
+    #: Seconds for each kernel value, and for each document and occurrence of a feature.
     pair: float
     product: float
-    memory: int
+    memory: int  #: Peak bytes for each occurrence of a feature
 
 
 #: By the kind of device: one core of a CPU, fitted to reports/feature_solver_ways.md; an H200, fitted to
@@ -79,26 +70,13 @@ COSTS = {
 
 @dataclass(frozen=True)
 class Features:
-    """Training from the features of a kernel, without a kernel matrix.
+    """Training from the features of a kernel, without a kernel matrix."""
 
-    Attributes
-    ----------
-    occurrences : int
-        Of all features in all documents.
-    machines : int
-    slowdown : float
-        Solver time on a CPU relative to coordinate descent.
-    disk_bytes : int, optional
-        Size of the features if they can be kept on disk.
-    obstacle : str
-        Why they cannot be used, for the user; empty if they can.
-    """
-
-    occurrences: int = 0
+    occurrences: int = 0  #: Of all features in all documents
     machines: int = 1
-    slowdown: float = 1.0
-    disk_bytes: int | None = None
-    obstacle: str = ""
+    slowdown: float = 1.0  #: Solver time on a CPU relative to coordinate descent
+    disk_bytes: int | None = None  #: Size of the features if they can be kept on disk
+    obstacle: str = ""  #: Why they cannot be used, for the user; empty if they can
 
     def seconds(self, n: int, device: str) -> tuple[float, float]:
         """Predicted seconds with a kernel matrix of n documents, and from features."""
@@ -114,74 +92,36 @@ class Features:
 
 @dataclass(frozen=True)
 class Rates:
-    """Throughput of this machine, per second.
+    """Throughput of this machine, per second."""
 
-    Attributes
-    ----------
-    compute : float
-        Kernel values, computed as rows of a working set.
-    bus : float
-        Bytes from main memory to the card.
-    read, write : float
-        Bytes from and to the disk.
-    """
-
-    compute: float = inf
-    bus: float = inf
+    compute: float = inf  #: Kernel values, computed as rows of a working set
+    bus: float = inf  #: Bytes from main memory to the card
+    #: Bytes from and to the disk.
     read: float = inf
     write: float = inf
 
 
 @dataclass(frozen=True)
 class Case:
-    """Input of the planner.
+    """Input of the planner."""
 
-    Attributes
-    ----------
-    n : int
-        Documents.
-    memory : int
-        Bytes that rows may take on the device that solves.
-    device : {"cpu", "cuda"}
-    device_name : str
-        Memory of the device, in messages.
-    solver, tier : str
-        Requested by the user, one of `SOLVERS` and of `TIERS`.
-    features : Features, optional
-        None where only a kernel matrix is considered.
-    matrices : int
-        Matrices that exist at a time while the whole matrix is computed.
-    capacity : int
-        Rows that fit into `memory`, if known.
-    host_memory : int
-        Bytes that rows may take in main memory; 0 if they cannot be kept there.
-    store : bool
-        Whether a folder on disk keeps the matrix.
-    stored : float
-        Fraction of the matrix that is there already.
-    dense_features : bool
-        Whether the matrix is a product of dense features that stay in memory.
-    tasks : int
-        Tasks that workers can run at a time; 0 if there are none, or the work is too small for them.
-    suggest_store : bool
-        Whether to recommend a store where rows are computed again.
-    """
-
-    n: int
-    memory: int
-    device: str = "cpu"
-    device_name: str = "main memory"
+    n: int  #: Documents
+    memory: int  #: Bytes that rows may take on the device that solves
+    device: str = "cpu"  #: {"cpu", "cuda"}
+    device_name: str = "main memory"  #: Memory of the device, in messages
+    #: Requested by the user, one of `SOLVERS` and of `TIERS`.
     solver: str = "auto"
     tier: str = "auto"
-    features: Features | None = None
-    matrices: int = 1
-    capacity: int = 0
-    host_memory: int = 0
-    store: bool = False
-    stored: float = 0.0
-    dense_features: bool = False
+    features: Features | None = None  #: None where only a kernel matrix is considered
+    matrices: int = 1  #: Matrices that exist at a time while the whole matrix is computed
+    capacity: int = 0  #: Rows that fit into `memory`, if known
+    host_memory: int = 0  #: Bytes that rows may take in main memory; 0 if they cannot be kept there
+    store: bool = False  #: Whether a folder on disk keeps the matrix
+    stored: float = 0.0  #: Fraction of the matrix that is there already
+    dense_features: bool = False  #: Whether the matrix is a product of dense features that stay in memory
+    #: Tasks that workers can run at a time; 0 if there are none, or the work is too small for them.
     tasks: int = 0
-    suggest_store: bool = False
+    suggest_store: bool = False  #: Whether to recommend a store where rows are computed again
 
     @property
     def bytes(self) -> int:
@@ -214,42 +154,21 @@ class Case:
 
 @dataclass(frozen=True)
 class Plan:
-    """Decision of the planner.
+    """Decision of the planner."""
 
-    Attributes
-    ----------
-    device : {"cpu", "cuda"}
-    way : {"features", "gram"}
-        Whether machines are trained from features or from rows of a kernel matrix.
-    tier : {"device", "host", "disk", "recompute"}
-        Where the matrix is kept; for features "device" or "disk".
-    memory : int
-        Bytes that rows may take on the device.
-    workers : int
-        Tasks that workers run at a time to compute the matrix; 0 if it is computed here.
-    seconds : float, optional
-        Predicted, where alternatives were compared.
-    reason : str
-        Shown to the user.
-    """
-
-    device: str
+    device: str  #: {"cpu", "cuda"}
+    #: {"features", "gram"}: Whether machines are trained from features or from rows of a kernel matrix.
     way: str
+    #: {"device", "host", "disk", "recompute"}: Where the matrix is kept; for features "device" or "disk".
     tier: str
-    memory: int
-    workers: int
-    seconds: float | None
-    reason: str
+    memory: int  #: Bytes that rows may take on the device
+    workers: int  #: Tasks that workers run at a time to compute the matrix; 0 if it is computed here
+    seconds: float | None  #: Predicted, where alternatives were compared
+    reason: str  #: Shown to the user
 
 
 def candidates(case: Case) -> tuple[str, ...]:
-    """Tiers that a kernel matrix can have; `plan` needs the machine's rates only if there are several.
-
-    Raises
-    ------
-    InputError
-        If the requested tier is impossible.
-    """
+    """Tiers that a kernel matrix can have; `plan` needs the machine's rates only if there are several."""
     if case.tier != "auto":
         return (_requested(case),)
     if case.fits:
@@ -268,11 +187,6 @@ def plan(case: Case, rates: Rates | None = None) -> Plan:
     case : Case
     rates : Rates, optional
         Measured throughput, needed if there are several `candidates`.
-
-    Raises
-    ------
-    InputError
-        If the user requests something that is impossible.
     """
     if case.features is not None and (decision := _from_features(case, case.features)) is not None:
         return decision
@@ -346,13 +260,7 @@ def _requested(case: Case) -> str:
 
 
 def parse_bytes(memory: int | str | None) -> int | None:
-    """Bytes from a number or a text such as "800MB" or "8GiB" (units are powers of 1,024).
-
-    Raises
-    ------
-    InputError
-        If it is neither, or not positive.
-    """
+    """Bytes from a number or a text such as "800MB" or "8GiB" (units are powers of 1,024)."""
     if memory is None:
         return None
     match = _SIZE.fullmatch(str(memory)) if not isinstance(memory, bool) else None

@@ -68,11 +68,6 @@ def grams(
     -------
     iterator of (number in `kernels`, Gram)
         Every number once, in an order that shares work. A Gram is valid until the next one is requested.
-
-    Raises
-    ------
-    InputError
-        At once, if a kernel's parameters are out of range or `memory` cannot be understood.
     """
     for kernel in kernels:
         kernel.check()

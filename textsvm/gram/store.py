@@ -55,23 +55,12 @@ _NOT_READ = ("characters", "classes")
 
 @dataclass(frozen=True)
 class GramRequest:
-    """A Gram to compute or to find in a store.
+    """A Gram to compute or to find in a store."""
 
-    Attributes
-    ----------
-    kernel : Kernel
-        Fitted.
-    examples : Examples
-    form : dict
-        Parameters that prepared the examples from the user's data.
-    device : Device
-        Where rows are computed and used.
-    """
-
-    kernel: Kernel
+    kernel: Kernel  #: Fitted
     examples: Any
-    form: Mapping[str, Any]
-    device: Device
+    form: Mapping[str, Any]  #: Parameters that prepared the examples from the user's data
+    device: Device  #: Where rows are computed and used
 
     @property
     def n(self) -> int:
@@ -161,11 +150,6 @@ class Store:
             Bytes that rows may take, which limits the panels of a new Gram.
         rows : int, optional
             Rows per panel of a new Gram.
-
-        Raises
-        ------
-        InputError
-            If the store has other texts, or another form of them.
         """
         texts, gram = request.texts(), request.gram()
         self._require_same(texts)
@@ -220,13 +204,7 @@ class Store:
 
     @contextmanager
     def writing(self, several: Sequence[StoredGram]) -> Iterator[None]:
-        """Lock it for writing some of its Grams, and write their manifests.
-
-        Raises
-        ------
-        InputError
-            If another process writes there, the folder cannot be written, or the disk has not enough room.
-        """
+        """Lock it for writing some of its Grams, and write their manifests."""
         self._require_room(several, "nothing was written")
         with self.lock():
             for each in several:

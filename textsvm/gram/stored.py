@@ -303,11 +303,6 @@ def complete_together(
     memory : int
         Bytes that the rows of all Grams may take.
     progress : callable, optional
-
-    Raises
-    ------
-    InputError
-        See `Store`, `Store.find` and `Store.writing`.
     """
     rows = min(panel_rows(request, memory // len(requests)) for request in requests)
     store = Store(folder)

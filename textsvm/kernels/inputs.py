@@ -39,12 +39,6 @@ def as_texts(X: Any) -> list[str]:
 
     A table of a single column and an array of shape (n, 1) are accepted, too: scikit-learn's ensembles pass
     texts so. The texts of an iterator are kept in a temporary file.
-
-    Raises
-    ------
-    InputError
-        If `X` is a single string, has several columns, or contains a value that is no string; the message
-        names its index.
     """
     if isinstance(X, str | bytes):
         raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
@@ -173,14 +167,7 @@ class InputTable:
         return self._texts[name]
 
     def numbers(self, names: Sequence[str]) -> Numbers:
-        """InputTable of numbers, side by side.
-
-        Raises
-        ------
-        InputError
-            If there is no such column, or one of its cells is no finite number and no vector of the column's
-            length.
-        """
+        """InputTable of numbers, side by side."""
         for name in names:
             if name not in self._numbers:
                 self._numbers[name] = as_numbers(name, self._column(name))
@@ -213,13 +200,7 @@ class InputTable:
 
 
 def as_numbers(name: str, column: Any) -> Any:
-    """A column of numbers or of vectors as rows, float64 or float32, shape (n, width); sparse rows stay.
-
-    Raises
-    ------
-    InputError
-        If a cell is no finite number, or no vector of the column's length.
-    """
+    """A column of numbers or of vectors as rows, float64 or float32, shape (n, width); sparse rows stay."""
     if is_sparse(column):
         rows: Any = _compressed(column)
         if not rows.has_canonical_format:
@@ -401,11 +382,6 @@ def encode_inputs(X: Any, views: Sequence[View], known: Any = None) -> Any:
         Of the kernel.
     known : Documents, Views, Vectors or Table, optional
         Examples that these are compared with.
-
-    Raises
-    ------
-    InputError
-        If the input is of the wrong type or has bad values.
     """
     if any(view.column is not None for view in views):
         table = encode_table(InputTable.of(X), views, known)

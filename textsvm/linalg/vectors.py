@@ -26,14 +26,10 @@ def is_sparse(values: Any) -> bool:
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors, the rows of a matrix.
+    """Vectors, the rows of a matrix."""
 
-    Attributes
-    ----------
-    values : array or CSR matrix, shape (n, d), float32 or float64
-        NumPy, CuPy or SciPy; finite. CSR indices are sorted and unique.
-    """
-
+    #: array or CSR matrix, shape (n, d), float32 or float64: NumPy, CuPy or SciPy; finite. CSR indices are
+    #: sorted and unique.
     values: Any
 
     def __len__(self) -> int:

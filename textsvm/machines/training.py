@@ -32,24 +32,12 @@ OF_NUMBERS = 20.0
 
 @dataclass(frozen=True)
 class Prepared:
-    """Training examples before any label is used.
+    """Training examples before any label is used."""
 
-    Attributes
-    ----------
-    examples : Examples
-        The encoded documents, or the kernel matrix that was given.
-    kernel : Kernel
-        Fitted.
-    gram : Gram or FeatureProducts
-        Of all examples.
-    seconds : dict
-        Wall time of "encode" and "gram", where needed.
-    """
-
-    examples: Any
-    kernel: Kernel
-    gram: Gram | FeatureProducts
-    seconds: dict[str, float]
+    examples: Any  #: The encoded documents, or the kernel matrix that was given
+    kernel: Kernel  #: Fitted
+    gram: Gram | FeatureProducts  #: Of all examples
+    seconds: dict[str, float]  #: Wall time of "encode" and "gram", where needed
 
     @property
     def description(self) -> str:
@@ -62,13 +50,7 @@ class Prepared:
 def plan_training(
     machine: Machine, kernel: Kernel, documents: Any, problem: Problem, device: Device
 ) -> Plan | None:
-    """The plan to train from features; None if a Gram is better, requested or given.
-
-    Raises
-    ------
-    InputError
-        If features are requested and impossible.
-    """
+    """The plan to train from features; None if a Gram is better, requested or given."""
     compute = machine.computing
     requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
     if requested or not isinstance(documents, Documents | Views | Vectors):

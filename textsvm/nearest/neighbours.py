@@ -22,25 +22,14 @@ from textsvm.runtime.parallel import StageProgress
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Pairs of similar texts, in the order of their rows, nearest first.
+    """Pairs of similar texts, in the order of their rows, nearest first."""
 
-    Attributes
-    ----------
-    rows, columns : int64 arrays, shape (m,)
-        Numbers of the two texts.
-    values : float32 array, shape (m,)
-        Normalised kernel values.
-    distances : int32 array, shape (m,), optional
-        Edit distances, where that is the kernel.
-    shape : (int, int)
-        Number of texts, and of texts that they were compared with.
-    """
-
+    #: shape (m,): Numbers of the two texts.
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
-    values: NDArray[np.float32]
-    distances: NDArray[np.int32] | None
-    shape: tuple[int, int]
+    values: NDArray[np.float32]  #: shape (m,): Normalised kernel values
+    distances: NDArray[np.int32] | None  #: shape (m,): Edit distances, where that is the kernel
+    shape: tuple[int, int]  #: Number of texts, and of texts that they were compared with
 
     def __len__(self) -> int:
         return len(self.rows)

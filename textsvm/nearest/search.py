@@ -37,21 +37,11 @@ SIDES = {"cpu": 2048, "cuda": 16_384}
 
 @dataclass(frozen=True)
 class Criteria:
-    """Conditions that neighbours must fulfil, all of them.
+    """Conditions that neighbours must fulfil, all of them."""
 
-    Attributes
-    ----------
-    k : int, optional
-        Number of neighbours per text.
-    at_least : float, optional
-        Least normalised kernel value.
-    within : int, optional
-        Largest distance.
-    """
-
-    k: int | None = None
-    at_least: float | None = None
-    within: int | None = None
+    k: int | None = None  #: Number of neighbours per text
+    at_least: float | None = None  #: Least normalised kernel value
+    within: int | None = None  #: Largest distance
 
     def check(self, kernel: Kernel) -> None:
         """Raise InputError if they are out of range, or the kernel has no distances."""
@@ -139,11 +129,6 @@ def search(
         The columns, which the kernel learns from.
     criteria : Criteria
     progress : callable, optional
-
-    Raises
-    ------
-    InputError
-        If a parameter is out of range, or no text has any feature.
     """
     criteria.check(model.make_kernel())
     device = select(model.device)

@@ -228,11 +228,6 @@ class Workers:
         Yields
         ------
         number of the piece and its result, once each, in order of completion
-
-        Raises
-        ------
-        InputError
-            From the function; or if workers end again and again with the same piece, or all have gone.
         """
         costs = [1.0] * len(pieces) if work is None else list(work)
         missing = sorted(range(len(pieces)), key=lambda k: -costs[k])

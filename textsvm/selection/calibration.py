@@ -87,11 +87,6 @@ class CalibratedClassifier(Conforming, Parameters):
         ----------
         X, y, sample_weight, progress
             See `SVC.fit`. Weights count in the machines and in the calibration.
-
-        Raises
-        ------
-        InputError
-            If what is given cannot be used, or folds cannot be made of it.
         """
         from textsvm.machines.default import Given, settle
         from textsvm.selection.fold_grams import grams_of, train_and_test

@@ -39,22 +39,14 @@ class LeakageWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Leak:
-    """Near-duplicates across the training and test part of a fold.
+    """Near-duplicates across the training and test part of a fold."""
 
-    Attributes
-    ----------
-    test, train : int64 arrays, shape (n_leaks,)
-        Test documents with a near-duplicate in the training part, and their nearest training document.
-    value : float64 array, shape (n_leaks,)
-        Normalised kernel value of the two.
-    share : float
-        Share of the fold's test documents.
-    """
-
+    #: shape (n_leaks,): Test documents with a near-duplicate in the training part, and their nearest training
+    #: document.
     test: NDArray[np.int64]
     train: NDArray[np.int64]
-    value: NDArray[np.float64]
-    share: float
+    value: NDArray[np.float64]  #: shape (n_leaks,): Normalised kernel value of the two
+    share: float  #: Share of the fold's test documents
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -82,11 +74,6 @@ def near_duplicates(gram: Gram, bound: float = BOUND, progress: Progress | None 
     -------
     int64 array, shape (n,)
         Group of each document, from 0; most documents are alone in theirs.
-
-    Raises
-    ------
-    InputError
-        If the bound is out of range.
     """
     check_bound(bound)
     return groups_of(gram.n, (pairs[:2] for pairs in similar_pairs(gram, _least(bound), progress)))
@@ -104,11 +91,6 @@ def find_leaks(
     bound : float
         See `near_duplicates`.
     progress : callable, optional
-
-    Raises
-    ------
-    InputError
-        If the bound is out of range.
     """
     check_bound(bound)
     part = np.zeros((len(folds), gram.n), np.int8)  # 1 train, 2 test
@@ -156,11 +138,6 @@ def held_out_leak(
     -------
     Leak
         `test` are indices of `held`, `train` of `training`.
-
-    Raises
-    ------
-    InputError
-        If the bound is out of range.
     """
     assert model.kernel_ is not None
     kernel = model.kernel_.structure.near_duplicate_kernel

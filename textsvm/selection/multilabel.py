@@ -81,12 +81,6 @@ class MultilabelClassifier(KernelMachine):
             Factors of C, >= 0. Thresholds count every text once.
         progress : callable, optional
             See `StageProgress`.
-
-        Raises
-        ------
-        InputError
-            If a parameter, a text, a label or a weight is unusable, a document has no label, a label has no
-            document or all of them, or folds cannot be made.
         """
         if self.thresholds == "zero":
             self._fit(X, y, sample_weight, progress)

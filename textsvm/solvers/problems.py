@@ -45,28 +45,14 @@ SPARSE = 0.1
 
 @dataclass(frozen=True)
 class Classification:
-    """Classes to be told apart.
+    """Classes to be told apart."""
 
-    Attributes
-    ----------
-    index : int64 array, shape (m,)
-        Rows of the Gram.
-    target : int64 array, shape (m,)
-        Classes, 0..n_classes-1; each occurs.
-    n_classes : int
-        2 or more.
-    C : float
-    weight : float64 array, shape (m,)
-        Factors of C: sample weights times class weights.
-    strategy : {"ovo", "ovr", "crammer-singer"}
-    """
-
-    index: NDArray[np.int64]
-    target: NDArray[np.int64]
-    n_classes: int
+    index: NDArray[np.int64]  #: shape (m,): Rows of the Gram
+    target: NDArray[np.int64]  #: shape (m,): Classes, 0..n_classes-1; each occurs
+    n_classes: int  #: 2 or more
     C: float
-    weight: NDArray[np.float64]
-    strategy: str = "ovo"
+    weight: NDArray[np.float64]  #: shape (m,): Factors of C: sample weights times class weights
+    strategy: str = "ovo"  #: {"ovo", "ovr", "crammer-singer"}
 
 
 @dataclass(frozen=True)
@@ -129,22 +115,13 @@ class MachineDual:
 
 @dataclass(frozen=True)
 class Machines:
-    """A solved problem.
+    """A solved problem."""
 
-    Attributes
-    ----------
-    index : int64 array, shape (m,)
-        Rows of the Gram that the columns of `coef` stand for.
-    coef : float64 array, shape (n_machines, m)
-        Value of machine k at x: sum_i coef[k, i] K(index_i, x) + bias[k].
-    bias : float64 array, shape (n_machines,)
-    solutions : tuple of Solution
-        One per machine that was trained; a single solution for all machines of Crammer-Singer.
-    """
-
-    index: NDArray[np.int64]
+    index: NDArray[np.int64]  #: shape (m,): Rows of the Gram that the columns of `coef` stand for
+    #: shape (n_machines, m): Value of machine k at x: sum_i coef[k, i] K(index_i, x) + bias[k].
     coef: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    bias: NDArray[np.float64]  #: shape (n_machines,)
+    #: One per machine that was trained; a single solution for all machines of Crammer-Singer.
     solutions: tuple[Solution, ...]
 
 

@@ -46,17 +46,11 @@ _HOST = Device("cpu", 0, "cpu")
 
 @dataclass(frozen=True)
 class FeatureColumns:
-    """Columns of a feature matrix.
+    """Columns of a feature matrix."""
 
-    Attributes
-    ----------
-    learnt : PmerWeights
-        p-mers of the training documents and their document frequencies.
-    starts : int64 array, shape (number of p-mers + 1,)
-        First column of each p-mer; a p-mer has 0 or 1 columns, or as many as its largest count.
-    """
-
-    learnt: PmerWeights
+    learnt: PmerWeights  #: p-mers of the training documents and their document frequencies
+    #: shape (number of p-mers + 1,): First column of each p-mer; a p-mer has 0 or 1 columns, or as many as
+    #: its largest count.
     starts: NDArray[np.int64]
 
     @classmethod
