@@ -155,8 +155,8 @@ class KernelMachine(Parameters, ABC):
         """The parameter `compute`, or its default."""
         return self.compute or Compute()
 
-    def _nested(self, name: str) -> Any:
-        return self.computing if name == "compute" else super()._nested(name)
+    def _default_of(self, name: str) -> Any:
+        return Compute() if name == "compute" else None
 
     @property
     def source(self) -> Source:

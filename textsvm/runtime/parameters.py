@@ -58,8 +58,9 @@ class Parameters:
                 nested.setdefault(name, {})[rest] = value
             else:
                 setattr(self, name, value)
+        current = self.get_params() if nested else {}
         for name, values in nested.items():
-            part = self._nested(name)
+            part = self._default_of(name) if current[name] is None else current[name]
             if hasattr(part, "set_params"):
                 part.set_params(**values)
             elif is_dataclass(part) and set(values) <= set(vars(part)):
@@ -69,9 +70,9 @@ class Parameters:
                 raise ValueError(f"{name} is {part!r} and has no parameter {next(iter(values))!r}{remedy}")
         return self
 
-    def _nested(self, name: str) -> Any:
-        """The parameter whose own parameters are set."""
-        return getattr(self, name)
+    def _default_of(self, name: str) -> Any:
+        """The object that None stands for."""
+        return None
 
     def copy(self) -> Self:
         """An object with copies of the parameters and without anything learnt."""
