@@ -509,7 +509,7 @@ def test_reports_show_every_label(suffix, tables, tmp_path):
 def test_usage_and_bad_input_are_one_sentence(tables, tmp_path):
     out = ["-o", tmp_path / "m"]
     several = fails("train", tables / "a.jsonl", *out)
-    assert "train, cv and tune learn them all with --multilabel" in several
+    assert "learn all of them with --multilabel (train, cv, tune)" in several
     assert "needs --multilabel" in fails("train", tables / "a.csv", *out, "--label-separator", ";", code=2)
     for option in (["--positive", "pet"], ["--regress", "label"]):
         said = fails("cv", tables / "a.csv", "--multilabel", *option, code=2)

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from textsvm.machines.training import Prepared
     from textsvm.solvers.problems import Machines, Problem
 
-#: The default of `compute`; it is never changed.
-DEFAULT_COMPUTE = Compute()
 #: Values of `kernel` that leave the kernel to the classifier.
 DEFAULT_KERNELS = ("auto", "fast")
 #: Indices of training rows and of test rows.
@@ -139,7 +137,7 @@ class KernelMachine(Parameters, ABC):
     max_iter: int
     device: str
     n_jobs: int | None
-    compute: Compute
+    compute: Compute | None
 
     #: Name of the estimator, in model files and reports.
     estimator_name: ClassVar[str]
@@ -153,6 +151,14 @@ class KernelMachine(Parameters, ABC):
         vars(self).update((name, value) for name, value in parameters.items() if name != "self")
 
     @property
+    def computing(self) -> Compute:
+        """The parameter `compute`, or its default."""
+        return self.compute or Compute()
+
+    def _default_of(self, name: str) -> Any:
+        return Compute() if name == "compute" else None
+
+    @property
     def source(self) -> Source:
         """Where the rows of the kernel matrix come from."""
         kernel = self.kernel
@@ -162,7 +168,7 @@ class KernelMachine(Parameters, ABC):
             return MatrixSource()
         if isinstance(kernel, str) and is_spelled_out(kernel):
             kernel = parse(kernel)
-        structure, landmarks = structure_of(kernel), landmarks_of(self.compute.approximate)
+        structure, landmarks = structure_of(kernel), landmarks_of(self.computing.approximate)
         if structure.reads_vectors:
             from textsvm.sources.vectors import VectorSource
 
@@ -176,9 +182,9 @@ class KernelMachine(Parameters, ABC):
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
-        compute = self.compute
-        if not isinstance(compute, Compute):
-            raise InputError(f"compute must be textsvm.Compute(...), got {compute!r}")
+        if not isinstance(self.compute, Compute | None):
+            raise InputError(f"compute must be textsvm.Compute(...) or None, got {self.compute!r}")
+        compute = self.computing
         self.source.check()
         check_approximate(compute.approximate, self.kernel)
         for name in self._POSITIVE:
@@ -281,7 +287,7 @@ class KernelMachine(Parameters, ABC):
         if progress is not None:
             # Preparing, and compiling at first use, come before any work is counted.
             progress("gram", 0, 1)
-        memory = self.source.memory(self.compute.memory, len(examples), device)
+        memory = self.source.memory(self.computing.memory, len(examples), device)
         kernel.cost.require_memory(len(examples), allowed_bytes(memory, device))
         gram = make_gram(self, kernel, examples, device, memory, of_stage(progress, "gram"))
         devices.synchronize(device)

@@ -60,7 +60,7 @@ class Parameters:
                 setattr(self, name, value)
         current = self.get_params() if nested else {}
         for name, values in nested.items():
-            part = current[name]
+            part = self._default_of(name) if current[name] is None else current[name]
             if hasattr(part, "set_params"):
                 part.set_params(**values)
             elif is_dataclass(part) and set(values) <= set(vars(part)):
@@ -69,6 +69,10 @@ class Parameters:
                 remedy = "; set kernel=Spectrum(...) or another kernel first" if name == "kernel" else ""
                 raise ValueError(f"{name} is {part!r} and has no parameter {next(iter(values))!r}{remedy}")
         return self
+
+    def _default_of(self, name: str) -> Any:
+        """The object that None stands for."""
+        return None
 
     def copy(self) -> Self:
         """An object with copies of the parameters and without anything learnt."""
