@@ -65,7 +65,7 @@ class Parameters:
             else:
                 setattr(self, name, value)
         for name, values in nested.items():
-            part = getattr(self, name)
+            part = getattr(self, name, known[name])  # parts of a sum are no attributes
             if hasattr(part, "set_params"):
                 part.set_params(**values)
             elif is_dataclass(part) and set(values) <= set(vars(part)):
@@ -75,7 +75,7 @@ class Parameters:
                 raise ValueError(f"{name} is {part!r} and has no parameter {next(iter(values))!r}{remedy}")
         return self
 
-    def copy(self) -> Self:
+    def __sklearn_clone__(self) -> Self:
         """An object with copies of the parameters and without anything learnt."""
         return type(self)(**{name: self._copied(name, getattr(self, name)) for name in _defaults(type(self))})
 
@@ -83,10 +83,7 @@ class Parameters:
         """Copy of the value of a parameter."""
         if isinstance(value, list | tuple):
             return type(value)(self._copied(name, each) for each in value)
-        return value.copy() if isinstance(value, Parameters) else deepcopy(value)
-
-    def __sklearn_clone__(self) -> Self:
-        return self.copy()
+        return value.__sklearn_clone__() if isinstance(value, Parameters) else deepcopy(value)
 
     def __repr__(self) -> str:
         defaults, values = _defaults(type(self)), self.get_params(deep=False)
