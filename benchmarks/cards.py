@@ -24,15 +24,14 @@ from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram, Gram
-from textsvm.gram.cards import sharded_gram
-from textsvm.gram.shards import ShardedGram
+from textsvm.gram.cards import ShardedGram, sharded_gram
 from textsvm.kernels import EditDistance, GapWeighted
 from textsvm.kernels.base import Kernel
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
 from textsvm.selection.folds import Splitting
 from textsvm.selection.scoring import solve_folds
-from textsvm.solvers.side_by_side import solve
+from textsvm.solvers.solve import solve
 from textsvm.text.documents import Documents
 
 LENGTH = 100

@@ -35,7 +35,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.rows import FeatureRows
-from textsvm.machines.training import predicted
+from textsvm.machines.training import features_of
 from textsvm.readers import read_corpus, sample
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import limit
@@ -162,7 +162,7 @@ def both_ways(task: TrainTest, n: int, kernel: Kernel, C: float) -> dict[str, An
     target = any_one.as_target(labels, len(texts))
     problem = any_one.problem(target, np.arange(len(texts)))
     with limit(1):
-        expected = predicted(kernel, any_one.encode(texts), problem, CPU)
+        expected = features_of(kernel, any_one.encode(texts), problem, CPU).seconds(len(texts), CPU.kind)
     for (way, machine), seconds in zip(machines.items(), expected, strict=True):
         _, taken = least(lambda machine=machine: machine.fit(texts, labels), 2)  # type: ignore[misc]
         row |= {f"{way}, CPU s": taken, f"{way}, predicted": seconds}

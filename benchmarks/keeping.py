@@ -3,7 +3,7 @@
 The same solver on the same problems under budgets of 5 to 50 % of the Gram; every way takes the same
 iterations to the same objective, which is asserted, and differs in the rows it computes:
 
-    LRU               rows used longest ago make room (`textsvm.gram.cached`)
+    LRU               rows used longest ago make room (`textsvm.gram.base`)
     LRU, with 8 (64)  the same, when that many rows are asked for at a time: the worst violators, too
     LAT               the row of the smallest index makes room (Wen et al., SIGMA, section 4.1.4)
     free pinned       LRU, but rows of free variables stay while there are others
@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 from benchmarks.corpora import REGRESSION, regression, vectors
 from textsvm.bench.corpora import paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.gram.base import DenseGram, Gram
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, DenseGram, Gram, needed_bytes
 from textsvm.kernels import GapWeighted, Gaussian
 from textsvm.kernels.contract import MatrixRows
 from textsvm.linalg.vectors import Vectors
@@ -66,7 +65,7 @@ class Problem:
 class Lowest(CachedGram):
     """LAT: the rows of the smallest index make room."""
 
-    def _given_up(self, count: int) -> NDArray[np.int64]:
+    def _victims(self, count: int) -> NDArray[np.int64]:
         used = self._window.used
         key = np.where(used == used.max(), self.n, self._owner)  # those in use are not given up
         return np.argpartition(key, count - 1)[:count]

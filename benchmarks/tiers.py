@@ -1,4 +1,4 @@
-"""Predicted and measured time of each tier of the planner (`textsvm.gram.tiers`).
+"""Predicted and measured time of each tier of the planner (`textsvm.gram.plan`).
 
 One machine (C = 1) under memory for a share of its matrix: the rows that it asks for, and the seconds of Gram
 and solver, of every tier; all have the objective of the whole matrix to 1e-5. Rates are measured in the same
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,12 @@ import numpy as np
 from textsvm import SVC, Compute, EditDistance, GapWeighted
 from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.gram.cached import needed_bytes
-from textsvm.gram.held import bus_rate, measured_rate
-from textsvm.gram.rates import measured_disk
-from textsvm.gram.tiers import Case, Rates
+from textsvm.gram.base import needed_bytes
+from textsvm.gram.measure import bus_rate, measured_disk, measured_rate
+from textsvm.gram.plan import Case, Rates
 from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import Device, select
-from textsvm.solvers.side_by_side import solve
+from textsvm.solvers.solve import solve
 
 SHARES = (0.05, 0.1, 0.25, 0.5)
 KERNELS: dict[str, Kernel] = {"gap:5": GapWeighted(5), "edit": EditDistance(0.05)}
@@ -56,7 +56,7 @@ def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[di
     )
     rates, found = measured(task, name, device, folder), []
     for share in SHARES:
-        case = Case(n, int(share * n))
+        case = Case(n, 0, capacity=int(share * n))
         for tier in ("recompute", "disk", *(["host"] if device.kind == "cuda" else [])):
             store = folder / "store" if tier == "disk" else None
             memory = needed_bytes(n, case.capacity)
@@ -65,10 +65,10 @@ def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[di
             )
             asked, seconds, other = run(model, task)
             assert abs(other / objective - 1) < 1e-5, (other, objective)
-            predicted = Case(n, case.capacity, tier == "disk", 1.0 if tier == "disk" else 0.0)
+            predicted = replace(case, store=tier == "disk", stored=float(tier == "disk"))
             found.append({
                 "problem": f"{task.name}, {name}", "n": n, "share": share, "tier": tier,
-                "rows asked, n": asked / n, "predicted, n": case.asked / n, "s": seconds,
+                "rows asked, n": asked / n, "predicted, n": case.rows_read / n, "s": seconds,
                 "predicted, s": predicted.seconds(tier, rates),
                 "rates": f"{rates.compute / 1e6:.2g} M values/s, read {rates.read / 1e9:.2g} GB/s",
             })  # fmt: skip

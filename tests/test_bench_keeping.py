@@ -9,8 +9,7 @@ from test_smo import ArrayRows
 
 from benchmarks import corpora, keeping, sigma, tight_search
 from benchmarks.__main__ import main
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import needed_bytes
+from textsvm.gram.base import DenseGram, needed_bytes
 from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svr
 

@@ -14,8 +14,7 @@ from textsvm import EditDistance, GapWeighted, Spectrum
 from textsvm.errors import InputError
 from textsvm.gram import cards
 from textsvm.gram.base import DenseGram
-from textsvm.gram.cards import bounds_of, divide, sharded_gram, spread
-from textsvm.gram.shards import ShardedGram
+from textsvm.gram.cards import ShardedGram, bounds_of, divide, sharded_gram, spread
 from textsvm.kernels.contract import Structure
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device

@@ -22,8 +22,7 @@ from textsvm import (
 )
 from textsvm.gram import cards as cards_module
 from textsvm.gram.base import DenseGram
-from textsvm.gram.cards import sharded_gram, spread
-from textsvm.gram.shards import ShardedGram
+from textsvm.gram.cards import ShardedGram, sharded_gram, spread
 from textsvm.gram.shared import grams
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import cupy, join_cards, select, use

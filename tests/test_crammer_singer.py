@@ -14,8 +14,7 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.svm import LinearSVC
 
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.runtime import parallel
 from textsvm.runtime.device import device_of
 from textsvm.solvers import crammer_singer

@@ -94,15 +94,16 @@ def test_the_way_to_train_is_chosen_whatever_cores_there_are(monkeypatch):
     import numpy as np
 
     from textsvm.kernels import Spectrum
-    from textsvm.machines.training import predicted
+    from textsvm.machines.training import features_of
     from textsvm.runtime import device, parallel
     from textsvm.solvers.problems import Classification
     from textsvm.text.documents import encode
 
     documents = encode(["some text", "another text"] * 10)
     problem = Classification(np.arange(20), np.arange(20) % 2, 2, 1.0, np.ones(20))
-    found = set()
+    predictions = set()
     for cores in (1, 2, 16):
         with parallel.limit(cores):
-            found.add(predicted(Spectrum(3), documents, problem, device.select("cpu")))
-    assert len(found) == 1
+            features = features_of(Spectrum(3), documents, problem, device.select("cpu"))
+            predictions.add(features.seconds(20, "cpu"))
+    assert len(predictions) == 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from textsvm.errors import InputError
-from textsvm.gram.plan import allowed_bytes
+from textsvm.gram.measure import allowed_bytes
 from textsvm.runtime import device
 from textsvm.runtime import memory as host_memory
 

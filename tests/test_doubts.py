@@ -11,8 +11,8 @@ from benchmarks import doubts as bench
 from benchmarks.__main__ import main
 from textsvm import SVC, CalibratedSVC, Gaussian, InputError, Spectrum, doubts
 from textsvm.gram.base import DenseGram
+from textsvm.nearest import rows as near
 from textsvm.reporting.pages import Review, review_page
-from textsvm.selection import nearest as near
 from textsvm.selection.doubts import feature_weights, outliers
 
 WORDS = {

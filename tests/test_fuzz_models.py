@@ -17,7 +17,7 @@ from fuzz.__main__ import main
 from textsvm import InputError
 from textsvm.bench.harness import BenchmarkReport
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, windows_of
-from textsvm.model import parts as model_parts
+from textsvm.model import file as model_file
 from textsvm.model.bytes import sealed
 from textsvm.model.file import load_machine
 from textsvm.text.documents import encode
@@ -173,9 +173,9 @@ def test_gapped_windows_of_too_many_masks_are_refused_at_once():
 
 def test_sparse_values_of_hardly_any_bytes_are_refused(monkeypatch):
     monkeypatch.setattr("textsvm.runtime.device.free_memory", lambda device: 1 << 62)
-    model_parts.require_room("coefficients", 1 << 28, 8)
+    model_file.require_room("coefficients", 1 << 28, 8)
     with pytest.raises(InputError, match="would take"):
-        model_parts.require_room("coefficients", (1 << 28) + 1, 8)
+        model_file.require_room("coefficients", (1 << 28) + 1, 8)
 
 
 def test_the_benchmark_runs_a_target(tmp_path, capsys):

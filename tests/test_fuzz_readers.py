@@ -20,12 +20,11 @@ import numpy as np
 import pytest
 from command import fails, run
 
-from textsvm import SVC, InputError, Spectrum, read_corpus
+from textsvm import SVC, InputError, Spectrum, load, read_corpus, save
 from textsvm.cli import explain
 from textsvm.errors import InputError as Error
 from textsvm.errors import json_escaped, one_line, printable
 from textsvm.gram.files import read_gram
-from textsvm.model.file import load, save
 from textsvm.readers import files as reader_files
 from textsvm.readers import incoming_documents, read_documents, stream_corpus
 from textsvm.readers.files import read_stream

@@ -8,9 +8,9 @@ from problems import gaussian
 from test_smo import ArrayRows
 
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import CachedGram, needed_bytes
-from textsvm.gram.plan import make_gram, parse_bytes, plan, show_bytes
+from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
+from textsvm.gram.build import make_gram
+from textsvm.gram.plan import Case, parse_bytes, plan, show_bytes
 from textsvm.kernels import GapWeighted, Spectrum, Sum
 from textsvm.kernels.contract import AHEAD
 from textsvm.runtime.device import select
@@ -174,10 +174,10 @@ def test_two_rows_that_do_not_fit():
 
 
 def test_plan():
-    assert plan(1000, 4_000_000).dense
-    refused = plan(1000, 3_999_999)
-    assert not refused.dense
-    assert refused.description == "rows on demand, cached under 3.8 MiB (the whole matrix would take 3.8 MiB)"
+    assert plan(Case(1000, 4_000_000)).tier == "device"
+    refused = plan(Case(1000, 3_999_999))
+    assert refused.tier == "recompute"
+    assert refused.reason == "rows on demand, cached within 3.8 MiB (the whole matrix would take 3.8 MiB)"
 
 
 @pytest.mark.parametrize(("memory", "kind"), [(None, DenseGram), ("1MiB", DenseGram), ("6k", CachedGram)])
@@ -207,7 +207,7 @@ def test_parse_bytes(text, count):
 
 @pytest.mark.parametrize("text", ["", "much", "-1", 0, "0GB", "1.5.2G", True, 2.5e-9])
 def test_parse_bytes_refuses(text):
-    with pytest.raises(InputError, match="memory="):
+    with pytest.raises(InputError, match="memory must be a positive number"):
         parse_bytes(text)
 
 

@@ -7,10 +7,16 @@ import pytest
 from test_gram import MATRIX, GramContract, N
 from test_store import Table, small, wanted  # noqa: F401 (a fixture)
 
-from textsvm.gram.cached import needed_bytes
-from textsvm.gram.held import held_gram, measured_rate
-from textsvm.gram.stored import stored_rows
+from textsvm.gram.base import CachedGram, needed_bytes
+from textsvm.gram.build import stored_rows
+from textsvm.gram.measure import measured_rate
+from textsvm.gram.stored import held_rows
 from textsvm.runtime.device import select
+
+
+def held(request, stored=None):
+    memory = needed_bytes(N, 6)
+    return CachedGram(held_rows(request, memory, stored), memory)
 
 
 @pytest.mark.usefixtures("small")
@@ -18,31 +24,28 @@ class TestHeld(GramContract):
     """Rows made in memory, and cached."""
 
     def gram(self):
-        return held_gram(wanted(), needed_bytes(N, 6), "")
+        return held(wanted())
 
 
 def test_half_of_the_values_are_computed(small):  # noqa: F811
     kernel = Table()
-    gram = held_gram(wanted(kernel), needed_bytes(N, 6), ": predicted 3 s")
+    gram = held(wanted(kernel))
     assert kernel.values < 0.6 * N * N
     for row in range(N):
         np.testing.assert_array_equal(gram.rows(np.array([row])), MATRIX[[row]])
     assert kernel.values < 0.6 * N * N
-    assert "held in main memory (14.1 KiB), cached under" in gram.description
-    assert gram.description.endswith(": predicted 3 s")
 
 
 def test_rows_of_a_store_are_read_and_not_computed(small, tmp_path):  # noqa: F811
     stored_rows(tmp_path, wanted())
     kernel = Table()
     rows = stored_rows(tmp_path, wanted(kernel))
-    gram = held_gram(wanted(kernel), needed_bytes(N, 6), "", rows)
+    gram = held(wanted(kernel), rows)
     for path in tmp_path.glob("*/*.rows"):
         path.unlink()
     np.testing.assert_array_equal(gram.rows(np.arange(N)), MATRIX)
     np.testing.assert_array_equal(gram.diag(), MATRIX.diagonal())
     assert kernel.values == 0
-    assert "(found); rows held in main memory" in gram.description
 
 
 def test_rates_are_measured():

@@ -10,11 +10,10 @@ from test_selection import texts
 
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import Spectrum
+from textsvm.nearest import rows as search
 from textsvm.runtime.device import select
-from textsvm.selection import leakage
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.leakage import (
     LeakageWarning,
@@ -66,7 +65,7 @@ def same_partition(a, b):
 @pytest.mark.parametrize("bound", [0.9, 0.97, 0.999])
 @pytest.mark.parametrize("block", [60, 60 * 7, 60 * 1000])
 def test_groups_are_those_of_all_pairs_written_out(monkeypatch, bound, block):
-    monkeypatch.setattr(leakage, "BLOCK", block)
+    monkeypatch.setattr(search, "BLOCK", block)
     matrix = random_matrix(60, 2)
     groups = near_duplicates(DenseGram(matrix), bound)
     pairs, expected = written_out(matrix, bound)
@@ -94,7 +93,7 @@ def test_a_corpus_of_nothing_but_copies():
 
 @pytest.mark.parametrize("bound", [0.9, 0.97])
 def test_leaks_are_those_of_all_pairs_written_out(monkeypatch, bound):
-    monkeypatch.setattr(leakage, "BLOCK", 60 * 11)
+    monkeypatch.setattr(search, "BLOCK", 60 * 11)
     matrix = random_matrix(60, 5)
     rng = np.random.default_rng(0)
     folds = []
@@ -184,7 +183,7 @@ def test_copies_kept_together_with_given_groups(grouped):
 @pytest.mark.parametrize("normalised", [True, False])
 @pytest.mark.parametrize("bound", [0.5, 0.98, 1.0])
 def test_held_out_documents_are_compared_with_all_training_ones(monkeypatch, block, normalised, bound):
-    monkeypatch.setattr(leakage, "BLOCK", block)
+    monkeypatch.setattr(search, "BLOCK", block)
     training = ["the cat sat on the mat", "a dog ran in the park", "something else again", "xyz", "zz top"]
     held = ["a dog ran in the parks", "nothing at all", "", "xyz", "another cat sat on the mat", "ъъъ"]
     model = SVC(Spectrum(p=2, normalised=normalised)).fit(training, [0, 1, 0, 1, 0])

@@ -12,7 +12,7 @@ import textsvm
 from textsvm import SVC, Spectrum
 from textsvm.cli import app_of, console
 from textsvm.errors import InputError
-from textsvm.gram.plan import allowed_bytes
+from textsvm.gram.measure import allowed_bytes
 from textsvm.runtime import memory as host_memory
 
 resource = pytest.importorskip("resource")

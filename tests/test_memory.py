@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from textsvm import SVC, Compute, EditDistance, GappedKmers, GapWeighted, Spectrum
-from textsvm.gram.cached import CachedGram
+from textsvm.gram.base import CachedGram
 
 N = 2000
 

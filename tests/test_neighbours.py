@@ -62,11 +62,11 @@ def all_values(kernel, texts, others=None):
     model = SVC(kernel, normalise="none", device="cpu")
     columns = model.encode(model.read(texts if others is None else others))
     fitted = model.source.kernel_for(columns)
-    fitted.fit(fitted.read(columns))
+    fitted.fit(fitted.structure.read(columns))
     rows = columns if others is None else model.encode(model.read(texts, fitting=False), columns)
-    made = [fitted.rows(fitted.read(each), select("cpu")) for each in (columns, rows)]
+    made = [fitted.rows(fitted.structure.read(each), select("cpu")) for each in (columns, rows)]
     scale = [np.divide(1, np.sqrt(each.diag()), where=each.diag() > 0, out=np.zeros(each.n)) for each in made]
-    return made[0].cross(fitted.read(rows)) * scale[1][:, None] * scale[0]
+    return made[0].cross(fitted.structure.read(rows)) * scale[1][:, None] * scale[0]
 
 
 def found(*arguments, **options):
@@ -196,13 +196,13 @@ def test_progress_ends_where_it_should():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"k": 0}, "k=0 must be a whole number"),
-        ({"k": True}, "k=True"),
-        ({"within": -1}, "within=-1"),
-        ({"at_least": 0}, "at_least=0"),
-        ({"at_least": 1.5}, "at_least=1.5"),
+        ({"k": 0}, "k must be a whole number of at least 1, or None, got 0"),
+        ({"k": True}, "k must be .* got True"),
+        ({"within": -1}, "within must be .* got -1"),
+        ({"at_least": 0}, "at_least must be .* got 0"),
+        ({"at_least": 1.5}, "at_least must be .* got 1.5"),
         ({"within": 3, "kernel": Spectrum(3)}, "the spectrum kernel has none"),
-        ({"kernel": "precomputed"}, "compares none"),
+        ({"kernel": "precomputed"}, "need texts to compare"),
         ({"memory": "much"}, "memory"),
     ],
 )
@@ -278,9 +278,9 @@ def test_a_gpu_finds_the_same(low, high, letters, kernel):
 
 @pytest.mark.gpu
 def test_a_gpu_makes_a_list_again_that_was_too_short(monkeypatch):
-    from textsvm.kernels.edit import cuda as edit_near_cuda
+    from textsvm.kernels.edit import cuda as edit_cuda
 
-    monkeypatch.setattr(edit_near_cuda, "CAPACITY", 3)
+    monkeypatch.setattr(edit_cuda, "CAPACITY", 3)
     assert len(neighbours(["abc"] * 50, within=0, device="cuda")) == 50 * 49 // 2
 
 

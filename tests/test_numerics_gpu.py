@@ -6,7 +6,7 @@ import pytest
 from benchmarks import numerics
 from benchmarks.random_problems import PROBLEMS
 from textsvm.gram.base import DenseGram
-from textsvm.gram.shards import Shard, ShardedGram
+from textsvm.gram.cards import Shard, ShardedGram
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.solvers.chains import solve_dual

@@ -21,6 +21,7 @@ from textsvm import (
     Spectrum,
 )
 from textsvm.evaluation.explanation import explain
+from textsvm.gram import plan
 from textsvm.kernels import Product, Sum, nystroem
 from textsvm.kernels.nystroem import Nystroem
 from textsvm.linalg import dense
@@ -31,7 +32,6 @@ from textsvm.runtime.device import select
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.leakage import LeakageWarning
 from textsvm.selection.tuning import tune
-from textsvm.solvers import side_by_side
 from textsvm.text.documents import encode
 
 GAP = GapWeighted(p=3, decay=0.5)
@@ -358,9 +358,9 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
     corpus = read_corpus(sample("questions"))
     texts, labels = [text[:60] for text in corpus.texts[:60]], corpus.labels[:60]
     by_rows = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
-    monkeypatch.setattr(side_by_side, "MOST_ROWS", 10)
+    monkeypatch.setattr(plan, "MOST_ROWS", 10)
     ours = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
-    assert ("none, 25 features of 60 texts" in ours.gram_) == (multiclass != "crammer-singer")
+    assert ("none, trained from 25 features of 60 texts" in ours.gram_) == (multiclass != "crammer-singer")
     assert "whole kernel matrix" in by_rows.gram_
     for one, other in zip(ours.solutions_, by_rows.solutions_, strict=True):
         assert one.converged
@@ -373,7 +373,7 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
 
 
 def test_numbers_outliers_and_several_labels_on_features(mails, monkeypatch):
-    monkeypatch.setattr(side_by_side, "MOST_ROWS", 10)
+    monkeypatch.setattr(plan, "MOST_ROWS", 10)
     texts, _ = mails
     numbers = np.array([len(text.split()) for text in texts], float)
     tags = [("spam", "long") if len(text) > 90 else ("ham",) for text in texts]
@@ -386,6 +386,6 @@ def test_numbers_outliers_and_several_labels_on_features(mails, monkeypatch):
         ours = estimator(
             GAP, device="cpu", tol=1e-5, compute=Compute(approximate="nystrom:120"), **options
         ).fit(texts, y)
-        assert "none, 120 features" in ours.gram_
+        assert "none, trained from 120 features" in ours.gram_
         assert all(one.converged for one in ours.solutions_)
         np.testing.assert_allclose(ours._scores(texts), exact._scores(texts), atol=5e-3)

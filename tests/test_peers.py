@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from textsvm.errors import InputError
-from textsvm.gram.shards import enable_peers
+from textsvm.gram.cards import enable_peers
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 

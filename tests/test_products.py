@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from problems import gaussian
 
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import Spectrum
 from textsvm.runtime.device import select
 from textsvm.solvers import problems

@@ -142,5 +142,5 @@ def test_a_corpus_is_trained_in_memory_that_does_not_hold_its_features():
         given = [sys.executable, "-c", LIMITED, "200", memory]  # MiB of the process's own
         return subprocess.run(given, capture_output=True, text=True, check=False, timeout=120).stdout
 
-    assert "5,371,443 values of features of 6,000 texts (as asked for; on disk)" in run("1000")
+    assert "5,371,443 feature values of 6,000 texts (as requested; on disk)" in run("1000")
     assert "values" not in run("4GB")

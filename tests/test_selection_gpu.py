@@ -11,11 +11,10 @@ from test_selection import classes_of, numbers, texts
 
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
+from textsvm.nearest import rows as search
 from textsvm.runtime.device import cupy, select, use
-from textsvm.selection import leakage
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.doubts import doubts
 from textsvm.selection.leakage import find_leaks, near_duplicates
@@ -56,7 +55,7 @@ def test_products_of_rows_on_demand(device):
 
 
 def test_near_duplicates(monkeypatch, device):
-    monkeypatch.setattr(leakage, "BLOCK", 60 * 7)
+    monkeypatch.setattr(search, "BLOCK", 60 * 7)
     matrix = random_matrix(60, 5)
     folds = [(np.arange(0, 60, 2), np.arange(1, 60, 2)), (np.arange(30), np.arange(30, 50))]
     with use(device):

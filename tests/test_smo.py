@@ -11,8 +11,7 @@ from problems import degenerate, gaussian, indefinite, judge, libsvm, svr
 from sklearn.svm import SVR
 
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import CachedGram
+from textsvm.gram.base import CachedGram, DenseGram
 from textsvm.runtime.device import device_of, select
 from textsvm.solvers.chains import solve_chains, solve_dual
 from textsvm.solvers.dual import Dual, svc

@@ -5,8 +5,7 @@ import pytest
 from problems import chains, degenerate, gaussian, indefinite, judge, libsvm, svr
 
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.runtime import device as devices
 from textsvm.solvers import cuda_queue, smo_cuda
 from textsvm.solvers.chains import solve_chains, solve_dual

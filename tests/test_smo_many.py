@@ -10,8 +10,7 @@ from problems import chains, gaussian, indefinite, judge, libsvm
 from test_smo import ArrayRows
 
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.runtime import parallel
 from textsvm.solvers import cuda_queue, smo
 from textsvm.solvers import dual as duals

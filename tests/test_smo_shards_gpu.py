@@ -12,7 +12,7 @@ from test_crammer_singer import classes
 
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
-from textsvm.gram.shards import Shard, ShardedGram
+from textsvm.gram.cards import Shard, ShardedGram
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.solvers import cuda_queue, smo_cuda

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from sklearn.utils import get_tags
 
 from textsvm import SVC, Compute, EditDistance, GapWeighted, Gaussian, InputError, Linear, On, Spectrum, Sum
-from textsvm.gram.plan import make_gram
+from textsvm.gram.build import make_gram
 from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.device import select
 from textsvm.sources.columns import ColumnSource

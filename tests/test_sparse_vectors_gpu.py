@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix, vstack
 from benchmarks import clusters
 from benchmarks.sparse_vectors import ClusterColumns
 from textsvm.errors import InputError
-from textsvm.gram.plan import make_gram
+from textsvm.gram.build import make_gram
 from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.linalg import products_cuda, sparse_vectors_cuda
 from textsvm.linalg.sparse_cuda import Finish

@@ -39,10 +39,11 @@ from textsvm import (
 from textsvm.errors import InputError
 from textsvm.gram import panels as panel_files
 from textsvm.gram import store as stores
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, needed_bytes
+from textsvm.gram.build import build_gram, stored_rows
 from textsvm.gram.panels import Damaged, Panels, checksums
-from textsvm.gram.store import Store, Wanted, digest
-from textsvm.gram.stored import BANDS, stored_gram, stored_rows
+from textsvm.gram.plan import BANDS
+from textsvm.gram.store import GramRequest, Store, digest
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Ability, Cost, Structure
 from textsvm.readers import sample
@@ -114,7 +115,7 @@ def small(monkeypatch):
 
 
 def wanted(kernel=None, index=range(N), **form):
-    return Wanted(kernel or Table(), Numbered(list(index)), form, CPU)
+    return GramRequest(kernel or Table(), Numbered(list(index)), form, CPU)
 
 
 def files(folder):
@@ -134,7 +135,7 @@ class TestWhole(GramContract):
         self.folder = tmp_path
 
     def gram(self):
-        return stored_gram(self.folder, wanted(), "1GiB")
+        return build_gram(wanted(), "1GiB", store=self.folder)
 
 
 @pytest.mark.usefixtures("small")
@@ -142,7 +143,7 @@ class TestOnDemand(TestWhole):
     """Rows read when a solver wants them."""
 
     def gram(self):
-        return stored_gram(self.folder, wanted(), needed_bytes(N, 6))
+        return build_gram(wanted(), needed_bytes(N, 6), store=self.folder)
 
 
 def test_half_of_the_values_are_computed(tmp_path, small):
@@ -250,8 +251,8 @@ def test_a_damaged_panel_is_found_and_made_again(tmp_path, small, damage, number
 
 
 def test_panels_that_are_damaged_while_they_are_in_use(tmp_path, small):
-    gram = stored_gram(tmp_path, wanted(), needed_bytes(N, 4))
-    gram = stored_gram(tmp_path, wanted(), needed_bytes(N, 4))
+    gram = build_gram(wanted(), needed_bytes(N, 4), store=tmp_path)
+    gram = build_gram(wanted(), needed_bytes(N, 4), store=tmp_path)
     right = files(tmp_path)
     for path in tmp_path.glob("*/*.rows"):
         flip(path, 5)
@@ -341,7 +342,7 @@ def test_kernels_that_learnt_something_else_are_others(tmp_path):
     documents = SVC().encode(TEXTS)
     for part in (np.arange(60), np.arange(30)):
         kernel = Spectrum(2, "log", idf=True).fit(documents.take(part))
-        stored_rows(tmp_path, Wanted(kernel, documents, {}, CPU))
+        stored_rows(tmp_path, GramRequest(kernel, documents, {}, CPU))
     assert len(list(tmp_path.glob("spectrum-*"))) == 2
 
 
@@ -383,8 +384,11 @@ def test_a_store_of_other_texts_is_refused(tmp_path, change, said):
     [
         (SVC("precomputed"), "a kernel matrix that is given is not stored again"),
         (SVC("auto"), 'kernel="auto" has no kernel matrix of all texts'),
-        (SVC(EDIT, compute=Compute(approximate="nystrom:4")), "landmarks have a few values a text"),
-        (SVC(Spectrum(2), compute=Compute(solver="features")), "there is no kernel matrix to be stored"),
+        (
+            SVC(EDIT, compute=Compute(approximate="nystrom:4")),
+            "machines on landmarks have a few values per text",
+        ),
+        (SVC(Spectrum(2), compute=Compute(solver="features")), "there is no kernel matrix to store"),
         (SVC(lambda a, b: np.ones((len(a), len(b)))), "a function has no parameters"),
         (SVC(Spectrum(1, tokens=str.split)), "a function has no parameters"),
     ],
@@ -395,14 +399,14 @@ def test_what_has_nothing_to_store(tmp_path, machine, said):
 
 
 def test_a_grid_over_forms_of_texts_is_refused(tmp_path):
-    with pytest.raises(InputError, match="a store has kernel matrices of texts in one form"):
+    with pytest.raises(InputError, match="a store keeps kernel matrices of texts in one form"):
         tune(SVC(EDIT, compute=Compute(store=tmp_path / "s")), TEXTS, LABELS, {"max_length": [5, None]}, cv=3)
     assert not (tmp_path / "s").exists()
 
 
 def test_what_is_no_store(tmp_path):
     (tmp_path / "a file").write_text("x")
-    with pytest.raises(InputError, match=r"it has files and no store\.json; name a new or an empty folder"):
+    with pytest.raises(InputError, match=r"it has files and no store\.json; name a new or empty folder"):
         Store(tmp_path)
     with pytest.raises(InputError, match="a file is a file; name a folder"):
         Store(tmp_path / "a file")
@@ -457,7 +461,7 @@ def test_making_and_reading_keep_within_their_memory(tmp_path):
 
     checksums(np.ones((1, 2), np.uint32), np.arange(1), np.uint64(1))  # compiled
     tracemalloc.start()
-    gram = stored_gram(tmp_path, wanted(Ones(), range(n)), memory)
+    gram = build_gram(wanted(Ones(), range(n)), memory, store=tmp_path)
     for start in range(0, n, 40):
         gram.window().refill(np.arange(start, start + 40))
     peak = tracemalloc.get_traced_memory()[1]
@@ -469,7 +473,7 @@ def test_making_and_reading_keep_within_their_memory(tmp_path):
 def test_a_newer_format(tmp_path):
     stored_rows(tmp_path, wanted())
     (tmp_path / "store.json").write_text('{"format": 7, "n": 60, "form": {}, "views": {}}')
-    with pytest.raises(InputError, match=r"has store format 7, and textsvm .* knows 1; use the version that"):
+    with pytest.raises(InputError, match=r"has store format 7, and textsvm .* reads 1; use the version that"):
         stored_rows(tmp_path, wanted())
 
 
@@ -553,12 +557,12 @@ def test_a_store_that_may_only_be_read(tmp_path):
 
 def test_panels_heed_memory_and_predicted_time(tmp_path):
     documents = SVC().encode(["a" * 1000] * 500)
-    assert stores.panel_rows(Wanted(Spectrum(2), documents, {}, CPU), 1 << 40) == 500
-    assert stores.panel_rows(Wanted(Spectrum(2), documents, {}, CPU), 16 * 500 * 40) == 40
-    slow = stores.panel_rows(Wanted(GapWeighted(200), documents, {}, CPU), 1 << 40)
+    assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 1 << 40) == 500
+    assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 16 * 500 * 40) == 40
+    slow = stores.panel_rows(GramRequest(GapWeighted(200), documents, {}, CPU), 1 << 40)
     assert stores.LEAST_ROWS <= slow < 500
     many = SVC().encode(["a"] * 200_000)
-    assert stores.panel_rows(Wanted(Spectrum(1), many, {}, CPU), 1 << 40) == stores.ROWS_OF_LARGE
+    assert stores.panel_rows(GramRequest(Spectrum(1), many, {}, CPU), 1 << 40) == stores.ROWS_OF_LARGE
 
 
 def test_rows_that_are_read_in_several_pieces(tmp_path, small, monkeypatch):
@@ -598,14 +602,14 @@ def test_digests_of_documents_depend_on_all_that_kernels_read():
 
 
 def test_a_store_is_refused_for_texts_that_end_elsewhere(tmp_path):
-    stored_rows(tmp_path, Wanted(EDIT, SVC().encode(["ab", "c"]), {}, CPU))
+    stored_rows(tmp_path, GramRequest(EDIT, SVC().encode(["ab", "c"]), {}, CPU))
     with pytest.raises(InputError, match="is of other texts"):
-        stored_rows(tmp_path, Wanted(EDIT, SVC().encode(["a", "bc"]), {}, CPU))
+        stored_rows(tmp_path, GramRequest(EDIT, SVC().encode(["a", "bc"]), {}, CPU))
 
 
 def test_progress_is_told(tmp_path, small):
     told = []
-    stored_gram(tmp_path, wanted(), "1GiB", lambda done, total: told.append(done / total))
+    build_gram(wanted(), "1GiB", store=tmp_path, progress=lambda done, total: told.append(done / total))
     assert told.count(1.0) == 2  # made, then read
     assert len(told) >= 16
 
@@ -644,7 +648,7 @@ def test_command_line(tmp_path):
     assert "is not a store" in fails("gram", corpus, *COMMAND, "--store", tmp_path, code=2)
     assert "--against" in fails("gram", corpus, *COMMAND, "--store", folder, "--against", corpus, code=2)
     auto = fails("train", corpus, "--store", folder, "-o", tmp_path / "four", code=2)
-    assert "as a kernel that is named has" in auto
+    assert "as a named kernel has" in auto
 
 
 def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):

@@ -7,11 +7,11 @@ import pytest
 from test_store import EDIT, LABELS, TEXTS, files, small  # noqa: F401 (a fixture)
 
 from textsvm import SVC, Compute, GapWeighted
-from textsvm.gram import held, planned
+from textsvm.gram import build, measure, plan
 from textsvm.gram import stored as reading
-from textsvm.gram.cached import needed_bytes
-from textsvm.gram.store import Wanted
-from textsvm.gram.stored import stored_gram, stored_rows
+from textsvm.gram.base import needed_bytes
+from textsvm.gram.build import build_gram, stored_rows
+from textsvm.gram.store import GramRequest
 from textsvm.runtime.device import cupy, select
 
 pytestmark = pytest.mark.gpu
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
 
 def wanted(kernel, where="cuda:0"):
     documents = SVC().encode(TEXTS)
-    return Wanted(kernel.fit(documents), documents, {}, select(where))
+    return GramRequest(kernel.fit(documents), documents, {}, select(where))
 
 
 @pytest.mark.usefixtures("small")
@@ -48,7 +48,7 @@ def test_a_damaged_panel_gets_its_bits_back(tmp_path):
         content = bytearray(path.read_bytes())
         content[5] ^= 1
         path.write_bytes(content)
-    gram = stored_gram(tmp_path, wanted(EDIT), needed_bytes(len(TEXTS), 8))
+    gram = build_gram(wanted(EDIT), needed_bytes(len(TEXTS), 8), store=tmp_path)
     gram.rows(np.arange(len(TEXTS)))
     assert files(tmp_path) == right
 
@@ -67,8 +67,8 @@ def test_machines_are_those_of_the_matrix_in_memory(tmp_path, memory):
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("bus", "said"), [(1e30, "held in main memory"), (1.0, "on demand")])
 def test_rows_are_held_in_main_memory_where_that_is_quicker(bus, said, monkeypatch):
-    monkeypatch.setattr(planned, "LEAST", 1)
-    monkeypatch.setattr(planned, "bus_rate", lambda device: bus)
+    monkeypatch.setattr(plan, "LEAST", 1)
+    monkeypatch.setattr(build, "bus_rate", lambda device: bus)
     options = {"device": "cuda:0", "tol": 1e-6}
     whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
     model = SVC(EDIT, compute=Compute(memory=needed_bytes(60, 40)), **options).fit(TEXTS, LABELS)
@@ -89,14 +89,14 @@ def test_every_tier_has_the_machine(tmp_path, tier):
         model = SVC(EDIT, compute=Compute(memory=memory, tier=tier, store=store), **options).fit(
             TEXTS, LABELS
         )
-        assert model.gram_.endswith(", as asked for")
+        assert model.gram_.endswith(", as requested")
         assert ("stored in" in model.gram_) == (store is not None)
         assert ("held in main memory" in model.gram_) == (tier == "host")
         assert model.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)
 
 
 def test_the_bus_is_measured():
-    assert 1e8 < held.bus_rate(select("cuda:0")) < 1e12
+    assert 1e8 < measure.bus_rate(select("cuda:0")) < 1e12
 
 
 @pytest.mark.parametrize("tier", ["device", "host", "disk", "recompute"])

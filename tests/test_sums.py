@@ -29,7 +29,7 @@ from textsvm import (
     tune,
 )
 from textsvm.evaluation.explanation import explain
-from textsvm.gram.plan import make_gram
+from textsvm.gram.build import make_gram
 from textsvm.gram.shared import grams
 from textsvm.kernels.edit import kernel as edit
 from textsvm.kernels.spectrum import kernel as spectrum

@@ -1,10 +1,11 @@
-"""Where the rows of a kernel matrix lie: what is predicted, measured, kept, chosen, asked for and said."""
+"""The planner: a table of cases, measured rates, and tiers of a kernel matrix."""
 
 import json
 import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,11 +26,13 @@ from textsvm import (
     cross_validate,
     tune,
 )
-from textsvm.gram import planned, rates
-from textsvm.gram.cached import needed_bytes
-from textsvm.gram.planned import Asked, Planned
-from textsvm.gram.stored import stored_rows
-from textsvm.gram.tiers import Case, Rates, choose
+from textsvm.gram import build
+from textsvm.gram import measure as rates
+from textsvm.gram import plan as plans
+from textsvm.gram.base import needed_bytes
+from textsvm.gram.build import stored_rows
+from textsvm.gram.plan import Case, Features, Rates, candidates, plan
+from textsvm.gram.stored import StoredRows
 from textsvm.readers import sample
 from textsvm.runtime.device import Device
 
@@ -43,50 +46,142 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def case(share=0.25, n=50_000, **stored):
-    return Case(n, int(share * n), **stored)
+def case(share=0.25, n=50_000, **options):
+    return Case(n, 0, "cuda", capacity=int(share * n), **options)
 
 
 @pytest.mark.parametrize(
-    ("this", "rates_", "best"),
+    ("given", "rates_", "best"),
     [
         (case(), H200, "host"),  # gap-weighted, 100 symbols
         (case(), Rates(5.9e9, 5e10), "host"),  # edit distance
         (case(), Rates(1e11, 5e10), "recompute"),  # dense vectors
         (case(0.9), Rates(6e10, 5e10), "recompute"),
-        (case(0.05, stored=True, found=1.0), H200, "host"),
-        (case(0.05, stored=True, found=0.0), H200, "host"),
-        (case(0.9, stored=True, found=1.0), H200, "disk"),  # few rows are asked for more than once
-        (case(0.9, stored=True, found=1.0), Rates(read=5e10, bus=5e10), "disk"),
+        (case(0.05, store=True, stored=1.0), H200, "host"),
+        (case(0.05, store=True, stored=0.0), H200, "host"),
+        (case(0.9, store=True, stored=1.0), H200, "disk"),  # few rows are read more than once
+        (case(0.9, store=True, stored=1.0), Rates(read=5e10, bus=5e10), "disk"),
     ],
 )
-def test_the_fewest_seconds_are_chosen(this, rates_, best):
-    possible = {"host", "disk" if this.stored else "recompute"}
-    tier, said = choose(this, possible, rates_)
-    assert tier == best
-    seconds = {each: this.seconds(each, rates_) for each in possible}
-    assert seconds[tier] == min(seconds.values())
-    assert said.startswith(f"predicted {seconds[tier]:.2g} s, ")
+def test_the_fewest_seconds_are_chosen(given, rates_, best):
+    given = replace(given, host_memory=1 << 50)
+    other = "disk" if given.store else "recompute"
+    assert candidates(given) == ("host", other)
+    decision = plan(given, rates_)
+    assert decision.tier == best
+    seconds = {tier: given.seconds(tier, rates_) for tier in ("host", other)}
+    assert decision.seconds == min(seconds.values()) == seconds[best]
+    assert f": predicted {seconds[best]:.2g} s " in decision.reason
 
 
-def test_what_is_predicted():
-    """By hand: n = 1,000, a quarter fits, 1,080 rows are asked for."""
-    this = Case(1000, 250)
-    assert this.asked == pytest.approx(1080)
-    assert this.seconds("recompute", Rates(compute=1e6)) == pytest.approx(1.08)
-    assert this.seconds("host", Rates(compute=1e6, bus=4e6)) == pytest.approx(0.53125 + 1.08)
-    half = Case(1000, 250, stored=True, found=0.5)
+def test_predictions():
+    """By hand: n = 1,000, a quarter fits, 1,080 rows are read."""
+    some = Case(1000, 0, capacity=250)
+    assert some.rows_read == pytest.approx(1080)
+    assert some.seconds("recompute", Rates(compute=1e6)) == pytest.approx(1.08)
+    assert some.seconds("host", Rates(compute=1e6, bus=4e6)) == pytest.approx(0.53125 + 1.08)
+    half = replace(some, store=True, stored=0.5)
     assert half.seconds("disk", Rates(1e6, 1.0, 4e6, 1e7)) == pytest.approx(0.265625 + 1.08)
     assert half.seconds("disk", Rates(1e6, 1.0, 4e6, 1e6)) == pytest.approx(2 + 1.08)
     assert half.seconds("host", Rates(1e6, 8e6, 4e6, 1e7)) == pytest.approx(0.265625 + 1 + 0.54)
-    several = choose(half, {"host", "disk", "recompute"}, Rates(1e6, 8e6, 4e6, 1e7))
-    assert several == ("recompute", "predicted 1.1 s, from main memory 1.8 s, from disk 1.3 s")
 
 
 @pytest.mark.parametrize(("share", "measured"), [(0.05, 2.3), (0.1, 1.7), (0.25, 1.2), (0.5, 0.75)])
-def test_rows_asked_for_are_those_of_the_report(share, measured):
+def test_rows_read_are_those_of_the_report(share, measured):
     """The geometric means of reports/tiers.md, in n."""
-    assert case(share).asked / 50_000 == pytest.approx(measured, rel=0.11)
+    assert case(share).rows_read / 50_000 == pytest.approx(measured, rel=0.11)
+
+
+MIB = 1 << 20
+FEW, MANY = Features(10**5), Features(10**8, machines=4)
+
+
+@pytest.mark.parametrize(
+    ("given", "way", "tier", "reason"),
+    [
+        (Case(1000, 4 * MIB), "gram", "device", "whole kernel matrix in memory (3.8 MiB of 4.0 MiB)"),
+        (Case(1000, 4 * MIB, tasks=8), "gram", "device", "whole kernel matrix in memory"),
+        (
+            Case(1000, MIB), "gram", "recompute",
+            "rows on demand, cached within 1.0 MiB (the whole matrix would take 3.8 MiB)",
+        ),
+        (
+            Case(1000, MIB, suggest_store=True), "gram", "recompute",
+            "rows on demand, cached within 1.0 MiB (the whole matrix would take 3.8 MiB); a store (--store "
+            "DIR) would keep them on disk",
+        ),
+        (
+            Case(1000, MIB, store=True), "gram", "disk",
+            "rows on demand, cached within 1.0 MiB (the whole matrix would take 3.8 MiB)",
+        ),
+        # Computing a sum takes two matrices, reading it from a store takes one.
+        (Case(1000, 4 * MIB, matrices=2), "gram", "recompute", "rows on demand"),
+        (Case(1000, 4 * MIB, matrices=2, store=True), "gram", "device", "whole kernel matrix"),
+        (
+            Case(1000, 4 * MIB, tier="recompute"), "gram", "recompute",
+            "rows on demand, cached within 4.0 MiB (the whole matrix would take 3.8 MiB), as requested",
+        ),
+        (Case(1000, 4 * MIB, tier="host"), "gram", "device", "whole kernel matrix in memory (3.8 MiB of"),
+        (
+            Case(1000, MIB, "cuda", tier="host", host_memory=4 * MIB), "gram", "host",
+            "rows held in main memory (3.8 MiB), cached within 1.0 MiB, as requested",
+        ),
+        # A matrix below 1 GiB, or without room in main memory, is not worth a measurement.
+        (Case(1000, MIB, "cuda", host_memory=4 * MIB), "gram", "recompute", "rows on demand"),
+        (Case(50_000, MIB, "cuda", host_memory=MIB), "gram", "recompute", "rows on demand"),
+        # Dense features: rows where they fit and are few.
+        (Case(1000, 4 * MIB, dense_features=True), "gram", "device", "whole kernel matrix"),
+        (Case(1000, MIB, dense_features=True), "features", "recompute", "rows on demand"),
+        (Case(30_000, 1 << 40, dense_features=True), "features", "device", "whole kernel matrix"),
+        # Sparse features.
+        (Case(1000, 4 * MIB, solver="features", features=FEW), "features", "device", "as requested"),
+        (Case(1000, 4 * MIB, solver="gram", features=FEW), "gram", "device", "whole kernel matrix"),
+        (Case(1000, 4 * MIB, features=FEW, tier="device"), "gram", "device", "whole kernel matrix"),
+        (Case(1000, 4 * MIB, features=FEW, store=True), "gram", "device", "whole kernel matrix"),
+        (Case(1000, 4 * MIB, features=Features(obstacle="no")), "gram", "device", "whole kernel matrix"),
+        (Case(40, 4 * MIB, features=Features(10**4)), "gram", "device", "whole kernel matrix"),
+        (
+            Case(20_000, 1 << 40, features=Features(10**6)), "features", "device",
+            "predicted 0.37 s, with a kernel matrix 1 s",
+        ),
+        (
+            Case(2000, 8 * MIB, features=FEW), "features", "device",
+            "a kernel matrix would take 15.3 MiB of 8.0 MiB",
+        ),
+        # Features that do not fit either.
+        (Case(1000, MIB, features=FEW), "gram", "recompute", "rows on demand"),
+        (
+            Case(1000, MIB, solver="features", features=Features(10**5, disk_bytes=2 * MIB)),
+            "features", "disk", "as requested; on disk",
+        ),
+        (
+            Case(10**6, 1 << 36, "cuda", features=MANY), "features", "device",
+            "a kernel matrix would take 3.6 TiB of 64.0 GiB",
+        ),
+    ],
+    ids=range(26),
+)  # fmt: skip
+def test_plans(given, way, tier, reason):
+    decision = plan(given)
+    assert (decision.way, decision.tier) == (way, tier)
+    assert decision.reason.startswith(reason)
+    assert (decision.device, decision.memory) == (given.device, given.memory)
+    assert decision.workers == given.tasks * (tier == "device")
+
+
+def test_impossible_plans():
+    for given, message in (
+        (
+            Case(1000, MIB, tier="device"),
+            "the whole kernel matrix takes 3.8 MiB and 1.0 MiB of main memory may",
+        ),
+        (Case(1000, MIB, "cuda", "H200", tier="device"), "3.8 MiB and 1.0 MiB of H200 may be used"),
+        (Case(1000, MIB, "cuda", "H200", tier="host"), "3.8 MiB and 0 B of main memory may be used"),
+        (Case(1000, MIB, solver="features", features=FEW), "need about 2.3 MiB of memory and 1.0 MiB are"),
+        (Case(1000, MIB, solver="features", features=Features(obstacle="too odd")), "too odd"),
+    ):
+        with pytest.raises(InputError, match=message):
+            plan(given)
 
 
 class TestKept:
@@ -103,15 +198,15 @@ class TestKept:
 
     def test_once_a_month(self, monkeypatch):
         measure, calls = self.count()
-        assert [rates.kept("a disk", measure) for _ in range(3)] == [(3.0, 4.0)] * 3
-        rates.kept("another", measure)
+        assert [rates.cached_rates("a disk", measure) for _ in range(3)] == [(3.0, 4.0)] * 3
+        rates.cached_rates("another", measure)
         assert len(calls) == 2
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + rates.MONTH + 1)
-        rates.kept("a disk", measure)
+        rates.cached_rates("a disk", measure)
         assert len(calls) == 3
         monkeypatch.setattr(time, "time", lambda: now - 100)  # kept in the future
-        rates.kept("a disk", measure)
+        rates.cached_rates("a disk", measure)
         assert len(calls) == 4
 
     @pytest.mark.parametrize(
@@ -126,19 +221,19 @@ class TestKept:
     )  # fmt: skip
     def test_a_damaged_file_counts_as_none(self, content):
         measure, calls = self.count()
-        rates.kept("a disk", measure)
+        rates.cached_rates("a disk", measure)
         (name,) = json.loads(rates.cache_file().read_text())["rates"]
         content = content.replace("NAME", name).replace("NOW", str(time.time()))
         rates.cache_file().write_text(content, encoding="latin-1")
-        assert rates.kept("a disk", measure) == (3.0, 4.0)
+        assert rates.cached_rates("a disk", measure) == (3.0, 4.0)
         assert len(calls) == 2
-        rates.kept("a disk", measure)
+        rates.cached_rates("a disk", measure)
         assert len(calls) == 2
 
     def test_where_nothing_can_be_kept(self, tmp_path):
         (tmp_path / "cache").write_text("a file where the folder should be")
         measure, calls = self.count()
-        assert rates.kept("a disk", measure) == rates.kept("a disk", measure) == (3.0, 4.0)
+        assert rates.cached_rates("a disk", measure) == rates.cached_rates("a disk", measure) == (3.0, 4.0)
         assert len(calls) == 2
 
     def test_the_folder_of_caches(self, monkeypatch, tmp_path):
@@ -166,44 +261,52 @@ def test_a_disk_that_cannot_be_tried(tmp_path, monkeypatch):
     assert rates.disk_rates(tmp_path) == rates.UNKNOWN
 
 
-def on_a_card(tmp_path, tier, store):
-    """The decision itself takes no card: its rows are made on the CPU here."""
-    there = wanted(index=range(N))
-    there = type(there)(there.kernel, there.examples, there.form, Device("cuda", 0, "a card"))
-    plan = Planned(there, Asked(needed_bytes(N, 6), tier, tmp_path if store else None))
-    plan.__dict__["stored"] = stored_rows(tmp_path, wanted()) if store else None
-    return plan
+def on_a_card():
+    """The decision itself takes no card: its rows are computed on the CPU here."""
+    return replace(wanted(index=range(N)), device=Device("cuda", 0, "a card"))
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("store", [False, True])
 @pytest.mark.parametrize("bus", [1.0, 1e30])
 def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
-    monkeypatch.setattr(planned, "LEAST", 1)
-    monkeypatch.setattr(planned, "bus_rate", lambda device: bus)
-    monkeypatch.setattr(planned, "disk_rates", lambda folder: (1e9, 1e9))
-    monkeypatch.setattr(planned, "measured_rate", lambda rows: 1e9)
-    monkeypatch.setattr(planned, "most_rows", lambda n, memory: 6)
-    tier, said = on_a_card(tmp_path, "auto", store)._chosen()
-    assert tier == ("host" if bus > 1 else "disk" if store else "recompute")
-    assert said.startswith(": predicted ")
-    assert ("from main memory" in said) == (tier != "host")
-    assert ("from disk" in said) == (store and tier == "host")
+    monkeypatch.setattr(plans, "LEAST", 1)
+    monkeypatch.setattr(build, "bus_rate", lambda device: bus)
+    monkeypatch.setattr(build, "disk_rates", lambda folder: (1e9, 1e9))
+    monkeypatch.setattr(build, "measured_rate", lambda rows: 1e9)
+    monkeypatch.setattr(build, "most_rows", lambda n, memory: 6)
+    monkeypatch.setattr(build, "held_rows", lambda *given: given)
+    monkeypatch.setattr(build, "CachedGram", lambda *given: given)
+    if store:
+        stored_rows(tmp_path, wanted())
+        monkeypatch.setattr(build, "StoredRows", lambda stored, request: StoredRows(stored, wanted()))
+    rows, _, description = build.build_gram(
+        on_a_card(), needed_bytes(N, 6), store=tmp_path if store else None
+    )
+    assert isinstance(rows, tuple) == (bus > 1)  # held in main memory
+    assert ": predicted " in description
+    assert "from main memory" in description
+    assert ("from disk" in description) == store
+    assert ("(found); rows" in description) == store
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("store", [False, True])
 def test_main_memory_of_a_card(tmp_path, monkeypatch, store):
-    monkeypatch.setattr(planned, "held_gram", lambda *given: given)
-    plan = on_a_card(tmp_path, "host", store)
-    made, memory, said, stored, _ = plan.gram()
-    assert (made, memory, said) == (plan.wanted, needed_bytes(N, 6), ", as asked for")
-    assert stored is plan.stored
+    monkeypatch.setattr(build, "held_rows", lambda *given: given)
+    monkeypatch.setattr(build, "CachedGram", lambda *given: given)
+    if store:
+        stored_rows(tmp_path, wanted())
+        monkeypatch.setattr(build, "StoredRows", lambda stored, request: StoredRows(stored, wanted()))
+    folder, memory, request = tmp_path if store else None, needed_bytes(N, 6), on_a_card()
+    (*made, stored, _), allowed, description = build.build_gram(request, memory, "host", folder)
+    assert made == [request, memory]
+    assert allowed == memory
+    assert description.endswith("rows held in main memory (14.1 KiB), cached within 2.8 KiB, as requested")
     assert (stored is not None) == store
-    little = on_a_card(tmp_path, "host", store)
-    little.__dict__["host"] = 4 * N * N - 4
-    with pytest.raises(InputError, match=r"takes 14\.1 KiB and 14\.1 KiB of main memory may be taken"):
-        little.gram()
+    monkeypatch.setattr(build, "allowed_bytes", lambda memory, device: memory or 4 * N * N - 4)
+    with pytest.raises(InputError, match=r"takes 14\.1 KiB and 14\.1 KiB of main memory may be used"):
+        build.build_gram(request, memory, "host", folder)
 
 
 @pytest.mark.parametrize("tier", ["auto", "device", "host", "recompute"])
@@ -212,7 +315,7 @@ def test_every_tier_has_the_machine_on_a_cpu(tier):
     whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
     model = SVC(EDIT, compute=Compute(tier=tier), **options).fit(TEXTS, LABELS)
     assert ("on demand" in model.gram_) == (tier == "recompute")
-    assert model.gram_.endswith(", as asked for") == (tier != "auto")
+    assert model.gram_.endswith(", as requested") == (tier != "auto")
     np.testing.assert_allclose(model.dual_coef_, whole.dual_coef_, rtol=1e-5, atol=1e-6)
 
 
@@ -226,7 +329,7 @@ def test_tiers_of_a_store(tmp_path, tier, memory):
             TEXTS, LABELS
         )
         assert said in model.gram_
-        assert model.gram_.endswith(", as asked for")
+        assert model.gram_.endswith(", as requested")
         assert ("on demand" in model.gram_) == (tier == "disk")
 
 
@@ -240,8 +343,11 @@ def test_nothing_is_written_unasked(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"compute": Compute(tier="ram")}, "tier='ram' is not one of auto, device, host, disk, recompute"),
-        ({"compute": Compute(tier=3)}, "tier=3 is not one of auto"),
+        (
+            {"compute": Compute(tier="ram")},
+            "tier must be one of auto, device, host, disk, recompute, got 'ram'",
+        ),
+        ({"compute": Compute(tier=3)}, "tier must be one of auto"),
         (
             {"compute": Compute(tier="disk")},
             'tier="disk" needs a folder to keep the kernel matrix in: name one (store, --store)',
@@ -258,7 +364,10 @@ def test_nothing_is_written_unasked(tmp_path, monkeypatch):
             {"kernel": "auto", "compute": Compute(tier="device")},
             'kernel="auto" has no kernel matrix of all texts',
         ),
-        ({"compute": Compute(tier="device", approximate="nystrom:4")}, "landmarks have a few values a text"),
+        (
+            {"compute": Compute(tier="device", approximate="nystrom:4")},
+            "machines on landmarks have a few values per text",
+        ),
         (
             {"kernel": Spectrum(2), "compute": Compute(tier="device", solver="features")},
             "there is no kernel matrix",
@@ -294,10 +403,10 @@ def test_a_tier_means_a_kernel_matrix():
 
 def test_every_machine_and_search_heeds_it():
     options = {"compute": Compute(tier="recompute"), "device": "cpu"}
-    assert "as asked for" in SVR(EDIT, **options).fit(TEXTS, np.array(LABELS) + 0.5).gram_
-    assert "as asked for" in OneClassSVM(EDIT, **options).fit(TEXTS).gram_
+    assert "as requested" in SVR(EDIT, **options).fit(TEXTS, np.array(LABELS) + 0.5).gram_
+    assert "as requested" in OneClassSVM(EDIT, **options).fit(TEXTS).gram_
     several = [("even", "odd")[label : label + 1] or ("odd",) for label in LABELS]
-    assert "as asked for" in MultilabelSVC(EDIT, cv=2, **options).fit(TEXTS, several).gram_
+    assert "as requested" in MultilabelSVC(EDIT, cv=2, **options).fit(TEXTS, several).gram_
     grid = {"kernel": [EDIT, EditDistance(gamma=0.2)], "C": [1, 10]}
     without = tune(SVC(EDIT, device="cpu"), TEXTS, LABELS, grid, cv=3)
     for compute in (Compute(tier="recompute"), Compute(tier="device"), Compute(memory=SMALL)):
@@ -330,9 +439,9 @@ def test_command_line(tmp_path):
     command = ["train", sample("newswire"), "--positive", "earn", "--kernel", "edit", "--max-length", "40"]
     command += ["--device", "cpu", "-o", tmp_path / "model"]
     trained = report(*command, "--tier", "recompute")
-    assert trained["kernel_matrix"].endswith(", as asked for")
+    assert trained["kernel_matrix"].endswith(", as requested")
     assert "needs a folder" in fails(*command, "--force", "--tier", "disk", code=2)
-    assert "is not one of auto, device" in fails(*command, "--force", "--tier", "ram", code=2)
+    assert "must be one of auto, device" in fails(*command, "--force", "--tier", "ram", code=2)
 
 
 BUDGET = """

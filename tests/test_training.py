@@ -59,7 +59,7 @@ def both(make, *targets):
     by_features.fit(*targets)
     assert "none, " not in by_gram.gram_
     assert by_features.gram_.startswith("none, ")
-    assert "as asked for" in by_features.gram_
+    assert "as requested" in by_features.gram_
     return by_gram, by_features
 
 
@@ -183,7 +183,7 @@ def test_auto_leaves_out_a_matrix_that_does_not_fit():
 def test_auto_takes_what_is_predicted_to_be_quicker():
     texts, y = letters(10_000, 2)
     many = SVC(Spectrum(2), C=0.01, n_jobs=1, device="cpu").fit(texts, y)
-    assert "predicted: " in many.gram_
+    assert "predicted " in many.gram_
     few = SVC(Spectrum(2), n_jobs=1, device="cpu").fit(texts[:40], y[:40])
     assert few.gram_.startswith("whole kernel matrix in memory")
 
@@ -191,8 +191,8 @@ def test_auto_takes_what_is_predicted_to_be_quicker():
 @pytest.mark.parametrize(
     ("machine", "said"),
     [
-        (SVC(LOG, compute=Compute(solver="x")), "solver='x' is not one of auto, gram, features"),
-        (SVC(LOG, compute=Compute(solver=["gram"])), "is not one of"),
+        (SVC(LOG, compute=Compute(solver="x")), "solver must be one of auto, gram, features, got 'x'"),
+        (SVC(LOG, compute=Compute(solver=["gram"])), "must be one of"),
         (SVC("gap", compute=Compute(solver="features")), "the kernel gap:5 has no list of features"),
         (SVR(lambda s, t: 1.0, compute=Compute(solver="features")), "has no list of features"),
         (
@@ -274,7 +274,7 @@ def test_the_command_line_has_it(tmp_path):
     assert by_gram["kernel_matrix"].startswith("whole")
     assert by_features["objective"] == pytest.approx(by_gram["objective"], rel=1e-3)
     for wrong, said in (
-        (["--solver", "x"], "is not one of"),
+        (["--solver", "x"], "must be one of"),
         (["--solver", "features", "--multiclass", "crammer-singer"], "crammer-singer"),
         (["--solver", "features", "--kernel", "gap", "--p", "2"], "no list of features"),
     ):

@@ -404,13 +404,17 @@ def test_linear_machines_from_features(kernel, form):
 def test_rows_of_vectors_take_a_quarter_of_free_memory_on_a_cpu(monkeypatch):
     monkeypatch.setattr(devices, "free_memory", lambda device: 400_000)
     X, y = np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 2
-    assert SVC(Gaussian()).fit(X, y).gram_.startswith("rows on demand, cached under 97.7 KiB")
+    assert SVC(Gaussian()).fit(X, y).gram_.startswith("rows on demand, cached within 97.7 KiB")
     assert SVC(Gaussian(), compute=Compute(memory=200_000)).fit(X, y).gram_.startswith("whole kernel matrix")
 
 
 def test_many_vectors_of_a_linear_kernel_need_no_gram():
     X, y = problem(n=8000)
-    assert SVC(Linear(), compute=Compute(memory="2MB")).fit(X, y).gram_.startswith("none, 80,000 values")
+    assert (
+        SVC(Linear(), compute=Compute(memory="2MB"))
+        .fit(X, y)
+        .gram_.startswith("none, trained from 80,000 feature values")
+    )
 
 
 def test_rows_on_demand_give_the_same_machine():

@@ -163,7 +163,7 @@ def test_functions_go_along_or_say_why_not(connected):
     np.testing.assert_array_equal(gram_of(kernel).matrix, alone(gram_of, kernel).matrix)
     assert connected.run.pieces("_tile")[0] > 2
     lock = threading.Lock()
-    with pytest.raises(InputError, match="cannot be sent to them"):
+    with pytest.raises(InputError, match="cannot be sent to the workers"):
         gram_of(GapWeighted(2, tokens=lambda text: text.split("o") if lock else []))
 
 

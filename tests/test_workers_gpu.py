@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from textsvm import EditDistance, GapWeighted
-from textsvm.gram.tiles import Recipe, blocks
+from textsvm.gram.tiles import TileRecipe, blocks
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
 
@@ -17,7 +17,7 @@ def test_tiles_of_a_card(kernel):
     texts = ["".join(random.choice(list("abcdef "), size=int(random.integers(0, 200)))) for _ in range(400)]
     documents, device = encode(texts), select("cuda")
     whole = kernel.rows(documents, device).gram().get()
-    order, recipe = np.argsort(documents.lengths, kind="stable"), Recipe((kernel,), None, "cuda")
+    order, recipe = np.argsort(documents.lengths, kind="stable"), TileRecipe((kernel,), None, "cuda")
     assert recipe.divides(documents)
     cut = blocks(documents.lengths[order], 16)
     assert len(cut) > 2
@@ -30,5 +30,5 @@ def test_tiles_of_a_card(kernel):
 
 def test_gap_weighted_values_of_a_card_depend_on_what_lies_beside():
     documents = encode(["gap", "weighted", "values"])
-    assert not Recipe((GapWeighted(3),), None, "cuda").divides(documents)
-    assert Recipe((GapWeighted(3),), None, "cpu").divides(documents)
+    assert not TileRecipe((GapWeighted(3),), None, "cuda").divides(documents)
+    assert TileRecipe((GapWeighted(3),), None, "cpu").divides(documents)

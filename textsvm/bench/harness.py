@@ -143,13 +143,7 @@ class BenchmarkReport:
 
 
 def data_folder() -> Path:
-    """Folder of the corpora: TEXTSVM_DATA, or ../shared/data beside the checkout.
-
-    Raises
-    ------
-    InputError
-        If the folder does not exist.
-    """
+    """Folder of the corpora: TEXTSVM_DATA, or ../shared/data beside the checkout."""
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(os.environ.get("TEXTSVM_DATA", beside))
     if not folder.is_dir():
@@ -168,17 +162,12 @@ def describe_environment(about: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class BenchmarkOption:
-    """A command line option: arguments of `argparse.ArgumentParser.add_argument`.
-
-    Attributes
-    ----------
-    recorded : bool
-        Part of the command in the report. An option that only selects rows is not, so that runs with
-        different selections add to one report.
-    """
+    """A command line option: arguments of `argparse.ArgumentParser.add_argument`."""
 
     names: tuple[str, ...]
     settings: dict[str, Any]
+    #: Part of the command in the report. An option that only selects rows is not, so that runs with different
+    #: selections add to one report.
     recorded: bool = True
 
 

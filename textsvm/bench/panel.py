@@ -35,13 +35,7 @@ def machines(device: str) -> dict[str, Callable[[], Any]]:
 
 
 def names_of(folder: Path, wanted: str | None) -> list[str]:
-    """Names of the sets of a folder, or of the selected sets.
-
-    Raises
-    ------
-    InputError
-        If the folder has no sets, or lacks a selected set.
-    """
+    """Names of the sets of a folder, or of the selected sets."""
     names = sorted(path.name.removesuffix("-train.tsv.xz") for path in folder.glob("*-train.tsv.xz"))
     if not names:
         raise InputError(f"there are no files NAME-train.tsv.xz in {folder}; name their folder with --panel")
@@ -190,13 +184,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def known_opponents(path: Path) -> dict[str, dict[str, Any]]:
-    """Rows of the opponents in an earlier report of this machine, by key.
-
-    Raises
-    ------
-    InputError
-        If the file is not a panel report, or comes from another machine.
-    """
+    """Rows of the opponents in an earlier report of this machine, by key."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         rows = {row["key"]: row for row in report["rows"] if row["classifier"] in OPPONENTS}

@@ -31,22 +31,13 @@ WORDS = View("words")
 
 @dataclass(frozen=True)
 class TextStatistics:
-    """Statistics of a corpus that the short list depends on.
+    """Statistics of a corpus that the short list depends on."""
 
-    Attributes
-    ----------
-    characters, words : float
-        Mean number per text.
-    letters : str
-        Distinct characters except spaces, if there are few; otherwise "".
-    gapped_seconds : float
-        Predicted time of gapped k-mers.
-    """
-
+    #: Mean number per text.
     characters: float
     words: float
-    letters: str
-    gapped_seconds: float
+    letters: str  #: Distinct characters except spaces, if there are few; otherwise ""
+    gapped_seconds: float  #: Predicted time of gapped k-mers
 
     @property
     def has_words(self) -> bool:
@@ -74,25 +65,15 @@ def describe(characters: Documents, words: Documents) -> TextStatistics:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Description of a kernel of the short list.
+    """Description of a kernel of the short list."""
 
-    Attributes
-    ----------
-    first : {"substrings", "presence", "overlap", "gapped"}
-        Substrings of up to five characters; presence of longer substrings (for sentiment); counts that two
-        texts share (for names and codes); gapped k-mers (for DNA).
-    words : bool
-        Whether a kernel on words and pairs of words is added.
-    odds : bool
-        Whether features are weighted by their log odds in the classes.
-    strands : bool
-        Whether gapped k-mers count both strands.
-    """
-
+    #: {"substrings", "presence", "overlap", "gapped"}: Substrings of up to five characters; presence of
+    #: longer substrings (for sentiment); counts that two texts share (for names and codes); gapped k-mers
+    #: (for DNA).
     first: str = "substrings"
-    words: bool = False
-    odds: bool = False
-    strands: bool = False
+    words: bool = False  #: Whether a kernel on words and pairs of words is added
+    odds: bool = False  #: Whether features are weighted by their log odds in the classes
+    strands: bool = False  #: Whether gapped k-mers count both strands
 
     def kernel(self) -> Kernel:
         """A new kernel object."""

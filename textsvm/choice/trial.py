@@ -28,25 +28,13 @@ FOLDS = 3
 
 @dataclass(frozen=True)
 class TrialExamples:
-    """The examples of the trials.
-
-    Attributes
-    ----------
-    documents : Documents or Views, n of them
-    target : int64 array, shape (n,)
-        Classes, from 0.
-    n_classes : int
-    weight : float64 array, shape (n,)
-        Factors of C.
-    fold : int64 array, shape (n,)
-        The fold in which each example is tested.
-    """
+    """The examples of the trials."""
 
     documents: Documents | Views
-    target: NDArray[np.int64]
+    target: NDArray[np.int64]  #: shape (n,): Classes, from 0
     n_classes: int
-    weight: NDArray[np.float64]
-    fold: NDArray[np.int64]
+    weight: NDArray[np.float64]  #: shape (n,): Factors of C
+    fold: NDArray[np.int64]  #: shape (n,): The fold in which each example is tested
 
 
 @dataclass(frozen=True)

@@ -78,13 +78,7 @@ def _with_label_tuples(console: Console, corpus: Corpus) -> Corpus:
 
 
 def targets(corpus: Corpus, several: bool = False) -> list[Any]:
-    """Numbers or labels of the documents; with `several`, non-empty tuples of labels.
-
-    Raises
-    ------
-    InputError
-        If documents have no label, or several where one is expected.
-    """
+    """Numbers or labels of the documents; with `several`, non-empty tuples of labels."""
     if corpus.targets is not None:
         return corpus.targets
     if corpus.labels is None:
@@ -263,13 +257,7 @@ def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
 
 
 def kernel_for(kernel: Any, corpus: Corpus) -> Kernel | None:
-    """Kernel to set for the documents of a corpus; None to keep `kernel`.
-
-    Raises
-    ------
-    InputError
-        If `kernel` is for another kind of document.
-    """
+    """Kernel to set for the documents of a corpus; None to keep `kernel`."""
     examples = corpus.examples
     if not isinstance(examples, dict):
         if kernel is not None:

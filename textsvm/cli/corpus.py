@@ -61,13 +61,12 @@ def _near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
     import numpy as np
 
     from textsvm.nearest.neighbours import machine
-    from textsvm.nearest.search import search
-    from textsvm.nearest.wanted import Wanted
+    from textsvm.nearest.search import Criteria, search
     from textsvm.selection.leakage import BOUND, groups_of
 
     if not len(corpus.texts):
         raise InputError(f"--near-duplicates needs texts, and {corpus.source} holds none")
-    wanted = Wanted(at_least=BOUND)
+    wanted = Criteria(at_least=BOUND)
     with console.progress():
         pairs = search(machine("fast", wanted), corpus.texts, None, wanted, console.stage)
         groups = groups_of(len(corpus), ((part.rows, part.columns) for part in pairs))

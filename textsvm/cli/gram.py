@@ -158,7 +158,7 @@ def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
 def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
     """Compute the missing part of a stored kernel matrix; returns its description and the device."""
     from textsvm.gram.stored import stored_rows
-    from textsvm.machines.storing import wanted_of
+    from textsvm.machines.storing import gram_request
     from textsvm.runtime.device import select
     from textsvm.runtime.parallel import of_stage
 
@@ -167,7 +167,7 @@ def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[
         encoded = model.encode(model.read(documents.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
-        request = wanted_of(model, kernel, encoded, device)
+        request = gram_request(model, kernel, encoded, device)
         rows = stored_rows(str(model.compute.store), request, None, of_stage(console.stage, "gram"))
         return rows.description, device
 

@@ -70,11 +70,6 @@ class _KernelOptions:
             Options that are not given take all values that a search tries.
         default : str
             Kernel if none is named.
-
-        Raises
-        ------
-        WrongUsage
-            For unknown kernels and for options of other kernels.
         """
         from textsvm.kernels.spectrum.kernel import fixed_default
 

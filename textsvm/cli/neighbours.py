@@ -21,7 +21,7 @@ from textsvm.kernels.spelling import spell
 if TYPE_CHECKING:
     from textsvm.kernels.near import Pairs
     from textsvm.machines.base import KernelMachine
-    from textsvm.nearest.wanted import Wanted
+    from textsvm.nearest.search import Criteria
     from textsvm.readers import Corpus
 
 _neighbours = partial(option, panel="Neighbours")
@@ -45,12 +45,12 @@ class NeighbourOptions:
     ] = None
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> Criteria:
         """Argument of the search."""
-        from textsvm.nearest.wanted import K, Wanted
+        from textsvm.nearest.search import Criteria, K
 
         unset = self.nearest is self.at_least is self.within is None
-        return Wanted(K if unset else self.nearest, self.at_least, self.within)
+        return Criteria(K if unset else self.nearest, self.at_least, self.within)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ComparingOptions:
     ] = None
     device: options.Device = "auto"
 
-    def model(self, wanted: Wanted) -> KernelMachine:
+    def model(self, wanted: Criteria) -> KernelMachine:
         """Machine that the options describe."""
         from textsvm.nearest.neighbours import machine
 
@@ -147,7 +147,7 @@ def _read(console: Console, path: Path, table: options.TableOptions, model: Kern
 
 
 def _search(
-    console: Console, model: KernelMachine, rows: Corpus, columns: Corpus, wanted: Wanted
+    console: Console, model: KernelMachine, rows: Corpus, columns: Corpus, wanted: Criteria
 ) -> Iterator[Pairs]:
     from textsvm.nearest.search import search
 
@@ -158,8 +158,7 @@ def _search(
 def _write(output: Output, parts: Iterator[Pairs], rows: Corpus, columns: Corpus) -> int:
     """Write pairs as they come (JSON Lines) or together (.npz); returns their number."""
     if output.kind is NPZ:
-        from textsvm.nearest.files import write_pairs
-        from textsvm.nearest.search import joined
+        from textsvm.nearest.search import joined, write_pairs
 
         pairs = joined(list(parts))
         with output.place() as path:

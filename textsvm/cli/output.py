@@ -27,24 +27,12 @@ Force = Annotated[bool, option("Replace an existing file of another kind.", "--f
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of output.
+    """Kind of output."""
 
-    Attributes
-    ----------
-    name : str
-        Name with its article, for messages.
-    beginning : bytes
-        Regular expression that matches the beginning of every such file.
-    suffix : str
-        Suffix of the temporary file if the output goes to stdout.
-    to_stdout : bool
-        Whether it may go to stdout.
-    """
-
-    name: str
-    beginning: bytes
-    suffix: str = ""
-    to_stdout: bool = True
+    name: str  #: Name with its article, for messages
+    beginning: bytes  #: bytes: Regular expression that matches the beginning of every such file
+    suffix: str = ""  #: Suffix of the temporary file if the output goes to stdout
+    to_stdout: bool = True  #: Whether it may go to stdout
 
 
 MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":')
@@ -72,23 +60,12 @@ PICTURES = {
 
 @dataclass(frozen=True)
 class Output:
-    """Output file of a command, or stdout.
+    """Output file of a command, or stdout."""
 
-    Attributes
-    ----------
-    option : str
-        Option that names it.
-    path : Path
-        ``-`` is stdout.
-    kind : Kind
-    force : bool
-        Whether an existing file of another kind may be replaced.
-    """
-
-    option: str
-    path: Path
+    option: str  #: Option that names it
+    path: Path  #: ``-`` is stdout
     kind: Kind
-    force: bool = False
+    force: bool = False  #: Whether an existing file of another kind may be replaced
 
     @property
     def is_stdout(self) -> bool:

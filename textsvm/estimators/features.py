@@ -322,11 +322,6 @@ def write_features(
         Such as ids and labels.
     model : SpectrumFeatures, optional
         Fitted: the columns are written too.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or symbols of the model are what a function finds.
     """
     arrays: dict[str, Any] = {"format": np.array(b"csr"), "shape": np.array(matrix.shape, np.int64)}
     arrays |= {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, **about}
@@ -337,13 +332,7 @@ def write_features(
 
 
 def read_features(path: str | os.PathLike[str]) -> SpectrumFeatures:
-    """The fitted transformer whose columns are in a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is damaged, or has a matrix alone.
-    """
+    """The fitted transformer whose columns are in a file."""
     try:
         with open(path, "rb") as stream:
             return _read(np.load(stream, allow_pickle=False))

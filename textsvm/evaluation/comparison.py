@@ -28,27 +28,15 @@ MOST_MODELS, MOST_SHOWN, SYMBOLS = 8, 12, 240
 
 @dataclass(frozen=True)
 class Paired:
-    """Difference of two classifiers on the same documents.
-
-    Attributes
-    ----------
-    n : int
-    difference : float
-        Accuracy of the first less that of the second.
-    interval : (float, float)
-        Of the difference.
-    only_first, only_second : int
-        Documents on which only that classifier is correct.
-    p_value : float
-        Of the exact two-sided test that neither is better.
-    """
+    """Difference of two classifiers on the same documents."""
 
     n: int
-    difference: float
-    interval: tuple[float, float]
+    difference: float  #: Accuracy of the first less that of the second
+    interval: tuple[float, float]  #: Of the difference
+    #: Documents on which only that classifier is correct.
     only_first: int
     only_second: int
-    p_value: float
+    p_value: float  #: Of the exact two-sided test that neither is better
 
 
 def compare_predictions(
@@ -71,11 +59,6 @@ def compare_predictions(
     level : float
         Share of the resamples between the bounds of the interval.
     seed : int
-
-    Raises
-    ------
-    InputError
-        If there are no documents, or the numbers of labels and predictions differ.
     """
     labels, predicted, other = (np.asarray(given) for given in (truth, first, second))
     if labels.ndim != 1 or labels.shape != predicted.shape or labels.shape != other.shape:
@@ -101,35 +84,19 @@ def compare_predictions(
 
 @dataclass(frozen=True)
 class Compared:
-    """A classifier in a comparison of classifiers.
-
-    Attributes
-    ----------
-    name : str
-    n : int
-        Number of test documents.
-    accuracy, macro_f1 : float
-    interval : (float, float)
-        Of the accuracy (Wilson, 95 %).
-    fit, predict : float
-        Seconds of wall time.
-    chosen : str
-        Parameters that it chose by itself.
-    ours : bool
-        Whether it is a string-kernel machine.
-    paired : Paired, optional
-        Difference from the first classifier of the comparison; None for the first.
-    """
+    """A classifier in a comparison of classifiers."""
 
     name: str
-    n: int
+    n: int  #: Number of test documents
     accuracy: float
     macro_f1: float
-    interval: tuple[float, float]
+    interval: tuple[float, float]  #: Of the accuracy (Wilson, 95 %)
+    #: Seconds of wall time.
     fit: float
     predict: float
-    chosen: str
-    ours: bool
+    chosen: str  #: Parameters that it chose by itself
+    ours: bool  #: Whether it is a string-kernel machine
+    #: Difference from the first classifier of the comparison; None for the first.
     paired: Paired | None = None
 
     @property
@@ -161,71 +128,36 @@ def judge_prediction(
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of a model less that of the first model.
+    """A metric of a model less that of the first model."""
 
-    Attributes
-    ----------
-    metric : {"accuracy", "subset_accuracy", "mae"}
-    value : float
-    interval : (float, float)
-        95 %.
-    p_value : float
-        Of the test that neither is better; NaN for regression.
-    """
-
-    metric: str
+    metric: str  #: {"accuracy", "subset_accuracy", "mae"}
     value: float
-    interval: tuple[float, float]
-    p_value: float
+    interval: tuple[float, float]  #: 95 %
+    p_value: float  #: Of the test that neither is better; NaN for regression
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A document with different predictions.
-
-    Attributes
-    ----------
-    id : str
-    text : str
-        Its beginning, as given.
-    truth : label or number
-    predicted : list of label or number
-        Of each model.
-    right : list of bool
-        Whether each model is correct; regression: nearest to the truth.
-    """
+    """A document with different predictions."""
 
     id: str
-    text: str
+    text: str  #: Its beginning, as given
     truth: Any
-    predicted: list[Any]
-    right: list[bool]
+    predicted: list[Any]  #: Of each model
+    right: list[bool]  #: Whether each model is correct; regression: nearest to the truth
 
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Results of several models on the same documents.
-
-    Attributes
-    ----------
-    names : list of str
-    results : list of Results
-        With intervals, the first model first.
-    differences : list of Difference or None
-        None for the first model.
-    alike, all_wrong : int
-        Documents on which all predictions are equal; on which all are wrong (classes).
-    only : list of int
-        For each model the documents on which it alone is correct (regression: nearest).
-    disagreements : list of Disagreement
-    """
+    """Results of several models on the same documents."""
 
     names: list[str]
-    results: list[Results] = field(repr=False)
-    differences: list[Difference | None]
+    results: list[Results] = field(repr=False)  #: With intervals, the first model first
+    differences: list[Difference | None]  #: None for the first model
+    #: Documents on which all predictions are equal; on which all are wrong (classes).
     alike: int
     all_wrong: int
-    only: list[int]
+    only: list[int]  #: For each model the documents on which it alone is correct (regression: nearest)
     disagreements: list[Disagreement]
 
     def as_dict(self) -> dict[str, Any]:

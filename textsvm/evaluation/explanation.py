@@ -43,27 +43,13 @@ class Substring:
 
 @dataclass(frozen=True)
 class Similar:
-    """A support vector that contributes to a value.
+    """A support vector that contributes to a value."""
 
-    Attributes
-    ----------
-    index : int
-        Index of the training document.
-    kernel : float
-        Kernel value with the explained document.
-    contribution : float
-        Dual coefficient times `kernel`.
-    text : str
-        As stored in the model.
-    id : str, optional
-        Of the training document, if the model's file has it.
-    """
-
-    index: int
-    kernel: float
-    contribution: float
-    text: str
-    id: str | None = None
+    index: int  #: Index of the training document
+    kernel: float  #: Kernel value with the explained document
+    contribution: float  #: Dual coefficient times `kernel`
+    text: str  #: As stored in the model
+    id: str | None = None  #: Of the training document, if the model's file has it
 
     @property
     def name(self) -> str:
@@ -73,40 +59,23 @@ class Similar:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Contributions to the value of a document.
+    """Contributions to the value of a document."""
 
-    Attributes
-    ----------
-    prediction : label or number
-        A tuple for several labels per document.
-    towards : label, optional
-        Class of positive contributions; for several labels per document the label with the largest value;
-        None for regression.
-    against : label, optional
-        The other class of two.
-    value, bias : float
-    text : str
-        The document as the model reads it.
-    symbols : float64 array, shape (len(text),)
-        Contribution of each character; for an exact method, they and the bias sum to the value.
-    attribution : Attribution
-        Method of the attribution.
-    substrings : list of Substring
-        Largest contributions of substrings, for kernels whose features are substrings.
-    similar : list of Similar
-        Largest contributions of support vectors; empty for a model saved without texts.
-    """
-
-    prediction: Any
+    prediction: Any  #: A tuple for several labels per document
+    #: Class of positive contributions; for several labels per document the label with the largest value; None
+    #: for regression.
     towards: Any
-    against: Any
+    against: Any  #: The other class of two
     value: float
     bias: float
-    text: str
+    text: str  #: The document as the model reads it
+    #: shape (len(text),): Contribution of each character; for an exact method, they and the bias sum to the
+    #: value.
     symbols: NDArray[np.float64] = field(repr=False)
-    attribution: Attribution
+    attribution: Attribution  #: Method of the attribution
+    #: Largest contributions of substrings, for kernels whose features are substrings.
     substrings: list[Substring]
-    similar: list[Similar]
+    similar: list[Similar]  #: Largest contributions of support vectors; empty for a model saved without texts
 
     @property
     def method(self) -> str:
@@ -145,11 +114,6 @@ def explain(
     substrings, similar : int
         Number of substrings and support vectors listed.
     progress : callable, optional
-
-    Raises
-    ------
-    InputError
-        If the model was fitted to vectors or to a kernel matrix.
     """
     machine = _readable(model, "so there is nothing to explain")
     texts = machine.read(texts, fitting=False)

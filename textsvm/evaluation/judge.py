@@ -81,11 +81,6 @@ def judge(
         See `textsvm.runtime.parallel.StageProgress`.
     seconds : dict, optional
         Copied to the results, with "predict" added.
-
-    Raises
-    ------
-    InputError
-        If there are no documents, or their labels do not fit the model.
     """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")

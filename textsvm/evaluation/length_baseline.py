@@ -27,14 +27,9 @@ def symbol_counts(examples: Any) -> NDArray[np.float64] | None:
 
 @dataclass(frozen=True)
 class LengthBaseline:
-    """Piecewise linear function from text length to the predicted number, constant beyond its ends.
+    """Piecewise linear function from text length to the predicted number, constant beyond its ends."""
 
-    Attributes
-    ----------
-    lengths, numbers : list of float
-        Its points.
-    """
-
+    #: Its points.
     lengths: list[float]
     numbers: list[float]
 

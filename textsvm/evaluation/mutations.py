@@ -39,27 +39,15 @@ MOST_LETTERS = 30
 
 @dataclass(frozen=True)
 class Mutations:
-    """Scores of all changes of one letter of a text.
+    """Scores of all changes of one letter of a text."""
 
-    Attributes
-    ----------
-    text : str
-        As the model reads it, L letters.
-    letters : str
-        Alphabet of the changes.
-    towards : list
-        Meaning of positive scores: the positive class of two, each class of more, each label of several,
-        "inside" for a one-class model, None (a higher number) for regression.
-    values : float64 array, shape (len(towards),)
-        Of the unchanged text, with bias.
-    scores : float64 array, shape (len(towards), L, len(letters))
-        0 where the text has the letter.
-    """
-
-    text: str
-    letters: str
+    text: str  #: As the model reads it, L letters
+    letters: str  #: Alphabet of the changes
+    #: Meaning of positive scores: the positive class of two, each class of more, each label of several,
+    #: "inside" for a one-class model, None (a higher number) for regression.
     towards: list[Any]
-    values: NDArray[np.float64]
+    values: NDArray[np.float64]  #: shape (len(towards),): Of the unchanged text, with bias
+    #: shape (len(towards), L, len(letters)): 0 where the text has the letter.
     scores: NDArray[np.float64] = field(repr=False)
 
     @property
@@ -73,27 +61,16 @@ class Mutations:
 
 @dataclass(frozen=True)
 class Kmers:
-    """Scores of all k-mers.
+    """Scores of all k-mers."""
 
-    Attributes
-    ----------
-    kmers : str array, shape (n,)
-        In alphabetical order; if the model reads both strands, without reverse complements.
-    letters : str
-    both_strands : bool
-    towards : list
-        See `Mutations`.
-    scores : float64 array, shape (n, len(towards))
-    against : label, optional
-        Meaning of negative scores: the other of two classes.
-    """
-
+    #: str array, shape (n,): In alphabetical order; if the model reads both strands, without reverse
+    #: complements.
     kmers: NDArray[np.str_]
     letters: str
     both_strands: bool
-    towards: list[Any]
-    scores: NDArray[np.float64] = field(repr=False)
-    against: Any = None
+    towards: list[Any]  #: See `Mutations`
+    scores: NDArray[np.float64] = field(repr=False)  #: shape (n, len(towards))
+    against: Any = None  #: Meaning of negative scores: the other of two classes
 
     def top(self, most: int | None = None, side: int = 0) -> NDArray[np.int64]:
         """Indices of k-mers by descending score for ``towards[side]``."""
@@ -329,22 +306,12 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Motif:
-    """A motif of W positions.
-
-    Attributes
-    ----------
-    letters : str
-    towards : label, optional
-        Meaning of high scores.
-    kmers : int
-        Number of aligned k-mers.
-    frequencies : float64 array, shape (W, len(letters))
-    """
+    """A motif of W positions."""
 
     letters: str
-    towards: Any
-    kmers: int
-    frequencies: Array = field(repr=False)
+    towards: Any  #: Meaning of high scores
+    kmers: int  #: Number of aligned k-mers
+    frequencies: Array = field(repr=False)  #: shape (W, len(letters))
 
     @property
     def bits(self) -> Array:

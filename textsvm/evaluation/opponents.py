@@ -54,21 +54,13 @@ WARM_UP = 20
 
 @dataclass(frozen=True)
 class Answer:
-    """Predictions of a classifier on the test part, and seconds.
+    """Predictions of a classifier on the test part, and seconds."""
 
-    Attributes
-    ----------
-    predicted : array, shape (n,)
-    fit, predict : float
-        Seconds of wall time, starting from texts in memory.
-    chosen : str
-        Description of automatically chosen parameters; empty if there are none.
-    """
-
-    predicted: NDArray[Any]
+    predicted: NDArray[Any]  #: array, shape (n,)
+    #: Seconds of wall time, starting from texts in memory.
     fit: float
     predict: float
-    chosen: str = ""
+    chosen: str = ""  #: Description of automatically chosen parameters; empty if there are none
 
 
 def first() -> Pipeline:
@@ -144,13 +136,7 @@ def _by_folds(model: Any) -> GridSearchCV:
 
 
 def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
-    """Train a classifier and predict the test part.
-
-    Raises
-    ------
-    InputError
-        If the classifier cannot be trained on these documents.
-    """
+    """Train a classifier and predict the test part."""
     # Threads: LIBLINEAR releases the GIL, and worker processes would take seconds to start.
     with warnings.catch_warnings(), parallel_config(backend="threading"):
         # From the convergence of the opponents, and from rare classes in their folds.
@@ -221,11 +207,6 @@ def compare(
     -------
     list of Compared
         The opponents first.
-
-    Raises
-    ------
-    InputError
-        If a classifier cannot be trained on these documents.
     """
     opponents = opponents_of(texts)
     if taken := [name for name in ours if name in opponents]:

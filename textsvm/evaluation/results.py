@@ -36,66 +36,41 @@ BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class Results:
-    """How well a model did on documents whose labels or numbers are known.
+    """How well a model did on documents whose labels or numbers are known."""
 
-    Attributes
-    ----------
-    task : {"binary", "multiclass", "multilabel", "regression"}
-    n : int
-    labels : list
-        Classes, the negative class first if there are two; rows (truth) and columns (prediction) of
-        `confusion`. Empty for regression.
-    metrics : dict of str -> float
-        See `textsvm.evaluation.metrics`; with `log_loss`, and for two classes `brier`, if there are
-        probabilities. Common metrics of classes are attributes as well: ``results.accuracy``.
-    confusion : list of list of int
-        Empty for several labels per document.
-    per_class : list of dict
-        "label", "precision", "recall", "f1", "average_precision", "support" (true documents) and "predicted";
-        for several labels per document also "break_even" and "threshold".
-    index : int64 array, shape (n,)
-        Indices of the judged documents among the given documents; `warnings` explains the others.
-    truth, predicted : array, shape (n,)
-        Several labels per document: bool arrays of shape (n, n_classes).
-    decision : float64 array, shape (n,) or (n, n_classes)
-        In the order of `labels`; the predicted numbers for regression.
-    probability : float64 array of the same shape, optional
-    grades : (int, int), optional
-        As given.
-    intervals : dict of str -> (float, float)
-        Bounds of the metrics, see `with_intervals`.
-    warnings : list of str
-        Reasons to doubt the figures.
-    seconds : dict
-        Wall time of each stage.
-    sets : list of dict
-        Of a calibrated classifier, for some coverages "promised" by prediction sets: the "coverage" of these
-        documents, the "mean_size" of their sets, and the share of sets with a "single" class.
-    rejected : dict
-        Of a calibrated classifier: the share of documents "unlike" every class, where at most the share
-        "allowed" of documents of the classes should be.
-    length_alone : dict
-        Regression: metrics of a prediction from text lengths alone, see
-        `textsvm.evaluation.length_baseline`; empty if unknown.
-    """
-
-    task: str
+    task: str  #: {"binary", "multiclass", "multilabel", "regression"}
     n: int
+    #: Classes, the negative class first if there are two; rows (truth) and columns (prediction) of
+    #: `confusion`. Empty for regression.
     labels: list[Any]
+    #: See `textsvm.evaluation.metrics`; with `log_loss`, and for two classes `brier`, if there are
+    #: probabilities. Common metrics of classes are attributes as well: ``results.accuracy``.
     metrics: dict[str, float]
-    confusion: list[list[int]]
+    confusion: list[list[int]]  #: Empty for several labels per document
+    #: "label", "precision", "recall", "f1", "average_precision", "support" (true documents) and "predicted";
+    #: for several labels per document also "break_even" and "threshold".
     per_class: list[dict[str, Any]]
+    #: shape (n,): Indices of the judged documents among the given documents; `warnings` explains the others.
     index: NDArray[np.int64] = field(repr=False)
+    #: array, shape (n,): Several labels per document: bool arrays of shape (n, n_classes).
     truth: NDArray[Any] = field(repr=False)
     predicted: NDArray[Any] = field(repr=False)
+    #: shape (n,) or (n, n_classes): In the order of `labels`; the predicted numbers for regression.
     decision: Array = field(repr=False)
-    probability: Array | None = field(default=None, repr=False)
-    grades: tuple[int, int] | None = None
+    probability: Array | None = field(default=None, repr=False)  #: float64 array of the same shape
+    grades: tuple[int, int] | None = None  #: As given
+    #: Bounds of the metrics, see `with_intervals`.
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)  #: Reasons to doubt the figures
+    seconds: dict[str, float] = field(default_factory=dict)  #: Wall time of each stage
+    #: Of a calibrated classifier, for some coverages "promised" by prediction sets: the "coverage" of these
+    #: documents, the "mean_size" of their sets, and the share of sets with a "single" class.
     sets: list[dict[str, float]] = field(default_factory=list)
+    #: Of a calibrated classifier: the share of documents "unlike" every class, where at most the share
+    #: "allowed" of documents of the classes should be.
     rejected: dict[str, float] = field(default_factory=dict)
+    #: Regression: metrics of a prediction from text lengths alone, see `textsvm.evaluation.length_baseline`;
+    #: empty if unknown.
     length_alone: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -236,11 +211,6 @@ def evaluate(
     probability : float64 array, shape (n, n_classes), optional
     grades : (int, int), optional
         Range of the quadratic weighted kappa.
-
-    Raises
-    ------
-    InputError
-        If there are no documents, or no label is in `classes`.
     """
     check_grades(grades)
     if len(truth) == 0:
@@ -302,11 +272,6 @@ def evaluate_labels(
     decision : float64 array, shape (n, n_classes)
     classes : array, shape (n_classes,)
     thresholds : float64 array, shape (n_classes,)
-
-    Raises
-    ------
-    InputError
-        If there are no documents, or no label is in `classes`.
     """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")

@@ -27,47 +27,26 @@ ERRORS = ("mae", "rmse")
 
 @dataclass(frozen=True)
 class Slice:
-    """The documents with one value of a column.
-
-    Attributes
-    ----------
-    value : str
-    n : int
-        Number of judged documents.
-    metrics : dict of str -> float
-        See `METRICS`; NaN if a metric is not defined.
-    intervals : dict of str -> (float, float)
-        95 %: Clopper and Pearson's for shares, which is valid for few documents; else percentile bootstrap.
-    apart : {"worse", "better", ""}
-        Whether the interval of the first metric excludes the figure of all documents.
-    """
+    """The documents with one value of a column."""
 
     value: str
-    n: int
-    metrics: dict[str, float]
+    n: int  #: Number of judged documents
+    metrics: dict[str, float]  #: See `METRICS`; NaN if a metric is not defined
+    #: 95 %: Clopper and Pearson's for shares, which is valid for few documents; else percentile bootstrap.
     intervals: dict[str, tuple[float, float]]
+    #: {"worse", "better", ""}: Whether the interval of the first metric excludes the figure of all documents.
     apart: str
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of one column.
-
-    Attributes
-    ----------
-    column : str
-    metric : str
-        Metric that decides the order.
-    overall : float
-        Its value for all documents.
-    slices : list of Slice
-        The worst first, by the better end of the interval: few bad documents come after many that are nearly
-        as bad.
-    """
+    """The slices of one column."""
 
     column: str
-    metric: str
-    overall: float
+    metric: str  #: Metric that decides the order
+    overall: float  #: Its value for all documents
+    #: The worst first, by the better end of the interval: few bad documents come after many that are nearly
+    #: as bad.
     slices: list[Slice]
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,16 +1,34 @@
-"""Rows of the kernel matrix, the only thing a dual solver sees; and the plainest Gram, the whole matrix."""
+"""Rows of the kernel matrix, the only thing a dual solver sees, and products of features, which need no rows.
+
+    DenseGram         the whole matrix in memory
+    CachedGram        rows computed or read on demand, under a byte budget
+    FeatureGram       rows that are products of dense features, computed when a solver wants rows
+    FeatureProducts   features alone: no rows, and no Gram
+
+The other Gram, of several cards, is `textsvm.gram.cards.ShardedGram`.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.gram.plan import Plan
+from textsvm.kernels.contract import AHEAD, MatrixRows
+from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
+
+#: Bytes of book-keeping for each document: its slot, and the owner and last use of a slot.
+_BOOK = 16
+#: Most bytes of rows computed at a time: they exist twice until they are in their slots.
+_STAGING = 64 << 20
 
 
 class Window:
@@ -25,7 +43,7 @@ class Window:
     slots : int32 array, shape (n,), likewise
         Slot of each row in `values`, -1 while it is not resident.
     used : int64 array, shape (capacity,), on the host
-        When each slot was last read, in a count that only grows. The solver writes it, `refill` reads it.
+        Time at which each slot was last read, from a counter. The solver writes it, `refill` reads it.
     """
 
     def __init__(
@@ -39,7 +57,7 @@ class Window:
 
     @property
     def capacity(self) -> int:
-        """How many rows can be resident."""
+        """Number of rows that can be resident."""
         return len(self.values)
 
     @property
@@ -48,67 +66,74 @@ class Window:
         return self._refill is None
 
     def refill(self, indices: NDArray[np.int64]) -> None:
-        """Make these rows (at most the capacity) resident, in place of those used longest ago."""
+        """Make these rows (at most the capacity) resident, in place of the least recently used."""
         if self._refill is not None:
             self._refill(indices)
 
 
-class Gram(Protocol):
-    """Source of the rows of an n x n kernel matrix: all that a dual solver sees.
-
-    Implementations inherit from it.
+class Gram(ABC):
+    """Rows of an n x n kernel matrix.
 
     Attributes
     ----------
     n : int
     device : Device
         Where the rows live: NumPy arrays on the CPU, CuPy arrays on a card.
-    concurrent : bool
-        Whether several threads may read rows at once, each through a window of its own.
     description : str
         Where the rows come from, for people.
-    shards : sequence of `textsvm.gram.shards.Shard`
-        Blocks of columns on several cards; empty where the rows live on one device.
+    concurrent : bool
+        Whether several threads may read rows at once, each through a window of its own.
     features : FeatureRows, optional
-        Rows of features whose products are the kernel values.
+        Features that the rows are products of, for solvers and decision values that need no rows.
+    feature_solver : bool
+        Whether the planner prefers a solver that uses `features`.
+    matrix : array, shape (n, n), optional
+        The whole matrix, where it is one array.
+    shards : sequence of Shard
+        Columns of the matrix on several cards; empty elsewhere.
     ahead : int
         Number of rows that are best computed at a time.
     """
 
     n: int
     device: Device
-    concurrent: bool
     description: str
+    concurrent: bool = False
+    features: FeatureRows | None = None
+    feature_solver: bool = False
+    matrix: Any = None
     shards: Sequence[Any] = ()
-    features: Any = None
     ahead: int = 64
 
+    @abstractmethod
     def diag(self) -> Any:
         """K[i, i] for all i, shape (n,), float32."""
 
+    @abstractmethod
     def rows(self, indices: NDArray[np.int64]) -> Any:
         """A copy of the rows at `indices`, shape (len(indices), n), float32."""
 
+    @abstractmethod
     def window(self) -> Window:
-        """The resident rows; of a concurrent Gram a window of the caller's own."""
+        """The resident rows; of a concurrent Gram a new window for the caller."""
 
     def copies(self) -> Sequence[Gram]:
-        """A copy of the whole matrix on each card, for independent problems; empty where there are none."""
+        """The whole matrix on each of several cards, for independent problems; empty without room for it."""
         return []
 
+    @abstractmethod
     def release(self) -> None:
-        """Give the memory of the rows back; they cannot be read any more."""
+        """Free the memory of the rows, which cannot be read any more."""
 
 
 class DenseGram(Gram):
-    """A symmetric matrix given as an array (`Gram`); every row is resident.
+    """A symmetric matrix in one array; every row is resident.
 
     Parameters
     ----------
     matrix : float32 array, shape (n, n), NumPy or CuPy
-        Kept as it is, not copied, when it is float32 and contiguous.
+        Kept without a copy if it is float32 and contiguous.
     description : str
-        Where it comes from, for people.
 
     Raises
     ------
@@ -120,26 +145,198 @@ class DenseGram(Gram):
 
     def __init__(self, matrix: Any, description: str = "") -> None:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise InputError(f"a kernel matrix is square, this one has the shape {matrix.shape}")
-        self.device = devices.device_of(matrix)
-        self.description = description
-        self.n: int = matrix.shape[0]
+            raise InputError(f"a kernel matrix must be square, got the shape {matrix.shape}")
+        self.device, self.description = devices.device_of(matrix), description
+        self.n = matrix.shape[0]
         self._xp = devices.array_module(self.device)
-        #: The whole of it.
-        self.matrix: Any = self._xp.ascontiguousarray(matrix, dtype=np.float32)
+        self.matrix = self._xp.ascontiguousarray(matrix, dtype=np.float32)
 
     def diag(self) -> Any:
-        """See `Gram`."""
         return self.matrix.diagonal().copy()
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
-        """See `Gram`."""
         return self.matrix[indices]
 
     def window(self) -> Window:
-        """See `Gram`."""
         return Window(self.matrix, self._xp.arange(self.n, dtype=np.int32), np.zeros(self.n, np.int64))
 
     def release(self) -> None:
-        """See `Gram`."""
         self.matrix = None
+
+
+def needed_bytes(n: int, rows: int) -> int:
+    """Bytes that a cache of `rows` rows of n values takes: rows, staging and book-keeping."""
+    return 4 * n * (rows + _staged(n, rows)) + _BOOK * n
+
+
+def _staged(n: int, rows: int) -> int:
+    return max(2, min(rows // 8, _STAGING // (4 * max(1, n))))
+
+
+def most_rows(n: int, memory: int) -> int:
+    """Capacity of the largest cache within the memory; InputError if two rows do not fit."""
+    low, high = min(2, n), n
+    if needed_bytes(n, low) > memory:
+        raise InputError(
+            f"the solver needs {needed_bytes(n, low):,} bytes for two rows of {n:,} kernel values "
+            f"and {memory:,} are allowed; allow more memory or train on fewer documents"
+        )
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if needed_bytes(n, middle) <= memory else (low, middle - 1)
+    return low
+
+
+class CachedGram(Gram):
+    """Rows on demand in a cache; the least recently used make room (LRU).
+
+    Parameters
+    ----------
+    kernel_rows : MatrixRows
+    memory : int
+        Bytes that may be allocated here in total. An eighth at most is staging for rows on their way into
+        the cache.
+    description : str
+
+    Raises
+    ------
+    InputError
+        If two rows do not fit.
+    """
+
+    def __init__(self, kernel_rows: MatrixRows, memory: int, description: str = "") -> None:
+        self.n = n = kernel_rows.n
+        self.device, self.description = kernel_rows.device, description
+        self._kernel_rows = kernel_rows
+        self.capacity = most_rows(n, memory)
+        self.staging = _staged(n, self.capacity)
+        self._diag: Any = kernel_rows.diag()
+        self._xp = devices.array_module(self.device)
+        slots = self._xp.full(n, -1, np.int32)
+        self._slots = devices.to_host(slots)
+        self._owner = np.full(self.capacity, -1, np.int64)
+        values = self._xp.empty((self.capacity, n), np.float32)
+        self._window = Window(values, slots, np.zeros(self.capacity, np.int64), self._load)
+        self.ahead = getattr(kernel_rows, "ahead", AHEAD)
+        #: Rows computed so far.
+        self.computed = 0
+
+    def diag(self) -> Any:
+        return self._diag.copy()
+
+    def window(self) -> Window:
+        return self._window
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        indices = np.asarray(indices, np.int64)
+        values = self._xp.empty((len(indices), self.n), np.float32)
+        for start in range(0, len(indices), self.capacity):
+            part = indices[start : start + self.capacity]
+            self._load(part)
+            values[start : start + len(part)] = self._window.values[self._slots[part]]
+        return values
+
+    def release(self) -> None:
+        self._window.values = self._kernel_rows = None  # type: ignore[assignment]
+
+    def _load(self, indices: NDArray[np.int64]) -> None:
+        wanted, used = np.unique(np.asarray(indices, np.int64)), self._window.used
+        if len(wanted) > self.capacity:
+            raise ValueError(f"{len(wanted)} rows do not fit in a cache of {self.capacity}")
+        resident = self._slots[wanted] >= 0
+        now = int(used.max(initial=0)) + 1
+        used[self._slots[wanted[resident]]] = now
+        missing = wanted[~resident]
+        # Rows in use have the latest stamp, and there are at least as many other slots as missing rows.
+        victims = self._victims(len(missing)) if len(missing) else missing
+        for start in range(0, len(missing), self.staging):
+            piece = slice(start, start + self.staging)
+            self._fill(missing[piece], victims[piece])
+        used[victims] = now
+
+    def _victims(self, count: int) -> NDArray[np.int64]:
+        """Least recently used slots; reports/tiers.md compares other rules."""
+        return np.argpartition(self._window.used, count - 1)[:count]
+
+    def _fill(self, rows: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        values = self._kernel_rows.rows(rows)
+        self.computed += len(rows)
+        evicted = self._owner[slots]
+        evicted = evicted[evicted >= 0]
+        self._owner[slots] = -1
+        self._slots[evicted] = -1
+        self._window.values[slots] = values
+        self._owner[slots] = rows
+        self._slots[rows] = slots
+        if self._window.slots is not self._slots:
+            self._window.slots[evicted] = -1
+            self._window.slots[rows] = self._xp.asarray(slots, np.int32)
+
+
+class FeatureGram(Gram):
+    """Rows that are products of dense features, K = X X': computed only for a solver that wants rows.
+
+    Parameters
+    ----------
+    kernel_rows : MatrixRows
+    features : FeatureRows
+        Of all documents.
+    plan : Plan
+        How rows are kept if a solver wants them.
+    """
+
+    def __init__(self, kernel_rows: MatrixRows, features: FeatureRows, plan: Plan) -> None:
+        self.n, self.device, self._kernel_rows, self._plan = (
+            kernel_rows.n,
+            kernel_rows.device,
+            kernel_rows,
+            plan,
+        )
+        self.features, self.feature_solver = features, plan.way == "features"
+        self.concurrent = plan.tier == "device"
+        self.description = f"none, trained from {features.x.n_features:,} features of {self.n:,} texts"
+
+    @cached_property
+    def _computed(self) -> Gram:
+        self.description = self._plan.reason
+        if self._plan.tier == "device":
+            return DenseGram(self._kernel_rows.gram())
+        return CachedGram(self._kernel_rows, self._plan.memory)
+
+    def diag(self) -> Any:
+        return self._kernel_rows.diag()
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        return self._kernel_rows.rows(indices)
+
+    def window(self) -> Window:
+        return self._computed.window()
+
+    def release(self) -> None:
+        if "_computed" in vars(self):
+            self._computed.release()
+        self.features = self._kernel_rows = None  # type: ignore[assignment]
+
+
+class FeatureProducts:
+    """Documents as sparse features, for solvers that need no kernel matrix. It has no rows and is no `Gram`.
+
+    Parameters
+    ----------
+    features : FeatureRows
+    device : Device
+    reason : str
+        Why there is no kernel matrix, for people.
+    """
+
+    feature_solver = True
+
+    def __init__(self, features: FeatureRows, device: Device, reason: str) -> None:
+        self.n, self.device = len(features.x), device
+        self.features: FeatureRows | None = features
+        values = features.x.values.size
+        self.description = f"none, trained from {values:,} feature values of {self.n:,} texts ({reason})"
+
+    def release(self) -> None:
+        """Free the memory of the features."""
+        self.features = None

@@ -1,22 +1,21 @@
-"""Whole kernel matrices in shards on several cards, with the bits of the matrix that one card makes.
+"""A whole kernel matrix in shards of columns on several cards, with the bits of the matrix of one card.
 
-Tiles, each made by one card, which puts it in place. Documents are in the order of their length, as in
-`textsvm.gram.tiles`: a tile has the bits of the matrix that one card makes. Half of the values are computed.
-A card computes one tile while it puts the one before into the shards, transposed too
-(kernels_cu/place_tile.cu): some are its own, the others it writes to as well.
+The matrix is cut into tiles, each computed by one card. Documents are sorted by length, as in
+`textsvm.gram.tiles`, so that a tile has the bits of the whole matrix. Half of the values are computed. While
+a card computes a tile, it copies the previous tile, and its transpose, into the shards of all cards
+(kernels_cu/place_tile.cu).
 
-What that was predicted to cost, edit distances of n = 100,000 texts of 100 symbols on two H200s (measured:
-410 ms in all, reports/gpu/cards.md): 2.5e9 pairs a card, 424 ms.
-To be put in place: 10 GB read and 20 GB written a card, 9 ms if all of it stayed there. Tiles whose columns a
-card has itself are its first choice, so a quarter of what is written, 5 GB, goes to the other card: 14 ms at
-368 GB/s, beside computing. Documents in the order of length are scattered in the matrix, which a value alone
-pays with a sector of 32 bytes; those of one length stay in their order, and texts cut at 100 symbols mostly
-have one length.
+Predicted cost of edit distances of n = 100,000 texts of 100 symbols on two H200s (measured: 410 ms in total,
+reports/gpu/cards.md): computing, 2.5e9 pairs a card, 424 ms. Placing reads 10 GB and writes 20 GB a card,
+9 ms if all of it stayed there. A card prefers tiles whose columns are in its own shard, so a quarter of the
+writes, 5 GB, goes to the other card: 14 ms at 368 GB/s, hidden behind computing. Sorting by length scatters
+documents in the matrix, which costs a sector of 32 bytes for a single value; documents of equal length keep
+their order, and most texts cut at 100 symbols have the same length.
 
-Gap-weighted values have other bits in tiles: how their sums are rounded depends on what documents lie beside.
-Every card has all documents, takes a part of the tasks that one card would take, and writes each value where
-it belongs (`Cost.in_shards`). They take 25 times longer than edit distances to compute (p = 5, n = 50,000:
-2.6 s a card), so that a sector of 32 bytes a value, 30 GB on the bus for 50,000, takes no time.
+Gap-weighted values have other bits in tiles, because rounding depends on the neighbouring documents. For
+these every card has all documents, takes a part of the tasks that one card would take, and writes each value
+into its place (`Cost.in_shards`). They take 25 times longer than edit distances to compute (p = 5, n =
+50,000: 2.6 s a card), so that a sector of 32 bytes a value, 30 GB on the bus for 50,000, takes no time.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram, Gram
-from textsvm.gram.plan import allowed_bytes, show_bytes
-from textsvm.gram.shards import Shard, ShardedGram
+from textsvm.gram.base import DenseGram, Gram, Window
+from textsvm.gram.measure import allowed_bytes
+from textsvm.gram.plan import show_bytes
 from textsvm.gram.tiles import blocks
 from textsvm.kernels.base import Kernel
 from textsvm.runtime import device as devices
@@ -44,16 +43,112 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import current
 
 SOURCE = "place_tile.cu"
-#: What is launched here: (source, defines).
+#: Launched here: (source, defines).
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [(SOURCE, ())]
-#: Shards at most, and values of a side of a block of threads.
+#: Most shards, and values along a side of a thread block.
 MOST, SIDE = 16, 32
 SHARDS = np.dtype([("values", np.uint64, (MOST,)), ("first", np.int64, (MOST + 1,))], align=True)
-#: Blocks of documents for each card, in the order in which they are tried; more work than an equal share that
-#: the busiest card may have before there are more of them; tiles that a card has at a time.
+#: Blocks of documents per card, in the order in which they are tried; work of the busiest card, relative to
+#: an equal share, above which more blocks are tried; tiles that a card has at a time.
 BLOCKS, UNEVEN, AT_A_TIME = (2, 4, 8, 16), 1.03, 2
-#: Share of the work of the largest tile left that a tile may have to be taken before it.
+#: Least work of a tile that may be taken first, relative to the largest remaining tile.
 NEARLY = 0.8
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Columns first to last - 1 on one card: `values` is float32, shape (n, last - first), C order."""
+
+    device: Device
+    first: int
+    last: int
+    values: Any
+
+
+class ShardedGram(Gram):
+    """Columns of a matrix on several cards; rows are gathered on the first card.
+
+    Parameters
+    ----------
+    device : Device
+        With `cards`.
+    shards : sequence of Shard
+        In the order of their columns, one per card.
+    description : str
+    """
+
+    def __init__(self, device: Device, shards: Sequence[Shard], description: str = "") -> None:
+        self.device, self.shards, self.description = device, list(shards), description
+        self.n: int = shards[-1].last
+        self._copies: list[DenseGram] = []
+
+    def diag(self) -> Any:
+        return self._together([self._diagonal(shard) for shard in self.shards])
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        return self._together([self._part(shard, indices) for shard in self.shards])
+
+    def window(self) -> Window:
+        """All rows on the first card, for solvers that cannot use shards."""
+        with devices.use(self.device):
+            every = devices.cupy().arange(self.n, dtype=np.int32)
+        whole = self._whole(self.device)
+        devices.synchronize(self.device)
+        return Window(whole, every, np.zeros(self.n, np.int64))
+
+    def copies(self) -> Sequence[Gram]:
+        """The whole matrix on each card, kept until `release`; empty if a card has no room for it."""
+        if not self._copies and all(self._has_room(shard.device) for shard in self.shards):
+            enable_peers([shard.device for shard in self.shards])
+            self._copies = [DenseGram(self._whole(shard.device)) for shard in self.shards]
+            for shard in self.shards:
+                devices.synchronize(shard.device)
+        return self._copies
+
+    def release(self) -> None:
+        self.shards, self._copies = [], []
+
+    def _has_room(self, card: Device) -> bool:
+        """Whether the whole matrix leaves the solver a quarter of the free memory."""
+        return 4 * self.n**2 <= devices.free_memory(card) * 3 // 4
+
+    def _whole(self, card: Device) -> Any:
+        """The whole matrix on a card, copied from all shards."""
+        for shard in self.shards:
+            devices.synchronize(shard.device)
+        with devices.use(card):
+            cp = devices.cupy()
+            whole, cuda = cp.empty((self.n, self.n), np.float32), cp.cuda
+            for shard in self.shards:
+                part, width = whole[:, shard.first : shard.last], 4 * (shard.last - shard.first)
+                to, by, stream = part.data.ptr, part.strides[0], cuda.get_current_stream().ptr
+                source = shard.values.data.ptr, shard.values.strides[0]
+                cuda.runtime.memcpy2DAsync(to, by, *source, width, self.n, cuda.runtime.memcpyDefault, stream)
+            return whole
+
+    def _diagonal(self, shard: Shard) -> Any:
+        with devices.use(shard.device):
+            part = shard.values[shard.first : shard.last].diagonal().copy()
+        devices.synchronize(shard.device)
+        return part
+
+    def _part(self, shard: Shard, indices: NDArray[np.int64]) -> Any:
+        with devices.use(shard.device):
+            part = shard.values[devices.cupy().asarray(indices)]
+        devices.synchronize(shard.device)
+        return part
+
+    def _together(self, parts: list[Any]) -> Any:
+        with devices.use(self.device):
+            cp = devices.cupy()
+            return cp.concatenate([cp.asarray(part) for part in parts], axis=-1)
+
+
+def enable_peers(cards: Sequence[Device]) -> None:
+    """Let all of these cards access each other's memory; InputError if two of them cannot."""
+    indices = tuple(dict.fromkeys(card.index for card in cards))
+    if trouble := devices.unconnected(indices):
+        raise InputError(trouble)
 
 
 def sharded_gram(
@@ -63,22 +158,10 @@ def sharded_gram(
     memory: int | str | None = None,
     progress: Progress | None = None,
 ) -> ShardedGram | None:
-    """Make the Gram of a fitted kernel on all cards of a device.
+    """Compute the Gram of a fitted kernel on all cards of a device, within `memory` bytes on each.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    examples : Examples
-    device : Device
-    memory : int or str, optional
-        Bytes that rows may take on each card; None is half of what is free there.
-    progress : callable, optional
-
-    Returns
-    -------
-    ShardedGram, or None
-        None where it is better made otherwise: on one card, by workers, of a kernel whose tiles do not have
-        the bits of the whole, or without room for it.
+    Returns None where it must be computed otherwise: with a single card, with workers, for a kernel whose
+    tiles differ in bits from the whole matrix, or without enough memory.
     """
     read, cards = kernel.structure.read(examples), len(device.cards)
     tiles = kernel.cost.divides(read, device.kind)
@@ -94,24 +177,18 @@ def sharded_gram(
         if division is None:
             _make_in_place(kernel, documents, shards, progress)
         else:
-            _Making(kernel, documents, division, shards).run(progress)
-    return ShardedGram(device, shards, _said(shards))
+            _TilesOnCards(kernel, documents, division, shards).run(progress)
+    return ShardedGram(device, shards, _description(shards))
 
 
 def spread(gram: Gram, device: Device, memory: int | str | None = None) -> Gram:
-    """A whole matrix that was made on one card, in shards on all and no longer there; others as they are.
+    """Move a whole matrix from one card into shards on all cards of a device; return other Grams unchanged.
 
-    Where there is no room for a shard beside the whole it stays on that card.
-
-    Parameters
-    ----------
-    gram : Gram
-    device : Device
-    memory : int or str, optional
-        Bytes that both may take on the card; None is half of what is free beside the whole.
+    It stays where it is if that card has no room for its shard beside the matrix, within `memory` bytes for
+    both (None: half of the memory that is free beside the matrix).
     """
     n, cards = gram.n, len(device.cards)
-    if not _shards(n, cards) or not isinstance(gram, DenseGram):
+    if not _shards(n, cards) or gram.matrix is None:
         return gram
     room = allowed_bytes(memory, device) - (0 if memory is None else 4 * n**2)
     if 4 * n * int(np.diff(bounds_of(n, cards)).max()) > room:
@@ -126,77 +203,65 @@ def spread(gram: Gram, device: Device, memory: int | str | None = None) -> Gram:
 
 
 def empty_shards(device: Device, n: int) -> list[Shard]:
-    """Memory for an n x n matrix on the cards of a device, about as many columns on each."""
+    """Uninitialised shards of an n x n matrix on the cards of a device, about equal in size."""
     bounds, shards = bounds_of(n, len(device.cards)), []
     for card, first, last in zip(device.each, bounds, bounds[1:], strict=False):
         with devices.use(card):
-            what = f"its part of the {n:,} x {n:,} kernel matrix"
-            devices.require_memory(4 * n * (last - first), what, "lower --memory")
+            purpose = f"its part of the {n:,} x {n:,} kernel matrix"
+            devices.require_memory(4 * n * (last - first), purpose, "lower --memory")
             shards.append(Shard(card, first, last, devices.cupy().empty((n, last - first), np.float32)))
-    # What else may have used the memory has ended before another card writes to it.
+    # Earlier work in this memory has ended before another card writes to it.
     devices.synchronize(device)
     return shards
 
 
 def bounds_of(n: int, cards: int) -> list[int]:
-    """Where the columns of each card begin, and n: at multiples of a warp where there are enough of them."""
+    """First column of each card, and n: multiples of a warp where there are enough columns."""
     step = SIDE if n >= 2 * SIDE * cards else 1
     return [*(n * card // cards // step * step for card in range(cards)), n]
 
 
 def _shards(n: int, cards: int) -> bool:
-    """Whether there are several cards, and columns for each."""
+    """Whether there are several cards, with columns for each."""
     return 1 < cards <= min(n, MOST)
 
 
 def _room(kernel: Kernel, n: int, device: Device, memory: int | str | None) -> int:
-    """Bytes for a tile on a card beside its shard; of a sum there are several at a time."""
+    """Bytes for a tile on a card beside its shard; a sum of kernels has several tiles at a time."""
     bounds = bounds_of(n, len(device.cards))
     allowed = min(allowed_bytes(memory, device), devices.free_memory(device))
     return int(allowed - 4 * n * np.diff(bounds).max()) // (AT_A_TIME * (1 + kernel.structure.depth))
 
 
-def _said(shards: Sequence[Shard]) -> str:
+def _description(shards: Sequence[Shard]) -> str:
     most = max(shard.values.nbytes for shard in shards)
     return f"whole kernel matrix on {len(shards)} cards, {show_bytes(most)} each"
 
 
 @dataclass(frozen=True)
 class Division:
-    """A symmetric matrix in tiles.
+    """A symmetric matrix in tiles."""
 
-    Attributes
-    ----------
-    order : int64 array, shape (n,)
-        The documents by their length.
-    blocks : list of slice
-        Of that order.
-    pieces : list of (int, int)
-        Blocks of the rows and of the columns of each tile, the one with most work first.
-    work : list of float
-        Of each.
-    """
-
-    order: NDArray[np.int64]
-    blocks: list[slice]
-    pieces: list[tuple[int, int]]
-    work: list[float]
+    order: NDArray[np.int64]  #: shape (n,): Documents sorted by length
+    blocks: list[slice]  #: Of `order`
+    pieces: list[tuple[int, int]]  #: Row block and column block of each tile, largest work first
+    work: list[float]  #: Of each piece
 
     @property
     def largest(self) -> int:
-        """Bytes of a tile at most."""
+        """Bytes of the largest tile."""
         return 4 * max(block.stop - block.start for block in self.blocks) ** 2
 
 
 def divide(lengths: NDArray[np.int64], cards: int, room: int) -> Division | None:
-    """Few large tiles that give all cards about the same work, none of more bytes than `room`; or None."""
+    """Few large tiles of at most `room` bytes with about equal work for all cards; None if none fit."""
     order = np.argsort(lengths, kind="stable")
     for each in BLOCKS:
-        found = _tiles(lengths, order, each * cards)
-        fits = found.largest <= room
-        if fits and _most_work(found.work, cards) <= UNEVEN * sum(found.work) / cards:
+        division = _tiles(lengths, order, each * cards)
+        fits = division.largest <= room
+        if fits and _most_work(division.work, cards) <= UNEVEN * sum(division.work) / cards:
             break
-    return found if fits else None
+    return division if fits else None
 
 
 def _tiles(lengths: NDArray[np.int64], order: NDArray[np.int64], count: int) -> Division:
@@ -209,7 +274,7 @@ def _tiles(lengths: NDArray[np.int64], order: NDArray[np.int64], count: int) -> 
 
 
 def _most_work(work: Sequence[float], cards: int) -> float:
-    """What the busiest card has where each, when it is free, takes the next one."""
+    """Work of the busiest card if each card takes the next piece when it is idle."""
     loads = np.zeros(cards)
     for each in work:
         loads[loads.argmin()] += each
@@ -219,7 +284,7 @@ def _most_work(work: Sequence[float], cards: int) -> float:
 def _on_each(
     cards: int, work: Callable[[int], None], report: Callable[[], None], stop: Callable[[], None]
 ) -> None:
-    """Do work in a thread for each card; an error, or a Ctrl-C, waits for what has begun."""
+    """Run `work` in a thread for each card; an error or Ctrl-C waits for started work."""
     with ThreadPoolExecutor(cards) as pool:
         waiting = {pool.submit(copy_context().run, work, number) for number in range(cards)}
         try:
@@ -236,7 +301,7 @@ def _on_each(
 def _make_in_place(
     kernel: Kernel, documents: Any, shards: Sequence[Shard], progress: Progress | None
 ) -> None:
-    """Have every card compute its part of the values and put them into all shards (`Cost.in_shards`)."""
+    """Let every card compute its part of the values and write them into all shards (`Cost.in_shards`)."""
     done, stopped, last = np.zeros(len(shards)), Event(), {}
 
     def reached(number: int, so_far: float, total: float) -> None:
@@ -263,19 +328,19 @@ def _make_in_place(
             devices.synchronize(shard.device)
 
 
-class _Making:
-    """A matrix on its way into shards, in tiles; every card has a thread."""
+class _TilesOnCards:
+    """Compute a matrix in tiles with a thread per card, and copy them into shards."""
 
     def __init__(self, kernel: Kernel, documents: Any, division: Division, shards: Sequence[Shard]) -> None:
         self.kernel, self.documents, self.division, self.shards = kernel, documents, division, shards
         self.lock, self.left, self.done = Lock(), list(range(len(division.pieces))), 0.0
         order, bounds = division.order, [shard.last for shard in shards]
         home = np.searchsorted(bounds, order, side="right")
-        #: Which part of the documents of each block have their columns on each card, [card][block].
+        #: Fraction of the documents of a block whose columns are on a card, [card][block].
         self.own = [[float((home[b] == card).mean()) for b in division.blocks] for card in range(len(shards))]
 
     def run(self, progress: Progress | None) -> None:
-        """Make it; an error, or a Ctrl-C, waits for the tiles that are at work."""
+        """Compute all tiles; an error or Ctrl-C waits for the tiles in progress."""
         total = sum(self.division.work)
 
         def report() -> None:
@@ -289,9 +354,9 @@ class _Making:
             self.left.clear()
 
     def _next(self, card: int, begun: bool) -> int | None:
-        """One of the tiles with most work, of which most belongs to the card; a block with itself at first.
+        """Number of the next tile: a large one, mostly in this card's shard; at first a block with itself.
 
-        For that one block of documents has to be prepared, while the card has nothing to do; then the other.
+        Such a tile needs one prepared block of documents instead of two while the card is still idle.
         """
         with self.lock:
             if not self.left:
@@ -318,7 +383,7 @@ class _Making:
                 maker.wait()
 
     def _end(self, under_way: list[tuple[int, Any, Any]]) -> None:
-        """Wait for the first tile, and give its memory back."""
+        """Wait for the oldest tile, and free its memory."""
         piece, _, placed = under_way.pop(0)
         placed.synchronize()
         with self.lock:
@@ -326,9 +391,9 @@ class _Making:
 
 
 class _Card:
-    """What one card makes: documents come on one stream, tiles on another, a third puts them in place."""
+    """Work of one card, on three streams: prepare documents, compute tiles, copy them into the shards."""
 
-    def __init__(self, making: _Making, card: int) -> None:
+    def __init__(self, making: _TilesOnCards, card: int) -> None:
         self.making, self.device = making, making.shards[card].device
         self.streams = _streams(card, self.device.index)
         self.rows: dict[int, Any] = {}
@@ -336,7 +401,7 @@ class _Card:
             self.order = devices.cupy().asarray(making.division.order.astype(np.int32))
 
     def tile(self, a: int, b: int) -> tuple[Any, Any]:
-        """Begin with the tile of two blocks; it, and the event that it is in place."""
+        """Start the tile of two blocks; return it, and an event for its end."""
         documents, tiles, placing = self.streams
         with documents:
             rows, columns = self._rows(a), self._rows(b)
@@ -344,20 +409,20 @@ class _Card:
         with tiles:
             tiles.wait_event(ready)
             tile = columns.gram() if a == b else _between(rows, columns)
-            made = tiles.record()
+            computed = tiles.record()
         with placing:
-            placing.wait_event(made)
+            placing.wait_event(computed)
             of_a, of_b = (self.order[self.making.division.blocks[block]] for block in (a, b))
             _place(tile, of_a, of_b, self.making.shards, mirrored=a != b)
             return tile, placing.record()
 
     def wait(self) -> None:
-        """Until all is done."""
+        """Wait for all streams."""
         for stream in self.streams:
             stream.synchronize()
 
     def _rows(self, block: int) -> Any:
-        """Documents of a block, prepared once."""
+        """Kernel rows of a block, prepared once."""
         if block not in self.rows:
             some = self.making.division.order[self.making.division.blocks[block]]
             self.rows[block] = self.making.kernel.rows(self.making.documents.take(some), self.device)
@@ -366,19 +431,19 @@ class _Card:
 
 @lru_cache(maxsize=64)
 def _streams(card: int, index: int) -> tuple[Any, Any, Any]:
-    """Of the current card; kept, for memory that arrays on a stream had is for others on it."""
+    """Streams of the current card; cached, because freed memory is reused within a stream."""
     first, second, third = (devices.cupy().cuda.Stream(non_blocking=True) for _ in range(3))
     return first, second, third
 
 
 def _between(rows: Any, columns: Any) -> Any:
-    """k(rows, columns), of documents that are prepared."""
+    """k(rows, columns) of prepared documents."""
     between = getattr(columns, "between", None)
     return columns.cross(rows.documents) if between is None else between(rows)
 
 
 def _place(tile: Any, rows: Any, columns: Any, shards: Sequence[Shard], mirrored: bool) -> None:
-    """Put values of the current card, at those rows and columns, into all shards, and transposed."""
+    """Copy a tile of the current card into all shards, and its transpose if `mirrored`."""
     values, first = np.zeros(MOST, np.uint64), np.zeros(MOST + 1, np.int64)
     values[: len(shards)] = [shard.values.data.ptr for shard in shards]
     first[1 : len(shards) + 1] = [shard.last for shard in shards]

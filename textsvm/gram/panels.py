@@ -1,18 +1,18 @@
-"""Rows of a symmetric matrix in files, a panel of full rows each, every row with its checksum.
+"""Rows of a symmetric matrix in files: a panel of full rows per file, with a checksum for every row.
 
-    panel k:  rows [k m, (k + 1) m) of the matrix, n float32 each; then of each row its checksum and its
-              diagonal value (12 bytes), then the CRC-32 of those
+    panel k:  rows [k m, (k + 1) m) of the matrix, n float32 each; then a checksum and the diagonal value of
+              each row (12 bytes), then the CRC-32 of these trailers
 
-Why full rows, when half of a symmetric matrix says it all: what reads a matrix beyond memory wants the rows
-of a working set, a few hundred that lie anywhere. In square tiles of one half (2,048 x 2,048, 16 MB) a row
-is 8 KB pieces of the tiles of its own tile row, and of the others one column: 4 bytes in every 8 KB, which
-means the whole tile. A thousand rows of n = 50,000 are 200 MB as full rows, and in half tiles, of which they
-touch every one, 5 GB: 25 times as much for each working set, against a disk that holds twice as much once.
-Half of it is *computed* all the same: the left part of a panel is read, transposed, from the panels before.
+Full rows take twice the disk space of a triangle, but a solver reads the rows of a working set, a few hundred
+at arbitrary places. In square tiles of one half (2,048 x 2,048, 16 MB), a row is 8 KB pieces of the tiles in
+its own tile row and one column of other tiles, 4 bytes in every 8 KB, which means reading the whole tile. A
+thousand rows of n = 50,000 are 200 MB as full rows and 5 GB in half tiles, 25 times as much for each working
+set. Only half of the values are *computed*: the left part of a panel is read, transposed, from earlier
+panels.
 
-A checksum is sum_j (2 j + 1) w_j mod 2^64 over the 32-bit words w_j of a row, plus a number of the matrix and
-the row: any word that changed, any two that changed places, and a row of another place or matrix are seen.
-It takes a tenth of the time of CRC-32, and is looked at when a row is first read by a process.
+A checksum is sum_j (2 j + 1) w_j mod 2^64 over the 32-bit words w_j of a row, plus numbers of the matrix and
+the row. It detects a changed word, two exchanged words, and a row of another place or matrix. It takes a
+tenth of the time of CRC-32, and is verified when a process first reads a row.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import Progress
 
 _TRAILER = np.dtype([("checksum", "<u8"), ("diagonal", "<f4")])
-#: Bytes that a thread reads at a time; threads where they are not limited, which mostly wait for the disk.
+#: Bytes that a thread reads at a time; number of threads, which mostly wait for the disk, if not limited.
 _PIECE, _READERS = 2 << 20, 16
 
 
 class Damaged(Exception):
-    """A panel is not what was written, or is not there."""
+    """A panel is damaged or missing."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -47,41 +47,30 @@ class Damaged(Exception):
 
 @njit(nogil=True, cache=True)
 def checksums(words, rows, salt):  # type: ignore[no-untyped-def]
-    """Of each row of words, uint32 (m, n), whose number in the matrix `rows` has; salt is uint64."""
-    found = np.empty(len(words), np.uint64)
+    """Checksum of each row of words, uint32 (m, n), with row numbers `rows` and a salt, uint64."""
+    sums = np.empty(len(words), np.uint64)
     for i in range(len(words)):
         total = salt + np.uint64(rows[i])
         for j in range(words.shape[1]):
             total += np.uint64(words[i, j]) * np.uint64(2 * j + 1)
-        found[i] = total
-    return found
+        sums[i] = total
+    return sums
 
 
 def _will_need(handle: int, begin: int, size: int) -> None:
-    """Have the system begin to read what will soon be read: a disk is quick with many wishes at a time."""
+    """Announce a read, as a disk is faster with many requests in its queue."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(handle, begin, size, os.POSIX_FADV_WILLNEED)
 
 
 class Panels:
-    """The files of one matrix.
-
-    Parameters
-    ----------
-    folder : Path
-    n : int
-        Rows, and columns, of the matrix.
-    size : int
-        Rows of a panel; the last may have fewer.
-    name : str
-        What tells the matrix from others.
-    """
+    """The files of an n x n matrix, with `size` rows per panel; `name` identifies the matrix in checksums."""
 
     def __init__(self, folder: Path, n: int, size: int, name: str) -> None:
         self.folder, self.n, self.size, self.count = folder, n, size, -(-n // size)
         self._salt = np.uint64(int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little"))
         self._checksum, self._diagonal = np.empty(n, np.uint64), np.empty(n, np.float32)
-        #: Panels whose checksums are known, and rows that were compared with them.
+        #: Panels whose checksums have been read, and rows that have been verified.
         self._known, self._checked = np.zeros(self.count, bool), np.zeros(n, bool)
 
     def path(self, number: int) -> Path:
@@ -89,24 +78,24 @@ class Panels:
         return self.folder / f"{number:06d}.rows"
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """Its first row, and the one behind its last."""
+        """First row of a panel, and the row after its last."""
         return number * self.size, min((number + 1) * self.size, self.n)
 
     def bytes_of(self, number: int) -> int:
-        """What its file takes."""
+        """Size of the file of a panel."""
         first, last = self.bounds(number)
         return (last - first) * (4 * self.n + _TRAILER.itemsize) + 4
 
     def missing(self) -> list[int]:
-        """Panels whose file is not there, or has another size."""
-        found = {}
+        """Panels without a file of the right size."""
+        sizes = {}
         if self.folder.is_dir():
             with os.scandir(self.folder) as entries:
-                found = {entry.name: entry.stat().st_size for entry in entries}
-        return [k for k in range(self.count) if found.get(self.path(k).name) != self.bytes_of(k)]
+                sizes = {entry.name: entry.stat().st_size for entry in entries}
+        return [k for k in range(self.count) if sizes.get(self.path(k).name) != self.bytes_of(k)]
 
     def write(self, number: int, values: NDArray[np.float32]) -> None:
-        """Move a panel into place, complete; InputError if it cannot be written."""
+        """Write a panel atomically; InputError if it cannot be written."""
         first, last = self.bounds(number)
         rows = np.arange(first, last)
         trailer = np.empty(last - first, _TRAILER)
@@ -125,7 +114,7 @@ class Panels:
         self._known[number] = True
 
     def _know(self, numbers: Iterable[int]) -> None:
-        """Read the trailers of some panels; Damaged if they cannot be had."""
+        """Read the trailers of some panels; Damaged if that fails."""
         for number in numbers:
             if self._known[number]:
                 continue
@@ -143,23 +132,17 @@ class Panels:
             self._take(number, np.frombuffer(body, _TRAILER))
 
     def diagonal(self) -> NDArray[np.float32]:
-        """K[i, i], shape (n,); Damaged if it cannot be had."""
+        """K[i, i], shape (n,); Damaged if that fails."""
         self._know(range(self.count))
         return self._diagonal.copy()
 
     def read(
         self, indices: NDArray[np.int64], out: NDArray[np.float32], progress: Progress | None = None
     ) -> None:
-        """Rows at `indices` into `out`, shape (len(indices), n), several pieces at a time.
-
-        Raises
-        ------
-        Damaged
-            At the first panel that is found to be so.
-        """
+        """Read rows into `out`, shape (len(indices), n), in parallel; Damaged at the first damaged panel."""
         self._know(np.unique(indices // self.size).tolist())
         pieces = self._pieces(indices)
-        # A piece may be one short row: enough of them to a task that handing it out is no work beside it.
+        # A piece may be a single short row: enough pieces per task that scheduling costs little.
         step = max(1, min(len(pieces) // (2 * _READERS), _PIECE // (4 * self.n)))
         tasks = [pieces[at : at + step] for at in range(0, len(pieces), step)]
         work = [float(task[-1][1] - task[0][0]) for task in tasks]
@@ -168,18 +151,18 @@ class Panels:
             for number, some in groupby(task, lambda piece: int(indices[piece[0]]) // self.size):
                 self._load(number, list(some), indices, out)
 
-        if out.nbytes <= _PIECE:  # handing out is more work than that
+        if out.nbytes <= _PIECE:  # scheduling would take longer
             load(pieces)
             if progress is not None:
                 progress(1.0, 1.0)
             return
-        # Threads beyond the cores wait for the disk; who limits threads is given no more: one reads nearly as
-        # quickly from one disk, which knows what it will be asked for.
+        # Threads beyond the cores wait for the disk. If threads are limited, the limit holds: a single thread
+        # reads nearly as quickly, because reads are announced to the disk.
         with parallel.limit(parallel.n_threads() if parallel.limited() else _READERS):
             parallel.run(load, tasks, work, progress)
 
     def _pieces(self, indices: NDArray[np.int64]) -> list[tuple[int, int]]:
-        """Places in the output, from and to, of rows that are read at once."""
+        """Slices of the output whose rows are contiguous in a file."""
         most = max(1, _PIECE // (4 * self.n))
         starts = np.ones(len(indices), bool)
         starts[1:] = (np.diff(indices) != 1) | (indices[1:] % self.size == 0)
@@ -198,7 +181,7 @@ class Panels:
         indices: NDArray[np.int64],
         out: NDArray[np.float32],
     ) -> None:
-        """Some rows of one panel, looked at if they have not been."""
+        """Read some rows of a panel, and verify them the first time."""
         try:
             with open(self.path(number), "rb", buffering=0) as stream:
                 begins = [(int(indices[first]) - number * self.size) * 4 * self.n for first, _ in pieces]
@@ -218,27 +201,27 @@ class Panels:
             self._checked[rows] = True
 
     def damaged(self, numbers: Iterable[int], progress: Progress | None = None) -> list[int]:
-        """Those of some panels that are not what was written; rows that were looked at are not again."""
-        found, numbers = [], list(numbers)
+        """The damaged panels among `numbers`; verified rows are not read again."""
+        bad, numbers = [], list(numbers)
         for done, number in enumerate(numbers):
             first, last = self.bounds(number)
             if not self._checked[first:last].all():
                 try:
                     self.read(np.arange(first, last), np.empty((last - first, self.n), np.float32))
                 except Damaged:
-                    found.append(number)
+                    bad.append(number)
             if progress is not None:
                 progress(done + 1, len(numbers))
-        return found
+        return bad
 
     def forget(self, number: int) -> None:
-        """Look at a panel anew when it is next read."""
+        """Verify a panel again when it is next read."""
         first, last = self.bounds(number)
         self._checked[first:last] = False
         self._known[number] = False
 
     def columns(self, number: int, out: NDArray[np.float32]) -> None:
-        """What the panels before one have of its rows into `out`, shape (its rows, first of them)."""
+        """Read the left part of a panel, shape (rows, first row), from the columns of earlier panels."""
         first, last = self.bounds(number)
 
         def take(other: int) -> None:

@@ -1,122 +1,274 @@
-"""Where the rows of the kernel matrix come from: decided once, from a byte budget, and said to the user."""
+"""Decide what does the work: features or a kernel matrix, where the matrix is kept, and who computes it.
+
+`plan` is a pure function of numbers and returns one `Plan`; `textsvm.gram.build` and
+`textsvm.machines.training` execute it. A kernel matrix is in one of these tiers:
+
+    device      the whole matrix, in the memory of the device that solves
+    host        the whole matrix in main memory, and a cache of rows on the card
+    disk        the whole matrix in a store on disk, and a cache of rows in memory
+    recompute   a cache of rows, which are computed again when they are needed again
+
+A matrix that fits is computed as a whole, and nothing has to be predicted. Where it does not, with room for m
+of its n rows, a solver reads about
+
+    R = 0.54 n sqrt(n / m)
+
+rows, the geometric mean over the seven problems of reports/tiers.md under budgets of 5, 10, 25 and 50 % (2.4,
+1.7, 1.1 and 0.76 n; measured 2.3, 1.7, 1.2 and 0.75 n, for single problems a quarter to 2.4 times as many).
+Computing the whole matrix means half of its values, and `BANDS` of its diagonal blocks twice.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import inf, sqrt
 
 from textsvm.errors import InputError
-from textsvm.gram.base import Gram
-from textsvm.gram.cached import CachedGram
-from textsvm.gram.tiles import whole_gram
-from textsvm.kernels.contract import MatrixRows
-from textsvm.runtime.device import Device, free_memory
-from textsvm.runtime.parallel import Progress
-from textsvm.runtime.workers import current
 
+SOLVERS = ("auto", "gram", "features")
+TIERS = ("auto", "device", "host", "disk", "recompute")
+#: How often the documents that rows are computed with are prepared anew (`textsvm.gram.stored`).
+BANDS = 16
+#: Bytes of a matrix below which measuring this machine costs more than it saves.
+LEAST = 1 << 30
+#: Rows up to which a matrix is computed from dense features and solved by its rows: 1.5 GiB, and some
+#: seconds. 2,500 documents of 500 features take 0.2 to 0.4 s that way, and 1.7 s by their features, on two
+#: busy cores.
+MOST_ROWS = 20_000
+#: Cores that the choice between features and a matrix assumes, so that 1 core and 16 train the same model.
+CORES = 4
+_SOURCES = {"host": "from main memory", "disk": "from disk", "recompute": "computed again"}
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
+class Costs:
+    """Seconds and memory of training."""
+
+    #: Seconds for each occurrence of a feature: to count it, to solve with it, and the latter per machine.
+    count: float
+    solve: float
+    machine: float
+    #: Seconds for each document, and for each machine, while solving.
+    row: float
+    start: float
+    #: Seconds for each kernel value, and for each document and occurrence of a feature.
+    pair: float
+    product: float
+    memory: int  #: Peak bytes for each occurrence of a feature
+
+
+#: By the kind of device: one core of a CPU, fitted to reports/feature_solver_ways.md; an H200, fitted to
+#: reports/gpu/million.md.
+COSTS = {
+    "cpu": Costs(3e-8, 4e-8, 2.5e-8, 1.5e-5, 0.0, 8e-9, 4e-11, 24),
+    "cuda": Costs(1e-9, 3.5e-9, 0.0, 0.0, 1.5, 1.3e-9, 0.0, 12),
+}
+
+
+@dataclass(frozen=True)
+class Features:
+    """Training from the features of a kernel, without a kernel matrix."""
+
+    occurrences: int = 0  #: Of all features in all documents
+    machines: int = 1
+    slowdown: float = 1.0  #: Solver time on a CPU relative to coordinate descent
+    disk_bytes: int | None = None  #: Size of the features if they can be kept on disk
+    obstacle: str = ""  #: Why they cannot be used, for the user; empty if they can
+
+    def seconds(self, n: int, device: str) -> tuple[float, float]:
+        """Predicted seconds with a kernel matrix of n documents, and from features."""
+        threads, costs = CORES if device == "cpu" else 1, COSTS[device]
+        count = self.occurrences * costs.count
+        matrix = count + n**2 * costs.pair + n * self.occurrences * costs.product
+        solve = self.occurrences * (costs.solve + self.machines * costs.machine)
+        solve += n * costs.row + self.machines * costs.start
+        if device == "cpu":
+            solve *= self.slowdown
+        return matrix / threads, count / threads + solve / max(1, min(threads, self.machines))
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Throughput of this machine, per second."""
+
+    compute: float = inf  #: Kernel values, computed as rows of a working set
+    bus: float = inf  #: Bytes from main memory to the card
+    #: Bytes from and to the disk.
+    read: float = inf
+    write: float = inf
+
+
+@dataclass(frozen=True)
+class Case:
+    """Input of the planner."""
+
+    n: int  #: Documents
+    memory: int  #: Bytes that rows may take on the device that solves
+    device: str = "cpu"  #: {"cpu", "cuda"}
+    device_name: str = "main memory"  #: Memory of the device, in messages
+    #: Requested by the user, one of `SOLVERS` and of `TIERS`.
+    solver: str = "auto"
+    tier: str = "auto"
+    features: Features | None = None  #: None where only a kernel matrix is considered
+    matrices: int = 1  #: Matrices that exist at a time while the whole matrix is computed
+    capacity: int = 0  #: Rows that fit into `memory`, if known
+    host_memory: int = 0  #: Bytes that rows may take in main memory; 0 if they cannot be kept there
+    store: bool = False  #: Whether a folder on disk keeps the matrix
+    stored: float = 0.0  #: Fraction of the matrix that is there already
+    dense_features: bool = False  #: Whether the matrix is a product of dense features that stay in memory
+    #: Tasks that workers can run at a time; 0 if there are none, or the work is too small for them.
+    tasks: int = 0
+    suggest_store: bool = False  #: Whether to recommend a store where rows are computed again
+
+    @property
+    def bytes(self) -> int:
+        """Size of the whole matrix."""
+        return 4 * self.n * self.n
+
+    @property
+    def fits(self) -> bool:
+        """Whether the whole matrix fits, with the memory that computing it takes."""
+        return (1 if self.store else self.matrices) * self.bytes <= self.memory
+
+    @property
+    def rows_read(self) -> float:
+        """Predicted number of rows that a solver reads."""
+        return 0.54 * self.n * sqrt(self.n / min(self.n, max(1, self.capacity)))
+
+    def seconds(self, tier: str, rates: Rates) -> float:
+        """Predicted seconds for computing the matrix, if it is kept, and for the rows that a solver reads."""
+        if tier == "recompute":
+            return self.n * self.rows_read / rates.compute
+        missing = 1 - self.stored
+        making = missing * self.n**2 * (0.5 + 0.5 / BANDS) / rates.compute
+        if self.store:  # written while the next part is computed
+            making = max(making, missing * self.bytes / rates.write)
+        if tier == "disk":
+            return making + 4 * self.n * self.rows_read / rates.read
+        loading = self.bytes / rates.read if self.store else 0.0
+        return making + loading + 4 * self.n * self.rows_read / rates.bus
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What was decided.
+    """Decision of the planner."""
 
-    Attributes
-    ----------
-    dense : bool
-        The whole matrix, else rows on demand.
-    memory : int
-        Bytes that rows may take.
-    description : str
-        What a user is shown.
-    """
-
-    dense: bool
-    memory: int
-    description: str
+    device: str  #: {"cpu", "cuda"}
+    #: {"features", "gram"}: Whether machines are trained from features or from rows of a kernel matrix.
+    way: str
+    #: {"device", "host", "disk", "recompute"}: Where the matrix is kept; for features "device" or "disk".
+    tier: str
+    memory: int  #: Bytes that rows may take on the device
+    workers: int  #: Tasks that workers run at a time to compute the matrix; 0 if it is computed here
+    seconds: float | None  #: Predicted, where alternatives were compared
+    reason: str  #: Shown to the user
 
 
-def plan(n: int, memory: int, matrices: int = 1) -> Plan:
-    """Decide where the rows of an n x n kernel matrix come from, given a byte budget.
-
-    Parameters
-    ----------
-    n, memory : int
-    matrices : int
-        How many there are at a time while the whole one is made.
-    """
-    need = 4 * n * n
-    if matrices * need <= memory:
-        return Plan(
-            True, memory, f"whole kernel matrix in memory ({show_bytes(need)} of {show_bytes(memory)})"
-        )
-    return Plan(False, memory, on_demand(n, memory))
+def candidates(case: Case) -> tuple[str, ...]:
+    """Tiers that a kernel matrix can have; `plan` needs the machine's rates only if there are several."""
+    if case.tier != "auto":
+        return (_requested(case),)
+    if case.fits:
+        return ("device",)
+    other = "disk" if case.store else "recompute"
+    if case.dense_features or case.device == "cpu" or not LEAST <= case.bytes <= case.host_memory:
+        return (other,)
+    return ("host", other)
 
 
-def on_demand(n: int, memory: int) -> str:
-    """What a user is shown of rows that are brought when they are asked for."""
-    whole = show_bytes(4 * n * n)
-    return f"rows on demand, cached under {show_bytes(memory)} (the whole matrix would take {whole})"
-
-
-def make_gram(
-    kernel_rows: MatrixRows, memory: int | str | None = None, progress: Progress | None = None
-) -> Gram:
-    """Make the Gram that `plan` decides on, where the rows live.
+def plan(case: Case, rates: Rates | None = None) -> Plan:
+    """Decide how machines are trained, from predicted seconds and byte budgets.
 
     Parameters
     ----------
-    kernel_rows : MatrixRows
-        What its `description`, if it has one, says of rows is part of the Gram's.
-    memory : int or str, optional
-        Bytes that rows may take; None is half of what is free there.
-    progress : callable, optional
-        Called while a whole matrix is computed.
-
-    Raises
-    ------
-    InputError
-        If `memory` cannot be understood, or two rows do not fit.
+    case : Case
+    rates : Rates, optional
+        Measured throughput, needed if there are several `candidates`.
     """
-    matrices = getattr(kernel_rows, "matrices", 1)
-    decided = plan(kernel_rows.n, allowed_bytes(memory, kernel_rows.device), matrices)
-    rows = getattr(kernel_rows, "description", "")
-    description = f"{decided.description}; {rows}" if rows else decided.description
-    if decided.dense:
-        return whole_gram(kernel_rows, description, progress)
-    alone = "; workers make whole matrices only, so none helps" if current() else ""
-    if kernel_rows.device.cards:
-        alone += f"; on the first of {len(kernel_rows.device.cards)} cards"
-    return CachedGram(kernel_rows, decided.memory, description + alone)
+    if case.features is not None and (decision := _from_features(case, case.features)) is not None:
+        return decision
+    tiers = candidates(case)
+    predicted = {each: case.seconds(each, rates or Rates()) for each in tiers if len(tiers) > 1}
+    tier = min(tiers, key=lambda each: predicted.get(each, 0.0))
+    need, allowed = show_bytes(case.bytes), show_bytes(case.memory)
+    reason = {
+        "device": f"whole kernel matrix in memory ({need} of {allowed})",
+        "host": f"rows held in main memory ({need}), cached within {allowed}",
+    }.get(tier, f"rows on demand, cached within {allowed} (the whole matrix would take {need})")
+    if case.tier != "auto":
+        reason += ", as requested"
+    elif len(tiers) > 1:
+        order = [tier, *(other for other in tiers if other != tier)]
+        reason += ": predicted " + ", ".join(f"{predicted[each]:.2g} s {_SOURCES[each]}" for each in order)
+    if tier == "recompute" and case.suggest_store:
+        reason += "; a store (--store DIR) would keep them on disk"
+    way = "features" if case.dense_features and not (case.fits and case.n <= MOST_ROWS) else "gram"
+    workers = case.tasks * (tier == "device")
+    return Plan(case.device, way, tier, case.memory, workers, predicted.get(tier), reason)
 
 
-def allowed_bytes(memory: int | str | None, device: Device) -> int:
-    """Bytes that rows may take on a device: what the user says, or half of what is free there.
+def _from_features(case: Case, features: Features) -> Plan | None:
+    """The plan to train from features; None if a kernel matrix is better, or requested."""
+    if case.solver == "gram" or case.store or case.tier != "auto":
+        return None
+    obstacle = features.obstacle or _too_large(case, features)
+    if case.solver == "features" and obstacle:
+        raise InputError(obstacle)
+    if obstacle:
+        return None
+    with_matrix, seconds = features.seconds(case.n, case.device)
+    if case.solver == "features":
+        reason = "as requested"
+    elif case.bytes > case.memory and seconds < 30 * with_matrix:
+        reason = f"a kernel matrix would take {show_bytes(case.bytes)} of {show_bytes(case.memory)}"
+    elif seconds < with_matrix:
+        reason = f"predicted {seconds:.2g} s, with a kernel matrix {with_matrix:.2g} s"
+    else:
+        return None
+    on_disk = features.disk_bytes is not None and features.disk_bytes > case.memory
+    tier, reason = ("disk", f"{reason}; on disk") if on_disk else ("device", reason)
+    return Plan(case.device, "features", tier, case.memory, 0, seconds, reason)
 
-    Raises
-    ------
-    InputError
-        If `memory` cannot be understood.
-    """
-    wished = parse_bytes(memory)
-    return max(1, free_memory(device) // 2) if wished is None else wished
+
+def _too_large(case: Case, features: Features) -> str:
+    """Why features do not fit into memory; empty if they do, or can be kept on disk."""
+    needed = COSTS[case.device].memory * features.occurrences
+    if needed <= case.memory or features.disk_bytes is not None:
+        return ""
+    return (
+        f"the features of {case.n:,} documents need about {show_bytes(needed)} of memory and "
+        f"{show_bytes(case.memory)} are allowed; take fewer lengths (p), shorten the documents (max_length, "
+        "--max-length) or raise memory (--memory)"
+    )
+
+
+def _requested(case: Case) -> str:
+    """The tier that the user requests ("host" is "device" on a CPU); InputError if it is impossible."""
+    tier = "device" if case.tier == "host" and case.device == "cpu" else case.tier
+    room = {"device": case.memory, "host": case.host_memory}.get(tier)
+    if room is None or (case.fits if tier == "device" else case.bytes <= room):
+        return tier
+    place = case.device_name if tier == "device" else "main memory"
+    raise InputError(
+        f"tier={case.tier!r} is not possible: the whole kernel matrix takes {show_bytes(case.bytes)} and "
+        f"{show_bytes(room)} of {place} may be used; allow more memory (--memory), or choose another tier "
+        "(--tier)"
+    )
 
 
 def parse_bytes(memory: int | str | None) -> int | None:
-    """Bytes from a number or a text such as "800MB" or "8GiB" (units are powers of 1,024).
-
-    Raises
-    ------
-    InputError
-        If it is neither, or is not above 0.
-    """
+    """Bytes from a number or a text such as "800MB" or "8GiB" (units are powers of 1,024)."""
     if memory is None:
         return None
     match = _SIZE.fullmatch(str(memory)) if not isinstance(memory, bool) else None
     value = int(float(match[1]) * (1 << _UNITS[match[2].lower()])) if match else 0
     if value <= 0:
-        raise InputError(f"memory={memory!r} is not a number of bytes above 0, such as 2000000000 or '2GiB'")
+        raise InputError(
+            f"memory must be a positive number of bytes, such as 2000000000 or '2GiB', got {memory!r}"
+        )
     return value
 
 

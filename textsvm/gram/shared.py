@@ -1,29 +1,37 @@
-"""The Grams of many kernels on the same documents, as a grid over their parameters needs them.
+"""Grams of many kernels on the same documents, where common work is done once.
 
-What parameters have in common is computed once: each kernel says what that is (`Cost.sharing`). Sharing
-takes memory for two matrices or more. Within the budget there are as many to a pass as fit; where not even
-one matrix fits, rows are computed on demand, kernel by kernel.
+`grams` serves a grid of kernels that learn nothing from documents. Each kernel says which work it shares with
+others (`Cost.sharing`); sharing takes memory for two matrices or more, and as many kernels share a pass as
+fit. Where not even one matrix fits, rows are computed on demand, kernel by kernel. The Gram of a term of
+several sums is computed once and added to each: an incomplete sum takes a matrix, and computing a term takes
+one (alone) or more (shared, or a product). As many sums are open at a time as fit; where not two matrices
+fit, rows of a sum are computed on demand.
 
-The Gram of a kernel that sums have in common is made once and added to each of them: a sum that is not
-complete takes a matrix, and the work on its terms one (alone) or two and more (shared, or a product). There
-are as many sums at a time as fit; where not two matrices fit, rows of a sum are computed on demand too.
+`TermGrams` serves kernels that learn from documents and so have a Gram for every training part of model
+selection (`textsvm.selection.fold_grams`). Only the terms of a sum that learn are computed for each part; the
+Grams of terms are cached as far as there is room beside the sum and the term that is being computed (two
+matrices for a product).
 
-On several cards the Gram of a kernel alone is made by all of them (`textsvm.gram.cards`); what kernels share
-is made on the first, and the Gram of each is then spread over all.
+On several cards, the Gram of a single kernel is computed by all of them (`textsvm.gram.cards`); shared work
+is done on the first card, and each Gram is then spread over all cards.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textsvm.gram.base import DenseGram, Gram
+from textsvm.gram.build import make_gram
 from textsvm.gram.cards import sharded_gram, spread
-from textsvm.gram.plan import allowed_bytes, make_gram, plan
-from textsvm.gram.tiles import Recipe, shared_grams, whole_gram
+from textsvm.gram.measure import allowed_bytes
+from textsvm.gram.plan import Case, plan
+from textsvm.gram.tiles import TileRecipe, shared_grams, tiling_of, whole_gram
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.combined.rows import add, scale
 from textsvm.kernels.contract import Sharing
@@ -43,7 +51,7 @@ def grams(
     memory: int | str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Numbered]:
-    """The Gram of every kernel, sharing what can be shared.
+    """The Gram of every kernel, sharing work.
 
     Parameters
     ----------
@@ -51,48 +59,63 @@ def grams(
         Each is fitted here to the documents.
     documents : Documents
     device : Device
-        Where the rows live.
     memory : int or str, optional
-        Bytes that rows may take, of all Grams that are held at a time; None is half of what is free there.
+        Bytes that rows of all Grams may take at a time; None is half of the free memory.
     progress : callable, optional
         Called over all the work.
 
     Returns
     -------
     iterator of (number in `kernels`, Gram)
-        In an order that shares; every number once. A Gram can be used until the next one is asked for:
-        its memory is then taken back.
-
-    Raises
-    ------
-    InputError
-        At once, if a kernel's parameters are out of range or `memory` cannot be understood.
+        Every number once, in an order that shares work. A Gram is valid until the next one is requested.
     """
     for kernel in kernels:
         kernel.check()
-    making = _Making(kernels, documents, device, allowed_bytes(memory, device))
+    making = _GridGrams(kernels, documents, device, memory)
     return _on_all_cards(making.in_turn(progress), device)
 
 
-def _on_all_cards(made: Iterator[Numbered], device: Device) -> Iterator[Numbered]:
-    for number, gram in made:
+def _on_all_cards(numbered: Iterator[Numbered], device: Device) -> Iterator[Numbered]:
+    for number, gram in numbered:
         everywhere = spread(gram, device)
         yield number, everywhere
         everywhere.release()
 
 
+class _MatricesInMemory:
+    """Documents, and the room for kernel matrices on them."""
+
+    def __init__(self, documents: Documents, device: Device, memory: int | str | None) -> None:
+        self.documents, self.device, self.allowed = documents, device, allowed_bytes(memory, device)
+        self.size = max(1, 4 * len(documents) ** 2)
+
+    def description(self, suffix: str) -> str:
+        return plan(Case(len(self.documents), self.allowed)).reason + suffix
+
+    def sum_description(self, kernel: Kernel) -> str:
+        return self.description(
+            f", summed from {len(kernel.structure.terms)} parts" if kernel.structure.depth else ""
+        )
+
+    def matrix(self, kernel: Kernel, documents: Documents, progress: Progress | None) -> Any:
+        """The whole matrix of a fitted kernel."""
+        rows = kernel.rows(documents, self.device)
+        return whole_gram(rows, "", tiling_of(rows), progress).matrix
+
+
+def _added(total: Any, values: Any, weight: float, reuse: bool) -> Any:
+    """total + weight * values, in place; the first values (total None) are overwritten if `reuse`."""
+    if total is not None:
+        add(total, values, weight)
+        return total
+    total = values if reuse else values.copy()
+    scale(total, weight)
+    return total
+
+
 @dataclass(frozen=True)
 class _Part:
-    """A kernel whose Gram is made.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    alone : int, optional
-        Its number, if it is one of those wanted.
-    sums : list of (int, float)
-        Numbers of the sums that have it as a term, and its weights in them.
-    """
+    """A kernel to compute: its number in the grid, if any, and (number, weight) in each sum that has it."""
 
     kernel: Kernel
     alone: int | None
@@ -101,14 +124,14 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Pass:
-    """Parts that are computed together; one alone shares nothing."""
+    """Parts that are computed together; `sharing` is None for a single part."""
 
     parts: list[_Part]
     sharing: Sharing | None
 
 
 def _passes(parts: Sequence[_Part], room: int) -> Iterator[_Pass]:
-    """The work in order, given how many matrices fit."""
+    """The work in order, for `room` matrices."""
     alike: dict[Hashable, list[_Part]] = {}
     for number, part in enumerate(parts):
         shared = part.kernel.cost.sharing if room >= 2 else None
@@ -122,30 +145,33 @@ def _passes(parts: Sequence[_Part], room: int) -> Iterator[_Pass]:
             yield _Pass([of_kind[i] for i in positions], sharing if len(positions) > 1 else None)
 
 
-class _Making:
-    """Grams on their way, and the sums that are not complete yet."""
+class _GridGrams(_MatricesInMemory):
+    """Grams of a grid, and the incomplete sums."""
 
-    def __init__(self, kernels: Sequence[Kernel], documents: Documents, device: Device, allowed: int) -> None:
-        self.kernels, self.documents, self.device, self.allowed = kernels, documents, device, allowed
-        # A matrix that is spread over cards is on the first of them twice in part.
-        size = 4 * len(documents) ** 2 * (1 + bool(device.cards))
-        self.room = allowed // max(1, size)
-        #: What sums have so far, and how many terms they lack.
+    def __init__(
+        self, kernels: Sequence[Kernel], documents: Documents, device: Device, memory: int | str | None
+    ) -> None:
+        super().__init__(documents, device, memory)
+        self.kernels = kernels
+        # A matrix that is spread over cards is partly on the first card twice.
+        self.room = self.allowed // (self.size * (1 + bool(device.cards)))
+        #: Incomplete sums, and the number of terms that they lack.
         self.totals: dict[int, Any] = {}
         self.missing: dict[int, int] = {}
 
     def in_turn(self, progress: Progress | None) -> Iterator[Numbered]:
+        """All Grams, one at a time."""
         passes = [step for batch in self._batches() for step in self._passes_of(batch)]
         ends = np.cumsum([self._cost(step) for step in passes]).tolist()
         for step, begin, end in zip(passes, [0.0, *ends], ends, strict=False):
             within = part_of(progress, begin, end - begin, ends[-1])
-            for part, gram in self._made(step, within):
+            for part, gram in self._computed(step, within):
                 yield from self._hand_out(part, gram)
             if progress is not None:
                 progress(end, ends[-1])
 
     def _batches(self) -> list[list[int]]:
-        """Numbers of kernels that are made together: the sums for which there is room beside their parts."""
+        """Numbers of kernels that are computed together: as many sums as have room beside their parts."""
         sums = [number for number in range(len(self.kernels)) if not self._is_whole(number)]
         size = max(
             1, self.room - 1 - max([self.kernels[number].structure.depth for number in sums], default=0)
@@ -155,9 +181,11 @@ class _Making:
         return batches
 
     def _is_whole(self, number: int) -> bool:
-        """Whether the Gram of a kernel is not made from those of its terms, of which there may be no room."""
-        kernel, structure = self.kernels[number], self.kernels[number].structure
-        return self.room <= structure.depth or any(term is kernel for _, term in structure.terms)
+        """Whether a kernel is computed as a whole instead of as a sum of Grams."""
+        kernel = self.kernels[number]
+        return self.room <= kernel.structure.depth or any(
+            term is kernel for _, term in kernel.structure.terms
+        )
 
     def _passes_of(self, batch: Sequence[int]) -> Iterator[_Pass]:
         whole = [number for number in batch if self._is_whole(number)]
@@ -173,54 +201,113 @@ class _Making:
         return _passes(parts, self.room - (len(batch) - len(whole)))
 
     def _cost(self, step: _Pass) -> float:
-        """Whole microseconds, so that sums of them are exact and progress never steps back."""
+        """Whole microseconds, so that sums are exact and progress never decreases."""
         costs = [part.kernel.cost.seconds(self.documents, self.documents) for part in step.parts]
         return float(np.ceil(1e6 * max(costs)))
 
-    def _made(self, step: _Pass, progress: Progress | None) -> Iterator[tuple[_Part, Gram]]:
+    def _computed(self, step: _Pass, progress: Progress | None) -> Iterator[tuple[_Part, Gram]]:
         read = step.parts[0].kernel.structure.read(self.documents)
         kernels = [part.kernel.fit(read) for part in step.parts]
-        if step.sharing is None:
-            ((part,), (kernel,)) = step.parts, kernels
-            sharded = None if part.sums else sharded_gram(kernel, read, self.device, self.allowed, progress)
-            if sharded is not None:
-                yield part, sharded
-                return
-            rows = kernel.rows(read, self.device)
-            if part.sums:
-                yield part, whole_gram(rows, "", progress)
-            else:
-                yield part, make_gram(rows, self.allowed, progress)
+        if step.sharing is not None:
+            description = self.description(f", {step.sharing.description(kernels)}")
+            recipe = TileRecipe(kernels, step.sharing, self.device.kind)
+            for position, gram in shared_grams(recipe, read, self.device, description, progress):
+                yield step.parts[position], gram
             return
-        said = step.sharing.description(kernels)
-        description = f"{plan(len(read), self.allowed).description}, {said}"
-        recipe = Recipe(kernels, step.sharing, self.device.kind)
-        for position, gram in shared_grams(recipe, read, self.device, description, progress):
-            yield step.parts[position], gram
+        ((part,), (kernel,)) = step.parts, kernels
+        if part.sums:
+            yield part, DenseGram(self.matrix(kernel, read, progress))
+            return
+        sharded = sharded_gram(kernel, read, self.device, self.allowed, progress)
+        yield part, sharded or make_gram(kernel.rows(read, self.device), self.allowed, progress)
 
     def _hand_out(self, part: _Part, gram: Gram) -> Iterator[Numbered]:
-        """The Gram of a part where it is wanted itself, and the sums that are complete with it."""
+        """The Gram of a part of the grid, and the sums that are complete with it."""
         values = gram.window().values if part.sums else None
         if part.alone is not None:
             yield part.alone, gram
         gram.release()
         for at, (number, weight) in enumerate(part.sums):
-            self._add(number, values, weight, last=at + 1 == len(part.sums))
+            last = at + 1 == len(part.sums)
+            self.totals[number] = _added(self.totals.get(number), values, weight, reuse=last)
             self.missing[number] -= 1
             if not self.missing[number]:
                 self.kernels[number].fit(self.documents)
-                total = DenseGram(self.totals.pop(number), self._description(number))
+                total = DenseGram(self.totals.pop(number), self.sum_description(self.kernels[number]))
                 yield number, total
                 total.release()
 
-    def _add(self, number: int, values: Any, weight: float, last: bool) -> None:
-        """Add a term to a sum; the last sum that wants one may begin with it."""
-        if number in self.totals:
-            add(self.totals[number], values, weight)
-        else:
-            self.totals[number] = values if last else values.copy()
-            scale(self.totals[number], weight)
 
-    def _description(self, number: int) -> str:
-        terms = len(self.kernels[number].structure.terms)
-        return f"{plan(len(self.documents), self.allowed).description}, from those of its {terms} parts"
+class TermGrams(_MatricesInMemory):
+    """Grams of kernels that learn from parts of the documents, with a cache for the Grams of their terms.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        All that Grams will be requested for.
+    documents : Documents
+    device : Device
+    memory : int or str, optional
+        Bytes that all Grams together may take; None is half of the free memory.
+    """
+
+    def __init__(
+        self, kernels: Sequence[Kernel], documents: Documents, device: Device, memory: int | str | None
+    ) -> None:
+        super().__init__(documents, device, memory)
+        at_work = 1 + bool(device.cards) + max([1, *(kernel.structure.depth for kernel in kernels)])
+        self.room = self.allowed // self.size - at_work
+        #: Number of kernels still to come that have a term.
+        self.wanted = Counter(term.structure.key for kernel in kernels for _, term in kernel.structure.terms)
+        self._cache: dict[tuple[Hashable, bytes], tuple[Kernel, Any]] = {}
+
+    def serves(self, kernel: Kernel) -> bool:
+        """Whether there is room, and the kernel is a sum or the term of another kernel."""
+        return self.room >= 0 and (kernel.structure.depth > 0 or self.wanted[kernel.structure.key] > 1)
+
+    def gram(self, kernel: Kernel, train: NDArray[np.int64] | None, progress: Progress | None) -> Gram:
+        """Fit a kernel to some of the documents, or to all, and compute its Gram of all."""
+        learnt_from = self.documents if train is None else self.documents.take(train)
+        total = None
+        for number, (weight, term) in enumerate(kernel.structure.terms):
+            step = part_of(progress, number, 1, len(kernel.structure.terms))
+            values, cached = self._values(term, learnt_from, b"" if train is None else train.tobytes(), step)
+            total = _added(total, values, weight, reuse=not cached)
+            del values
+        self._fit_others(kernel, learnt_from)
+        whole = DenseGram(total, self.sum_description(kernel))
+        del total
+        return spread(whole, self.device)
+
+    def done(self, kernel: Kernel) -> None:
+        """No Gram of this kernel will be requested any more."""
+        for _, term in kernel.structure.terms:
+            self.wanted[term.structure.key] -= 1
+        self._cache = {at: known for at, known in self._cache.items() if self.wanted[at[0]] > 0}
+
+    def _values(
+        self, term: Kernel, learnt_from: Documents, name: bytes, progress: Progress | None
+    ) -> tuple[Any, bool]:
+        """The matrix of a term, and whether it is cached."""
+        at = term.structure.key, name if term.structure.learns else b""
+        if at in self._cache:
+            known, values = self._cache[at]
+            for leaf, fitted in zip(term.structure.leaves, known.structure.leaves, strict=True):
+                leaf.__dict__.update(vars(fitted))
+            return values, True
+        term.fit(term.structure.read(learnt_from))
+        values = self.matrix(term, term.structure.read(self.documents), progress)
+        keep = len(self._cache) < self.room and (
+            self.wanted[term.structure.key] > 1 or not term.structure.learns
+        )
+        if keep:
+            self._cache[at] = term, values
+        return values, keep
+
+    @staticmethod
+    def _fit_others(kernel: Kernel, learnt_from: Documents) -> None:
+        """Fit terms of weight 0, which have no Gram but are saved with the others."""
+        fitted = {id(leaf) for _, term in kernel.structure.terms for leaf in term.structure.leaves}
+        for leaf in kernel.structure.leaves:
+            if id(leaf) not in fitted:
+                leaf.fit(leaf.structure.read(learnt_from))

@@ -1,12 +1,12 @@
-"""A folder of Grams on disk: of one set of texts, in one form, by any number of kernels.
+"""A folder of Grams on disk, for one set of texts in one form and any number of kernels.
 
-    DIR/store.json          format, number of texts, their form, and a digest of what kernels read of them
-    DIR/KERNEL-DIGEST/      a Gram: gram.json (the kernel with its parameters, rows of a panel), and panels
+    DIR/store.json          format, number of texts, their form, and a digest of the kernels' views of them
+    DIR/KERNEL-DIGEST/      a Gram: gram.json (the kernel with its parameters, rows per panel), and panels
                             (`textsvm.gram.panels`)
-    DIR/.lock               held by the one process that writes
+    DIR/.lock               held by the process that writes
 
-Every file is written under a temporary name and moved into place, so whenever a run ends, what is there is
-right, and the next run makes what is not there. Reading takes no lock.
+Every file is written under a temporary name and moved into place, so an interrupted run leaves only valid
+files, and the next run computes the missing panels. Reading takes no lock.
 """
 
 from __future__ import annotations
@@ -39,38 +39,28 @@ from textsvm.runtime.plain_json import to_json
 
 FORMAT = 1
 _STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"
-#: A byte far behind what is written into the lock: on Windows nobody else can read a byte that is locked.
+#: A byte far behind the content of the lock file: on Windows other processes cannot read a locked byte.
 _LOCKED_BYTE = 1 << 30
-#: What writing to a full disk, or beyond one's share of it, fails with.
+#: Errors of writing to a full disk, or beyond a quota.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-#: What a manifest of texts has.
+#: Required entries of store.json.
 _TEXTS: dict[str, type] = {"n": int, "form": dict, "views": dict}
-#: Bytes and predicted seconds of a panel at most, which are what a killed run loses; and its fewest rows:
-#: a panel of few rows is found by the later ones in short pieces.
+#: Most bytes and predicted seconds of a panel, which a killed run loses; and its fewest rows, as later panels
+#: read the columns of an earlier panel in pieces of its rows.
 PANEL_BYTES, PANEL_SECONDS, LEAST_ROWS, ROWS_OF_LARGE = 128 << 20, 5.0, 16, 256
-#: What `Documents` have that no stored kernel value depends on: idf weights of classes are a kernel's state.
+#: Fields of `Documents` that no stored kernel value depends on: class weights (idf) are part of a kernel's
+#: state.
 _NOT_READ = ("characters", "classes")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A Gram that is wanted.
+class GramRequest:
+    """A Gram to compute or to find in a store."""
 
-    Attributes
-    ----------
-    kernel : Kernel
-        Fitted.
-    examples : Examples
-    form : dict
-        How they were made of what a user gave, by the names of parameters.
-    device : Device
-        Where its rows are made, and go.
-    """
-
-    kernel: Kernel
+    kernel: Kernel  #: Fitted
     examples: Any
-    form: Mapping[str, Any]
-    device: Device
+    form: Mapping[str, Any]  #: Parameters that prepared the examples from the user's data
+    device: Device  #: Where rows are computed and used
 
     @property
     def n(self) -> int:
@@ -78,12 +68,12 @@ class Wanted:
         return len(self.examples)
 
     def texts(self) -> dict[str, Any]:
-        """What all Grams of a store have in common, as JSON values."""
+        """Identity of the examples, common to all Grams of a store, as JSON values."""
         views = {repr(view): digest(self.examples.of(view)) for view in self.kernel.structure.views}
         return {"n": self.n, "form": to_json(dict(self.form)), "views": views}
 
     def gram(self) -> dict[str, Any]:
-        """What tells its Gram from others of the store."""
+        """Identity of the kernel, as JSON values."""
         state = self.kernel.state()
         return {
             "kernel": json.loads(json.dumps(to_json(self.kernel.structure.as_dict()))),
@@ -92,16 +82,8 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Where a Gram is, or is to be.
-
-    Attributes
-    ----------
-    store : Store
-    panels : Panels
-    manifest : dict
-        What its gram.json has.
-    """
+class StoredGram:
+    """Location of a Gram, which may be incomplete; `manifest` is the content of its gram.json."""
 
     store: Store
     panels: Panels
@@ -109,23 +91,17 @@ class Kept:
 
     @property
     def place(self) -> str:
-        """For people."""
+        """Location for people."""
         return f"stored in {self.store.folder}"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the store for writing, with room for what is missing and the manifests in place.
-
-        Raises
-        ------
-        InputError
-            If another process writes there, there is not enough room, or it cannot be written to.
-        """
+        """Lock the store for writing this Gram; see `Store.writing`."""
         with self.store.writing([self]):
             yield
 
     def begin(self) -> None:
-        """Put its manifests in place; inside of `Store.lock`."""
+        """Write its manifests; inside `Store.lock`."""
         self.store.note(self.manifest["texts"])
         try:
             self.panels.folder.mkdir(exist_ok=True)
@@ -147,12 +123,12 @@ class Store:
     Raises
     ------
     InputError
-        If it is anything else, or of a newer version of textsvm.
+        If the folder is anything else, or its format is unknown.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        #: What its manifest says, None where it is new.
+        #: Content of store.json, None in a new folder.
         self.texts: dict[str, Any] | None = None
         if (self.folder / _STORE).is_file():
             self.texts = _read_json(self.folder / _STORE, _TEXTS)
@@ -160,43 +136,38 @@ class Store:
             raise InputError(f"the store {folder} is a file; name a folder")
         elif any(not name.startswith(".") for name in _names(self.folder)):
             raise InputError(
-                f"{folder} is not a store of kernel matrices: it has files and no {_STORE}; name a new or an "
+                f"{folder} is not a store of kernel matrices: it has files and no {_STORE}; name a new or "
                 "empty folder"
             )
 
-    def find(self, wanted: Wanted, memory: int, rows: int | None = None) -> Kept:
-        """Where a Gram is in it, or is to be.
+    def find(self, request: GramRequest, memory: int, rows: int | None = None) -> StoredGram:
+        """Location of an existing or new Gram.
 
         Parameters
         ----------
-        wanted : Wanted
+        request : GramRequest
         memory : int
-            Bytes that rows may take; a new Gram's panels heed them.
+            Bytes that rows may take, which limits the panels of a new Gram.
         rows : int, optional
-            Rows of a new Gram's panels, if that is decided.
-
-        Raises
-        ------
-        InputError
-            If the store is of other texts, or of another form of them; it says which.
+            Rows per panel of a new Gram.
         """
-        texts, gram = wanted.texts(), wanted.gram()
+        texts, gram = request.texts(), request.gram()
         self._require_same(texts)
         views = {view: texts["views"][view] for view in sorted(texts["views"])}
-        name = digest({**gram, "views": views, "n": wanted.n})[:16]
-        folder = self.folder / f"{wanted.kernel.name}-{name}"
+        name = digest({**gram, "views": views, "n": request.n})[:16]
+        folder = self.folder / f"{request.kernel.name}-{name}"
         if (folder / _GRAM).is_file():
             manifest = _read_json(folder / _GRAM, {"rows_of_panel": int})
             size = manifest["rows_of_panel"]
-            if not 0 < size <= max(1, wanted.n):
+            if not 0 < size <= max(1, request.n):
                 raise InputError(_damaged(folder / _GRAM))
         else:
-            size = panel_rows(wanted, memory) if rows is None else rows
+            size = panel_rows(request, memory) if rows is None else rows
             manifest = {
-                "format": FORMAT, "textsvm": textsvm.__version__, "spelled": spell(wanted.kernel), **gram,
-                "texts": texts, "rows_of_panel": size, "device": wanted.device.description,
+                "format": FORMAT, "textsvm": textsvm.__version__, "spelled": spell(request.kernel), **gram,
+                "texts": texts, "rows_of_panel": size, "device": request.device.description,
             }  # fmt: skip
-        return Kept(self, Panels(folder, wanted.n, size, name), {**manifest, "texts": texts})
+        return StoredGram(self, Panels(folder, request.n, size, name), {**manifest, "texts": texts})
 
     def _require_same(self, texts: Mapping[str, Any]) -> None:
         known = self.texts
@@ -214,15 +185,15 @@ class Store:
                 f"the store {self.folder} is of other texts: {known['n']:,} of them, and these are "
                 f"{texts['n']:,}; {another}"
             )
-        for view, found in texts["views"].items():
-            if known["views"].get(view, found) != found:
+        for view, value in texts["views"].items():
+            if known["views"].get(view, value) != value:
                 raise InputError(
                     f"the store {self.folder} is of other texts, as many as these, or of these in another "
                     f"order; {another}"
                 )
 
     def note(self, texts: Mapping[str, Any]) -> None:
-        """Write down what texts it is of; inside of `lock`."""
+        """Write the identity of its texts; inside `lock`."""
         if (self.folder / _STORE).is_file():  # another process may have made it a store
             self.texts = _read_json(self.folder / _STORE, _TEXTS)
         self._require_same(texts)
@@ -232,15 +203,8 @@ class Store:
             _write_json(self.folder / _STORE, self.texts)
 
     @contextmanager
-    def writing(self, several: Sequence[Kept]) -> Iterator[None]:
-        """Hold it for writing some of its Grams, with room for what is missing and manifests in place.
-
-        Raises
-        ------
-        InputError
-            If another process writes there, or it cannot be written to; if there is not enough room, or no
-            longer.
-        """
+    def writing(self, several: Sequence[StoredGram]) -> Iterator[None]:
+        """Lock it for writing some of its Grams, and write their manifests."""
         self._require_room(several, "nothing was written")
         with self.lock():
             for each in several:
@@ -252,12 +216,12 @@ class Store:
                     self._require_room(several, "what was made is kept", full=True)
                 raise
 
-    def _require_room(self, several: Sequence[Kept], rest: str, full: bool = False) -> None:
-        """Raise InputError if the disk has no room for the panels that are missing, or is full."""
-        panels = [each.panels for each in several]
-        needed = sum(one.bytes_of(number) for one in panels for number in one.missing())
-        there = next(one for one in (self.folder.absolute(), *self.folder.absolute().parents) if one.exists())
-        free = shutil.disk_usage(there).free
+    def _require_room(self, several: Sequence[StoredGram], rest: str, full: bool = False) -> None:
+        """Raise InputError if the disk has no room for the missing panels, or is full."""
+        panels = [stored.panels for stored in several]
+        needed = sum(each.bytes_of(number) for each in panels for number in each.missing())
+        folder = self.folder.absolute()
+        free = shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
         if needed > free or full:
             raise InputError(
                 f"the kernel matrix of {panels[0].n:,} texts takes {show_bytes(needed)} more on disk and "
@@ -267,7 +231,7 @@ class Store:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the one process that writes; the lock ends with the process, however that ends."""
+        """Exclude other writing processes; the lock ends with the process."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
@@ -286,18 +250,18 @@ class Store:
             yield
 
 
-def panel_rows(wanted: Wanted, memory: int) -> int:
-    """Rows of a panel of a new Gram, by bytes, the memory that rows may take, and predicted seconds."""
-    n = wanted.n
+def panel_rows(request: GramRequest, memory: int) -> int:
+    """Rows per panel of a new Gram, limited by bytes, memory and predicted seconds."""
+    n = request.n
     rows = min(max(ROWS_OF_LARGE, PANEL_BYTES // max(1, 4 * n)), memory // max(1, 16 * n))
-    if wanted.device.kind == "cpu":
-        seconds = wanted.kernel.cost.seconds(wanted.examples, wanted.examples) / max(1, n) / n_threads()
+    if request.device.kind == "cpu":
+        seconds = request.kernel.cost.seconds(request.examples, request.examples) / max(1, n) / n_threads()
         rows = min(rows, int(PANEL_SECONDS / max(seconds, 1e-9)))
     return max(1, min(n, max(LEAST_ROWS, rows)))
 
 
 def digest(value: Any) -> str:
-    """Of arrays, and of what has arrays: equal for what is equal."""
+    """Digest of arrays, and of dataclasses, mappings and sequences of arrays."""
     state = blake2b(digest_size=16)
     _add(state, value)
     return state.hexdigest()
@@ -311,10 +275,10 @@ def _add(state: Any, value: Any) -> None:
         state.update(np.ascontiguousarray(value).data.cast("B") if value.size else b"")
     elif isinstance(value, np.ndarray | list | tuple):
         state.update(f"{len(value)};".encode())
-        for one in value:
-            _add(state, one)
+        for each in value:
+            _add(state, each)
     elif isinstance(value, Mapping):
-        _add(state, sorted((str(name), digest(one)) for name, one in value.items()))
+        _add(state, sorted((str(name), digest(each)) for name, each in value.items()))
     elif is_dataclass(value):
         _add(
             state,
@@ -364,24 +328,24 @@ def _names(folder: Path) -> list[str]:
 
 def _read_json(path: Path, types: Mapping[str, type]) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        version = found["format"]
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = content["format"]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(_damaged(path)) from error
     if version != FORMAT:
         raise InputError(
-            f"{path.parent} has store format {version!r}, and textsvm {textsvm.__version__} knows {FORMAT}; "
+            f"{path.parent} has store format {version!r}, and textsvm {textsvm.__version__} reads {FORMAT}; "
             "use the version that wrote it, or name another folder"
         )
-    if not all(isinstance(found.get(name), kind) for name, kind in types.items()):
+    if not all(isinstance(content.get(name), kind) for name, kind in types.items()):
         raise InputError(_damaged(path))
-    return found
+    return content
 
 
 def _damaged(path: Path) -> str:
-    return f"{path} is damaged; delete the folder {path.parent}, and it is made again"
+    return f"{path} is damaged; delete the folder {path.parent}, and it is computed again"
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

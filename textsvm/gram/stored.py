@@ -1,143 +1,105 @@
-"""A Gram whose rows lie on disk: made there once, and read by whoever needs them (`textsvm.gram.store`).
+"""Rows of a kernel matrix that are read, from disk or main memory, instead of computed again.
 
-Making goes panel by panel, in order. The left part of panel k are columns of the panels before, which are
-read; what is right of it is computed, as rows of the kernel with the texts from some text on. These begin
-anew `BANDS` times (preparing the texts as columns takes time too), so that about half of all values are
-computed. Which values are computed with which others thus follows from n and the rows of a panel alone: a
-run that goes on, and a panel that is made again, give the bits that were there before.
+The matrix is computed panel by panel, in order. The left part of panel k is the transpose of earlier panels;
+the rest is computed, as rows of the kernel with the documents from some document on. These columns are
+prepared `BANDS` times (which takes time too), so that about half of all values are computed. Which values are
+computed together follows from n and the rows per panel alone: a continued run, and a panel that is computed
+again, have the same bits.
+
+On an H200, a row in main memory comes over the bus at some 12 thousand million values a second; a
+gap-weighted row of texts of 100 symbols is computed at 240 million, a spectrum row at 6 thousand million.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram, Gram
-from textsvm.gram.cached import CachedGram
+from textsvm.gram.base import DenseGram
 from textsvm.gram.panels import Damaged
-from textsvm.gram.plan import allowed_bytes, plan
-from textsvm.gram.store import Store, Wanted
-from textsvm.gram.tiers import BANDS
+from textsvm.gram.plan import BANDS
+from textsvm.gram.store import GramRequest, Store, StoredGram, panel_rows
+from textsvm.kernels.contract import SharedColumns
 from textsvm.runtime import device as devices
+from textsvm.runtime import parallel
 from textsvm.runtime.parallel import Progress
 
-#: Bytes that are read at a time on their way to a card; and those from which on a rate says something.
-_STAGING, _TELLING = 32 << 20, 128 << 20
-
-
-def stored_gram(
-    folder: str | os.PathLike[str],
-    wanted: Wanted,
-    memory: int | str | None = None,
-    progress: Progress | None = None,
-) -> Gram:
-    """The Gram of a kernel from a store, made there as far as it is not there yet.
-
-    Parameters
-    ----------
-    folder : path
-        Of the store.
-    wanted : Wanted
-    memory : int or str, optional
-        Bytes that rows may take; None is half of what is free there.
-    progress : callable, optional
-        Called while it is made, and again while it is read.
-
-    Raises
-    ------
-    InputError
-        See `Store`, `Store.find` and `Kept.writing`.
-    """
-    rows = stored_rows(folder, wanted, memory, progress)
-    decided = plan(wanted.n, allowed_bytes(memory, wanted.device))
-    if decided.dense:
-        return read_whole(rows, decided.description, progress)
-    return CachedGram(rows, decided.memory, f"{rows.description}; {decided.description}")
-
-
-def read_whole(rows: StoredRows, description: str, progress: Progress | None = None) -> DenseGram:
-    """All rows of a store that has them, in memory."""
-    clock = time.perf_counter()
-    matrix = rows.gram(progress)
-    devices.synchronize(rows.device)
-    rate = 4e-9 * rows.n**2 / max(time.perf_counter() - clock, 1e-9)
-    said = f", read at {rate:.2g} GB/s" if 4 * rows.n**2 >= _TELLING else ""
-    return DenseGram(matrix, f"{rows.description}{said}; {description}")
-
-
-def stored_rows(
-    folder: str | os.PathLike[str],
-    wanted: Wanted,
-    memory: int | str | None = None,
-    progress: Progress | None = None,
-) -> StoredRows:
-    """The same as rows that are read when they are asked for; see `stored_gram`."""
-    kept = Store(folder).find(wanted, allowed_bytes(memory, wanted.device))
-    rows = StoredRows(kept, wanted)
-    rows.complete(progress)
-    return rows
+#: Bytes that are read at a time on their way to a card; least bytes whose reading rate is reported.
+_STAGING, _REPORTED = 32 << 20, 128 << 20
+#: Bytes that a thread copies at a time, and rows that it transposes.
+_PIECE, _BLOCK = 2 << 20, 512
 
 
 class StoredRows:
-    """Rows of a kernel matrix on disk (`MatrixRows`), which are not computed again.
+    """Rows of a kernel matrix in panels (`MatrixRows`).
 
     Parameters
     ----------
-    kept : Kept
-        Where they are, or what does the same.
-    wanted : Wanted
-        What they are, should they be missing.
+    stored : StoredGram or InMemory
+        Location of the panels.
+    request : GramRequest
+        How missing panels are computed.
     """
 
-    def __init__(self, kept: Any, wanted: Wanted) -> None:
-        self.n, self.device = wanted.n, wanted.device
-        self._kept, self._panels, self._wanted = kept, kept.panels, wanted
+    def __init__(self, stored: Any, request: GramRequest) -> None:
+        self.n, self.device = request.n, request.device
+        self._stored, self._panels, self._request = stored, stored.panels, request
         self._xp = devices.array_module(self.device)
-        #: What prepares the texts from some text on as columns, if not the kernel (`stored_together.py`).
+        #: Prepares the documents from some document on as columns, if the kernel does not
+        #: (`complete_together`).
         self.prepare: Callable[[int, Any], Any] | None = None
-        #: Panels that were made here, not found.
+        #: Number of panels computed here.
         self.made = 0
         self._mended: set[int] = set()
         self._band: tuple[int, Any, NDArray[np.float32]] | None = None
 
     @property
     def description(self) -> str:
-        """For people."""
-        found = "found" if not self.made else f"{self.made:,} of {self._panels.count:,} panels made"
-        return f"{self._kept.place} ({found})"
+        """Location of the rows, and whether they were there already, for people."""
+        origin = "found" if not self.made else f"{self.made:,} of {self._panels.count:,} panels made"
+        return f"{self._stored.place} ({origin})"
 
     @property
-    def found(self) -> float:
-        """The share of the panels that is there."""
+    def complete_share(self) -> float:
+        """Fraction of the panels that exist."""
         return 1 - len(self._panels.missing()) / self._panels.count
 
     def complete(self, progress: Progress | None = None) -> None:
-        """Make the panels that are not there."""
+        """Compute the missing panels."""
         if self._panels.missing():
-            with self._kept.writing():
-                # Another process may have made some since.
+            with self._stored.writing():
+                # Another process may have computed some since.
                 for _ in self.steps(self._panels.missing(), progress):
                     pass
 
     def diag(self) -> Any:
-        """See `MatrixRows`."""
         with devices.use(self.device):
             return self._xp.asarray(self._mending(self._panels.diagonal))
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
-        """See `MatrixRows`."""
         return self._values(np.asarray(indices, np.int64))
 
     def gram(self, progress: Progress | None = None) -> Any:
-        """See `MatrixRows`: nothing of it is computed."""
         return self._values(np.arange(self.n), progress)
+
+    def dense(self, description: str, progress: Progress | None = None) -> DenseGram:
+        """All rows in memory."""
+        clock = time.perf_counter()
+        matrix = self.gram(progress)
+        devices.synchronize(self.device)
+        rate = 4e-9 * self.n**2 / max(time.perf_counter() - clock, 1e-9)
+        speed = f", read at {rate:.2g} GB/s" if 4 * self.n**2 >= _REPORTED else ""
+        return DenseGram(matrix, f"{self.description}{speed}; {description}")
 
     def _values(self, indices: NDArray[np.int64], progress: Progress | None = None) -> Any:
         with devices.use(self.device):
@@ -149,7 +111,7 @@ class StoredRows:
         return values
 
     def _to_card(self, indices: NDArray[np.int64], values: Any, progress: Progress | None) -> None:
-        """Rows to a card, some on their way while the next are read."""
+        """Copy rows to a card while the next rows are read."""
         cuda, step = self._xp.cuda, max(1, _STAGING // (4 * self.n))
         stream = cuda.Stream(non_blocking=True)
         cuda.get_current_stream().synchronize()  # the memory of `values` may still be in use
@@ -166,35 +128,36 @@ class StoredRows:
         stream.synchronize()
 
     def _pinned(self, rows: int) -> NDArray[np.float32]:
-        """Host memory for rows that a card copies from by itself."""
+        """Page-locked host memory for rows."""
         memory = self._xp.cuda.alloc_pinned_memory(max(1, 4 * rows * self.n))
         return np.frombuffer(memory, np.float32, rows * self.n).reshape(rows, self.n)
 
     def read(
         self, indices: NDArray[np.int64], out: NDArray[np.float32], progress: Progress | None = None
     ) -> None:
-        """Rows at `indices` into an array of main memory, shape (len(indices), n)."""
+        """Read rows into an array in main memory, shape (len(indices), n)."""
         self._mending(lambda: self._panels.read(indices, out, progress))
 
     def _mending(self, read: Any) -> Any:
-        """What reading gives, damaged panels made again."""
+        """Call `read`, and compute damaged panels again."""
         while True:
             try:
                 return read()
-            except Damaged as found:
-                if found.number in self._mended:
+            except Damaged as damage:
+                number = damage.number
+                if number in self._mended:
                     raise InputError(
-                        f"{self._panels.path(found.number)} is not what was written to it a moment ago; "
+                        f"{self._panels.path(number)} is not what was written to it a moment ago; "
                         "the disk fails, name a folder on another one (--store)"
-                    ) from found
-                self._mended.add(found.number)
-                self._panels.forget(found.number)
-                with self._kept.writing():
-                    for _ in self.steps([found.number], None):
+                    ) from damage
+                self._mended.add(number)
+                self._panels.forget(number)
+                with self._stored.writing():
+                    for _ in self.steps([number], None):
                         pass
 
     def steps(self, numbers: list[int], progress: Progress | None) -> Iterator[None]:
-        """Make some panels, and those before them that are not what was written; stop after each."""
+        """Compute some panels, and damaged panels before them; yield after each."""
         if not numbers:
             return
         before = sorted(set(range(max(numbers))) - set(numbers))
@@ -203,7 +166,7 @@ class StoredRows:
         with ThreadPoolExecutor(1) as writer:
             written: Future[None] | None = None
             for number, end in zip(numbers, ends, strict=True):
-                values = self._computed(number)  # while the one before is written
+                values = self._computed(number)  # while the previous panel is written
                 if written is not None:
                     written.result()
                 self._panels.columns(number, values[:, : self._panels.bounds(number)[0]])
@@ -217,17 +180,17 @@ class StoredRows:
         self._band = None
 
     def _work(self, number: int) -> int:
-        """How many values of a panel are computed."""
+        """Number of computed values of a panel."""
         first, last = self._panels.bounds(number)
         return (last - first) * (self.n - self._start(number))
 
     def _start(self, number: int) -> int:
-        """The first text that the rows of a panel are computed with."""
+        """First document that the rows of a panel are computed with."""
         panels = -(-self._panels.count // BANDS)
         return number // panels * panels * self._panels.size
 
     def _computed(self, number: int) -> NDArray[np.float32]:
-        """A panel, its part from the first diagonal value on."""
+        """A panel with its values from the diagonal on."""
         first, last = self._panels.bounds(number)
         start, rows, diagonal = self._columns_from(self._start(number))
         values = np.empty((last - first, self.n), np.float32)
@@ -241,12 +204,179 @@ class StoredRows:
         return values
 
     def _columns_from(self, start: int) -> tuple[int, Any, NDArray[np.float32]]:
-        """The texts from `start` on as columns, and their diagonal."""
+        """The documents from `start` on as columns, and their diagonal."""
         if self._band is None or self._band[0] != start:
-            self._band = None  # its memory, before there is another one
-            kernel, texts = self._wanted.kernel, self._wanted.examples
+            self._band = None  # frees its memory before the next one is allocated
+            kernel, examples = self._request.kernel, self._request.examples
             with devices.use(self.device):
-                some = kernel.structure.read(texts.take(np.arange(start, self.n)))
+                some = kernel.structure.read(examples.take(np.arange(start, self.n)))
                 rows = kernel.rows(some, self.device) if self.prepare is None else self.prepare(start, some)
                 self._band = start, rows, devices.to_host(rows.diag())
         return self._band
+
+
+class HostPanels:
+    """Panels of a matrix in main memory, with the interface of `textsvm.gram.panels.Panels`."""
+
+    def __init__(self, n: int, size: int) -> None:
+        self.n, self.size, self.count = n, size, -(-n // size)
+        self.matrix, self.made = np.empty((n, n), np.float32), 0
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        return number * self.size, min((number + 1) * self.size, self.n)
+
+    def missing(self) -> list[int]:
+        return list(range(self.made, self.count))
+
+    def damaged(self, numbers: Iterable[int], progress: Progress | None = None) -> list[int]:
+        return []
+
+    def write(self, number: int, values: NDArray[np.float32]) -> None:
+        first, last = self.bounds(number)
+        self.matrix[first:last] = values
+        self.made = number + 1
+
+    def columns(self, number: int, out: NDArray[np.float32]) -> None:
+        first, last = self.bounds(number)
+
+        def transpose(at: int) -> None:
+            block = slice(at, min(at + _BLOCK, first))
+            out[:, block] = self.matrix[block, first:last].T
+
+        parallel.run(transpose, range(0, first, _BLOCK))
+
+    def diagonal(self) -> NDArray[np.float32]:
+        return self.matrix.diagonal().copy()
+
+    def read(
+        self, indices: NDArray[np.int64], out: NDArray[np.float32], progress: Progress | None = None
+    ) -> None:
+        step = max(1, _PIECE // (4 * self.n))
+
+        def copy(at: int) -> None:
+            out[at : at + step] = self.matrix[indices[at : at + step]]
+
+        parallel.run(copy, range(0, len(indices), step), progress=progress)
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A matrix in main memory, with the interface of `StoredGram`."""
+
+    panels: HostPanels
+    place: str = "held in main memory"
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        yield
+
+
+def held_rows(
+    request: GramRequest, memory: int, stored: StoredRows | None = None, progress: Progress | None = None
+) -> StoredRows:
+    """The whole matrix in main memory, read from `stored` or computed within `memory` bytes on the device."""
+    panels = HostPanels(request.n, panel_rows(request, memory))
+    rows = StoredRows(InMemory(panels), request)
+    if stored is None:
+        rows.complete(progress)
+    else:
+        stored.read(np.arange(request.n), panels.matrix, progress)
+        panels.made = panels.count
+    return rows
+
+
+def complete_together(
+    folder: str | os.PathLike[str],
+    requests: Sequence[GramRequest],
+    memory: int,
+    progress: Progress | None = None,
+) -> None:
+    """Compute the missing panels of several Grams of a store in one pass, with the bits of separate passes.
+
+    Parameters
+    ----------
+    folder : path
+        Of the store.
+    requests : sequence of GramRequest
+        On the same examples, with kernels that share a pass (`Sharing`). Grams with different panel sizes are
+        left to be computed alone.
+    memory : int
+        Bytes that the rows of all Grams may take.
+    progress : callable, optional
+    """
+    rows = min(panel_rows(request, memory // len(requests)) for request in requests)
+    store = Store(folder)
+    by_size: dict[int, list[tuple[StoredGram, GramRequest]]] = {}
+    for request in requests:
+        stored = store.find(request, memory, rows)
+        if stored.panels.missing():
+            by_size.setdefault(stored.panels.size, []).append((stored, request))
+    for several in by_size.values():
+        if len(several) > 1:
+            _complete(store, several, progress)
+
+
+def _complete(store: Store, several: list[tuple[StoredGram, GramRequest]], progress: Progress | None) -> None:
+    """Compute missing panels of equal size, of each Gram in turn; nothing if no pass has all kernels."""
+    request = several[0][1]
+    shared = _SharedPass([request for _, request in several])
+    if not shared.possible(request.kernel.structure.read(request.examples.take(np.arange(1)))):
+        return
+    with store.writing([stored for stored, _ in several]):
+        missing = [stored.panels.missing() for stored, _ in several]  # another process may have computed some
+        longest = max(range(len(several)), key=lambda position: len(missing[position]))
+        steps = []
+        for position, pair in enumerate(several):
+            rows = StoredRows(*pair)
+            rows.prepare = partial(_KernelOfPass, shared, position)
+            steps.append(rows.steps(missing[position], progress if position == longest else None))
+        for number in sorted(set().union(*missing)):
+            for numbers, making in zip(missing, steps, strict=True):
+                if number in numbers:
+                    next(making, None)
+        for making in steps:  # the last panels to be written, and damaged panels
+            for _ in making:
+                pass
+
+
+class _SharedPass:
+    """Rows of several kernels, computed once; the last rows are cached until every kernel has read them."""
+
+    def __init__(self, requests: Sequence[GramRequest]) -> None:
+        self.kernels = [request.kernel for request in requests]
+        self.sharing: Any = requests[0].kernel.cost.sharing
+        self.device = requests[0].device
+        self._columns: tuple[int, SharedColumns] | None = None
+        self._rows: tuple[bytes, list[Any]] | None = None
+
+    def possible(self, documents: Any) -> bool:
+        """Whether one pass gives rows of all kernels."""
+        return self.sharing.columns(self.kernels, documents, self.device) is not None
+
+    def columns(self, start: int, documents: Any) -> SharedColumns:
+        """The documents from `start` on as columns."""
+        if self._columns is None or self._columns[0] != start:
+            self._columns = self._rows = None  # frees their memory first
+            self._columns = start, self.sharing.columns(self.kernels, documents, self.device)
+        return self._columns[1]
+
+    def rows(self, columns: SharedColumns, indices: NDArray[np.int64]) -> list[Any]:
+        """Rows of each kernel."""
+        if self._rows is None or self._rows[0] != indices.tobytes():
+            self._rows = None
+            self._rows = indices.tobytes(), columns.rows(indices)
+        return self._rows[1]
+
+
+class _KernelOfPass:
+    """Rows of one kernel of a pass, with the documents from `start` on as columns."""
+
+    def __init__(self, shared: _SharedPass, position: int, start: int, documents: Any) -> None:
+        self._shared, self._position = shared, position
+        self._columns = shared.columns(start, documents)
+
+    def diag(self) -> Any:
+        return self._columns.diags()[self._position]
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        return self._shared.rows(self._columns, indices)[self._position]

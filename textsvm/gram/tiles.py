@@ -1,8 +1,8 @@
-"""Whole kernel matrices, made by workers in tiles where there are workers, with the bits of one made here.
+"""Whole kernel matrices, computed by workers in tiles where there are workers, with the bits of one machine.
 
-Documents are put in the order of their length and cut into blocks of about the same work. Tile (a, b),
-a <= b, is block a against block b: the shorter document of a pair is the row, as it is where a matrix is made
-whole, for a sum of floats depends on its order (`Cost.divides` says which kernels that is enough for).
+Documents are sorted by length and cut into blocks of about equal work. Tile (a, b), a <= b, is block a
+against block b: the shorter document of a pair is the row, as in a matrix that is computed as a whole,
+because a sum of floats depends on its order (`Cost.divides` says for which kernels that is sufficient).
 """
 
 from __future__ import annotations
@@ -22,25 +22,15 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import Workers, current
 
-#: Seconds and bytes of a tile at most, roughly; and tiles for each task that runs at a time.
+#: Most seconds and bytes of a tile, roughly; and tiles for each task that runs at a time.
 TILE_SECONDS, TILE_BYTES, TILES_EACH = 2.0, 32 << 20, 8
 #: Documents of a block are a multiple of it: they are compared side by side.
 SIDE_BY_SIDE = 32
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a tile is made.
-
-    Attributes
-    ----------
-    kernels : sequence of Kernel
-        Fitted; one, or those of a shared pass.
-    sharing : Sharing, optional
-        The pass, if there is one.
-    device : str
-        The kind of device, of which a worker takes its first.
-    """
+class TileRecipe:
+    """How a tile is computed: fitted kernels (one, or those of a shared pass), and the kind of device."""
 
     kernels: Sequence[Any]
     sharing: Sharing | None
@@ -53,41 +43,30 @@ class Recipe:
         return self.device == "cpu" and self.sharing.divides(self.kernels, documents)
 
     def tile(self, rows: Any, columns: Any) -> list[NDArray[np.float32]]:
-        """The tile of two blocks of each matrix, on the host; of a block with itself if they are the same."""
+        """Tile of each matrix, on the host; of a block with itself if `rows` is `columns`."""
         device = devices.select(self.device)
         with devices.use(device):
             if self.sharing is not None:
                 if rows is columns:
                     return [matrix for _, matrix in self.sharing.grams(self.kernels, rows, device)]
                 return self.sharing.cross(self.kernels, rows, columns)
-            made = self.kernels[0].rows(columns, device)
-            return [devices.to_host(made.gram() if rows is columns else made.cross(rows))]
+            prepared = self.kernels[0].rows(columns, device)
+            return [devices.to_host(prepared.gram() if rows is columns else prepared.cross(rows))]
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """Matrices that are made by workers.
-
-    Attributes
-    ----------
-    workers : Workers
-    recipe : Recipe
-    documents : Documents
-    order : int64 array, shape (n,)
-        The documents by their length.
-    blocks : list of slice
-        Of that order.
-    """
+    """Division of matrices into tiles; `blocks` are slices of `order`, the documents sorted by length."""
 
     workers: Workers
-    recipe: Recipe
+    recipe: TileRecipe
     documents: Any
     order: NDArray[np.int64]
     blocks: list[slice]
 
     @property
     def description(self) -> str:
-        """For people."""
+        """Number of tiles and the workers, for people."""
         return f"in {len(self._pieces):,} tiles by {self.workers.description}"
 
     @property
@@ -97,33 +76,38 @@ class Tiling:
     def matrices(self, progress: Progress | None = None) -> list[NDArray[np.float32]]:
         """The whole matrices, on the host, in the order of the kernels."""
         n, pieces = len(self.order), self._pieces
-        found = [np.empty((n, n), np.float32) for _ in self.recipe.kernels]
+        matrices = [np.empty((n, n), np.float32) for _ in self.recipe.kernels]
         shared = (self.recipe, self.documents.take(self.order))
         lengths = shared[1].lengths
         work = [float(lengths[a].sum() * lengths[b].sum()) / (1 + (a == b)) for a, b in pieces]
         for number, tiles in self.workers.run(_tile, shared, pieces, work, progress):
             a, b = (self.order[some] for some in pieces[number])
-            for matrix, tile in zip(found, tiles, strict=True):
+            for matrix, tile in zip(matrices, tiles, strict=True):
                 matrix[a[:, None], b] = tile
                 matrix[b[:, None], a] = tile.T
-        return found
+        return matrices
 
 
-def _tile(recipe: Recipe, documents: Any, piece: tuple[slice, slice]) -> list[NDArray[np.float32]]:
-    """What a worker does: `documents` are in the order of length."""
+def _tile(recipe: TileRecipe, documents: Any, piece: tuple[slice, slice]) -> list[NDArray[np.float32]]:
+    """Task of a worker; `documents` are sorted by length."""
     rows, columns = (documents.take(np.arange(some.start, some.stop)) for some in piece)
     return recipe.tile(rows, rows if piece[0] == piece[1] else columns)
 
 
-def tiling(recipe: Recipe, documents: Any) -> Tiling | None:
-    """Decide whether workers make matrices; None where it is done here."""
+def tiling_of(rows: Any) -> Tiling | None:
+    """How workers compute the whole matrix of prepared rows; None if it is computed here."""
+    kernel = getattr(rows, "kernel", None)
+    return None if kernel is None else _tiling(TileRecipe((kernel,), None, rows.device.kind), rows.documents)
+
+
+def _tiling(recipe: TileRecipe, documents: Any) -> Tiling | None:
     workers = current()
     if workers is None or not recipe.divides(documents):
         return None
     seconds = max(kernel.cost.seconds(documents, documents) for kernel in recipe.kernels) / 2
     if not workers.pays(seconds):
         return None
-    # In the one view that all parts of the kernel have.
+    # In the view that all parts of the kernel share.
     documents = recipe.kernels[0].structure.leaves[0].structure.read(documents)
     lengths = documents.lengths
     order = np.argsort(lengths, kind="stable")
@@ -133,9 +117,10 @@ def tiling(recipe: Recipe, documents: Any) -> Tiling | None:
 
 
 def blocks(lengths: NDArray[np.int64], tiles: float) -> list[slice]:
-    """Cut documents, whose lengths ascend, so that there are about so many tiles of about the same work.
+    """Cut documents with ascending lengths into blocks, for about `tiles` tiles of about equal work.
 
-    No block has many more documents than the others: half of a share goes by length, half by number.
+    Half of a block's share depends on length, half on the number of documents, so that no block has many more
+    documents than the others.
     """
     n, count = len(lengths), max(1, int(np.sqrt(2 * tiles)))
     share = np.cumsum(lengths + lengths.mean() + 1)
@@ -145,33 +130,33 @@ def blocks(lengths: NDArray[np.int64], tiles: float) -> list[slice]:
     return [slice(first, last) for first, last in pairwise(bounds)]
 
 
-def whole_gram(rows: Any, description: str, progress: Progress | None = None) -> DenseGram:
-    """The whole matrix of prepared rows (`MatrixRows`), made wherever that is quickest."""
-    kernel = getattr(rows, "kernel", None)
-    tiled = None if kernel is None else tiling(Recipe((kernel,), None, rows.device.kind), rows.documents)
-    if tiled is None:
+def whole_gram(
+    rows: Any, description: str, tiling: Tiling | None, progress: Progress | None = None
+) -> DenseGram:
+    """The whole matrix of prepared rows (`MatrixRows`), computed by workers if there is a tiling."""
+    if tiling is None:
         return DenseGram(rows.gram(progress), description)
-    [matrix] = tiled.matrices(progress)
-    return DenseGram(_placed(matrix, rows.device), f"{description}, {tiled.description}")
+    [matrix] = tiling.matrices(progress)
+    return DenseGram(_on_device(matrix, rows.device), f"{description}, {tiling.description}")
 
 
 def shared_grams(
-    recipe: Recipe, documents: Any, device: Device, description: str, progress: Progress | None = None
+    recipe: TileRecipe, documents: Any, device: Device, description: str, progress: Progress | None = None
 ) -> Iterator[tuple[int, DenseGram]]:
     """The Grams of the kernels of a shared pass, by their positions; see `Sharing.grams`."""
     assert recipe.sharing is not None
-    tiled = tiling(recipe, documents)
-    if tiled is None:
+    tiling = _tiling(recipe, documents)
+    if tiling is None:
         for position, matrix in recipe.sharing.grams(recipe.kernels, documents, device, progress):
             gram = DenseGram(matrix, description)
             del matrix
             yield position, gram
         return
-    matrices = tiled.matrices(progress)[::-1]
+    matrices = tiling.matrices(progress)[::-1]
     for position in range(len(recipe.kernels)):
-        yield position, DenseGram(_placed(matrices.pop(), device), f"{description}, {tiled.description}")
+        yield position, DenseGram(_on_device(matrices.pop(), device), f"{description}, {tiling.description}")
 
 
-def _placed(matrix: NDArray[np.float32], device: Device) -> Any:
+def _on_device(matrix: NDArray[np.float32], device: Device) -> Any:
     with devices.use(device):
         return devices.array_module(device).asarray(matrix)

@@ -27,20 +27,11 @@ PIECES = 64
 
 @dataclass(frozen=True)
 class Attribution:
-    """A method of attribution.
-
-    Attributes
-    ----------
-    name : str
-    description : str
-        For explanations and reports.
-    exact : bool
-        Whether the contributions of the symbols sum to the value less the bias.
-    """
+    """A method of attribution."""
 
     name: str
-    description: str
-    exact: bool
+    description: str  #: For explanations and reports
+    exact: bool  #: Whether the contributions of the symbols sum to the value less the bias
 
 
 OCCLUSION = Attribution(
@@ -52,28 +43,17 @@ OCCLUSION = Attribution(
 
 @dataclass(frozen=True)
 class Contributions:
-    """Contributions to sums of kernel values, for each document.
+    """Contributions to sums of kernel values, for each document."""
 
-    Attributes
-    ----------
-    symbols : list of float64 arrays
-        Contributions of the characters of each document, as shown (`Documents.shown`).
-    features : list of lists of (str, int, float)
-        Text, number of occurrences and contribution of each feature of each document; empty for kernels
-        without named features.
-    """
-
+    #: list of float64 arrays: Contributions of the characters of each document, as shown (`Documents.shown`).
     symbols: list[Array]
+    #: Text, number of occurrences and contribution of each feature of each document; empty for kernels
+    #: without named features.
     features: list[list[tuple[str, int, float]]] = field(default_factory=list)
 
 
 class Attributor:
-    """Attribution by a kernel.
-
-    Attributes
-    ----------
-    method : Attribution
-    """
+    """Attribution by a kernel."""
 
     method: Attribution = OCCLUSION
 

@@ -79,16 +79,11 @@ class KernelRows(MatrixRows, Protocol):
 
 
 class HostRows(ABC):
-    """Base class of rows on a CPU: decision values from blocks of `cross`.
-
-    Attributes
-    ----------
-    ahead : int
-        Rows that a solver should ask for at a time, including rows it will probably need next. 1 where a
-        row takes as long alone as in a block.
-    """
+    """Base class of rows on a CPU: decision values from blocks of `cross`."""
 
     n: int
+    #: Rows that a solver should ask for at a time, including rows it will probably need next. 1 where a row
+    #: takes as long alone as in a block.
     ahead: int = AHEAD
 
     @abstractmethod
@@ -218,17 +213,10 @@ class Ability(Generic[AbilityT]):
 
 @dataclass(frozen=True)
 class Structure:
-    """The input that a kernel reads, its parts and its saved form.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    view : View
-        The input of the kernel; a composite kernel has the views of its leaves.
-    """
+    """The input that a kernel reads, its parts and its saved form."""
 
     kernel: Any
-    view: View
+    view: View  #: The input of the kernel; a composite kernel has the views of its leaves
 
     @property
     def learns(self) -> bool:
@@ -349,14 +337,9 @@ class Structure:
 
 
 class Cost:
-    """Predicted time and memory of a kernel, and how its Gram can be divided and shared.
+    """Predicted time and memory of a kernel, and how its Gram can be divided and shared."""
 
-    Attributes
-    ----------
-    in_shards : bool
-        Whether rows on a card have ``gram_in_shards(shards, number, progress)`` (`textsvm.gram.cards`).
-    """
-
+    #: Whether rows on a card have ``gram_in_shards(shards, number, progress)`` (`textsvm.gram.cards`).
     in_shards: ClassVar[bool] = False
 
     def __init__(self, kernel: Any) -> None:
@@ -492,13 +475,7 @@ class Features:
         raise NotImplementedError
 
     def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | Views) -> Weights:
-        """Restore weights, and the state of the kernel, from `Weights.state`.
-
-        Raises
-        ------
-        InputError
-            If the arrays are damaged.
-        """
+        """Restore weights, and the state of the kernel, from `Weights.state`."""
         raise NotImplementedError
 
 

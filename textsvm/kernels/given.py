@@ -18,13 +18,7 @@ _ELSEWHERE = {"rbf": "gaussian", "poly": "polynomial"}
 
 
 def make_kernel(given: Any) -> Kernel:
-    """A fresh kernel from a kernel object, a name or a Python function.
-
-    Raises
-    ------
-    InputError
-        If it is of another type, or no such kernel exists.
-    """
+    """A fresh kernel from a kernel object, a name or a Python function."""
     if isinstance(given, str):
         if given in ("auto", "fast"):
             return fixed_default()

@@ -13,11 +13,10 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
 
 from textsvm.errors import InputError
 from textsvm.kernels.combined.table import Numbers, Table
-from textsvm.linalg.vectors import NUMBERS, Vectors
+from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, View, Views, encode, encode_as
@@ -40,12 +39,6 @@ def as_texts(X: Any) -> list[str]:
 
     A table of a single column and an array of shape (n, 1) are accepted, too: scikit-learn's ensembles pass
     texts so. The texts of an iterator are kept in a temporary file.
-
-    Raises
-    ------
-    InputError
-        If `X` is a single string, has several columns, or contains a value that is no string; the message
-        names its index.
     """
     if isinstance(X, str | bytes):
         raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
@@ -174,14 +167,7 @@ class InputTable:
         return self._texts[name]
 
     def numbers(self, names: Sequence[str]) -> Numbers:
-        """InputTable of numbers, side by side.
-
-        Raises
-        ------
-        InputError
-            If there is no such column, or one of its cells is no finite number and no vector of the column's
-            length.
-        """
+        """InputTable of numbers, side by side."""
         for name in names:
             if name not in self._numbers:
                 self._numbers[name] = as_numbers(name, self._column(name))
@@ -190,7 +176,7 @@ class InputTable:
         if len(parts) == 1:
             return Numbers(parts[0], widths)
         for name, values in zip(names, parts, strict=True):
-            if issparse(values):
+            if is_sparse(values):
                 raise InputError(
                     f"column {name!r} holds compressed rows, which are compared alone; give it an On of its "
                     "own"
@@ -214,15 +200,9 @@ class InputTable:
 
 
 def as_numbers(name: str, column: Any) -> Any:
-    """A column of numbers or of vectors as rows, float64 or float32, shape (n, width); sparse rows stay.
-
-    Raises
-    ------
-    InputError
-        If a cell is no finite number, or no vector of the column's length.
-    """
-    if issparse(column):
-        rows: Any = csr_array(column)
+    """A column of numbers or of vectors as rows, float64 or float32, shape (n, width); sparse rows stay."""
+    if is_sparse(column):
+        rows: Any = _compressed(column)
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()
@@ -402,11 +382,6 @@ def encode_inputs(X: Any, views: Sequence[View], known: Any = None) -> Any:
         Of the kernel.
     known : Documents, Views, Vectors or Table, optional
         Examples that these are compared with.
-
-    Raises
-    ------
-    InputError
-        If the input is of the wrong type or has bad values.
     """
     if any(view.column is not None for view in views):
         table = encode_table(InputTable.of(X), views, known)
@@ -421,16 +396,22 @@ def as_vectors(X: Any, known: Vectors | None = None) -> Vectors:
     """Read vectors from an array, a sparse matrix, a data frame or a list of rows."""
     xp = devices.array_module(devices.device_of(X)) if devices.is_on_gpu(X) else np
     try:
-        values = csr_array(X) if issparse(X) else xp.asarray(X)
+        values = _compressed(X) if is_sparse(X) else xp.asarray(X)
         values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"vectors must be rows of numbers: {error}") from error
     if values.ndim != 2:
         raise InputError(f"vectors must be rows of numbers, got an array of shape {values.shape}")
-    if issparse(values):
+    if is_sparse(values):
         values.sum_duplicates()
-    if not bool(xp.isfinite(values.data if issparse(values) else values).all()):
+    if not bool(xp.isfinite(values.data if is_sparse(values) else values).all()):
         raise InputError("vectors must be of finite numbers; fill or remove missing and infinite numbers")
     if known is not None and values.shape[1] != known.n_features:
         raise InputError(f"vectors have {values.shape[1]} numbers, and the others {known.n_features}")
     return Vectors(values)
+
+
+def _compressed(matrix: Any) -> Any:
+    from scipy.sparse import csr_array
+
+    return csr_array(matrix)

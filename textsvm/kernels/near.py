@@ -20,39 +20,23 @@ from textsvm.text.documents import Documents
 
 @dataclass(frozen=True)
 class Bound:
-    """Least value of a pair that is searched for.
+    """Least value of a pair that is searched for."""
 
-    Attributes
-    ----------
-    rows, columns : float32 arrays, shapes (m,) and (n,)
-        Bounds; the value of a pair must reach that of its row or of its column.
-    within : int, optional
-        Greatest distance.
-    """
-
+    #: shapes (m,) and (n,): Bounds; the value of a pair must reach that of its row or of its column.
     rows: NDArray[np.float32]
     columns: NDArray[np.float32]
-    within: int | None = None
+    within: int | None = None  #: Greatest distance
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Similar pairs, unordered.
+    """Similar pairs, unordered."""
 
-    Attributes
-    ----------
-    rows, columns : int64 arrays, shape (m,)
-        Indices among all rows and all columns; within a single set, rows < columns.
-    values : float32 array, shape (m,)
-        Normalised kernel values.
-    distances : int32 array, shape (m,), optional
-        Distances, of kernels that have them.
-    """
-
+    #: shape (m,): Indices among all rows and all columns; within a single set, rows < columns.
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
-    values: NDArray[np.float32]
-    distances: NDArray[np.int32] | None = None
+    values: NDArray[np.float32]  #: shape (m,): Normalised kernel values
+    distances: NDArray[np.int32] | None = None  #: shape (m,): Distances, of kernels that have them
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -71,20 +55,13 @@ class Near(Protocol):
 
 
 class Nearest:
-    """Search for similar pairs by a kernel.
+    """Search for similar pairs by a kernel."""
 
-    Attributes
-    ----------
-    alike : float
-        Normalised kernel value from which two examples count as near-duplicates. 3,000 documents of R8 have
-        23 exact copies; kernels of texts report 29 to 101 pairs at 0.98, nearly all identical. At 0.95 a
-        kernel that counts single characters reports 22,030 pairs of different documents.
-    has_distances : bool
-        Whether pairs have distances, whole numbers, that can be bounded.
-    """
-
+    #: Normalised kernel value from which two examples count as near-duplicates. 3,000 documents of R8 have 23
+    #: exact copies; kernels of texts report 29 to 101 pairs at 0.98, nearly all identical. At 0.95 a kernel
+    #: that counts single characters reports 22,030 pairs of different documents.
     alike: float = 0.98
-    has_distances: ClassVar[bool] = False
+    has_distances: ClassVar[bool] = False  #: Whether pairs have distances, whole numbers, that can be bounded
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel

@@ -53,22 +53,12 @@ ROUNDING = 10.0
 
 @dataclass(frozen=True)
 class Approximation:
-    """Quality of an approximation.
-
-    Attributes
-    ----------
-    landmarks : int
-    rank : int
-        Features: eigenvalues of the landmarks' kernel matrix that are used.
-    captured : float
-        sum_i k~(i, i) / sum_i k(i, i) over the training documents; 1 is all.
-    negative : float
-        Sum of the negative eigenvalues as a share of that of all absolute values; 0 if they are rounding.
-    """
+    """Quality of an approximation."""
 
     landmarks: int
-    rank: int
-    captured: float
+    rank: int  #: Features: eigenvalues of the landmarks' kernel matrix that are used
+    captured: float  #: sum_i k~(i, i) / sum_i k(i, i) over the training documents; 1 is all
+    #: Sum of the negative eigenvalues as a share of that of all absolute values; 0 if they are rounding.
     negative: float
 
     @property
@@ -82,24 +72,12 @@ class Approximation:
 
 @dataclass(frozen=True)
 class Landmarks:
-    """The map from documents to features, on a device.
+    """The map from documents to features, on a device."""
 
-    Attributes
-    ----------
-    index : int64 array, shape (m,)
-        Ascending indices among the training documents.
-    rows : KernelRows
-        Of the landmarks.
-    projection : float64 array, shape (m, r), where the rows live
-        V diag(lambda)^(-1/2).
-    negative : float
-        See `Approximation`.
-    """
-
-    index: NDArray[np.int64]
-    rows: KernelRows
-    projection: Any
-    negative: float
+    index: NDArray[np.int64]  #: shape (m,): Ascending indices among the training documents
+    rows: KernelRows  #: Of the landmarks
+    projection: Any  #: shape (m, r), where the rows live: V diag(lambda)^(-1/2)
+    negative: float  #: See `Approximation`
 
 
 class NystroemStructure(Structure):

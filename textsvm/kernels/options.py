@@ -18,38 +18,21 @@ class Option:
     """A parameter of a kernel, or several that are given as one value.
 
     Kernels may share an option.
-
-    Attributes
-    ----------
-    name : str
-        ``--name`` on the command line.
-    help : str
-        Description without kernel names and defaults.
-    metavar : str
-        Form of a value; empty for a flag, which sets the parameter to True.
-    default : str
-        Value if the option is not given.
-    tuned : str
-        Values that `textsvm tune` tries by default; `default` if empty.
-    convert : callable
-        From text to a hashable value. Raises ValueError if it is no number, and InputError with the
-        predicate of a sentence about the text for other errors.
-    fields : callable, optional
-        From the value to parameters of the kernel; by default the parameter of the option's name.
-    text : callable, optional
-        Inverse: from the parameters of the kernel to the text of a value.
-    bare : bool
-        Whether a value may stand without its name in a spelled-out kernel: ``spectrum:2-7,log``.
     """
 
-    name: str
-    help: str
-    metavar: str = ""
-    default: str = ""
-    tuned: str = ""
+    name: str  #: ``--name`` on the command line
+    help: str  #: Description without kernel names and defaults
+    metavar: str = ""  #: Form of a value; empty for a flag, which sets the parameter to True
+    default: str = ""  #: Value if the option is not given
+    tuned: str = ""  #: Values that `textsvm tune` tries by default; `default` if empty
+    #: From text to a hashable value. Raises ValueError if it is no number, and InputError with the predicate
+    #: of a sentence about the text for other errors.
     convert: Callable[[str], Any] = str
+    #: From the value to parameters of the kernel; by default the parameter of the option's name.
     fields: Callable[[Any], dict[str, Any]] | None = None
+    #: Inverse: from the parameters of the kernel to the text of a value.
     text: Callable[[dict[str, Any]], str] | None = None
+    #: Whether a value may stand without its name in a spelled-out kernel: ``spectrum:2-7,log``.
     bare: bool = False
 
     def parameters(self, value: Any) -> dict[str, Any]:

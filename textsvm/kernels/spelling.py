@@ -45,13 +45,7 @@ def names() -> list[str]:
 
 
 def parse(text: str) -> Kernel:
-    """Parse a kernel.
-
-    Raises
-    ------
-    InputError
-        If a name or an option is unknown, a value is wrong, given twice or out of range, or a part is empty.
-    """
+    """Parse a kernel."""
     if text.count('"') % 2:
         raise InputError(f"a quote is not closed in {text}")
     terms = [_joined("product", list(map(_part, _split(term, "*")))) for term in _split(text, "+")]

@@ -59,17 +59,10 @@ DENSE = np.dtype(
 
 @dataclass(frozen=True)
 class CudaDense:
-    """Rows of Z on a GPU, or a selection of them without a copy.
+    """Rows of Z on a GPU, or a selection of them without a copy."""
 
-    Attributes
-    ----------
-    values : CuPy float32 or float64 array, shape (all rows, n_features)
-    index : CuPy int64 array, shape (n,), optional
-        Selected rows; all by default.
-    """
-
-    values: Array
-    index: Array = None
+    values: Array  #: CuPy float32 or float64 array, shape (all rows, n_features)
+    index: Array = None  #: CuPy int64 array, shape (n,): Selected rows; all by default
 
     def dot(self, dense: Array) -> Array:
         """Z @ dense, float64, shape (n_features, k) -> (n, k)."""
@@ -122,14 +115,9 @@ HOST_DOUBLE = 256 << 20
 
 @dataclass(frozen=True)
 class DenseRows:
-    """Dense rows of Z.
+    """Dense rows of Z."""
 
-    Attributes
-    ----------
-    values : float32 or float64 array, shape (n, n_features), NumPy or CuPy
-        Results are on the same device.
-    """
-
+    #: float32 or float64 array, shape (n, n_features), NumPy or CuPy: Results are on the same device.
     values: Any
 
     def __len__(self) -> int:

@@ -25,20 +25,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """Feature rows, and the part of each document's own kernel value that they lack.
-
-    Attributes
-    ----------
-    x : Sparse or DenseRows, n rows
-    ridge : float64 array, shape (n,)
-        k(s, s) - |x_s|^2, at least 0.
-    descent : bool
-        Whether coordinate descent converges quickly: rows of similar length and many features, as for texts,
-        not vectors of arbitrary scale.
-    """
+    """Feature rows, and the part of each document's own kernel value that they lack."""
 
     x: Sparse
-    ridge: NDArray[np.float64]
+    ridge: NDArray[np.float64]  #: shape (n,): k(s, s) - |x_s|^2, at least 0
+    #: Whether coordinate descent converges quickly: rows of similar length and many features, as for texts,
+    #: not vectors of arbitrary scale.
     descent: bool = True
 
     def take(self, indices: NDArray[np.int64]) -> FeatureRows:
@@ -48,24 +40,15 @@ class FeatureRows:
 
 @dataclass(frozen=True)
 class SharedFeatures:
-    """Unweighted features that at least two documents share, and the norm of the others.
+    """Unweighted features that at least two documents share, and the norm of the others."""
 
-    Attributes
-    ----------
-    indptr : int64 array, shape (n + 1,)
-    features : int32 or int64 array, shape (number of entries,)
-        Shared features, numbered by decreasing frequency for locality.
-    values : float32 array, shape (number of entries,)
-    number : int64 array, shape (n_features,)
-        Original number of each shared feature.
-    alone : float64 array, shape (n,)
-        Sum of squared values of the features that only this document has.
-    """
-
-    indptr: NDArray[np.int64]
+    indptr: NDArray[np.int64]  #: shape (n + 1,)
+    #: int32 or int64 array, shape (number of entries,): Shared features, numbered by decreasing frequency for
+    #: locality.
     features: NDArray[np.signedinteger]
-    values: NDArray[np.float32]
-    number: NDArray[np.int64]
+    values: NDArray[np.float32]  #: shape (number of entries,)
+    number: NDArray[np.int64]  #: shape (n_features,): Original number of each shared feature
+    #: shape (n,): Sum of squared values of the features that only this document has.
     alone: NDArray[np.float64]
 
     @classmethod

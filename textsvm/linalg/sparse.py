@@ -63,36 +63,21 @@ def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Counts:
-    """Number of occurrences of each feature in each document, as rows of a sparse matrix.
+    """Number of occurrences of each feature in each document, as rows of a sparse matrix."""
 
-    Attributes
-    ----------
-    indptr : int64 array, shape (n + 1,)
-    features : int32 or int64 array, shape (number of entries,)
-        In order of first occurrence.
-    counts : int32 array, shape (number of entries,)
-    """
-
-    indptr: NDArray[np.int64]
+    indptr: NDArray[np.int64]  #: shape (n + 1,)
+    #: int32 or int64 array, shape (number of entries,): In order of first occurrence.
     features: NDArray[np.signedinteger]
-    counts: NDArray[np.int32]
+    counts: NDArray[np.int32]  #: shape (number of entries,)
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """Sparse matrix X: row i has `values[indptr[i]:indptr[i + 1]]` at these `features`.
+    """Sparse matrix X: row i has `values[indptr[i]:indptr[i + 1]]` at these `features`."""
 
-    Attributes
-    ----------
-    indptr : int64 array, shape (n + 1,)
-    features : int32 or int64 array, shape (number of entries,)
-    values : float32 array, shape (number of entries,)
-    n_features : int
-    """
-
-    indptr: NDArray[np.int64]
-    features: NDArray[np.signedinteger]
-    values: NDArray[np.float32]
+    indptr: NDArray[np.int64]  #: shape (n + 1,)
+    features: NDArray[np.signedinteger]  #: int32 or int64 array, shape (number of entries,)
+    values: NDArray[np.float32]  #: shape (number of entries,)
     n_features: int
 
     def __len__(self) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.rows import FeatureRows
@@ -20,16 +19,17 @@ from textsvm.text.documents import View
 NUMBERS = View("numbers")
 
 
+def is_sparse(values: Any) -> bool:
+    """Whether values are a sparse matrix; without SciPy, which prediction of texts does not import."""
+    return hasattr(values, "tocsr")
+
+
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors, the rows of a matrix.
+    """Vectors, the rows of a matrix."""
 
-    Attributes
-    ----------
-    values : array or CSR matrix, shape (n, d), float32 or float64
-        NumPy, CuPy or SciPy; finite. CSR indices are sorted and unique.
-    """
-
+    #: array or CSR matrix, shape (n, d), float32 or float64: NumPy, CuPy or SciPy; finite. CSR indices are
+    #: sorted and unique.
     values: Any
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ class Vectors:
     @property
     def sparse(self) -> bool:
         """Whether the matrix is in CSR form."""
-        return bool(issparse(self.values))
+        return is_sparse(self.values)
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -277,7 +277,7 @@ class KernelMachine(Parameters, ABC):
 
     def compare(self, examples: Any, kernel: Kernel, progress: StageProgress | None = None) -> Prepared:
         """Build the Gram of encoded examples and a kernel fitted to some or all of them; inside `at_work`."""
-        from textsvm.gram.plan import allowed_bytes
+        from textsvm.gram.measure import allowed_bytes
         from textsvm.machines.storing import make_gram
         from textsvm.machines.training import Prepared
 
@@ -345,9 +345,7 @@ class KernelMachine(Parameters, ABC):
 
     def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
         """Set the fitted attributes from a solved problem; warn if it did not converge."""
-        from textsvm.machines.training import described
-
-        self.gram_ = described(prepared)
+        self.gram_ = prepared.description
         self.seconds_ = dict(prepared.seconds)
         self.keep_machines(prepared.kernel, prepared.examples, target, machines)
 

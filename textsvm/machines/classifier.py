@@ -96,12 +96,6 @@ class Classifier(KernelMachine):
             Factors of C, >= 0; a text of weight 2 counts as two equal ones, one of weight 0 as none.
         progress : callable, optional
             See `StageProgress`.
-
-        Raises
-        ------
-        InputError
-            If a parameter, a text, a label or a weight is unusable, there is one class only, or no text is
-            long enough for the kernel.
         """
         if not is_default(self.kernel):
             self._fit(X, y, sample_weight, progress)

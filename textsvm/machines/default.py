@@ -24,18 +24,11 @@ from textsvm.text.documents import Documents, Views
 
 @dataclass(frozen=True)
 class Given:
-    """What a classifier is trained on, checked.
-
-    Attributes
-    ----------
-    texts : list of str
-    target : Target
-    weight : float64 array, shape (n,), optional
-    """
+    """What a classifier is trained on, checked."""
 
     texts: list[str]
     target: Target
-    weight: NDArray[np.float64] | None
+    weight: NDArray[np.float64] | None  #: shape (n,)
 
 
 def fit_default(model: Classifier, given: Given, progress: StageProgress | None) -> None:

@@ -28,12 +28,6 @@ def as_indicator(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
         Numbers of the columns for a matrix.
     indicator : bool array, shape (n, n_classes)
     form : {"tuples", "indicator", "sparse"}
-
-    Raises
-    ------
-    InputError
-        If there are not n, one is missing or unusable, a document has no label, or a label has no document or
-        all of them.
     """
     classes, indicator, form = _read(y)
     if len(indicator) != n:

@@ -69,11 +69,6 @@ class NoveltyDetector(KernelMachine):
             Upper bounds of the dual variables, >= 0; 1 each by default.
         progress : callable, optional
             See `StageProgress`.
-
-        Raises
-        ------
-        InputError
-            If a parameter, a text or a weight is unusable, or no text is long enough for the kernel.
         """
         self._fit(X, y, sample_weight, progress)
         return self

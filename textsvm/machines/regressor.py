@@ -66,12 +66,6 @@ class Regressor(KernelMachine):
             Factors of C, >= 0.
         progress : callable, optional
             See `StageProgress`.
-
-        Raises
-        ------
-        InputError
-            If a parameter, a text, a target or a weight is unusable, all targets are the same, or no text
-            is long enough for the kernel.
         """
         self._fit(X, y, sample_weight, progress)
         return self

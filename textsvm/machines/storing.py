@@ -1,4 +1,4 @@
-"""The rows of a machine's examples: where they lie, and a store on disk in which they stay."""
+"""Check the parameters `store` and `tier`, and build the Gram of a machine's examples."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
+from textsvm.gram.build import build_gram
 from textsvm.gram.cards import sharded_gram, spread
-from textsvm.gram.features import gram_of
-from textsvm.gram.plan import allowed_bytes
-from textsvm.gram.planned import Asked, Planned
-from textsvm.gram.store import Store, Wanted
-from textsvm.gram.stored_together import complete_together
-from textsvm.gram.tiers import TIERS
+from textsvm.gram.measure import allowed_bytes
+from textsvm.gram.plan import TIERS
+from textsvm.gram.store import GramRequest, Store
+from textsvm.gram.stored import complete_together
 from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -25,22 +24,22 @@ Machine = Any
 
 
 def check_store(machine: Machine) -> None:
-    """Raise InputError if a store is asked for that is none, or that a machine has no kernel matrix for."""
+    """Raise InputError if `store` or `tier` is invalid, or the machine has no kernel matrix to store."""
     check_tier(machine)
     if machine.compute.store is None:
         return
     if not isinstance(machine.compute.store, str | os.PathLike) or not str(machine.compute.store):
-        raise InputError(f"store={machine.compute.store!r} must be the name of a folder")
+        raise InputError(f"store must be the name of a folder, got {machine.compute.store!r}")
     if trouble := _why_not(machine):
         raise InputError(f"{trouble}; leave store out (--store)")
     Store(machine.compute.store)
 
 
 def check_tier(machine: Machine) -> None:
-    """Raise InputError if a tier is asked for that is none, or that a machine has no kernel matrix for."""
+    """Raise InputError if `tier` is invalid, or the machine has no kernel matrix for it."""
     tier = machine.compute.tier
     if not isinstance(tier, str) or tier not in TIERS:
-        raise InputError(f"tier={tier!r} is not one of {', '.join(TIERS)}")
+        raise InputError(f"tier must be one of {', '.join(TIERS)}, got {tier!r}")
     if tier == "auto":
         return
     if trouble := _why_not(machine) if tier in ("host", "disk") else _no_matrix(machine):
@@ -52,46 +51,46 @@ def check_tier(machine: Machine) -> None:
 
 
 def without_store(machine: Machine) -> Machine:
-    """The same machine, of other examples than its store is of."""
-    return machine.copy().set_params(
-        compute__store=None, compute__tier="auto" if machine.compute.tier == "disk" else machine.compute.tier
-    )
+    """A clone of a machine for other examples than those in its store."""
+    tier = "auto" if machine.compute.tier == "disk" else machine.compute.tier
+    return machine.copy().set_params(compute__store=None, compute__tier=tier)
 
 
 def _no_matrix(machine: Machine) -> str:
-    """Why a machine has no kernel matrix of its own; "" if it has."""
+    """Why a machine has no kernel matrix of its own; empty if it has one."""
     kernel, solver, approximate = machine.kernel, machine.compute.solver, machine.compute.approximate
     if isinstance(kernel, str) and kernel == "precomputed":
         return "a kernel matrix that is given is not stored again"
     if isinstance(kernel, str) and kernel == "auto":
-        return 'kernel="auto" has no kernel matrix of all texts to be stored, as a kernel that is named has'
+        return 'kernel="auto" has no kernel matrix of all texts to store, as a named kernel has'
     if approximate is not None:
-        return "landmarks have a few values a text, and no kernel matrix to be stored"
+        return "machines on landmarks have a few values per text, and no kernel matrix to store"
     if isinstance(solver, str) and solver == "features":
-        return 'with solver="features" there is no kernel matrix to be stored'
+        return 'with solver="features" there is no kernel matrix to store'
     return ""
 
 
 def _why_not(machine: Machine) -> str:
-    """Why rows of a machine cannot be made elsewhere, or be known again; "" if they can."""
+    """Why rows of a machine cannot be computed elsewhere, or identified again; empty if they can."""
     if trouble := _no_matrix(machine):
         return trouble
-    made = machine.make_kernel()
-    if not made.structure.comparable or any(callable(view.tokens) for view in made.structure.views):
-        return "a function has no parameters that a stored kernel matrix could be known by"
+    kernel = machine.make_kernel()
+    if not kernel.structure.comparable or any(callable(view.tokens) for view in kernel.structure.views):
+        return "a function has no parameters that identify a stored kernel matrix"
     return ""
 
 
-def wanted_of(machine: Machine, kernel: Kernel, examples: Any, device: Device) -> Wanted:
-    """The Gram of a fitted kernel, as a store knows it."""
+def gram_request(machine: Machine, kernel: Kernel, examples: Any, device: Device) -> GramRequest:
+    """The Gram of a fitted kernel, as a store identifies it."""
     form = machine.source.form
-    return Wanted(kernel, examples, asdict(form) if is_dataclass(form) else {}, device)  # type: ignore[arg-type]
+    parameters = asdict(form) if is_dataclass(form) else {}  # type: ignore[arg-type]
+    return GramRequest(kernel, examples, parameters, device)
 
 
 def store_together(
     machine: Machine, kernels: Sequence[Kernel], examples: Any, device: Device, progress: Progress | None
 ) -> None:
-    """Make what the store lacks of the Grams of kernels that share a pass, together; others are left."""
+    """Compute missing Grams in the store together, for kernels that share a pass; skip the others."""
     memory = allowed_bytes(machine.source.memory(machine.compute.memory, len(examples), device), device)
     alike: dict[Hashable, list[Kernel]] = {}
     for kernel in kernels:
@@ -100,8 +99,8 @@ def store_together(
     with machine.at_work(device):
         for several in alike.values():
             fitted = [kernel.fit(kernel.structure.read(examples)) for kernel in several]
-            wanted = [wanted_of(machine, kernel, examples, device) for kernel in fitted]
-            complete_together(machine.compute.store, wanted, memory, progress)
+            requests = [gram_request(machine, kernel, examples, device) for kernel in fitted]
+            complete_together(machine.compute.store, requests, memory, progress)
 
 
 def make_gram(
@@ -112,18 +111,12 @@ def make_gram(
     memory: int | str | None,
     progress: Progress | None,
 ) -> Gram:
-    """The Gram of examples and a fitted kernel, within the memory that rows may take."""
-    if machine.compute.store is None and machine.compute.tier in ("auto", "device"):
+    """The Gram of examples and a fitted kernel, with `memory` bytes for its rows."""
+    store, tier = machine.compute.store, machine.compute.tier
+    if store is None and tier in ("auto", "device"):
         sharded = sharded_gram(kernel, examples, device, memory, progress)
         if sharded is not None:
             return sharded
-    if machine.compute.tier == "auto" and machine.compute.store is None and _why_not(machine):
-        return spread(
-            gram_of(kernel.rows(kernel.structure.read(examples), device), memory, progress), device, memory
-        )
-    asked = Asked(memory, machine.compute.tier, machine.compute.store)
-    planned = Planned(wanted_of(machine, kernel, examples, device), asked)
-    gram = planned.gram(progress)
-    if planned.tier == "recompute" and machine.compute.tier == "auto" and kernel.cost.quadratic:
-        gram.description += "; a store (--store DIR) would keep them on disk"
-    return spread(gram, device, memory)
+    request = gram_request(machine, kernel, examples, device)
+    movable = not (tier == "auto" and store is None and _why_not(machine))
+    return spread(build_gram(request, memory, tier, store, progress, movable), device, memory)

@@ -15,25 +15,14 @@ from textsvm.kernels.inputs import is_missing
 
 @dataclass(frozen=True)
 class Target:
-    """Checked targets of all examples.
+    """Checked targets of all examples."""
 
-    Attributes
-    ----------
-    values : array, shape (n,) or (n, n_classes)
-        int64 numbers of the classes for a classifier, float64 for regression; where documents may have
-        several labels, bool, which of them each has.
-    classes : array, shape (n_classes,), optional
-        The classes, sorted; None where there are none.
-    form : str, optional
-        How several labels a document were given, see `textsvm.machines.labels`.
-    positive : label, optional
-        Of two classes the one whose figures are wanted; the second one if not given.
-    """
-
+    #: array, shape (n,) or (n, n_classes): int64 numbers of the classes for a classifier, float64 for
+    #: regression; where documents may have several labels, bool, which of them each has.
     values: NDArray[Any]
-    classes: NDArray[Any] | None
-    form: str | None = None
-    positive: Any = None
+    classes: NDArray[Any] | None  #: array, shape (n_classes,): The classes, sorted; None where there are none
+    form: str | None = None  #: How several labels a document were given, see `textsvm.machines.labels`
+    positive: Any = None  #: Of two classes the one whose figures are wanted; the second one if not given
 
     @property
     def multilabel(self) -> bool:
@@ -42,13 +31,7 @@ class Target:
 
 
 def as_classes(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Labels of n documents -> the sorted classes, and the number of each document's class.
-
-    Raises
-    ------
-    InputError
-        If there are not n labels, one is missing, they are no labels, or are all the same.
-    """
+    """Labels of n documents -> the sorted classes, and the number of each document's class."""
     labels = _one_a_document(y, n, "label")
     if labels.dtype.kind == "f":
         for i in np.flatnonzero(~np.isfinite(labels) | (labels != np.round(labels)))[:1]:
@@ -77,11 +60,6 @@ def as_known(y: Any, n: int, classes: NDArray[Any]) -> NDArray[np.int64]:
     y : labels, shape (n,)
     n : int
     classes : array, shape (n_classes,), sorted
-
-    Raises
-    ------
-    InputError
-        If there are not n labels, or one is none of the classes.
     """
     numbers = {name: number for number, name in enumerate(classes.tolist())}
     labels = _one_a_document(y, n, "label").tolist()
@@ -93,13 +71,7 @@ def as_known(y: Any, n: int, classes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def as_numbers(y: Any, n: int) -> NDArray[np.float64]:
-    """Targets of n documents as numbers.
-
-    Raises
-    ------
-    InputError
-        If there are not n, one is missing or not a finite number, or they are all the same.
-    """
+    """Targets of n documents as numbers."""
     given = _one_a_document(y, n, "target")
     try:
         numbers = given.astype(np.float64)
@@ -115,13 +87,7 @@ def as_numbers(y: Any, n: int) -> NDArray[np.float64]:
 
 
 def as_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
-    """Weights of n documents; None stays None, one number stands for all.
-
-    Raises
-    ------
-    InputError
-        If there are not n, one is not a finite number of at least 0, or all are 0.
-    """
+    """Weights of n documents; None stays None, one number stands for all."""
     if sample_weight is None:
         return None
     try:
@@ -171,11 +137,6 @@ def class_factors(
     classes : array, shape (n_classes,)
     totals : float64 array, shape (n_classes,)
         Sum of the sample weights of each class, > 0.
-
-    Raises
-    ------
-    InputError
-        If a dict names a class that there is not.
     """
     if class_weight is None:
         return np.ones(len(classes))

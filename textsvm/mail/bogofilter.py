@@ -87,13 +87,7 @@ def _execute(options: BogofilterArguments) -> int:
 
 
 def input_messages(options: BogofilterArguments) -> Iterator[tuple[str, bytes]]:
-    """The raw messages of the input, each with the name of its file; "" for standard input and -I.
-
-    Raises
-    ------
-    InputError
-        If a file is missing or cannot be read.
-    """
+    """The raw messages of the input, each with the name of its file; "" for standard input and -I."""
     mbox = "M" in options.flags
     if "b" in options.flags:
         names = [line.rstrip(b"\r\n") for line in sys.stdin.buffer]

@@ -58,26 +58,14 @@ _FILES = ("/etc/bogofilter.cf", "~/.bogofilter.cf")
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of configuration files and options.
-
-    Attributes
-    ----------
-    spam_cutoff, ham_cutoff : float
-    header : str
-        Name of the header field.
-    folder : str, optional
-        Folder of the lessons.
-    terse : bool
-    unused : tuple of str
-        Options and keys without effect here.
-    """
+    """Settings of configuration files and options."""
 
     spam_cutoff: float = 0.99
     ham_cutoff: float = 0.45
-    header: str = "X-Bogosity"
-    folder: str | None = None
+    header: str = "X-Bogosity"  #: Name of the header field
+    folder: str | None = None  #: Folder of the lessons
     terse: bool = False
-    unused: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()  #: Options and keys without effect here
 
     def kind(self, score: float) -> str:
         """The kind of a message of this score."""
@@ -104,22 +92,12 @@ class Settings:
 
 @dataclass
 class BogofilterArguments:
-    """The command line.
+    """The command line."""
 
-    Attributes
-    ----------
-    flags : Counter
-        Number of occurrences of each option without a value, by its letter.
-    values : dict of str
-        The other options.
-    objects : list of str
-        Files and folders of -B.
-    settings : Settings
-    """
-
+    #: Number of occurrences of each option without a value, by its letter.
     flags: Counter[str] = field(default_factory=Counter)
-    values: dict[str, str] = field(default_factory=dict)
-    objects: list[str] = field(default_factory=list)
+    values: dict[str, str] = field(default_factory=dict)  #: The other options
+    objects: list[str] = field(default_factory=list)  #: Files and folders of -B
     settings: Settings = Settings()
 
     @property
@@ -129,13 +107,7 @@ class BogofilterArguments:
 
 
 def parse_arguments(arguments: list[str]) -> BogofilterArguments:
-    """Parse the command line, and read the configuration files.
-
-    Raises
-    ------
-    InputError
-        If an option is unknown, options exclude each other, or a file cannot be read.
-    """
+    """Parse the command line, and read the configuration files."""
     valued = dict.fromkeys([*_LONG_VALUED, *(key.replace("_", "-") for key in _KEYS.split())])
     try:
         pairs, objects = getopt.gnu_getopt(arguments, _SHORT, [*_LONG, *(name + "=" for name in valued)])

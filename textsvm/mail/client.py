@@ -95,11 +95,6 @@ def ask(path: str, request: str, data: bytes, seconds: float = 10.0) -> tuple[di
     data : bytes
     seconds : float
         Time limit.
-
-    Raises
-    ------
-    Trouble
-        If there is no server, no complete answer within the time limit, or the answer is an error.
     """
     from _socket import SHUT_WR, SOCK_STREAM
     from _socket import socket as open_socket

@@ -40,20 +40,11 @@ _MAX_STEPS, _TOLERANCE = 50, 1e-12
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision on a message.
+    """The decision on a message."""
 
-    Attributes
-    ----------
-    kind : {"spam", "ham", "unsure"}
-    score : float
-        P(spam).
-    value : float
-        The decision function.
-    """
-
-    kind: str
-    score: float
-    value: float
+    kind: str  #: {"spam", "ham", "unsure"}
+    score: float  #: P(spam)
+    value: float  #: The decision function
 
 
 def kind_of(score: float) -> str:
@@ -137,19 +128,10 @@ def _newton(
 
 @dataclass(frozen=True)
 class DecisionModel:
-    """Weights and calibration of one generation of a store; enough for decisions, without lessons.
-
-    Attributes
-    ----------
-    generation : int
-    both : bool
-        Whether there are lessons of both kinds.
-    weights : WeightVector
-    calibration : PlattSigmoid
-    """
+    """Weights and calibration of one generation of a store; enough for decisions, without lessons."""
 
     generation: int
-    both: bool
+    both: bool  #: Whether there are lessons of both kinds
     weights: WeightVector
     calibration: PlattSigmoid
 
@@ -163,11 +145,6 @@ def read_model(lessons: Lessons, weights: WeightVector | None = None) -> Decisio
 
     The weights come from their file. If it is stale, they are the argument `weights` (of the store's
     generation) or the sum over the support vectors, and are written to the file.
-
-    Raises
-    ------
-    InputError
-        If the store has features of another version.
     """
     check_features(lessons)
     generation, both = lessons.generation, min(lessons.counts().values()) > 0

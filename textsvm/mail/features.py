@@ -83,17 +83,10 @@ def _folded(block: str, size: int) -> bytes:
 
 @dataclass(frozen=True)
 class WeightVector:
-    """A sparse weight vector.
+    """A sparse weight vector."""
 
-    Attributes
-    ----------
-    keys : uint64 array, shape (n,)
-        Ascending.
-    values : float32 array, shape (n,)
-    """
-
-    keys: NDArray[np.uint64]
-    values: NDArray[np.float32]
+    keys: NDArray[np.uint64]  #: shape (n,): Ascending
+    values: NDArray[np.float32]  #: shape (n,)
 
     def of(self, keys: NDArray[np.uint64]) -> NDArray[np.float64]:
         """Weights of features; 0 for features without a weight."""

@@ -57,29 +57,17 @@ class PriorDecisions:
 
 @dataclass(frozen=True)
 class Status:
-    """Content of a filter, and its decisions on lessons before it learnt them.
+    """Content of a filter, and its decisions on lessons before it learnt them."""
 
-    Attributes
-    ----------
-    spam, ham : int
-        Lessons of each kind.
-    texts : bool
-        Whether the store holds messages.
-    most : int, optional
-        Maximum number of lessons.
-    recent, before : PriorDecisions
-        Of the last `RECENT` lessons, and of the earlier lessons; they show a filter that grows worse.
-    last : list of LessonSummary
-        The last `RECENT` lessons, the newest first.
-    """
-
+    #: Lessons of each kind.
     spam: int
     ham: int
-    texts: bool
-    most: int | None
+    texts: bool  #: Whether the store holds messages
+    most: int | None  #: Maximum number of lessons
+    #: Of the last `RECENT` lessons, and of the earlier lessons; they show a filter that grows worse.
     recent: PriorDecisions
     before: PriorDecisions
-    last: list[LessonSummary]
+    last: list[LessonSummary]  #: The last `RECENT` lessons, the newest first
 
 
 class Filter:
@@ -236,11 +224,6 @@ class Filter:
         """Train again on all lessons, and calibrate on decisions out of fold; return the number of lessons.
 
         Features are computed again from the messages, by this version of textsvm.
-
-        Raises
-        ------
-        InputError
-            If the store has features of another version and holds no messages.
         """
         with self._change():
             try:

@@ -80,39 +80,22 @@ _ERRORS = {
 
 @dataclass(frozen=True)
 class Lesson:
-    """A message that was called spam or ham.
+    """A message that was called spam or ham."""
 
-    Attributes
-    ----------
-    digest : str
-        Hexadecimal.
-    kind : {"spam", "ham"}
-    keys : uint64 array, shape (f,)
-        Features, ascending.
-    values : float32 array, shape (f,)
-    subject, sender : str
-        For display; empty in a store without texts.
-    message : bytes, optional
-        At most the first megabyte; None in a store without texts, or if it was not requested.
-    learnt : float
-        Seconds since 1970.
-    value, score : float, optional
-        Decision value and P(spam) before it was learnt; None while the filter knew one kind only.
-    alpha : float
-        Dual coefficient.
-    """
-
-    digest: str
-    kind: str
-    keys: NDArray[np.uint64] = field(repr=False)
-    values: NDArray[np.float32] = field(repr=False)
+    digest: str  #: Hexadecimal
+    kind: str  #: {"spam", "ham"}
+    keys: NDArray[np.uint64] = field(repr=False)  #: shape (f,): Features, ascending
+    values: NDArray[np.float32] = field(repr=False)  #: shape (f,)
+    #: For display; empty in a store without texts.
     subject: str = ""
     sender: str = ""
+    #: bytes: At most the first megabyte; None in a store without texts, or if it was not requested.
     message: bytes | None = field(default=None, repr=False)
-    learnt: float = field(default_factory=time.time)
+    learnt: float = field(default_factory=time.time)  #: Seconds since 1970
+    #: Decision value and P(spam) before it was learnt; None while the filter knew one kind only.
     value: float | None = None
     score: float | None = None
-    alpha: float = 0.0
+    alpha: float = 0.0  #: Dual coefficient
 
 
 class LessonSummary(NamedTuple):

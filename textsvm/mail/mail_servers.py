@@ -47,11 +47,6 @@ async def content_filter(
     lmtp : bool
         Whether the protocol is LMTP.
     classify : coroutine function
-
-    Raises
-    ------
-    InputError
-        If aiosmtpd is not installed, or the port is not available.
     """
     try:
         from aiosmtpd.lmtp import LMTP
@@ -136,11 +131,6 @@ async def milter(address: str, classify: Callable[[bytes], Awaitable[Decision]])
         A port of 127.0.0.1, or the path of a new Unix socket (mode 0660: the mail server is in the group that
         owns its folder).
     classify : coroutine function
-
-    Raises
-    ------
-    InputError
-        If kilter.service is not installed, or the address is not available.
     """
     try:
         import anyio

@@ -41,11 +41,6 @@ def raw_messages(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
     path : path
         A file with a message, an mbox, a Maildir (its `new` and `cur`), or a folder whose files are messages
         or mboxes.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read.
     """
     try:
         for file in _mail_files(Path(path)):

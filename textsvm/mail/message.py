@@ -71,20 +71,12 @@ _STEPS = ((16, "16 or more"), (4, "4 or more"), (0, "few"))
 
 @dataclass(frozen=True)
 class Message:
-    """A mail as the filter sees it.
+    """A mail as the filter sees it."""
 
-    Attributes
-    ----------
-    digest : str
-        Key of a training message, in hexadecimal; delivery does not change it (`RawMessage.digest`).
-    text : str
-        Header fields as they were sent, an empty line, decoded fields, tricks and text parts.
-    subject, sender : str
-        Decoded, on one line each, for display; empty if missing.
-    """
-
+    #: Key of a training message, in hexadecimal; delivery does not change it (`RawMessage.digest`).
     digest: str
-    text: str
+    text: str  #: Header fields as they were sent, an empty line, decoded fields, tricks and text parts
+    #: Decoded, on one line each, for display; empty if missing.
     subject: str
     sender: str
 

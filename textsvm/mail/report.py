@@ -35,11 +35,6 @@ def filter_report(opened: Filter, mistakes: int = 10) -> Report:
     opened : Filter
     mistakes : int
         Number of the worst mistakes that are shown with their texts, if the store holds texts.
-
-    Raises
-    ------
-    InputError
-        If the filter did not decide on lessons of both kinds before it learnt them.
     """
     model = opened.model()
     judged = [

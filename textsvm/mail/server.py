@@ -247,11 +247,6 @@ def listen(path: Path) -> socket.socket:
     """A listening Unix socket for this user alone; the socket of a dead server is replaced.
 
     A server holds the lock of the file PATH.lock while it lives.
-
-    Raises
-    ------
-    InputError
-        If a server listens there, the path is no socket, or it cannot be created.
     """
     if len(os.fsencode(path)) > 107:
         raise InputError(f"{path} is too long for a socket (107 bytes); give a shorter --socket")

@@ -47,28 +47,15 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """A request without its message.
-
-    Attributes
-    ----------
-    verb : str
-    version : float
-        Protocol version, 1.0 to 1.5.
-    length : int or None
-        Bytes of the message that follows; None if the message goes up to the end of the stream.
-    compressed : bool
-        Whether the message is compressed by zlib.
-    kind : str
-        TELL: "spam", "ham", or "" without a class.
-    set, remove : bool
-        TELL: whether to learn, or to forget the message.
-    """
+    """A request without its message."""
 
     verb: str
-    version: float
+    version: float  #: Protocol version, 1.0 to 1.5
+    #: Bytes of the message that follows; None if the message goes up to the end of the stream.
     length: int | None = None
-    compressed: bool = False
-    kind: str = ""
+    compressed: bool = False  #: Whether the message is compressed by zlib
+    kind: str = ""  #: TELL: "spam", "ham", or "" without a class
+    #: TELL: whether to learn, or to forget the message.
     set: bool = False
     remove: bool = False
 

@@ -43,19 +43,11 @@ _BEFORE = {
 
 
 class Content(NamedTuple):
-    """What a model file holds.
-
-    Attributes
-    ----------
-    header : dict
-    arrays : dict of arrays
-    digest : str or None
-        That was checked; None where the file has none.
-    """
+    """What a model file holds."""
 
     header: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
-    digest: str | None
+    arrays: dict[str, NDArray[Any]]  #: dict of arrays
+    digest: str | None  #: That was checked; None where the file has none
 
 
 #: First bytes of a LIBSVM model file.
@@ -63,13 +55,7 @@ LIBSVM_BEGINNING = b"svm_type "
 
 
 def packed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """The bytes of a model file.
-
-    Raises
-    ------
-    InputError
-        If the header cannot be JSON.
-    """
+    """The bytes of a model file."""
     from safetensors.numpy import save as to_bytes
 
     text = _as_json({DIGEST: _UNKNOWN, **header})
@@ -86,13 +72,7 @@ def sealed(content: bytes) -> bytes:
 
 
 def read(path: Path) -> Content:
-    """What a model file holds, its digest checked.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, it is of another program, or damaged.
-    """
+    """What a model file holds, its digest checked."""
     from safetensors import SafetensorError
 
     content = _bytes_of(path)

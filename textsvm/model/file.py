@@ -171,11 +171,6 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         file, bytes, digest (None if it has none), format_version, written_by, estimator, kernel, kernel_line,
         parameters, classes (None without), n_support (of each class), texts (whether it has training texts),
         calibration (None without), arrays (name, dtype, shape and bytes of each) and info.
-
-    Raises
-    ------
-    InputError
-        As `textsvm.load` does, and if it is a LIBSVM model.
     """
     if is_libsvm_model(path):
         raise InputError(f"{path} is a LIBSVM model, which has no digest; read its text instead")

@@ -1,1 +1,1 @@
-"""Texts that are alike: the k nearest of each, or all pairs above a threshold."""
+"""Search for similar texts: the k nearest of each, or all pairs above a threshold."""

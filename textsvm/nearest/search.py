@@ -1,57 +1,136 @@
-"""Pairs of texts that are alike, tile by tile: exact, in bounded memory, half of the pairs of one set.
+"""Search similar texts exactly, in bounded memory, with half of the pairs of a single set.
 
-Rows and columns are taken in blocks, and a kernel says of a block of rows and a block of columns which pairs
-are wanted (`Kernel.nearest`). Of one set only blocks of columns from that of the rows on are looked at. All
-pairs above a bound come out block of rows by block of rows; where the k nearest are asked for, the k-th value
-so far is the bound, and a pair of one set is offered to both of its texts.
+Rows and columns are cut into blocks, and the kernel finds the pairs of a block of rows and a block of columns
+(`Kernel.nearest`). For a single set only column blocks from the row block on are searched. All pairs above a
+bound are returned row block by row block. For the k nearest, the k-th value so far is the bound, and a pair
+of a single set is offered to both of its texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from textsvm.gram.plan import allowed_bytes
+from textsvm.errors import InputError
+from textsvm.gram.measure import allowed_bytes
+from textsvm.kernels.base import Kernel
 from textsvm.kernels.near import Bound, Near, Pairs
 from textsvm.machines.base import KernelMachine
-from textsvm.nearest.best import Best
-from textsvm.nearest.wanted import Wanted
+from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import select
+from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
 
-#: Bytes of a pair while its tile is looked at.
+#: Default number of neighbours per text.
+K = 10
+#: Bytes of a pair of a tile.
 PAIR_BYTES = 64
-#: Rows, and columns, of a tile.
+#: Most rows, and columns, of a tile.
 SIDES = {"cpu": 2048, "cuda": 16_384}
 
 
+@dataclass(frozen=True)
+class Criteria:
+    """Conditions that neighbours must fulfil, all of them."""
+
+    k: int | None = None  #: Number of neighbours per text
+    at_least: float | None = None  #: Least normalised kernel value
+    within: int | None = None  #: Largest distance
+
+    def check(self, kernel: Kernel) -> None:
+        """Raise InputError if they are out of range, or the kernel has no distances."""
+        for name, least in (("k", 1), ("within", 0)):
+            value = getattr(self, name)
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            if value is not None and not (whole and value >= least):
+                raise InputError(f"{name} must be a whole number of at least {least}, or None, got {value!r}")
+        value = self.at_least
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if value is not None and not (number and 0 < value <= 1):
+            raise InputError(f"at_least must be above 0 and at most 1, got {value!r}")
+        if self.within is not None and not kernel.nearest.has_distances:
+            raise InputError(
+                f"within={self.within} is a distance and the {kernel.name} kernel has none; give at_least, "
+                "or choose the edit kernel"
+            )
+
+    @property
+    def least(self) -> np.float32:
+        """Least value; equal texts may differ from 1 by float32 rounding."""
+        return np.float32(-np.inf if self.at_least is None else min(float(self.at_least), 1 - 1e-5))
+
+
+class NearestSoFar:
+    """The k largest values, at least `least`, of each of n texts so far; ties go to the first texts."""
+
+    def __init__(self, n: int, k: int, least: np.float32) -> None:
+        self.values = np.full((n, k), -np.inf, np.float32)
+        self.index = np.full((n, k), -1, np.int64)
+        self.distances = np.full((n, k), -1, np.int32)
+        self._least = least
+
+    @property
+    def bound(self) -> NDArray[np.float32]:
+        """Least value that would enter, shape (n,)."""
+        return np.maximum(self.values[:, -1], self._least)
+
+    def offer(self, rows: NDArray[np.int64], columns: NDArray[np.int64], pairs: Pairs) -> None:
+        """Insert the better pairs, with `columns` as neighbours of `rows`."""
+        distances = np.full(len(pairs), -1, np.int32) if pairs.distances is None else pairs.distances
+        _insert(self.values, self.index, self.distances, rows, columns, pairs.values, distances)
+
+    def pairs(self, block: slice, distances: bool) -> Pairs:
+        """Neighbours of a block of texts, nearest first."""
+        at, place = np.nonzero(self.index[block] >= 0)
+        at += block.start
+        kept = self.distances[at, place] if distances else None
+        return Pairs(at, self.index[at, place], self.values[at, place], kept)
+
+
+@njit(nogil=True, cache=True)
+def _insert(
+    values: Any, index: Any, distances: Any, rows: Any, columns: Any, new: Any, new_distances: Any
+) -> None:
+    k = values.shape[1]
+    for m in range(len(rows)):
+        i, value, j = rows[m], new[m], columns[m]
+        place = k
+        while place > 0 and (
+            index[i, place - 1] < 0
+            or value > values[i, place - 1]
+            or (value == values[i, place - 1] and j < index[i, place - 1])
+        ):
+            place -= 1
+        if place < k:
+            for p in range(k - 1, place, -1):
+                values[i, p], index[i, p] = values[i, p - 1], index[i, p - 1]
+                distances[i, p] = distances[i, p - 1]
+            values[i, place], index[i, place], distances[i, place] = value, j, new_distances[m]
+
+
 def search(
-    model: KernelMachine, texts: Any, others: Any, wanted: Wanted, progress: StageProgress | None = None
+    model: KernelMachine, texts: Any, others: Any, criteria: Criteria, progress: StageProgress | None = None
 ) -> Iterator[Pairs]:
-    """Pairs that are wanted, in the order of their rows, the nearest first, a block of rows at a time.
+    """Find similar pairs, in the order of their rows, nearest first, a block of rows at a time.
 
     Parameters
     ----------
     model : KernelMachine
-        Its kernel, its form of texts, its device and its memory; checked.
+        Its kernel, form of texts, device and memory are used; checked.
     texts : texts, vectors or a table
-        The rows, and the columns too if there are no others.
+        The rows, and the columns too if `others` is None.
     others : the same, optional
         The columns, which the kernel learns from.
-    wanted : Wanted
+    criteria : Criteria
     progress : callable, optional
-
-    Raises
-    ------
-    InputError
-        If something is out of range, or no text has any feature.
     """
-    wanted.check(model.make_kernel())
+    criteria.check(model.make_kernel())
     device = select(model.device)
     with model.at_work(device):
         columns = model.encode(model.read(texts if others is None else others), None, progress)
@@ -62,101 +141,105 @@ def search(
             rows = model.encode(model.read(texts, fitting=False), columns, progress)
         read = kernel.structure.read
         near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
-        side = _side(allowed_bytes(model.compute.memory, device), SIDES[device.kind], len(rows), len(columns))
-        tiles = Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side))
-        yield from tiles.search(wanted, of_stage(progress, "neighbours"))
-
-
-def _side(memory: int, most: int, n_rows: int, n_columns: int) -> int:
-    return max(1, min(most, int((memory / PAIR_BYTES) ** 0.5), max(n_rows, n_columns)))
+        memory, most = allowed_bytes(model.compute.memory, device), SIDES[device.kind]
+        side = max(1, min(most, int((memory / PAIR_BYTES) ** 0.5), max(len(rows), len(columns))))
+        report = of_stage(progress, "neighbours")
+        tiles = _Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side), report)
+        yield from tiles.above(criteria) if criteria.k is None else tiles.nearest(criteria, criteria.k)
 
 
 def _blocks(n: int, side: int) -> list[slice]:
     return [slice(start, min(start + side, n)) for start in range(0, n, side)]
 
 
-@dataclass(frozen=True)
-class Tiles:
-    """Blocks of rows and of columns; of one set, both are the same.
-
-    Attributes
-    ----------
-    near : Near
-    one_set : bool
-    rows, columns : list of slice
-    """
-
-    near: Near
-    one_set: bool
-    rows: list[slice]
-    columns: list[slice]
-
-    def search(self, wanted: Wanted, progress: Progress | None) -> Iterator[Pairs]:
-        """See the module's `search`."""
-        if wanted.k is None:
-            return self._above(wanted, progress)
-        return self._best(wanted, wanted.k, progress)
-
-    def _above(self, wanted: Wanted, progress: Progress | None) -> Iterator[Pairs]:
-        done = 0.0
-        for number, block in enumerate(self.rows):
-            bound = _level(block, wanted.least)
-            found = []
-            for other in self._columns(number):
-                limits = Bound(bound, _level(other, wanted.least), wanted.within)
-                found.append(self.near.pairs(block, other, limits))
-                done = self._tell(progress, done, block, other)
-            yield _sorted(joined(found))
-
-    def _best(self, wanted: Wanted, k: int, progress: Progress | None) -> Iterator[Pairs]:
-        best = Best(self.rows[-1].stop if self.rows else 0, k, wanted.least)
-        never, done, distances = np.float32(np.inf), 0.0, False
-        for number, block in enumerate(self.rows):
-            for other in self._columns(number):
-                of_columns = best.bound[other] if self.one_set else _level(other, never)
-                found = self.near.pairs(block, other, Bound(best.bound[block], of_columns, wanted.within))
-                best.offer(found.rows, found.columns, found)
-                if self.one_set:
-                    best.offer(found.columns, found.rows, found)
-                distances = distances or found.distances is not None
-                done = self._tell(progress, done, block, other)
-            # Of one set, what is done with its row of tiles has been a column of all tiles before.
-            yield best.pairs(block, distances)
-
-    def _columns(self, number: int) -> list[slice]:
-        return self.columns[number:] if self.one_set else self.columns
-
-    def _tell(self, progress: Progress | None, done: float, block: slice, other: slice) -> float:
-        done += _pairs(block, other)
-        if progress is not None:
-            progress(done, self._total)
-        return done
-
-    @cached_property
-    def _total(self) -> float:
-        return sum(
-            _pairs(row, each) for number, row in enumerate(self.rows) for each in self._columns(number)
-        )
-
-
-def _pairs(block: slice, other: slice) -> float:
-    return float(block.stop - block.start) * (other.stop - other.start)
+def _length(block: slice) -> int:
+    return int(block.stop - block.start)
 
 
 def _level(block: slice, value: np.float32) -> NDArray[np.float32]:
-    return np.full(block.stop - block.start, value, np.float32)
+    return np.full(_length(block), value, np.float32)
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """Blocks of rows and of columns, which are the same for a single set."""
+
+    near: Near
+    single_set: bool
+    rows: list[slice]
+    columns: list[slice]
+    progress: Progress | None
+
+    def above(self, criteria: Criteria) -> Iterator[Pairs]:
+        """Pairs above the bound, by blocks of rows."""
+        for block, columns in self._each():
+            bound = _level(block, criteria.least)
+            parts = [
+                self.near.pairs(block, other, Bound(bound, _level(other, criteria.least), criteria.within))
+                for other in columns
+            ]
+            pairs = joined(parts)
+            yield pairs.take(np.lexsort((pairs.columns, -pairs.values, pairs.rows)))
+
+    def nearest(self, criteria: Criteria, k: int) -> Iterator[Pairs]:
+        """The k nearest of each row, by blocks of rows."""
+        best = NearestSoFar(self.rows[-1].stop if self.rows else 0, k, criteria.least)
+        never, distances = np.float32(np.inf), False
+        for block, columns in self._each():
+            for other in columns:
+                of_columns = best.bound[other] if self.single_set else _level(other, never)
+                pairs = self.near.pairs(block, other, Bound(best.bound[block], of_columns, criteria.within))
+                best.offer(pairs.rows, pairs.columns, pairs)
+                if self.single_set:
+                    best.offer(pairs.columns, pairs.rows, pairs)
+                distances = distances or pairs.distances is not None
+            # In a single set, this block has been a column block of all earlier row blocks.
+            yield best.pairs(block, distances)
+
+    def _each(self) -> Iterator[tuple[slice, Iterator[slice]]]:
+        """Row blocks, and their column blocks; progress counts pairs of texts."""
+        of_rows = [self.columns[k:] if self.single_set else self.columns for k in range(len(self.rows))]
+        sizes = [_length(row) * sum(map(_length, some)) for row, some in zip(self.rows, of_rows, strict=True)]
+        total, done = float(sum(sizes)), 0.0
+
+        def reported(block: slice, columns: list[slice]) -> Iterator[slice]:
+            nonlocal done
+            for other in columns:
+                yield other
+                done += _length(block) * _length(other)
+                if self.progress is not None:
+                    self.progress(done, total)
+
+        for block, columns in zip(self.rows, of_rows, strict=True):
+            yield block, reported(block, columns)
 
 
 def joined(parts: list[Pairs]) -> Pairs:
-    """Pairs of several tiles, one after the other."""
-    distances = [one.distances for one in parts if one.distances is not None]
+    """Pairs of several tiles."""
+    distances = [part.distances for part in parts if part.distances is not None]
     return Pairs(
-        np.concatenate([np.empty(0, np.int64), *(one.rows for one in parts)]),
-        np.concatenate([np.empty(0, np.int64), *(one.columns for one in parts)]),
-        np.concatenate([np.empty(0, np.float32), *(one.values for one in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.columns for part in parts)]),
+        np.concatenate([np.empty(0, np.float32), *(part.values for part in parts)]),
         np.concatenate(distances) if distances else None,
     )
 
 
-def _sorted(pairs: Pairs) -> Pairs:
-    return pairs.take(np.lexsort((pairs.columns, -pairs.values, pairs.rows)))
+def write_pairs(
+    path: str | os.PathLike[str], pairs: Pairs, ids: Sequence[str], column_ids: Sequence[str]
+) -> None:
+    """Write pairs as a sparse matrix for `scipy.sparse.load_npz`, atomically; InputError if that fails.
+
+    The file also has the arrays ids, column_ids, and, if there are any, distances in the order of the values.
+    """
+    order = np.lexsort((pairs.columns, pairs.rows))
+    pairs = pairs.take(order)
+    shape = (len(ids), len(column_ids))
+    matrix = csr_array((pairs.values, (pairs.rows, pairs.columns)), shape=shape)
+    arrays: dict[str, Any] = {"format": np.array(b"csr"), "shape": np.array(shape, np.int64)}
+    arrays |= {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+    arrays |= {"ids": np.array(ids, str), "column_ids": np.array(column_ids, str)}
+    if pairs.distances is not None:
+        arrays["distances"] = pairs.distances
+    with replacing(path) as temporary, open(temporary, "wb") as stream:
+        np.savez_compressed(stream, **arrays)

@@ -56,11 +56,6 @@ def sample(name: str) -> Path:
     Parameters
     ----------
     name : {"newswire", "mail", "messages", "reviews", "questions", "essays", "dialects", "sites"}
-
-    Raises
-    ------
-    InputError
-        If the sample is unknown.
     """
     if name not in SAMPLES:
         raise InputError(f"there is no sample {name!r}; there is: {', '.join(SAMPLES)}")

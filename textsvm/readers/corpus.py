@@ -327,13 +327,7 @@ def build_corpus(
 
 
 def concatenate_corpora(corpora: Sequence[Corpus], source: str, format: str) -> Corpus:
-    """The documents of several corpora; labels only if all have labels.
-
-    Raises
-    ------
-    InputError
-        If some have columns or vectors that others have not.
-    """
+    """The documents of several corpora; labels only if all have labels."""
     problems = [problem for corpus in corpora for problem in corpus.problems]
     if len({(tuple(each.columns or ()), each.vectors is None, not len(each.texts)) for each in corpora}) > 1:
         raise InputError(f"{source}: all files must have the same texts, columns and vectors")

@@ -238,24 +238,12 @@ def _lines_on_disk(file: FileOnDisk, problems: Problems, newline: str) -> Iterat
 
 @dataclass
 class InputFiles:
-    """The files under one path.
+    """The files under one path."""
 
-    Attributes
-    ----------
-    source : str
-        The path as the user gave it.
-    files : list of File or FileOnDisk
-        In the order of the archive; sorted by name in a folder.
-    single : bool
-        Whether the path is a file, compressed or not, and no folder or archive.
-    problems : list of (name, problem)
-        Entries that were left out.
-    """
-
-    source: str
-    files: list[Any] = field(default_factory=list)
-    single: bool = False
-    problems: Problems = field(default_factory=list)
+    source: str  #: The path as the user gave it
+    files: list[Any] = field(default_factory=list)  #: In the order of the archive; sorted by name in a folder
+    single: bool = False  #: Whether the path is a file, compressed or not, and no folder or archive
+    problems: Problems = field(default_factory=list)  #: Entries that were left out
 
 
 def read_files(
@@ -270,11 +258,6 @@ def read_files(
         Bound on the unpacked bytes of all files together.
     progress : callable, optional
         Called with (packed bytes read, packed bytes in all).
-
-    Raises
-    ------
-    InputError
-        If the path is missing, may not be read, is a damaged archive or unpacks to too much.
     """
     path = Path(path)
     inputs = InputFiles(str(path))

@@ -207,13 +207,7 @@ def no_document_error(source: str, format: str, problems: Sequence[tuple[str, st
 
 
 def detect_format(inputs: InputFiles, format: str | None, options: ReadOptions, labelled: bool = True) -> str:
-    """The named format of files, or the format that their content shows.
-
-    Raises
-    ------
-    InputError
-        If the format is unknown, does not go with the options, or cannot be detected, or the files are empty.
-    """
+    """The named format of files, or the format that their content shows."""
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r} is not one of {', '.join(FORMATS)}")
     if not any(file.size for file in inputs.files):

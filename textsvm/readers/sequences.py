@@ -214,25 +214,13 @@ def read_sequences(
 
 @dataclass(frozen=True)
 class HeaderParser:
-    """Parser of the headers of a file.
-
-    Attributes
-    ----------
-    file : str
-    columns : ColumnNames or None
-        None if no column is named.
-    are_labels : bool
-        Whether headers are labels, so that the number of a record is its id.
-    prefix : str
-        Prefix of that number.
-    label, part : str or None
-        Label and part from the name of the file.
-    """
+    """Parser of the headers of a file."""
 
     file: str
-    columns: ColumnNames | None
-    are_labels: bool
-    prefix: str
+    columns: ColumnNames | None  #: None if no column is named
+    are_labels: bool  #: Whether headers are labels, so that the number of a record is its id
+    prefix: str  #: Prefix of that number
+    #: Label and part from the name of the file.
     label: str | None
     part: str | None
 

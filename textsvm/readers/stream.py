@@ -65,21 +65,16 @@ class CorpusStream:
     """The documents of a corpus, read again for each iteration.
 
     Documents without a label are included, and ids may occur twice.
-
-    Attributes
-    ----------
-    source, format : str
-        Path and format of the input.
-    problems : list of (str, str)
-        Damaged and omitted documents so far, as in `Corpus`.
     """
 
+    #: Path and format of the input.
     source: str
     format: str
     _files: InputFiles
     _options: ReadOptions
     _part: str | None
     _progress: Progress | None
+    #: Damaged and omitted documents so far, as in `Corpus`.
     problems: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -297,11 +292,6 @@ def incoming_documents(
     Yields
     ------
     Corpus
-
-    Raises
-    ------
-    InputError
-        If the only path cannot be read.
     """
     options = ReadOptions(
         ColumnNames(as_columns(text), None, id, numbers=as_columns(numbers)), headers=headers

@@ -234,19 +234,11 @@ def _label(value: Any) -> Label | None:
 
 @dataclass(frozen=True)
 class TableRows:
-    """Columns and rows of a file.
+    """Columns and rows of a file."""
 
-    Attributes
-    ----------
-    names : list of str
-        Column names; "1", "2", ... without a header.
-    headed : bool
-    rows : iterable of (int, mapping)
-        The line in the file (the record, for Parquet), and the fields by name.
-    """
-
-    names: list[str]
+    names: list[str]  #: Column names; "1", "2", ... without a header.
     headed: bool
+    #: The line in the file (the record, for Parquet), and the fields by name.
     rows: Iterable[tuple[int, Mapping[str, Any]]]
 
 

@@ -50,11 +50,6 @@ def read_vector_files(inputs: InputFiles, format: str, target: str | None = None
     format : {"libsvm", "npy", "npz"}
     target : str, optional
         "label", "labels" or "y": the labels are numbers to be predicted.
-
-    Raises
-    ------
-    InputError
-        If they are damaged, or not vectors of finite numbers.
     """
     if target is not None and target not in _LABELS:
         raise InputError(

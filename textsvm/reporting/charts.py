@@ -45,25 +45,13 @@ def plain(value: float) -> str:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a chart.
+    """An axis of a chart."""
 
-    Attributes
-    ----------
-    bounds : (float, float)
-        Of the data.
-    label : str
-    format : callable
-        Number -> tick label.
-    ticks : sequence of float, optional
-    log : bool
-        Logarithmic; bounds > 0.
-    """
-
-    bounds: tuple[float, float]
+    bounds: tuple[float, float]  #: Of the data
     label: str
-    format: Callable[[float], str] = plain
+    format: Callable[[float], str] = plain  #: Number -> tick label
     ticks: Sequence[float] | None = None
-    log: bool = False
+    log: bool = False  #: Logarithmic; bounds > 0
 
     @property
     def span(self) -> tuple[float, float]:

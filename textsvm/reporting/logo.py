@@ -53,25 +53,14 @@ _ALONE = (
 
 @dataclass(frozen=True)
 class Panel:
-    """A sequence of stacks of letters, in lines of 60.
-
-    Attributes
-    ----------
-    title : str
-    letters : str
-    heights : float64 array, shape (L, len(letters))
-        Of each letter at each position; negative values are drawn below the line.
-    unit : str
-        Unit of the heights.
-    high : float, optional
-        Height of a line; default that of its highest stack.
-    """
+    """A sequence of stacks of letters, in lines of 60."""
 
     title: str
     letters: str
+    #: shape (L, len(letters)): Of each letter at each position; negative values are drawn below the line.
     heights: NDArray[np.float64]
-    unit: str
-    high: float | None = None
+    unit: str  #: Unit of the heights
+    high: float | None = None  #: Height of a line; default that of its highest stack
 
 
 def panel_of_symbols(title: str, text: str, heights: NDArray[np.float64], unit: str) -> Panel:

@@ -26,24 +26,14 @@ KINDS = {"label": "doubtful label", "copy": "near-copy of another label", "outli
 
 @dataclass(frozen=True)
 class Review:
-    """Content of a page of doubtful labels.
-
-    Attributes
-    ----------
-    title : str
-    doubts : sequence of Doubt
-        The most doubtful first.
-    ids, labels : sequences
-        Of all texts.
-    text : callable
-        ``text(index)`` returns a text, "" if there is none.
-    """
+    """Content of a page of doubtful labels."""
 
     title: str
-    doubts: Sequence[Doubt]
+    doubts: Sequence[Doubt]  #: The most doubtful first
+    #: Of all texts.
     ids: Sequence[str]
     labels: Sequence[object]
-    text: Callable[[int], str]
+    text: Callable[[int], str]  #: ``text(index)`` returns a text, "" if there is none
 
 
 def review_page(review: Review) -> str:

@@ -30,57 +30,30 @@ EXPLAINING = 60.0
 
 @dataclass(frozen=True)
 class Mistake:
-    """A document with a wrong prediction.
-
-    Attributes
-    ----------
-    id : str
-    truth, predicted : label or number
-    value : float
-        Two classes: the score. More: by how much the wrong class leads. Several labels per document: the
-        largest distance of a wrong label from its threshold. Regression: the error.
-    text : str
-        As the model reads it.
-    explanation : Explanation, optional
-        None if it would have taken too long.
-    """
+    """A document with a wrong prediction."""
 
     id: str
     truth: Any
     predicted: Any
+    #: Two classes: the score. More: by how much the wrong class leads. Several labels per document: the
+    #: largest distance of a wrong label from its threshold. Regression: the error.
     value: float
-    text: str
-    explanation: Explanation | None
+    text: str  #: As the model reads it
+    explanation: Explanation | None  #: None if it would have taken too long
 
 
 @dataclass(frozen=True)
 class Report:
-    """Content of a report.
-
-    Attributes
-    ----------
-    title : str
-    results : Results
-        With intervals.
-    facts : list of (str, str)
-        Names and values: the model, this evaluation.
-    lengths : int64 array, shape (n,)
-        Symbols of each document as the model reads it.
-    mistakes : list of Mistake
-        The worst first.
-    slices : Slices, optional
-    beside : SideBySide, optional
-        Several models, this model first.
-    learning : LearningCurve, optional
-    """
+    """Content of a report."""
 
     title: str
-    results: Results
-    facts: list[tuple[str, str]]
+    results: Results  #: With intervals
+    facts: list[tuple[str, str]]  #: Names and values: the model, this evaluation
+    #: shape (n,): Symbols of each document as the model reads it.
     lengths: NDArray[np.int64] = field(repr=False)
-    mistakes: list[Mistake]
+    mistakes: list[Mistake]  #: The worst first
     slices: Slices | None = None
-    beside: SideBySide | None = None
+    beside: SideBySide | None = None  #: Several models, this model first
     learning: LearningCurve | None = None
 
     @property

@@ -106,26 +106,13 @@ _forked = False
 
 @dataclass(frozen=True)
 class Device:
-    """Device that runs kernels and the solver.
+    """Device that runs kernels and the solver."""
 
-    Attributes
-    ----------
-    kind : {"cpu", "cuda"}
-    index : int
-        Number of the GPU, for "cuda".
-    description : str
-        Shown to the user.
-    no_gpu : str
-        Why "auto" fell back to the CPU; empty otherwise.
-    cards : tuple of int
-        GPUs that work together, `index` first; empty for a single device.
-    """
-
-    kind: str
-    index: int
-    description: str
-    no_gpu: str = ""
-    cards: tuple[int, ...] = ()
+    kind: str  #: {"cpu", "cuda"}
+    index: int  #: Number of the GPU, for "cuda"
+    description: str  #: Shown to the user
+    no_gpu: str = ""  #: Why "auto" fell back to the CPU; empty otherwise
+    cards: tuple[int, ...] = ()  #: GPUs that work together, `index` first; empty for a single device
 
     @property
     def each(self) -> list[Device]:
@@ -150,12 +137,6 @@ def select(wish: str = "auto") -> Device:
     wish : {"auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...}
         "auto" takes the first GPU if it is usable, else the CPU. Several GPUs share kernel matrices; other
         work runs on the first.
-
-    Raises
-    ------
-    InputError
-        If `wish` is not one of these, or names a GPU that cannot be used, or GPUs that cannot access each
-        other's memory.
     """
     kind, _, index = wish.partition(":")
     if kind == "cuda" and ("," in index or index == "all"):
@@ -244,13 +225,7 @@ def devices() -> list[DeviceStatus]:
 
 @lru_cache(maxsize=1)
 def cupy() -> Any:
-    """Import CuPy and check that there is a GPU.
-
-    Raises
-    ------
-    InputError
-        If there is none: cause and remedy.
-    """
+    """Import CuPy and check that there is a GPU."""
     if find_spec("cupy") is None:
         raise InputError(f"CuPy is not installed; {_PIP}")
     try:

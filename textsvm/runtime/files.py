@@ -30,13 +30,7 @@ _KINDS = {
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:
-    """Resolve links of an output path to the file that will be replaced, existing or not.
-
-    Raises
-    ------
-    InputError
-        If the path exists and is not a regular file, or cannot be looked up.
-    """
+    """Resolve links of an output path to the file that will be replaced, existing or not."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -54,12 +48,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; move it onto `path` if the block succeeds.
 
     A link stays a link; the file it points to is replaced.
-
-    Raises
-    ------
-    InputError
-        If `path` is not a regular file, the folder is missing or not writable, or the disk is full; `path` is
-        then unchanged.
     """
     target = target_of(path)
     _clear_leftovers(target)

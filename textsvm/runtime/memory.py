@@ -141,13 +141,7 @@ def on_disk(wanted: bool) -> Iterator[None]:
 
 
 def empty(size: int, dtype: DTypeLike) -> NDArray[Any]:
-    """Uninitialised 1-d array, in memory or (inside `on_disk`) in a temporary file.
-
-    Raises
-    ------
-    InputError
-        If the temporary folder is full or not writable.
-    """
+    """Uninitialised 1-d array, in memory or (inside `on_disk`) in a temporary file."""
     nbytes = int(size) * np.dtype(dtype).itemsize
     if not _on_disk.get() or nbytes < LEAST:
         return np.empty(size, dtype)

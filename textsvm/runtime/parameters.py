@@ -46,13 +46,7 @@ class Parameters:
         return params
 
     def set_params(self, **given: Any) -> Self:
-        """Set parameters, also nested ones ("name__parameter").
-
-        Raises
-        ------
-        ValueError
-            If there is no such parameter.
-        """
+        """Set parameters, also nested ones ("name__parameter")."""
         known, nested = self.get_params(), dict[str, dict[str, Any]]()
         for key, value in given.items():
             name, _, rest = key.partition("__")

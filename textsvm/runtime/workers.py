@@ -1,13 +1,12 @@
-"""Work on several machines: pieces that do not depend on each other, as tasks for the workers of Dask.
+"""Independent pieces of work as tasks for Dask workers on several machines.
 
     with on_workers("tcp://10.0.0.1:8786"):
         tune(model, texts, labels, grid)
 
-Whoever has such pieces asks `current` whether there are workers, and gives them to `Workers.run`. A task
-runs in one thread, so that what it computes does not depend on how many there are. What all tasks have in
-common is sent once to each worker. A worker that ends takes nothing along: tasks it was at, and results of
-its that had not arrived, are done again elsewhere, and what was lost with the last worker that had it is
-sent again; the result of a piece is handed out once.
+Code with such pieces gets the workers from `current` and passes the pieces to `Workers.run`. A task runs in
+one thread, so that its result does not depend on the number of threads. Data that all tasks share is sent
+once to each worker. If a worker ends, its unfinished tasks and results are computed again elsewhere, and lost
+shared data is sent again; each result is returned once.
 """
 
 from __future__ import annotations
@@ -29,39 +28,39 @@ from textsvm.errors import InputError
 from textsvm.runtime import parallel
 from textsvm.runtime.parallel import Progress
 
-#: Seconds that a scheduler may take to answer, and workers to come.
+#: Seconds to wait for a scheduler, and for its first worker.
 PATIENCE = 10.0
-#: Seconds that may go by without any worker, once there have been some.
+#: Seconds to wait for new workers once all have gone.
 ABANDONED = 60.0
-#: Packages whose versions decide the bits of a result.
+#: Packages whose versions affect the bits of results.
 PACKAGES = ("textsvm", "numpy", "scipy", "numba")
 
 _current: ContextVar[Workers | None] = ContextVar("textsvm_workers", default=None)
 
 
 def current() -> Workers | None:
-    """The workers that the block around this call may use, if there are any."""
+    """The workers of the surrounding `on_workers` block, if any."""
     return _current.get()
 
 
 @contextmanager
 def on_workers(where: Any) -> Iterator[Workers]:
-    """Have workers of Dask do what can be split, inside of the block.
+    """Use Dask workers for divisible work inside the block.
 
-    Kernel matrices of edit-distance and gap-weighted kernels are made in tiles; cross-validation and tuning
-    solve the folds of every kernel, and its paths along C, as tasks. Results are those of one machine.
+    Kernel matrices of edit-distance and gap-weighted kernels are computed in tiles; cross-validation and
+    tuning solve the folds of every kernel, and its paths along C, as tasks. Results are those of one machine.
 
     Parameters
     ----------
     where : str or cluster of Dask
-        The address of a scheduler, such as "tcp://10.0.0.1:8786"; "local": a worker process for each core of
-        this machine, for as long as the block lasts.
+        The address of a scheduler, such as "tcp://10.0.0.1:8786", or "local" for a worker process per core of
+        this machine during the block.
 
     Raises
     ------
     InputError
-        If `distributed` is not installed, no scheduler answers, it has no workers, or these have another
-        version of textsvm or of what it computes with.
+        If `distributed` is not installed, no scheduler answers, it has no workers, or these have other
+        versions of textsvm or its numerical packages.
 
     Examples
     --------
@@ -70,8 +69,8 @@ def on_workers(where: Any) -> Iterator[Workers]:
     >>> names, countries = ["Anna", "Hanna", "Jana", "Juan", "Ivan", "Joan"], ["de"] * 3 + ["es"] * 3
     >>> cluster = LocalCluster(n_workers=1, processes=False, dashboard_address=None)
     >>> with cluster, on_workers(cluster):
-    ...     found = cross_validate(SVC(EditDistance()), names, countries, cv=3)
-    >>> found.pooled["accuracy"]
+    ...     validation = cross_validate(SVC(EditDistance()), names, countries, cv=3)
+    >>> validation.pooled["accuracy"]
     1.0
     """
     require_dask()
@@ -93,7 +92,7 @@ def require_dask() -> None:
 
 @contextmanager
 def here() -> Iterator[None]:
-    """Do everything on this machine, inside of the block."""
+    """Use no workers inside the block."""
     token = _current.set(None)
     try:
         yield
@@ -104,14 +103,14 @@ def here() -> Iterator[None]:
 def _local() -> Any:
     from distributed import LocalCluster
 
-    # No limit of memory: a worker that comes near one writes what it was sent to disk, or ends.
+    # No memory limit: a worker near its limit would write shared data to disk, or end.
     return LocalCluster(
         n_workers=parallel.n_threads(),
         threads_per_worker=1,
         memory_limit=0,
         dashboard_address="127.0.0.1:0",
-        silence_logs=logging.CRITICAL,  # what fails is said here
-        preload=["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],  # Ctrl-C is meant for us
+        silence_logs=logging.CRITICAL,  # failures are reported here
+        preload=["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],  # Ctrl-C is for this process
     )
 
 
@@ -141,31 +140,31 @@ def _connected(where: Any) -> Iterator[Any]:
 
 
 def versions(locate: Callable[..., Any] = lambda function, *args: function(*args)) -> dict[str, Any]:
-    """Versions of what decides the bits of a result; `locate` calls a function wherever they are wanted."""
-    found = {name: locate(pydoc.locate, f"{name}.__version__") for name in PACKAGES}
-    return found | {"python": locate(platform.python_version)}
+    """Versions of packages and Python; `locate` calls a function here or on the workers."""
+    packages = {name: locate(pydoc.locate, f"{name}.__version__") for name in PACKAGES}
+    return packages | {"python": locate(platform.python_version)}
 
 
 def require_same_versions(client: Any) -> None:
     """Raise InputError if a worker has other versions than this process.
 
-    Only functions of the standard library are called there, which every worker has.
+    Only functions of the standard library are called on workers, because every worker has them.
     """
     ours, theirs = versions(), versions(lambda *call: client.run(*call, on_error="return"))
-    for name, wanted in ours.items():
-        for worker, found in theirs[name].items():
-            if found is None or isinstance(found, BaseException):
-                raise InputError(f"the worker {worker} has no {name}; install {name} {wanted} there")
-            if found != wanted:
+    for name, version in ours.items():
+        for worker, other in theirs[name].items():
+            if other is None or isinstance(other, BaseException):
+                raise InputError(f"the worker {worker} has no {name}; install {name} {version} there")
+            if other != version:
                 raise InputError(
-                    f"the worker {worker} has {name} {found} and this machine has {wanted}; results would "
+                    f"the worker {worker} has {name} {other} and this machine has {version}; results would "
                     "not be those of one machine, so install the same version"
                 )
 
 
 @dataclass(frozen=True)
 class _Sent:
-    """What is at the workers, the digest of its content, and how tasks call it."""
+    """A value on the workers, the digest of its content, and its future."""
 
     value: Any
     name: str
@@ -173,16 +172,9 @@ class _Sent:
 
 
 class Workers:
-    """The workers of a scheduler.
+    """The workers of a scheduler, for a `distributed.Client`.
 
-    Parameters
-    ----------
-    client : distributed.Client
-
-    Attributes
-    ----------
-    worth : float
-        Predicted seconds of work, on all cores of this machine, from which on it is worth sending.
+    `worth` is the least work to distribute, in predicted seconds on all cores of this machine.
     """
 
     worth = 1.0
@@ -193,24 +185,24 @@ class Workers:
 
     @property
     def threads(self) -> int:
-        """How many tasks run at a time."""
+        """Number of tasks that run at a time."""
         return max(1, sum(self._client.nthreads().values()))
 
     @property
     def description(self) -> str:
-        """For people."""
+        """Number and address of the workers, for people."""
         count, threads = len(self._client.nthreads()), self.threads
         tasks = f"{threads} task{'s' * (threads > 1)} at a time"
         return f"{count} worker{'s' * (count > 1)} at {self._client.scheduler.address} ({tasks})"
 
     def pays(self, seconds: float) -> bool:
-        """Whether work that takes one core so long is worth sending."""
+        """Whether to distribute work that takes one core this long."""
         return seconds >= self.worth * parallel.n_threads()
 
     def everywhere(self, function: Callable[[], Any]) -> dict[str, Any]:
-        """What a function returns in each worker's process, by the worker's address."""
-        found: dict[str, Any] = self._client.run(function)
-        return found
+        """Result of a function in each worker's process, by the worker's address."""
+        results: dict[str, Any] = self._client.run(function)
+        return results
 
     def run(
         self,
@@ -225,29 +217,23 @@ class Workers:
         Parameters
         ----------
         function : callable
-            Of a module that workers have; without effects, for it may be called again where a worker ended.
+            Importable by workers, without side effects, as it may be called again if a worker ends.
         shared : sequence
-            What all pieces need, sent once to each worker.
+            Arguments of all calls, sent once to each worker.
         pieces : sequence
         work : sequence of float, optional
-            Relative cost of each piece, 1 each by default: the costly ones come first.
+            Relative cost of each piece, 1 by default; costly pieces start first.
         progress : callable, optional
 
         Yields
         ------
-        number of the piece and its result, once each, in the order in which they arrive
-
-        Raises
-        ------
-        InputError
-            What the function raises; or, if workers end with the same piece again and again, or all of
-            them are gone.
+        number of the piece and its result, once each, in order of completion
         """
         costs = [1.0] * len(pieces) if work is None else list(work)
         missing = sorted(range(len(pieces)), key=lambda k: -costs[k])
         total, done = sum(costs), 0.0
         while missing:
-            # Closed, and what is left cancelled, as soon as anything fails or is interrupted.
+            # Closing cancels the remaining tasks after a failure or an interruption.
             with closing(self._round(function, shared, {k: pieces[k] for k in missing})) as results:
                 for number, result in results:
                     missing.remove(number)
@@ -259,7 +245,7 @@ class Workers:
     def _round(
         self, function: Callable[..., Any], shared: Sequence[Any], pieces: dict[int, Any]
     ) -> Generator[tuple[int, Any], None, None]:
-        """Results of some pieces; without those for which what they need has been lost."""
+        """Results of some pieces, except those whose shared data has been lost."""
         held = [self._send(value) for value in shared]
         submit, last = self._client.submit, time.monotonic()
         pending = {submit(_call, function, *held, one, pure=False): k for k, one in pieces.items()}
@@ -282,15 +268,15 @@ class Workers:
                 self._client.cancel(list(pending), force=True)
 
     def _send(self, value: Any) -> Any:
-        """What is at the workers already, or is sent there now."""
+        """Future of a value on the workers, sent there if necessary."""
         from dask.base import tokenize
 
-        known = next((one for one in self._sent if one.value is value), None)
+        known = next((sent for sent in self._sent if sent.value is value), None)
         name = str(tokenize(value)) if known is None else known.name
-        known = known or next((one for one in self._sent if one.name == name), None)
-        there = known is not None and known.future.status == "finished"
-        future = known.future if known is not None and there else self._scatter(value)
-        self._sent = [one for one in self._sent if one.name != name] + [_Sent(value, name, future)]
+        known = known or next((sent for sent in self._sent if sent.name == name), None)
+        present = known is not None and known.future.status == "finished"
+        future = known.future if known is not None and present else self._scatter(value)
+        self._sent = [sent for sent in self._sent if sent.name != name] + [_Sent(value, name, future)]
         return future
 
     def _scatter(self, value: Any) -> Any:
@@ -299,23 +285,23 @@ class Workers:
         last = time.monotonic()
         while True:
             try:
-                # In a list, for what is one itself would be sent element by element.
+                # In a list, because a list itself would be sent element by element.
                 [future] = self._client.scatter([value], broadcast=True, hash=False)
                 return future
             except (TypeError, AttributeError, PicklingError) as error:
                 raise InputError(
-                    f"what the workers need cannot be sent to them ({error}); a function of tokens, or a "
-                    "kernel function, must hold nothing that is this process's alone, such as an open file"
+                    f"data cannot be sent to the workers ({error}); a function of tokens, or a kernel "
+                    "function, must not refer to objects of this process alone, such as an open file"
                 ) from error
-            except (OSError, Late):  # a worker ended while it was sent something
+            except (OSError, Late):  # a worker ended during the transfer
                 last = self._require_some(last)
 
     def forget(self, value: Any) -> None:
-        """Have the workers give back the memory of what they were sent."""
-        self._sent = [one for one in self._sent if one.value is not value]
+        """Free the memory of a value on the workers."""
+        self._sent = [sent for sent in self._sent if sent.value is not value]
 
     def _arrived(self, futures: Sequence[Any]) -> list[Any]:
-        """Those that are no longer at work, after a second at most if there are none."""
+        """Completed futures, waiting for at most a second."""
         from distributed import TimeoutError as Late
         from distributed import wait
 
@@ -324,7 +310,7 @@ class Workers:
         return [future for future in futures if future.status != "pending"]
 
     def _require_some(self, last: float) -> float:
-        """When there last were workers; InputError if that is long ago."""
+        """Time at which workers were last present; InputError if that is too long ago."""
         now = time.monotonic()
         if self._client.nthreads():
             return now
@@ -337,7 +323,7 @@ class Workers:
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a worker does of a task."""
+    """Run a task on a worker."""
     with parallel.limit(1):
         return function(*arguments)
 

@@ -87,20 +87,15 @@ class CalibratedClassifier(Conforming, Parameters):
         ----------
         X, y, sample_weight, progress
             See `SVC.fit`. Weights count in the machines and in the calibration.
-
-        Raises
-        ------
-        InputError
-            If what is given cannot be used, or folds cannot be made of it.
         """
         from textsvm.machines.default import Given, settle
         from textsvm.selection.fold_grams import grams_of, train_and_test
         from textsvm.selection.probability_maps import fit_maps
-        from textsvm.selection.scoring import mean_values, read
+        from textsvm.selection.scoring import mean_values, read_training_data
 
         self.check()
         estimator = self._default() if self.estimator is None else self.estimator.copy()
-        given, target, weight = read(estimator, X, y, sample_weight)
+        given, target, weight = read_training_data(estimator, X, y, sample_weight)
         estimator.read(X)  # a table names its columns, and the fitted estimator keeps the names
         task, tested = self._task(estimator, target, weight)
         seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)

@@ -31,20 +31,12 @@ COVERAGES, REJECTED = (0.9, 0.95, 0.99), 0.05
 
 @dataclass(frozen=True)
 class Conformity:
-    """Out-of-fold values of the training texts.
+    """Out-of-fold values of the training texts."""
 
-    Attributes
-    ----------
-    own : float64 array, shape (n,)
-        Probability of the true class, ascending within each class.
-    starts : int64 array, shape (n_classes + 1,)
-        Start of each class in `own`, and the end of the last.
-    largest : float64 array, shape (n,)
-        Largest decision value of each text, ascending; with two classes its absolute value.
-    """
-
-    own: NDArray[np.float64]
+    own: NDArray[np.float64]  #: shape (n,): Probability of the true class, ascending within each class
+    #: shape (n_classes + 1,): Start of each class in `own`, and the end of the last.
     starts: NDArray[np.int64]
+    #: shape (n,): Largest decision value of each text, ascending; with two classes its absolute value.
     largest: NDArray[np.float64]
 
     @classmethod
@@ -143,11 +135,6 @@ class Conforming:
         -------
         bool array, shape (n, n_classes)
             Columns as in `classes_`; at least one class per row.
-
-        Raises
-        ------
-        InputError
-            If the coverage is out of range, or the model was saved by an older version.
         """
         return self.require_conformity().sets(self.predict_proba(X), coverage, per_class)
 
@@ -163,11 +150,6 @@ class Conforming:
         X : n texts
         rejected : float
             Largest share of texts of the classes that is rejected, above 0 and below 1.
-
-        Raises
-        ------
-        InputError
-            If the share is out of range, or the model was saved by an older version.
         """
         return self.require_conformity().known(self.decision_function(X), rejected)
 

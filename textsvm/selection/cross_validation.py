@@ -42,53 +42,35 @@ from textsvm.selection.scoring import (
     mean_and_sd,
     mean_values,
     metric_names,
-    read,
+    read_training_data,
     warn_unfinished,
 )
 
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """Outcome of a cross-validation.
+    """Outcome of a cross-validation."""
 
-    Attributes
-    ----------
-    table : list of dict
-        The metrics of each fold.
-    mean, sd : dict
-        Their mean and sample standard deviation over the folds in which they are defined.
-    pooled : dict
-        The same metrics over all tested documents at once.
-    decision : float64 array, shape (n,) or (n, n_classes)
-        Output of `decision_function` (regression: `predict`) for each document by machines that were not
-        trained on it; the mean if it was tested several times, NaN if it never was.
-    predictions : array, shape (n,) or (n, n_classes)
-        Predictions from these values; None if a document was never tested. Several labels per document: a
-        bool array, with thresholds from the other folds; a label that most tests of a document gave.
-    tested : int64 array, shape (n,)
-        Number of tests of each document.
-    folds : list of (train, test)
-    leaks : list of Leak
-        Near-duplicates between the training and the test part of each fold; empty if they were kept together.
-    gram : str
-        Source of the rows of the kernel matrix.
-    seconds : dict
-        Wall time of "encode", "gram", "duplicates", "solve" and "score"; also "choose" for ``SVC("auto")``.
-    chosen : list of str
-        Choice of ``SVC("auto")`` on the training part of each fold; empty for other models.
-    """
-
-    table: list[dict[str, float]]
+    table: list[dict[str, float]]  #: The metrics of each fold
+    #: Their mean and sample standard deviation over the folds in which they are defined.
     mean: dict[str, float]
     sd: dict[str, float]
-    pooled: dict[str, float]
+    pooled: dict[str, float]  #: The same metrics over all tested documents at once
+    #: shape (n,) or (n, n_classes): Output of `decision_function` (regression: `predict`) for each document
+    #: by machines that were not trained on it; the mean if it was tested several times, NaN if it never was.
     decision: NDArray[np.float64]
+    #: array, shape (n,) or (n, n_classes): Predictions from these values; None if a document was never
+    #: tested. Several labels per document: a bool array, with thresholds from the other folds; a label that
+    #: most tests of a document gave.
     predictions: NDArray[Any]
-    tested: NDArray[np.int64]
+    tested: NDArray[np.int64]  #: shape (n,): Number of tests of each document
     folds: list[Fold]
+    #: Near-duplicates between the training and the test part of each fold; empty if they were kept together.
     leaks: list[Leak]
-    gram: str
+    gram: str  #: Source of the rows of the kernel matrix
+    #: Wall time of "encode", "gram", "duplicates", "solve" and "score"; also "choose" for ``SVC("auto")``.
     seconds: dict[str, float]
+    #: Choice of ``SVC("auto")`` on the training part of each fold; empty for other models.
     chosen: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -183,7 +165,7 @@ def cross_validate(
     >>> result.pooled["accuracy"]
     1.0
     """
-    given, target, weight = read(model, X, y, sample_weight, positive)
+    given, target, weight = read_training_data(model, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
     automatic = isinstance(model, Classifier) and is_default(model.kernel)
     model = model.copy() if automatic else model  # without a choice of an earlier fit
@@ -288,34 +270,17 @@ WORTH = 0.05
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Errors by the number of training texts.
+    """Errors by the number of training texts."""
 
-    Attributes
-    ----------
-    metric : str
-        The error is the metric itself ("mae"), or 1 less the metric.
-    n : float64 array, shape (n_points,)
-        Number of training texts, mean over folds.
-    error, sd : float64 arrays, shape (n_points,)
-        Mean and sample standard deviation over folds.
-    power_law : (float, float, float)
-        a, b and c.
-    expected : float
-        Predicted error with twice as many training texts.
-    interval : (float, float)
-        Of `expected`, 95 % over folds.
-    gain : (float, float, float)
-        Predicted fall of the error with twice as many texts, and its bounds.
-    """
-
-    metric: str
-    n: Array
+    metric: str  #: The error is the metric itself ("mae"), or 1 less the metric
+    n: Array  #: shape (n_points,): Number of training texts, mean over folds
+    #: shape (n_points,): Mean and sample standard deviation over folds.
     error: Array
     sd: Array
-    power_law: tuple[float, float, float]
-    expected: float
-    interval: tuple[float, float]
-    gain: tuple[float, float, float]
+    power_law: tuple[float, float, float]  #: a, b and c
+    expected: float  #: Predicted error with twice as many training texts
+    interval: tuple[float, float]  #: Of `expected`, 95 % over folds
+    gain: tuple[float, float, float]  #: Predicted fall of the error with twice as many texts, and its bounds
 
     @property
     def would_help(self) -> str:

@@ -36,11 +36,11 @@ from textsvm.machines.classifier import Classifier
 from textsvm.machines.default import Given, encode
 from textsvm.machines.targets import Target
 from textsvm.machines.training import Prepared
+from textsvm.nearest.rows import NeighbourTable, nearest
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.selection.folds import make_folds
-from textsvm.selection.nearest import Nearest, nearest
-from textsvm.selection.scoring import fold_scores, mean_values, read, solve_folds
+from textsvm.selection.scoring import fold_scores, mean_values, read_training_data, solve_folds
 from textsvm.text.documents import View
 
 #: Number of nearest texts that vote, and the power of the kernel values in their weights.
@@ -51,65 +51,36 @@ FAR = 3.0
 
 @dataclass(frozen=True)
 class Doubt:
-    """A text to review.
-
-    Attributes
-    ----------
-    index : int
-    label, suggested : label
-        Given and likeliest label; equal if the text is doubtful for another reason.
-    score : float
-        Probability that another label is right, 0..1.
-    reasons : list of str
-        Sentences, the strongest reason first.
-    other : int
-        Text to compare with: a near-copy with another label, else the nearest text with the suggested label,
-        else the nearest text.
-    similarity : float
-        Normalised kernel value of the two.
-    kinds : tuple of {"label", "copy", "outlier"}
-        Doubtful label; near-copy with another label; no similar text.
-    """
+    """A text to review."""
 
     index: int
+    #: Given and likeliest label; equal if the text is doubtful for another reason.
     label: Any
     suggested: Any
-    score: float
-    reasons: list[str]
+    score: float  #: Probability that another label is right, 0..1
+    reasons: list[str]  #: Sentences, the strongest reason first
+    #: Text to compare with: a near-copy with another label, else the nearest text with the suggested label,
+    #: else the nearest text.
     other: int
-    similarity: float
+    similarity: float  #: Normalised kernel value of the two
+    #: tuple of {"label", "copy", "outlier"}: Doubtful label; near-copy with another label; no similar text.
     kinds: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Doubts:
-    """Estimates for the labels of all texts.
+    """Estimates for the labels of all texts."""
 
-    Attributes
-    ----------
-    labels, suggested : arrays, shape (n,)
-        Given labels, and likeliest labels.
-    score : float64 array, shape (n,)
-        Probability that the given label is wrong.
-    probability : float64 array, shape (n, n_classes)
-        Of each class, without regard to the text's own label.
-    classes : array, shape (n_classes,)
-    nearest : Nearest
-        The most similar texts of each text.
-    alike : float
-        Normalised kernel value from which two texts are near-copies.
-    outlier : bool array, shape (n,)
-        Whether no other text resembles it.
-    """
-
+    #: arrays, shape (n,): Given labels, and likeliest labels.
     labels: NDArray[Any]
     suggested: NDArray[Any]
-    score: NDArray[np.float64]
+    score: NDArray[np.float64]  #: shape (n,): Probability that the given label is wrong
+    #: shape (n, n_classes): Of each class, without regard to the text's own label.
     probability: NDArray[np.float64]
-    classes: NDArray[Any]
-    nearest: Nearest
-    alike: float
-    outlier: NDArray[np.bool_]
+    classes: NDArray[Any]  #: array, shape (n_classes,)
+    nearest: NeighbourTable  #: The most similar texts of each text
+    alike: float  #: Normalised kernel value from which two texts are near-copies
+    outlier: NDArray[np.bool_]  #: shape (n,): Whether no other text resembles it
 
     def order(self) -> NDArray[np.int64]:
         """Indices of all texts, the most doubtful label first."""
@@ -219,7 +190,7 @@ def doubts(
     if model is not None and not isinstance(model, Classifier):
         raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
     estimator = Classifier() if model is None else model.copy()
-    given, target, _ = read(estimator, texts, labels, None)
+    given, target, _ = read_training_data(estimator, texts, labels, None)
     folds = make_folds(cv, target, random_state=random_state)
     if is_default(estimator.kernel):
         estimator.kernel = plain_kernel(estimator, given)
@@ -250,7 +221,7 @@ def _prepare(model: Classifier, texts: Any, progress: StageProgress | None) -> P
     return model.prepare(texts, progress)
 
 
-def _judged(target: Target, decision: NDArray[np.float64], near: Nearest, alike: float) -> Doubts:
+def _judged(target: Target, decision: NDArray[np.float64], near: NeighbourTable, alike: float) -> Doubts:
     assert target.classes is not None
     codes, classes = target.values, target.classes
     if decision.ndim == 1:

@@ -1,10 +1,9 @@
-"""The Grams that folds are trained and tested on, and the machines of the folds.
+"""Grams for training and testing on folds, and the machines of the folds.
 
-The values of most kernels depend on two documents alone: one Gram of all documents serves every fold, and
-all folds are solved side by side. A kernel that learns from documents (idf weights) must learn from those of
-the training part alone, so every training part has a Gram of its own: all documents, weighed by what the
-kernel learnt from the part. The first costs one Gram, the second one a fold; of a sum of kernels the parts
-that learn do. Only the first kind is kept in a store: the others are of these folds alone.
+The values of most kernels depend on two documents alone: one Gram of all documents serves every fold, and all
+folds are solved side by side. A kernel that learns from documents (idf weights) must learn from the training
+part alone, so every training part needs a Gram of all documents with the weights learnt from that part; of a
+sum of kernels, only the terms that learn are computed anew. Only Grams of the first kind are kept in a store.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.gram.features import SparseGram
-from textsvm.gram.terms import TermGrams
+from textsvm.gram.base import FeatureProducts
+from textsvm.gram.plan import Plan
+from textsvm.gram.shared import TermGrams
 from textsvm.kernels.base import Kernel
 from textsvm.machines.base import KernelMachine
 from textsvm.machines.storing import without_store
 from textsvm.machines.targets import Target
-from textsvm.machines.training import Prepared, Way, choose_way
+from textsvm.machines.training import Prepared, plan_training
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, limit, of_stage
 from textsvm.runtime.workers import Workers, current
@@ -34,16 +34,7 @@ from textsvm.solvers.problems import Machines
 
 @dataclass(frozen=True)
 class Task:
-    """What models are trained on and judged by.
-
-    Attributes
-    ----------
-    target : Target
-        Of all n examples.
-    weight : float64 array, shape (n,), optional
-    folds : sequence of (train, test)
-        A fold whose test part is empty is trained on only.
-    """
+    """Targets and weights of all n examples, and folds (train, test); a test part may be empty."""
 
     target: Target
     weight: NDArray[np.float64] | None
@@ -51,22 +42,24 @@ class Task:
 
 
 class FoldGrams:
-    """Grams of the same examples and kernel, learnt from all of them or from training parts.
+    """Grams of the same examples and kernel, fitted to all examples or to training parts.
 
     Parameters
     ----------
     model : KernelMachine
-        Says where rows live and what memory they may take.
+        Its device and memory limit are used.
     examples : Examples
-        As `KernelMachine.encode` makes them.
+        Encoded by `KernelMachine.encode`.
     kernel : Kernel
         Fitted here, unless `whole` is given.
     whole : Prepared, optional
-        The Gram of the kernel fitted to all examples, if it has been made.
+        The Gram of the kernel fitted to all examples, if it exists already.
     terms : TermGrams, optional
-        Where the Grams of sums that learn come from, if others have terms in common with this one.
-    way : Way, optional
-        Whether there are Grams, or features alone; Grams by default.
+        Cache of Grams of terms, if other kernels share terms with this one.
+    plan : Plan, optional
+        Given if features are used instead of Grams.
+    distribute : bool
+        Whether workers may compute Grams of training parts.
     """
 
     def __init__(
@@ -76,14 +69,17 @@ class FoldGrams:
         kernel: Kernel,
         whole: Prepared | None = None,
         terms: TermGrams | None = None,
-        way: Way | None = None,
+        plan: Plan | None = None,
+        distribute: bool = True,
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
         if kernel.structure.learns and model.compute.store is not None:
             self.model = without_store(model)
-        self._terms, self._way = terms, way
+        self._terms, self._plan = terms, plan
+        #: Whether there is a Gram for each training part, which workers can compute.
+        self.moves = distribute and kernel.structure.learns
         self._texts: FoldGrams | None = None
-        if way is not None and way.features:
+        if plan is not None:
             self._device = devices.select(model.device)
             self._counted = kernel.features.count_terms(examples, self._device)
         elif terms is None and kernel.structure.learns:
@@ -96,7 +92,7 @@ class FoldGrams:
         return self._whole
 
     def copies_by(self, progress: StageProgress | None = None) -> Prepared | None:
-        """Rows that tell which examples are nearly the same, of `Structure.near_duplicate_kernel`."""
+        """Rows of `Structure.near_duplicate_kernel`; None if there is no such kernel."""
         kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None or kernel is self.kernel:
             return None if kernel is None else self.whole(progress)
@@ -106,9 +102,9 @@ class FoldGrams:
     def _compare(
         self, kernel: Kernel, train: NDArray[np.int64] | None, progress: StageProgress | None
     ) -> Prepared:
-        """Fit the kernel to some of the examples, or to all, and make the rows of all."""
-        if self._way is not None and self._way.features:
-            return self._list(kernel, train, self._way.why)
+        """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
+        if self._plan is not None:
+            return self._list(kernel, train, self._plan.reason)
         placed = self.model.compute.store is not None or self.model.compute.tier not in ("auto", "device")
         if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.structure.read(self.examples)
@@ -119,21 +115,16 @@ class FoldGrams:
         devices.synchronize(gram.device)
         return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
-    def _list(self, kernel: Kernel, train: NDArray[np.int64] | None, why: str) -> Prepared:
-        """The same, from features that were counted once."""
+    def _list(self, kernel: Kernel, train: NDArray[np.int64] | None, reason: str) -> Prepared:
+        """`_compare` with features, which are counted once for all folds."""
         clock, some = time.perf_counter(), np.arange(len(self.examples)) if train is None else train
         rows = kernel.features.counted_rows(self._counted, some, self._device)
         devices.synchronize(self._device)
-        gram = SparseGram(rows, self._device, why)
+        gram = FeatureProducts(rows, self._device, reason)
         return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
-    @property
-    def moves(self) -> bool:
-        """Whether there is a Gram for each training part, which workers can make."""
-        return self.kernel.structure.learns and self._way is None
-
     def release(self) -> None:
-        """Give the memory of the Gram of all examples back, and of that of their texts."""
+        """Free the memory of the Gram of all examples, and of that of their texts."""
         if self._texts is not None:
             self._texts.release()
         if self._whole is not None:
@@ -150,17 +141,15 @@ class FoldGrams:
         return list(alike.values())
 
     def describe(self, description: str, folds: Sequence[Fold]) -> str:
-        """Where rows came from, for people, with the number of Grams if there is more than one."""
+        """Origin of the rows, for people, with the number of Grams if there are several."""
         if not self.kernel.structure.learns:
             return description
-        return (
-            f"{description}, one for each of the {len(self.sharing(folds))} parts that the kernel learns from"
-        )
+        return f"{description}, one for each of the {len(self.sharing(folds))} training parts"
 
     def of_folds(
         self, folds: Sequence[Fold], progress: StageProgress | None
     ) -> Iterator[tuple[list[int], Prepared, StageProgress | None]]:
-        """Numbers of folds, their Gram, and the progress of work on it; the Gram lasts until the next one."""
+        """Numbers of folds, their Gram (valid until the next one), and the progress of work on it."""
         if not self.kernel.structure.learns:
             yield list(range(len(folds))), self.whole(progress), progress
             return
@@ -174,31 +163,26 @@ class FoldGrams:
 
 
 def grams_of(model: KernelMachine, examples: Any, task: Task) -> FoldGrams:
-    """Grams of examples and a model's own kernel, or features alone: the way that `fit` would take."""
+    """Grams of examples and a model's own kernel, or features alone, as `fit` would use them."""
     kernel = model.source.kernel_for(examples)
     problem = model.problem(task.target, np.arange(len(examples)), task.weight)
-    way = choose_way(model, kernel, examples, problem, devices.select(model.device))
-    return FoldGrams(model, examples, kernel, way=way)
+    plan = plan_training(model, kernel, examples, problem, devices.select(model.device))
+    return FoldGrams(model, examples, kernel, plan=plan, distribute=False)
 
 
 def terms_of(model: KernelMachine, kernels: Sequence[Kernel], examples: Any) -> TermGrams:
-    """Where the Grams of these kernels' terms are kept, within the memory of the model."""
+    """Cache of the Grams of these kernels' terms, within the memory of the model."""
     device = devices.select(model.device)
-    memory = model.source.memory(model.compute.memory, len(examples), device)
-    return TermGrams(kernels, examples, device, memory)
+    return TermGrams(
+        kernels, examples, device, model.source.memory(model.compute.memory, len(examples), device)
+    )
 
 
 @dataclass(frozen=True)
 class FoldResults:
-    """What models learnt on the training parts of folds.
+    """Machines and decision values of the test parts, [model][fold].
 
-    Attributes
-    ----------
-    machines : list of lists of Machines, [model][fold]
-    values : list of lists of float64 arrays, [model][fold]
-        What `decision_function` gives for the test part.
-    last : Prepared
-        What the last fold was trained on; its Gram has been released if the kernel learns.
+    `last` is the training data of the last fold; its Gram has been released if the kernel learns.
     """
 
     machines: list[list[Machines]]
@@ -213,18 +197,9 @@ def train_and_test(
     seconds: dict[str, float],
     progress: StageProgress | None = None,
 ) -> FoldResults:
-    """Train every model on the training part of every fold, and decide the test part.
+    """Train every model on the training part of every fold (`solve_folds`), and decide the test part.
 
-    Parameters
-    ----------
-    models : sequence of KernelMachine
-        See `textsvm.selection.scoring.solve_folds`.
-    grams : FoldGrams
-    task : Task
-    seconds : dict
-        The time of "gram", "solve" and "score" is added to it.
-    progress : callable, optional
-        See `StageProgress`.
+    The times of "gram", "solve" and "score" are added to `seconds`.
     """
     workers, parts = current(), grams.sharing(task.folds)
     if workers is not None and grams.moves and len(parts) > 1 and workers.pays(_seconds(models, grams, task)):
@@ -247,14 +222,14 @@ def train_and_test(
 
 
 def _seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> float:
-    """Seconds that a core is predicted to take for a Gram of every part and all machines, roughly."""
+    """Predicted seconds of one core for a Gram of every part and all machines."""
     each = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
     solving = solving_seconds(models, task.target, task.folds)
     return each * len(grams.sharing(task.folds)) + solving
 
 
 class _Results:
-    """What is known of each model on each fold."""
+    """Results of each model on each fold."""
 
     def __init__(self, models: Sequence[KernelMachine], task: Task) -> None:
         self.models, self.folds = range(len(models)), task.folds
@@ -267,11 +242,11 @@ class _Results:
         machines: Sequence[Sequence[Machines]],
         values: Sequence[Sequence[NDArray[np.float64]]],
     ) -> None:
-        """Machines of some folds, [model][fold], and values of those of them that are tested."""
+        """Add machines of some folds, [model][fold], and values of folds with a test part."""
         tested = [i for i in numbers if len(self.folds[i][1])]
         for k in self.models:
-            self.machines |= {(k, i): one for i, one in zip(numbers, machines[k], strict=True)}
-            self.values |= {(k, i): one for i, one in zip(tested, values[k], strict=True)}
+            self.machines |= {(k, i): each for i, each in zip(numbers, machines[k], strict=True)}
+            self.values |= {(k, i): each for i, each in zip(tested, values[k], strict=True)}
 
     def together(self, last: Prepared) -> FoldResults:
         everywhere = range(len(self.folds))
@@ -290,26 +265,26 @@ def _by_workers(
     seconds: dict[str, float],
     progress: StageProgress | None,
 ) -> FoldResults:
-    """The same, every training part that the kernel learns from a task: its Gram, machines and values."""
+    """`train_and_test` by workers: a task computes the Gram, machines and values of a training part."""
     clock, results = time.perf_counter(), _Results(models, task)
     grams.release()
     parts = grams.sharing(task.folds)
-    # On the kind of device that is at work here, whatever a worker would choose by itself.
+    # On the kind of device that is used here, whatever a worker would choose by itself.
     model = grams.model.copy().set_params(device=devices.select(grams.model.device).kind)
-    whole = _Whole(models, model, grams.examples, grams.kernel, task)
+    shared = _Shared(models, model, grams.examples, grams.kernel, task)
     work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
     last: dict[int, Prepared] = {}
-    for number, found in workers.run(_part, [whole], parts, work, of_stage(progress, "solve")):
-        results.add(parts[number], found.machines, found.values)
-        last[number] = found.last
-    workers.forget(whole)
+    for number, part in workers.run(_part, [shared], parts, work, of_stage(progress, "solve")):
+        results.add(parts[number], part.machines, part.values)
+        last[number] = part.last
+    workers.forget(shared)
     lap(seconds, "solve", clock)
     return results.together(replace(last[len(parts) - 1], examples=grams.examples))
 
 
 @dataclass(frozen=True)
-class _Whole:
-    """What all parts need, sent as one: a function of tokens stays one for kernel and examples."""
+class _Shared:
+    """Data of all tasks, sent together so that kernel and examples share a function of tokens."""
 
     models: Sequence[KernelMachine]
     model: KernelMachine
@@ -318,18 +293,18 @@ class _Whole:
     task: Task
 
 
-def _part(whole: _Whole, numbers: list[int]) -> FoldResults:
-    """What a worker does."""
-    model, task = whole.model, whole.task
+def _part(shared: _Shared, numbers: list[int]) -> FoldResults:
+    """Task of a worker: folds with the same training part."""
+    model, task = shared.model, shared.task
     with model.at_work(devices.select(model.device)), limit(1):
-        grams = FoldGrams(model, whole.examples, whole.kernel.__sklearn_clone__())
+        grams = FoldGrams(model, shared.examples, shared.kernel.__sklearn_clone__())
         some = replace(task, folds=[task.folds[i] for i in numbers])
-        found = train_and_test(whole.models, grams, some, {})
-    return replace(found, last=replace(found.last, examples=None))
+        results = train_and_test(shared.models, grams, some, {})
+    return replace(results, last=replace(results.last, examples=None))
 
 
 def of_all(progress: StageProgress | None, number: int, total: int) -> StageProgress | None:
-    """Progress of one of several parts, as progress of all of them."""
+    """Progress of part `number`, as progress of all `total` parts."""
     if progress is None:
         return None
     return lambda stage, done, whole: progress(stage, number + done / (whole or 1), total)

@@ -122,11 +122,6 @@ def make_folds(
     Returns
     -------
     list of (train, test), int64 arrays
-
-    Raises
-    ------
-    InputError
-        If no folds can be made, a training part of a given splitter lacks a class, or indices are invalid.
     """
     n = len(target.values)
     numbers = None if groups is None else as_groups(groups, n)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid
 
 from textsvm.errors import InputError
-from textsvm.gram.plan import allowed_bytes, plan
+from textsvm.gram.measure import allowed_bytes
+from textsvm.gram.plan import Case
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
@@ -33,15 +34,7 @@ TUNABLE = (
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of a grid.
-
-    Attributes
-    ----------
-    params : dict
-        What it sets, as the grid names it.
-    model : KernelMachine
-        A model with these parameters, not fitted.
-    """
+    """A point of a grid: its parameters, and a model with these parameters that is not fitted."""
 
     params: dict[str, Any]
     model: KernelMachine
@@ -49,16 +42,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Shared:
-    """Examples of one form, and the kernels wanted on them.
-
-    Attributes
-    ----------
-    examples : Examples
-        As `KernelMachine.encode` makes them.
-    kernels : list of Kernel
-    members : list of list of int
-        Numbers of the settings of each kernel.
-    """
+    """Encoded examples of one form, their kernels, and the numbers of each kernel's settings."""
 
     examples: Any
     kernels: list[Kernel]
@@ -66,13 +50,7 @@ class Shared:
 
 
 def settings_of(model: KernelMachine, grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Setting]:
-    """Every combination of a grid, checked.
-
-    Raises
-    ------
-    InputError
-        If the grid is empty, or names something that cannot be tuned or set to that value.
-    """
+    """Every combination of a grid; InputError if it is empty, or a parameter or value is invalid."""
     try:
         points = list(ParameterGrid(grid))
     except (TypeError, ValueError) as error:
@@ -85,27 +63,27 @@ def settings_of(model: KernelMachine, grid: Mapping[str, Any] | Sequence[Mapping
 
 
 def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
-    made = model.copy()
-    if isinstance(made.kernel, str) and "kernel" not in params and any("kernel__" in name for name in params):
-        made.source.require_tunable(params)
-        made.kernel = made.make_kernel()  # so that its parameters can be set
+    copy = model.copy()
+    if isinstance(copy.kernel, str) and "kernel" not in params and any("kernel__" in name for name in params):
+        copy.source.require_tunable(params)
+        copy.kernel = copy.make_kernel()  # so that its parameters can be set
     for name in params:
-        if name.partition("__")[0] not in TUNABLE or (name in TUNABLE and name not in made.get_params()):
-            known = [one for one in TUNABLE if one in made.get_params()]
+        if name.partition("__")[0] not in TUNABLE or (name in TUNABLE and name not in copy.get_params()):
+            known = [each for each in TUNABLE if each in copy.get_params()]
             raise InputError(f"{name!r} cannot be tuned; {', '.join(known)} and kernel__PARAMETER can")
     try:
-        # A kernel of its own for each setting: nested parameters must not change that of another one.
-        made.set_params(**{name: _own(value) for name, value in params.items()})
+        # Each setting gets its own kernel: nested parameters must not change another setting's.
+        copy.set_params(**{name: _own(value) for name, value in params.items()})
     except (ValueError, AttributeError) as error:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
     if params.get("kernel") == "auto":
         raise InputError(
-            '"auto" chooses a kernel by itself and has no place in a grid; cross_validate judges it'
+            'kernel="auto" chooses a kernel by itself and cannot be in a grid; judge it with cross_validate'
         )
-    if is_default(made.kernel):
-        made.kernel = fixed_default()
-    made.check()
-    return made
+    if is_default(copy.kernel):
+        copy.kernel = fixed_default()
+    copy.check()
+    return copy
 
 
 def _own(value: Any) -> Any:
@@ -118,7 +96,7 @@ def _own(value: Any) -> Any:
 def encode_all(
     model: KernelMachine, settings: Sequence[Setting], X: Any, target: Target, progress: StageProgress | None
 ) -> list[Shared]:
-    """Encode the texts in every form that is wanted; check that every kernel finds something there."""
+    """Encode the texts in every form of a setting; check that every kernel has something to compare."""
     forms: dict[Hashable, list[int]] = {}
     for k, setting in enumerate(settings):
         forms.setdefault(setting.model.source.form, []).append(k)
@@ -131,7 +109,7 @@ def encode_all(
         for k in of_form:
             kernel = settings[k].model.source.kernel_for(examples)
             given = settings[k].params.get("kernel", model.kernel)
-            # A callable object is copied with its model; it is known by what was given.
+            # A callable object is copied with its model, so the original identifies it.
             key = kernel.structure.key if kernel.structure.comparable else id(given)
             kernels.setdefault(key, kernel)
             members.setdefault(key, []).append(k)
@@ -142,49 +120,45 @@ def encode_all(
 def all_grams(
     model: KernelMachine, shared: Sequence[Shared], progress: StageProgress | None = None
 ) -> Iterator[tuple[list[int], FoldGrams]]:
-    """The Grams of every kernel and the numbers of its settings; they last until the next are asked for.
+    """The numbers of each kernel's settings and its Grams, which are valid until the next are requested.
 
-    Kernels that learn come last, their Grams as yet not made. With a store those of kernels that share a pass
-    are made there together where they can be, and every other one when it is first wanted.
-
-    Raises
-    ------
-    InputError
-        If there is a store, and texts are wanted in several forms.
+    Kernels that learn come last, with Grams that are computed on demand. With a store, Grams of kernels that
+    share a pass are computed together, and others on demand. Raises InputError if a store would need texts in
+    several forms.
     """
     device = devices.select(model.device)
     if model.compute.store is not None and len(shared) > 1:
         raise InputError(
-            "a store has kernel matrices of texts in one form, and this grid has several (normalise, "
+            "a store keeps kernel matrices of texts in one form, and this grid has several (normalise, "
             "punctuation, max_length); tune these without a store"
         )
-    for one in shared:
-        memory = model.source.memory(model.compute.memory, len(one.examples), device)
-        learning = [k for k, kernel in enumerate(one.kernels) if kernel.structure.learns]
-        if model.compute.store is not None or not _together(model, len(one.examples), memory, device):
-            learning = sorted(range(len(one.kernels)), key=lambda k: one.kernels[k].structure.learns)
-        fixed = [k for k in range(len(one.kernels)) if k not in learning]
+    for group in shared:
+        kernels, members = group.kernels, group.members
+        memory = model.source.memory(model.compute.memory, len(group.examples), device)
+        learning = [k for k, kernel in enumerate(kernels) if kernel.structure.learns]
+        if model.compute.store is not None or not _together(model, len(group.examples), memory, device):
+            learning = sorted(range(len(kernels)), key=lambda k: kernels[k].structure.learns)
+        fixed = [k for k in range(len(kernels)) if k not in learning]
         making, clock = of_stage(progress, "gram"), time.perf_counter()
-        for at, gram in grams([one.kernels[k] for k in fixed], one.examples, device, memory, making):
+        for at, gram in grams([kernels[k] for k in fixed], group.examples, device, memory, making):
             devices.synchronize(device)
             seconds, k = {"gram": time.perf_counter() - clock}, fixed[at]
-            whole = Prepared(one.examples, one.kernels[k], gram, seconds)
-            yield one.members[k], FoldGrams(model, one.examples, one.kernels[k], whole)
+            whole = Prepared(group.examples, kernels[k], gram, seconds)
+            yield members[k], FoldGrams(model, group.examples, kernels[k], whole)
             clock = time.perf_counter()
         if model.compute.store is not None:
-            store_together(model, one.kernels, one.examples, device, making)
-            clock = time.perf_counter()
-        terms = terms_of(model, [one.kernels[k] for k in learning], one.examples)
+            store_together(model, kernels, group.examples, device, making)
+        terms = terms_of(model, [kernels[k] for k in learning], group.examples)
         for k in learning:
-            made = FoldGrams(model, one.examples, one.kernels[k], terms=terms)
-            yield one.members[k], made
-            made.release()
-            terms.done(one.kernels[k])
+            of_kernel = FoldGrams(model, group.examples, kernels[k], terms=terms)
+            yield members[k], of_kernel
+            of_kernel.release()
+            terms.done(kernels[k])
 
 
 def _together(model: KernelMachine, n: int, memory: int | str | None, device: Device) -> bool:
-    """Whether whole matrices are made in memory, where kernels can share a pass."""
-    return model.compute.tier in ("auto", "device") and plan(n, allowed_bytes(memory, device)).dense
+    """Whether whole matrices are computed in memory, where kernels can share a pass."""
+    return model.compute.tier in ("auto", "device") and Case(n, allowed_bytes(memory, device)).fits
 
 
 def simplicity(setting: Setting) -> tuple[float, float]:
@@ -194,4 +168,4 @@ def simplicity(setting: Setting) -> tuple[float, float]:
 
 def subset(shared: Sequence[Shared], rows: NDArray[np.int64]) -> list[Shared]:
     """The same kernels on some of the examples."""
-    return [Shared(one.examples.take(rows), one.kernels, one.members) for one in shared]
+    return [Shared(group.examples.take(rows), group.kernels, group.members) for group in shared]

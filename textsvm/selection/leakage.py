@@ -1,19 +1,18 @@
-"""Documents that are nearly the same, found from the Gram; a copy in the training part flatters a test.
+"""Near-duplicates: a copy of a test document in the training part flatters the test.
 
 Two documents are near-duplicates if their normalised kernel value
 
     K(s, t) / sqrt(K(s, s) K(t, t))
 
-is at least a bound. Of a kernel on texts and numbers the parts on texts are asked
-(`Structure.near_duplicate_kernel`), for equal numbers make no copy. Rows are read a block at a time, where
-they live; only the pairs leave it. Groups are the connected components of the graph of all pairs: what has
-been found so far is kept as one edge from each document to the first of its component, so a corpus of nothing
-but copies takes no more memory than any other.
+is at least a bound. For a kernel of texts and numbers the parts on texts decide
+(`Structure.near_duplicate_kernel`), because documents with equal numbers are no copies. Groups are the
+connected components of the graph of all pairs, stored as an edge from each document to the first of its
+component, so memory does not depend on the number of copies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,38 +25,28 @@ from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.kernels.near import Nearest
 from textsvm.machines.base import Fold, KernelMachine
-from textsvm.runtime.device import select, to_host
+from textsvm.nearest.rows import most_similar, similar_pairs
+from textsvm.runtime.device import select
 from textsvm.runtime.parallel import Progress
-from textsvm.selection.nearest import inverse_roots
 
-#: Of kernels of texts.
+#: Default bound, that of kernels of texts.
 BOUND = Nearest.alike
-#: Kernel values that are looked at together.
-BLOCK = 4 << 20
 
 
 class LeakageWarning(UserWarning):
-    """Documents are tested on whose near-duplicates are trained on."""
+    """Test documents have near-duplicates in the training data."""
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What one fold would be trained on and tested on at once.
+    """Near-duplicates across the training and test part of a fold."""
 
-    Attributes
-    ----------
-    test, train : int64 arrays, shape (n_leaks,)
-        Each test document with a near-duplicate in the training part, and the nearest of these.
-    value : float64 array, shape (n_leaks,)
-        Normalised kernel value of the two.
-    share : float
-        Of the fold's test documents.
-    """
-
+    #: shape (n_leaks,): Test documents with a near-duplicate in the training part, and their nearest training
+    #: document.
     test: NDArray[np.int64]
     train: NDArray[np.int64]
-    value: NDArray[np.float64]
-    share: float
+    value: NDArray[np.float64]  #: shape (n_leaks,): Normalised kernel value of the two
+    share: float  #: Share of the fold's test documents
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -66,32 +55,28 @@ class Leak:
 
 
 def check_bound(bound: object) -> None:
-    """Raise InputError if this is no normalised kernel value above 0."""
+    """Raise InputError unless 0 < bound <= 1."""
     if isinstance(bound, bool) or not isinstance(bound, int | float | np.number) or not 0 < bound <= 1:
-        raise InputError(f"the bound of near-duplicates is {bound!r}; it must be above 0 and at most 1")
+        raise InputError(f"the bound of near-duplicates must be above 0 and at most 1, got {bound!r}")
 
 
 def near_duplicates(gram: Gram, bound: float = BOUND, progress: Progress | None = None) -> NDArray[np.int64]:
-    """Number the groups of documents that are nearly the same, directly or through others.
+    """Number groups of near-duplicates, connected directly or through others.
 
     Parameters
     ----------
     gram : Gram, n rows
     bound : float
-        Normalised kernel value from which two documents are, above 0 and at most 1.
+        Least normalised kernel value of near-duplicates, above 0 and at most 1.
     progress : callable, optional
 
     Returns
     -------
     int64 array, shape (n,)
         Group of each document, from 0; most documents are alone in theirs.
-
-    Raises
-    ------
-    InputError
-        If the bound is out of range.
     """
-    return groups_of(gram.n, (found[:2] for found in _pairs(gram, bound, progress)))
+    check_bound(bound)
+    return groups_of(gram.n, (pairs[:2] for pairs in similar_pairs(gram, _least(bound), progress)))
 
 
 def find_leaks(
@@ -106,18 +91,14 @@ def find_leaks(
     bound : float
         See `near_duplicates`.
     progress : callable, optional
-
-    Raises
-    ------
-    InputError
-        If the bound is out of range.
     """
+    check_bound(bound)
     part = np.zeros((len(folds), gram.n), np.int8)  # 1 train, 2 test
     for number, (train, test) in enumerate(folds):
         part[number, train], part[number, test] = 1, 2
     nearest = np.full(part.shape, -1)
     best = np.zeros(part.shape)
-    for first, second, value in _pairs(gram, bound, progress):
+    for first, second, value in similar_pairs(gram, _least(bound), progress):
         order = np.argsort(value, kind="stable")
         first, second, value = first[order], second[order], value[order]
         for number in range(len(folds)):
@@ -129,9 +110,9 @@ def find_leaks(
                 best[number, a[leak]] = value[leak]
     leaks = []
     for number, (_, test) in enumerate(folds):
-        found = np.flatnonzero(nearest[number] >= 0)
-        share = len(found) / len(np.unique(test))
-        leaks.append(Leak(found, nearest[number, found], best[number, found], share))
+        leaked = np.flatnonzero(nearest[number] >= 0)
+        share = len(leaked) / len(np.unique(test))
+        leaks.append(Leak(leaked, nearest[number, leaked], best[number, leaked], share))
     return leaks
 
 
@@ -142,10 +123,7 @@ def held_out_leak(
     bound: float | None = None,
     progress: Progress | None = None,
 ) -> Leak:
-    """Held-out documents with a near-duplicate among those that a model was trained on.
-
-    Kernel values of the two are computed a block at a time; training documents that are no support vectors
-    are looked at too.
+    """Held-out documents with a near-duplicate among all training documents of a model.
 
     Parameters
     ----------
@@ -160,11 +138,6 @@ def held_out_leak(
     -------
     Leak
         `test` are indices of `held`, `train` of `training`.
-
-    Raises
-    ------
-    InputError
-        If the bound is out of range.
     """
     assert model.kernel_ is not None
     kernel = model.kernel_.structure.near_duplicate_kernel
@@ -176,26 +149,15 @@ def held_out_leak(
     with model.at_work(device):
         documents = model.encode(model.read(training, fitting=False), None)
         others = kernel.structure.read(model.encode(model.read(held, fitting=False), documents))
-        rows = kernel.rows(kernel.structure.read(documents), device)
-        scale, scale_of_held = (inverse_roots(each.diag()) for each in (rows, kernel.rows(others, device)))
-        nearest, best = np.zeros(len(others), np.int64), np.zeros(len(others))
-        size = max(1, BLOCK // max(1, rows.n))
-        for start in range(0, len(others), size):
-            block = slice(start, min(start + size, len(others)))
-            values = rows.cross(others.take(np.arange(block.start, block.stop)))
-            values *= scale_of_held[block, None]
-            values *= scale
-            nearest[block], best[block] = to_host(values.argmax(axis=1)), to_host(values.max(axis=1))
-            if progress is not None:
-                progress(block.stop, len(others))
-    found = np.flatnonzero(best >= _least(bound))
-    return Leak(found, nearest[found], best[found], len(found) / max(1, len(others)))
+        nearest, best = most_similar(kernel, kernel.structure.read(documents), others, device, progress)
+    leaked = np.flatnonzero(best >= _least(bound))
+    return Leak(leaked, nearest[leaked], best[leaked], len(leaked) / max(1, len(others)))
 
 
 def leakage_message(
     leaks: Sequence[Leak], bound: float = BOUND, remedy: str = "group_duplicates keeps them together"
 ) -> str:
-    """How many test documents have a near-duplicate in training, for people; "" if none has."""
+    """Number of test documents with a near-duplicate in training, for people; empty if there are none."""
     documents = np.unique(np.concatenate([leak.test for leak in leaks]))
     if not len(documents):
         return ""
@@ -208,14 +170,14 @@ def leakage_message(
 
 
 def merge_groups(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Groups that keep together what either keeps together, shape (n,)."""
+    """The finest groups that contain both groupings, shape (n,)."""
     everyone = np.arange(len(first))
     _, leader = np.unique(second, return_index=True)
     return _join(first, everyone, leader[np.unique(second, return_inverse=True)[1]])
 
 
 def groups_of(n: int, pairs: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.int64]:
-    """Number the groups of n texts that pairs put together, directly or through others, shape (n,)."""
+    """Number the groups of n texts that pairs connect, directly or through others, shape (n,)."""
     groups = np.arange(n)
     for first, second in pairs:
         if len(first):
@@ -226,33 +188,13 @@ def groups_of(n: int, pairs: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]
 def _join(
     groups: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Groups in which the documents `first` and `second` are together too, pair by pair."""
+    """Groups joined by the pairs (first[i], second[i])."""
     n = len(groups)
     _, leader, number = np.unique(groups, return_index=True, return_inverse=True)
     rows = np.concatenate([np.arange(n), first])
     columns = np.concatenate([leader[number], second])
     graph = coo_matrix((np.ones(len(rows), np.int8), (rows, columns)), shape=(n, n))
     return connected_components(graph, directed=False)[1].astype(np.int64)
-
-
-def _pairs(
-    gram: Gram, bound: float, progress: Progress | None
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
-    """Pairs i < j of near-duplicates and their normalised values, a block of rows at a time, on the host."""
-    check_bound(bound)
-    scale, least = inverse_roots(gram.diag()), _least(bound)
-    size = max(1, BLOCK // max(1, gram.n))
-    for start in range(0, gram.n, size):
-        block = np.arange(start, min(start + size, gram.n))
-        values = gram.rows(block)
-        values *= scale[start : start + size, None]
-        values *= scale
-        at, column = (values >= least).nonzero()
-        later = column > at + start
-        at, column = at[later], column[later]
-        yield to_host(at + start), to_host(column), to_host(values[at, column]).astype(np.float64)
-        if progress is not None:
-            progress(int(block[-1]) + 1, gram.n)
 
 
 def _least(bound: float) -> float:

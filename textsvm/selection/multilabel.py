@@ -81,21 +81,15 @@ class MultilabelClassifier(KernelMachine):
             Factors of C, >= 0. Thresholds count every text once.
         progress : callable, optional
             See `StageProgress`.
-
-        Raises
-        ------
-        InputError
-            If a parameter, a text, a label or a weight is unusable, a document has no label, a label has no
-            document or all of them, or folds cannot be made.
         """
         if self.thresholds == "zero":
             self._fit(X, y, sample_weight, progress)
             return self
         from textsvm.selection.fold_grams import Task, grams_of, train_and_test
         from textsvm.selection.folds import make_folds
-        from textsvm.selection.scoring import read
+        from textsvm.selection.scoring import read_training_data
 
-        given, target, weight = read(self, X, y, sample_weight)
+        given, target, weight = read_training_data(self, X, y, sample_weight)
         self.read(X)  # a table names its columns, and the fitted estimator keeps the names
         folds = make_folds(self.cv, target, random_state=self.random_state)
         everyone = np.arange(len(target.values))

@@ -1,10 +1,10 @@
-"""Models trained on folds of one Gram and judged on the rest: for cross-validation, grids and calibration."""
+"""Train models on folds of one Gram and score the rest, for cross-validation, grids and calibration."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,29 +12,30 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import as_grades, scores
-from textsvm.gram.base import Gram
-from textsvm.gram.portable import PortableGram, portable
+from textsvm.gram.base import DenseGram, FeatureProducts, Gram
 from textsvm.machines.base import KernelMachine
 from textsvm.machines.novelty import NoveltyDetector
 from textsvm.machines.targets import Target, as_weights
+from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import Workers, current
 from textsvm.selection.folds import Fold
 from textsvm.solvers.problems import Machines, decision_values
-from textsvm.solvers.side_by_side import solve
+from textsvm.solvers.solve import solve
 
-#: Metrics that take longer than all the others.
+#: Metrics that take longer than all other metrics together.
 AREAS = {"roc_auc", "average_precision"}
-#: Bytes of the values of all machines at all documents that exist at a time.
+#: Most bytes of decision values that exist at a time.
 VALUES_BYTES = 256 << 20
-#: Seconds of a core for a machine, by the square of its examples: 0.1 s for 4,500 texts, when C is not small.
+#: Seconds of one core for a machine, per squared number of examples: 0.1 s for 4,500 texts, unless C is
+#: small.
 SOLVING = 5e-9
 
 
-def read(
+def read_training_data(
     model: KernelMachine, X: Any, y: Any, sample_weight: ArrayLike | None, positive: Any = None
 ) -> tuple[Any, Target, NDArray[np.float64] | None]:
-    """What a user handed over, checked: texts (or a kernel matrix), targets, weights."""
+    """Check the user's texts (or kernel matrix), targets and weights."""
     if not isinstance(model, KernelMachine) or isinstance(model, NoveltyDetector):
         raise InputError(
             f"{type(model).__name__} is neither SVC nor SVR nor MultilabelSVC; nothing is compared with y"
@@ -54,7 +55,7 @@ def _with_positive(target: Target, positive: Any) -> Target:
     classes = [] if target.classes is None or target.multilabel else target.classes.tolist()
     if len(classes) != 2 or positive not in classes:
         raise InputError(
-            f"positive={positive!r} is the one of two classes that is to be found, and there are "
+            f"positive must be the class to find, of two classes, got {positive!r} with "
             f"{', '.join(map(str, classes[:5])) or 'no classes'}; leave it out"
         )
     return replace(target, positive=positive)
@@ -62,35 +63,35 @@ def _with_positive(target: Target, positive: Any) -> Target:
 
 def solve_folds(
     models: Sequence[KernelMachine],
-    gram: Gram,
+    gram: Gram | FeatureProducts,
     target: Target,
     folds: Sequence[Fold],
     weight: NDArray[np.float64] | None,
     progress: Progress | None = None,
 ) -> list[list[Machines]]:
-    """Train every model on the training part of every fold, all of one Gram, side by side.
+    """Train every model on the training part of every fold, all on the same Gram, side by side.
 
-    Models that differ in C alone are solved one after the other on each fold, each from the solution of the
-    one before. The first model's tol, max_iter and duality_gap count for all.
+    Models that differ in C alone are solved one after another on each fold, each from the solution of the
+    previous model. The first model's tol, max_iter and duality_gap apply to all.
 
     Returns
     -------
     list of lists of Machines, [model][fold]
     """
     chains = [(chain, fold) for chain in paths_along_c(models) for fold in range(len(folds))]
-    workers, sent = current(), portable(gram)
-    worth = workers is not None and workers.pays(solving_seconds(models, target, folds))
-    if workers is not None and sent is not None and len(chains) > 1 and worth:
-        solved = _by_workers(workers, sent, (models, target, folds, weight), chains, progress)
+    workers, problems = current(), _Problems(models, target, folds, weight)
+    portable = not isinstance(gram, FeatureProducts) and gram.matrix is not None and len(chains) > 1
+    if workers is not None and portable and workers.pays(solving_seconds(models, target, folds)):
+        solved = _by_workers(workers, gram, problems, chains, progress)
     else:
-        solved = _solve_chains(models, gram, target, folds, weight, chains, progress)
-    found = {(k, fold): m for (chain, fold), path in zip(chains, solved, strict=True)
-             for k, m in zip(chain, path, strict=True)}  # fmt: skip
-    return [[found[k, fold] for fold in range(len(folds))] for k in range(len(models))]
+        solved = problems.solve(gram, chains, progress)
+    machines = {(k, fold): m for (chain, fold), path in zip(chains, solved, strict=True)
+                for k, m in zip(chain, path, strict=True)}  # fmt: skip
+    return [[machines[k, fold] for fold in range(len(folds))] for k in range(len(models))]
 
 
 def solving_seconds(models: Sequence[KernelMachine], target: Target, folds: Sequence[Fold]) -> float:
-    """Seconds that a core is predicted to take for models on folds, roughly."""
+    """Predicted seconds of one core for models on folds."""
     n_classes = 0 if target.classes is None else len(target.classes)
     machines = sum(model.n_machines(n_classes) for model in models)
     return SOLVING * machines * sum(float(len(train)) ** 2 for train, _ in folds)
@@ -100,47 +101,43 @@ def solving_seconds(models: Sequence[KernelMachine], target: Target, folds: Sequ
 Chain = tuple[list[int], int]
 
 
-def _solve_chains(
-    models: Sequence[KernelMachine],
-    gram: Gram,
-    target: Target,
-    folds: Sequence[Fold],
-    weight: NDArray[np.float64] | None,
-    chains: Sequence[Chain],
-    progress: Progress | None = None,
-) -> list[list[Machines]]:
-    return solve(
-        gram,
-        [[models[k].problem(target, folds[fold][0], weight) for k in chain] for chain, fold in chains],
-        tol=models[0].tol,
-        max_iter=models[0].max_iter,
-        duality_gap=models[0].duality_gap,
-        progress=progress,
-    )
+@dataclass(frozen=True)
+class _Problems:
+    """Models on folds; see `solve_folds`."""
 
+    models: Sequence[KernelMachine]
+    target: Target
+    folds: Sequence[Fold]
+    weight: NDArray[np.float64] | None
 
-#: Models, target, folds and weight, as `solve_folds` takes them.
-_Problems = tuple[Sequence[KernelMachine], Target, Sequence[Fold], NDArray[np.float64] | None]
+    def solve(
+        self, gram: Gram | FeatureProducts, chains: Sequence[Chain], progress: Progress | None = None
+    ) -> list[list[Machines]]:
+        """Machines of each chain."""
+        models, first = self.models, self.models[0]
+        paths = [
+            [models[k].problem(self.target, self.folds[fold][0], self.weight) for k in chain]
+            for chain, fold in chains
+        ]
+        return solve(gram, paths, first.tol, first.max_iter, first.duality_gap, progress)
 
 
 def _by_workers(
-    workers: Workers,
-    sent: PortableGram,
-    problems: _Problems,
-    chains: Sequence[Chain],
-    progress: Progress | None,
+    workers: Workers, gram: Gram, problems: _Problems, chains: Sequence[Chain], progress: Progress | None
 ) -> list[list[Machines]]:
-    """The same, every chain a task: problems on a fold and the values of C."""
-    work = [len(chain) * float(len(problems[2][fold][0])) ** 2 for chain, fold in chains]
-    found = dict(workers.run(_solve_chain, (sent, problems), chains, work, progress))
-    workers.forget(sent)
-    return [found[number] for number in range(len(chains))]
+    """`_Problems.solve` by workers, with a task for each chain."""
+    matrix, device = devices.to_host(gram.matrix), gram.device.kind
+    work = [len(chain) * float(len(problems.folds[fold][0])) ** 2 for chain, fold in chains]
+    solved = dict(workers.run(_solve_chain, (matrix, device, problems), chains, work, progress))
+    workers.forget(matrix)
+    return [solved[number] for number in range(len(chains))]
 
 
-def _solve_chain(sent: PortableGram, problems: _Problems, chain: Chain) -> list[Machines]:
-    models, target, folds, weight = problems
-    with sent.at_work() as gram:
-        return _solve_chains(models, gram, target, folds, weight, [chain])[0]
+def _solve_chain(matrix: NDArray[np.float32], kind: str, problems: _Problems, chain: Chain) -> list[Machines]:
+    """Task of a worker, on its first device of a kind."""
+    device = devices.select(kind)
+    with devices.use(device):
+        return problems.solve(DenseGram(devices.array_module(device).asarray(matrix)), [chain])[0]
 
 
 def paths_along_c(models: Sequence[KernelMachine]) -> list[list[int]]:
@@ -154,26 +151,26 @@ def paths_along_c(models: Sequence[KernelMachine]) -> list[list[int]]:
 
 def fold_scores(
     models: Sequence[KernelMachine],
-    gram: Gram,
+    gram: Gram | FeatureProducts,
     target: Target,
     folds: Sequence[Fold],
     machines: Sequence[Sequence[Machines]],
 ) -> list[list[NDArray[np.float64]]]:
-    """What `decision_function` gives for the test part of every fold: float64 arrays, [model][fold]."""
+    """Values of `decision_function` on the test part of every fold: float64 arrays, [model][fold]."""
     n_classes = 0 if target.classes is None else len(target.classes)
-    flat = [one for of_model in machines for one in of_model]
-    made: list[NDArray[np.float64]] = []
-    for batch in _batches([len(one.bias) for one in flat], max(1, VALUES_BYTES // (8 * gram.n))):
+    flat = [each for of_model in machines for each in of_model]
+    scored: list[NDArray[np.float64]] = []
+    for batch in _batches([len(each.bias) for each in flat], max(1, VALUES_BYTES // (8 * gram.n))):
         for values in decision_values(gram, flat[batch]):
-            model, fold = divmod(len(made), len(folds))
-            made.append(models[model].scores(values[:, folds[fold][1]].T, n_classes))
-    return [made[k * len(folds) : (k + 1) * len(folds)] for k in range(len(models))]
+            model, fold = divmod(len(scored), len(folds))
+            scored.append(models[model].scores(values[:, folds[fold][1]].T, n_classes))
+    return [scored[k * len(folds) : (k + 1) * len(folds)] for k in range(len(models))]
 
 
 def mean_values(
     values: Sequence[NDArray[np.float64]], folds: Sequence[Fold], n: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Values of the test parts put together: the mean for each of n documents (NaN), and how often tested."""
+    """Mean test value of each of n documents (NaN if untested), and how often it was tested."""
     total, tested = np.zeros((n, *values[0].shape[1:])), np.zeros(n, np.int64)
     for value, (_, test) in zip(values, folds, strict=True):
         np.add.at(total, test, value)
@@ -183,7 +180,7 @@ def mean_values(
 
 
 def metric_names(target: Target, metrics: Iterable[str] | str | None) -> list[str]:
-    """Names of the metrics wanted, checked; all of them for None."""
+    """Validated names of metrics; all metrics for None."""
     truth, classes = labels_of(target), target.classes
     two = classes is not None and len(classes) == 2 and not target.multilabel
     shape = len(truth) if classes is None or two else (len(truth), len(classes))
@@ -205,30 +202,27 @@ def judge(
     names: Sequence[str],
     predicted: NDArray[Any] | None = None,
 ) -> dict[str, float]:
-    """Metrics of decision values, and of what is predicted from them.
-
-    One that is not defined is NaN, as of a class that is not there.
-    """
+    """Metrics of decision values and predictions; undefined metrics, as of an absent class, are NaN."""
     grades = None
     if target.classes is None and as_grades(target.values) is not None:
         grades = (int(target.values.min()), int(target.values.max()))
     if predicted is None:
         predicted = model.predictions(decision, target.classes)
     areas = not AREAS.isdisjoint(names)
-    found = scores(truth, predicted, decision, target.classes, grades, areas, target.positive)
+    metrics = scores(truth, predicted, decision, target.classes, grades, areas, target.positive)
     if target.classes is not None:
         absent = ~(_occurring(truth, target.classes) | _occurring(predicted, target.classes))
-        found |= {f"f1[{label}]": np.nan for label in target.classes[absent]}
-    return {name: found.get(name, np.nan) for name in names}
+        metrics |= {f"f1[{label}]": np.nan for label in target.classes[absent]}
+    return {name: metrics.get(name, np.nan) for name in names}
 
 
 def _occurring(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which classes some documents have, shape (n_classes,)."""
+    """Whether any document has each class, shape (n_classes,)."""
     return np.isin(classes, labels) if labels.ndim == 1 else np.logical_or.reduce(labels, axis=0)
 
 
 def mean_and_sd(table: Sequence[dict[str, float]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Mean and sample standard deviation of each metric over the folds in which it is defined."""
+    """Mean and sample standard deviation of each metric over the folds that define it."""
     mean, sd = {}, {}
     for name in table[0]:
         values = np.array([row[name] for row in table])
@@ -239,21 +233,21 @@ def mean_and_sd(table: Sequence[dict[str, float]]) -> tuple[dict[str, float], di
 
 
 def labels_of(target: Target) -> NDArray[Any]:
-    """What the targets were given as: labels or numbers, shape (n,); of several labels the indicator."""
+    """Targets as given: labels or numbers, shape (n,); the indicator matrix for several labels."""
     plain = target.classes is None or target.multilabel
     return target.values if plain else target.classes[target.values]  # type: ignore[index]
 
 
 def warn_unfinished(model: KernelMachine, machines: Sequence[Machines], target: Target) -> None:
     """Warn once if the machines of some folds did not converge."""
-    troubles = [model.unfinished(one, target.classes) for one in machines]
-    if found := [trouble for trouble in troubles if trouble]:
-        message = f"{len(found)} of {len(troubles)} fits did not converge; the first: {found[0]}"
+    messages = [model.unfinished(each, target.classes) for each in machines]
+    if unfinished := [message for message in messages if message]:
+        message = f"{len(unfinished)} of {len(messages)} fits did not converge; the first: {unfinished[0]}"
         warnings.warn(message, model.warning, stacklevel=3)
 
 
 def _batches(sizes: Sequence[int], most: int) -> Iterable[slice]:
-    """Consecutive slices of things of these sizes that together have at most `most`, one at least."""
+    """Consecutive slices with a total size of at most `most`, of at least one item each."""
     start, total = 0, 0
     for k, size in enumerate(sizes):
         if k > start and total + size > most:

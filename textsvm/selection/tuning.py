@@ -45,7 +45,7 @@ from textsvm.selection.scoring import (
     judge,
     labels_of,
     mean_and_sd,
-    read,
+    read_training_data,
     solve_folds,
     solving_seconds,
     warn_unfinished,
@@ -55,60 +55,33 @@ from textsvm.selection.search import GridSearch, Record, left, of_kernel
 
 @dataclass(frozen=True)
 class Nested:
-    """Unbiased estimate of the result of tuning, on documents that took no part in the choice.
+    """Unbiased estimate of the result of tuning, on documents that took no part in the choice."""
 
-    Attributes
-    ----------
-    params : list of dict
-        Setting chosen on the training part of each outer fold.
-    table : list of dict
-        Metrics of this setting on the test part.
-    mean, sd : dict
-        Mean and sample standard deviation over the outer folds.
-    """
-
-    params: list[dict[str, Any]]
-    table: list[dict[str, float]]
+    params: list[dict[str, Any]]  #: Setting chosen on the training part of each outer fold
+    table: list[dict[str, float]]  #: Metrics of this setting on the test part
+    #: Mean and sample standard deviation over the outer folds.
     mean: dict[str, float]
     sd: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Outcome of a search.
-
-    Attributes
-    ----------
-    best_params_ : dict
-    best_score : float
-        Mean of the metric over the folds; optimistic, as it was chosen, see `nested`.
-    best_estimator : KernelMachine
-        With these parameters, fitted to all documents.
-    metric : str
-    table : list of dict
-        In the order of the grid: "params", "mean" and "sd" of the metric, "folds" (the metric on each fold),
-        "metrics" (means of all metrics, without areas under curves unless such is the metric) and "seconds"
-        (share of the work on its Gram).
-    untried : list of dict
-        Settings left out because the time was over.
-    nested : Nested, optional
-    folds : list of (train, test)
-    leaks : list of Leak
-        Near-duplicates across folds, see `textsvm.selection.cross_validation.CrossValidation`.
-    seconds : dict
-        Wall time of "estimate", "encode", "gram", "duplicates", "solve" and "score".
-    """
+    """Outcome of a search."""
 
     best_params_: dict[str, Any]
-    best_score: float
-    best_estimator: KernelMachine
+    best_score: float  #: Mean of the metric over the folds; optimistic, as it was chosen, see `nested`
+    best_estimator: KernelMachine  #: With these parameters, fitted to all documents
     metric: str
+    #: In the order of the grid: "params", "mean" and "sd" of the metric, "folds" (the metric on each fold),
+    #: "metrics" (means of all metrics, without areas under curves unless such is the metric) and "seconds"
+    #: (share of the work on its Gram).
     table: list[dict[str, Any]]
-    untried: list[dict[str, Any]]
+    untried: list[dict[str, Any]]  #: Settings left out because the time was over
     nested: Nested | None
     folds: list[Fold]
+    #: Near-duplicates across folds, see `textsvm.selection.cross_validation.CrossValidation`.
     leaks: list[Leak]
-    seconds: dict[str, float]
+    seconds: dict[str, float]  #: Wall time of "estimate", "encode", "gram", "duplicates", "solve" and "score"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; NaN is None, a kernel is its name and parameters."""
@@ -199,7 +172,7 @@ def tune(
     started = time.perf_counter()
     if minutes is not None:
         _check_minutes(minutes)
-    given, target, weight = read(model, X, y, sample_weight, positive)
+    given, target, weight = read_training_data(model, X, y, sample_weight, positive)
     search = GridSearch(settings_of(model, grid), target, weight, metric)
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     search.split(splitting, nested)

@@ -81,14 +81,6 @@ def solve_chains(
     -------
     list of lists of Solution, in the shape of `chains`
         Also where the bound on iterations or the precision of float64 ended the run: see their `status`.
-
-    Raises
-    ------
-    InputError
-        If a dual does not fit the Gram, initial variables are infeasible or the Gram holds a value that is
-        not a finite number.
-    ValueError
-        If the problems of a chain have different variables.
     """
     stopping = stopping or Stopping()
     initial = [None] * len(chains) if initial is None else initial

@@ -27,27 +27,14 @@ from textsvm.errors import InputError
 
 @dataclass(frozen=True)
 class Dual:
-    """One dual problem.
+    """One dual problem."""
 
-    Attributes
-    ----------
-    sign : float64 array, shape (m,)
-        +1 or -1.
-    linear : float64 array, shape (m,)
-        p, the linear term.
-    upper : float64 array, shape (m,)
-        Upper bounds of the variables; a variable whose bound is 0 stays 0.
-    index : int64 array, shape (m,)
-        Row of the Gram that each variable stands for.
-    total : float
-        Value of the equality constraint sign'a.
-    """
-
-    sign: NDArray[np.float64]
-    linear: NDArray[np.float64]
+    sign: NDArray[np.float64]  #: shape (m,): +1 or -1
+    linear: NDArray[np.float64]  #: shape (m,): p, the linear term
+    #: shape (m,): Upper bounds of the variables; a variable whose bound is 0 stays 0.
     upper: NDArray[np.float64]
-    index: NDArray[np.int64]
-    total: float = 0.0
+    index: NDArray[np.int64]  #: shape (m,): Row of the Gram that each variable stands for
+    total: float = 0.0  #: Value of the equality constraint sign'a
 
     def __len__(self) -> int:
         return len(self.sign)
@@ -55,22 +42,12 @@ class Dual:
 
 @dataclass(frozen=True)
 class MulticlassDual:
-    """The dual of Crammer and Singer's machine (`textsvm.solvers.crammer_singer`).
+    """The dual of Crammer and Singer's machine (`textsvm.solvers.crammer_singer`)."""
 
-    Attributes
-    ----------
-    target : int64 array, shape (m,)
-        Class of each example.
-    upper : float64 array, shape (m,)
-        Upper bound of the variable of an example's own class; that of the other classes is 0.
-    index : int64 array, shape (m,)
-        Row of the Gram that each example stands for.
-    n_classes : int
-    """
-
-    target: NDArray[np.int64]
+    target: NDArray[np.int64]  #: shape (m,): Class of each example
+    #: shape (m,): Upper bound of the variable of an example's own class; that of the other classes is 0.
     upper: NDArray[np.float64]
-    index: NDArray[np.int64]
+    index: NDArray[np.int64]  #: shape (m,): Row of the Gram that each example stands for
     n_classes: int
 
     def __len__(self) -> int:
@@ -106,11 +83,6 @@ def svc(
         Factors of C, >= 0, including class weights.
     index : int64 array, shape (n,), optional
         Rows of the Gram of the examples; 0..n-1 by default.
-
-    Raises
-    ------
-    InputError
-        If `y` holds other values or only one of them, or C or a weight is out of range.
     """
     signs: NDArray[np.float64] = np.asarray(y, np.float64)
     if signs.ndim != 1 or not (np.abs(signs) == 1).all():

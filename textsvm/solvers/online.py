@@ -164,11 +164,6 @@ class OnlineMachine:
             Whether the example is of the positive class.
         alpha : float
             Its dual variable if it is known, from 0 to C.
-
-        Raises
-        ------
-        InputError
-            If the values differ, a feature occurs twice, or alpha is out of range.
         """
         keys, values = np.ascontiguousarray(keys, np.uint64), np.asarray(values, np.float32)
         if len(values) and not (values[0] > 0 and (values == values[0]).all()):

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
 from threadpoolctl import threadpool_limits
 
-from textsvm.gram.base import Gram
+from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime.device import array_module, to_host
 from textsvm.runtime.parallel import Progress, n_threads
@@ -45,28 +45,14 @@ SPARSE = 0.1
 
 @dataclass(frozen=True)
 class Classification:
-    """Classes to be told apart.
+    """Classes to be told apart."""
 
-    Attributes
-    ----------
-    index : int64 array, shape (m,)
-        Rows of the Gram.
-    target : int64 array, shape (m,)
-        Classes, 0..n_classes-1; each occurs.
-    n_classes : int
-        2 or more.
-    C : float
-    weight : float64 array, shape (m,)
-        Factors of C: sample weights times class weights.
-    strategy : {"ovo", "ovr", "crammer-singer"}
-    """
-
-    index: NDArray[np.int64]
-    target: NDArray[np.int64]
-    n_classes: int
+    index: NDArray[np.int64]  #: shape (m,): Rows of the Gram
+    target: NDArray[np.int64]  #: shape (m,): Classes, 0..n_classes-1; each occurs
+    n_classes: int  #: 2 or more
     C: float
-    weight: NDArray[np.float64]
-    strategy: str = "ovo"
+    weight: NDArray[np.float64]  #: shape (m,): Factors of C: sample weights times class weights
+    strategy: str = "ovo"  #: {"ovo", "ovr", "crammer-singer"}
 
 
 @dataclass(frozen=True)
@@ -129,22 +115,13 @@ class MachineDual:
 
 @dataclass(frozen=True)
 class Machines:
-    """A solved problem.
+    """A solved problem."""
 
-    Attributes
-    ----------
-    index : int64 array, shape (m,)
-        Rows of the Gram that the columns of `coef` stand for.
-    coef : float64 array, shape (n_machines, m)
-        Value of machine k at x: sum_i coef[k, i] K(index_i, x) + bias[k].
-    bias : float64 array, shape (n_machines,)
-    solutions : tuple of Solution
-        One per machine that was trained; a single solution for all machines of Crammer-Singer.
-    """
-
-    index: NDArray[np.int64]
+    index: NDArray[np.int64]  #: shape (m,): Rows of the Gram that the columns of `coef` stand for
+    #: shape (n_machines, m): Value of machine k at x: sum_i coef[k, i] K(index_i, x) + bias[k].
     coef: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    bias: NDArray[np.float64]  #: shape (n_machines,)
+    #: One per machine that was trained; a single solution for all machines of Crammer-Singer.
     solutions: tuple[Solution, ...]
 
 
@@ -236,7 +213,7 @@ def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[
     return Machines(problem.index, coef, bias, tuple(solutions))
 
 
-def decision_values(gram: Gram, several: Sequence[Machines]) -> list[NDArray[np.float64]]:
+def decision_values(gram: Gram | FeatureProducts, several: Sequence[Machines]) -> list[NDArray[np.float64]]:
     """Values of solved problems at every row of their Gram, computed on the Gram's device.
 
     The coefficients of all machines of all problems are the rows of one sparse matrix W over the rows of the
@@ -247,7 +224,7 @@ def decision_values(gram: Gram, several: Sequence[Machines]) -> list[NDArray[np.
 
     Parameters
     ----------
-    gram : Gram, n rows
+    gram : Gram or FeatureProducts, n rows
     several : sequence of Machines
 
     Returns
@@ -261,6 +238,7 @@ def decision_values(gram: Gram, several: Sequence[Machines]) -> list[NDArray[np.
     weights = _weights(several, len(bias), gram.n)
     if gram.features is not None:
         return np.split(_feature_values(gram.features, weights) + bias[:, None], sizes)
+    assert not isinstance(gram, FeatureProducts)
     values = np.empty((len(bias), gram.n))
     on_host = gram.device.kind == "cpu"
     most = len(bias) if on_host else max(1, VALUES_BYTES // (8 * max(1, gram.n)))

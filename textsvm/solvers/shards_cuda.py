@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.gram.base import Gram, Window
-from textsvm.gram.shards import Shard, enable_peers
+from textsvm.gram.cards import Shard, enable_peers
 from textsvm.runtime import device as devices
 from textsvm.solvers import cuda_queue
 from textsvm.solvers.solution import Stopping

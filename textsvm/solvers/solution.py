@@ -53,49 +53,32 @@ class Solution:
 
     The figures are those of `coef`, to a hundredth of the tolerance or the rounding of one sum in float64,
     however much rounding the steps of a run have added up.
-
-    Attributes
-    ----------
-    alpha : float64 array, shape (m,) or, of a `MulticlassDual`, (n_classes, m)
-        The variables; exactly at a bound where one holds.
-    coef : float64 array, the same shape
-        Value at x: sum_i coef[i] K(index_i, x) + bias. It is sign * alpha, and alpha itself of a
-        `MulticlassDual`, one row a class; there the columns sum to 0.
-    bias : float
-        0 of a `MulticlassDual`, which has none.
-    objective : float
-        The minimised function, 1/2 a'Qa + p'a (LIBSVM's "obj"; negative for a classifier).
-    duality_gap : float
-        Relative: 2 (P - D) / (P + D), P the primal and D = -objective the dual value, as in GTSVM.
-        A bound on the distance from the optimum if the Gram is positive semi-definite; otherwise still 0
-        at a stationary point and nowhere else.
-    violation : float
-        The largest violation of the optimality conditions, in units of decision values: m(a) - M(a) of
-        pairs of variables (Fan, Chen and Lin 2005), or the largest of the examples of a `MulticlassDual`;
-        0 or less at a stationary point.
-    iterations : int
-        Pairs of variables, or examples of a `MulticlassDual`, optimised.
-    converged : bool
-        Whether the violation is within the tolerance, or the duality gap within its bound.
-    status : str
-        "converged", or why the solver stopped earlier.
-    support : int64 array
-        Variables above 0; examples of a `MulticlassDual` that have a coefficient other than 0.
-    responses : float64 array, the shape of alpha
-        The gradient with respect to `coef`: sum_j coef[j] K(index_i, index_j) + sign_i p_i, which is -bias at
-        free variables; of a `MulticlassDual`, the values of the classes, less 1 for an example's own class.
     """
 
+    #: shape (m,) or, of a `MulticlassDual`, (n_classes, m): The variables; exactly at a bound where one
+    #: holds.
     alpha: Vector
+    #: the same shape: Value at x: sum_i coef[i] K(index_i, x) + bias. It is sign * alpha, and alpha itself of
+    #: a `MulticlassDual`, one row a class; there the columns sum to 0.
     coef: Vector
-    bias: float
-    objective: float
+    bias: float  #: 0 of a `MulticlassDual`, which has none
+    objective: float  #: The minimised function, 1/2 a'Qa + p'a (LIBSVM's "obj"; negative for a classifier)
+    #: Relative: 2 (P - D) / (P + D), P the primal and D = -objective the dual value, as in GTSVM. A bound on
+    #: the distance from the optimum if the Gram is positive semi-definite; otherwise still 0 at a stationary
+    #: point and nowhere else.
     duality_gap: float
+    #: The largest violation of the optimality conditions, in units of decision values: m(a) - M(a) of pairs
+    #: of variables (Fan, Chen and Lin 2005), or the largest of the examples of a `MulticlassDual`; 0 or less
+    #: at a stationary point.
     violation: float
-    iterations: int
-    converged: bool
-    status: str
+    iterations: int  #: Pairs of variables, or examples of a `MulticlassDual`, optimised
+    converged: bool  #: Whether the violation is within the tolerance, or the duality gap within its bound
+    status: str  #: "converged", or why the solver stopped earlier
+    #: int64 array: Variables above 0; examples of a `MulticlassDual` that have a coefficient other than 0.
     support: NDArray[np.int64]
+    #: the shape of alpha: The gradient with respect to `coef`: sum_j coef[j] K(index_i, index_j) + sign_i
+    #: p_i, which is -bias at free variables; of a `MulticlassDual`, the values of the classes, less 1 for an
+    #: example's own class.
     responses: Vector
 
 
@@ -103,28 +86,18 @@ class Solution:
 class Stopping:
     """When a solver stops.
 
-    Attributes
-    ----------
-    tol : float
-        Largest violation to accept, > 0.
-    max_iter : int
-        Bound on the pairs, or examples, optimised; -1 is max(10 million, 100 m).
-    duality_gap : float, optional
-        Relative duality gap to accept (the rule of GTSVM; Cotter, Srebro and Keshet 2011). Solvers of pairs
-        check it whenever the violation has fallen to a tenth.
-    shrinking : bool
-        Whether the CPU solver of pairs sets settled variables aside.
-
     Raises
     ------
     InputError
         If `tol` is not above 0.
     """
 
-    tol: float = 1e-3
-    max_iter: int = -1
+    tol: float = 1e-3  #: Largest violation to accept, > 0
+    max_iter: int = -1  #: Bound on the pairs, or examples, optimised; -1 is max(10 million, 100 m)
+    #: Relative duality gap to accept (the rule of GTSVM; Cotter, Srebro and Keshet 2011). Solvers of pairs
+    #: check it whenever the violation has fallen to a tenth.
     duality_gap: float | None = None
-    shrinking: bool = True
+    shrinking: bool = True  #: Whether the CPU solver of pairs sets settled variables aside
 
     def __post_init__(self) -> None:
         if not self.tol > 0:

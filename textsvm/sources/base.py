@@ -31,27 +31,15 @@ class Examples(Protocol):
 
 @dataclass(frozen=True)
 class Kept:
-    """What a machine keeps of its training examples, to decide others.
+    """What a machine keeps of its training examples, to decide others."""
 
-    Attributes
-    ----------
-    support : int64 array, shape (n_sv,)
-        Which of the training examples are support vectors, ascending.
-    kernel : Kernel, optional
-        With what it learnt; None where the kernel matrix was given.
-    documents : Documents, Views or Vectors, optional
-        The support vectors; None where the kernel matrix was given.
-    n_features : int, optional
-        Columns of the kernel matrix that was given, or numbers of a vector.
-    weights : Weights, optional
-        The machines as one weight a feature; there are no support vectors then, and `documents` are none
-        over the alphabets of the training texts.
-    """
-
+    #: shape (n_sv,): Which of the training examples are support vectors, ascending.
     support: NDArray[np.int64]
-    kernel: Kernel | None = None
-    documents: Any = None
-    n_features: int | None = None
+    kernel: Kernel | None = None  #: With what it learnt; None where the kernel matrix was given
+    documents: Any = None  #: The support vectors; None where the kernel matrix was given
+    n_features: int | None = None  #: Columns of the kernel matrix that was given, or numbers of a vector
+    #: The machines as one weight a feature; there are no support vectors then, and `documents` are none over
+    #: the alphabets of the training texts.
     weights: Weights | None = None
 
 

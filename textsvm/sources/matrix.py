@@ -224,11 +224,6 @@ def check_gram(matrix: Any, name: str = "the kernel matrix") -> Any:
     -------
     float32 array, shape (n, n)
         The matrix itself, not a copy, if it is a contiguous float32 array. It is looked at in blocks.
-
-    Raises
-    ------
-    InputError
-        If it is not; which entries are wrong.
     """
     matrix, largest = _finite(matrix, name)
     n = len(matrix)
@@ -268,11 +263,6 @@ def check_block(matrix: Any, n: int, name: str = "the kernel matrix") -> Any:
     -------
     float32 array, shape (m, n)
         Not a copy, if it was that already.
-
-    Raises
-    ------
-    InputError
-        If the shape is another one, or a value is not a finite number.
     """
     matrix, _ = _finite(matrix, name)
     if matrix.shape[1] != n:

@@ -39,13 +39,7 @@ def arrays_of(documents: Documents) -> dict[str, NDArray[Any]]:
 
 
 def documents_from(arrays: dict[str, NDArray[Any]], prefix: str, tokens: bool) -> Documents:
-    """Saved documents, every code and offset checked.
-
-    Raises
-    ------
-    InputError, KeyError or ValueError
-        If they are damaged.
-    """
+    """Saved documents, every code and offset checked."""
     codes, offsets = arrays[prefix + "codes"], arrays[prefix + "offsets"]
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
         raise InputError("its symbol codes are not one row of small unsigned integers")
@@ -134,13 +128,7 @@ class TextSource(Source):
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = True, False, False
 
     def make_kernel(self) -> Kernel:
-        """A fresh kernel with the parameters of the one given.
-
-        Raises
-        ------
-        InputError
-            If it is nothing that a kernel can be made from.
-        """
+        """A fresh kernel with the parameters of the one given."""
         return make_kernel(self.kernel)
 
     def read(self, X: Any, machine: Any, fitting: bool = True) -> list[str]:

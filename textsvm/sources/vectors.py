@@ -113,13 +113,7 @@ def _place(values: Any, at: int) -> tuple[int, int]:
 
 
 def canonical(values: Any) -> Any:
-    """A CSR matrix whose indices are sorted, and none of which occurs twice; that of the user stays.
-
-    Raises
-    ------
-    InputError
-        If an index is out of bounds, as one is that has overflowed.
-    """
+    """A CSR matrix whose indices are sorted, and none of which occurs twice; that of the user stays."""
     try:
         values.check_format(full_check=True)
     except ValueError as error:
@@ -281,13 +275,7 @@ def pack(vectors: Vectors) -> dict[str, NDArray[Any]]:
 
 
 def unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> Vectors:
-    """Take back what `pack` gave, every number checked.
-
-    Raises
-    ------
-    InputError
-        If they are not vectors of this shape.
-    """
+    """Take back what `pack` gave, every number checked."""
     data = arrays["values"] if "values" in arrays else arrays["data"]
     if data.dtype not in TYPES or not np.isfinite(data).all():
         raise InputError("its vectors have values that are no finite numbers")

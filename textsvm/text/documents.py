@@ -40,47 +40,27 @@ from textsvm.text.tokens import Spans, Tokens, align, kinds, locate, residue_gro
 
 @dataclass(frozen=True)
 class View:
-    """How a kernel reads a text; kernels with the same view share documents.
+    """How a kernel reads a text; kernels with the same view share documents."""
 
-    Attributes
-    ----------
-    tokens : "characters", "words", "whitespace", "blosum62" or callable
-        Kind of symbols; "numbers" for vectors.
-    keep_case : bool
-        Whether case is kept where the normal form would fold it.
-    column : str or tuple of str, optional
-        Column (or numeric columns) of a table; None without a table.
-    """
-
-    tokens: Tokens = "characters"
-    keep_case: bool = False
+    tokens: Tokens = "characters"  #: Kind of symbols; "numbers" for vectors
+    keep_case: bool = False  #: Whether case is kept where the normal form would fold it
+    #: Column (or numeric columns) of a table; None without a table.
     column: str | tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Documents:
-    """Encoded texts, concatenated.
+    """Encoded texts, concatenated."""
 
-    Attributes
-    ----------
-    codes : uint8, uint16 or uint32 array, shape (total number of symbols,)
-        ``alphabet[codes]`` are the symbols.
-    offsets : int64 array, shape (n + 1,)
-        Document ``i`` is ``codes[offsets[i]:offsets[i + 1]]``.
-    alphabet : uint32 array, or object array of str, shape (number of symbols,)
-        Distinct code points or tokens. Documents encoded over another alphabet extend it, so codes of both
-        are comparable.
-    characters : Documents, optional
-        Characters of the normalised texts from which tokens or residue groups were derived, if available.
-    classes : int64 array, shape (n,), optional
-        Class numbers, for kernels that learn from them.
-    """
-
+    #: uint8, uint16 or uint32 array, shape (total number of symbols,): ``alphabet[codes]`` are the symbols.
     codes: NDArray[np.unsignedinteger]
-    offsets: NDArray[np.int64]
+    offsets: NDArray[np.int64]  #: shape (n + 1,): Document ``i`` is ``codes[offsets[i]:offsets[i + 1]]``
+    #: or object array of str, shape (number of symbols,): Distinct code points or tokens. Documents encoded
+    #: over another alphabet extend it, so codes of both are comparable.
     alphabet: NDArray[Any]
+    #: Characters of the normalised texts from which tokens or residue groups were derived, if available.
     characters: Documents | None = None
-    classes: NDArray[np.int64] | None = None
+    classes: NDArray[np.int64] | None = None  #: shape (n,): Class numbers, for kernels that learn from them
 
     @classmethod
     def none(cls, alphabet: NDArray[Any] | None = None) -> Documents:
@@ -187,15 +167,9 @@ class Documents:
 
 @dataclass(frozen=True)
 class Views:
-    """The same documents in several views, for kernels whose parts read them differently.
+    """The same documents in several views, for kernels whose parts read them differently."""
 
-    Attributes
-    ----------
-    documents : dict of View -> Documents, n each
-        Or vectors, see `textsvm.kernels.combined.table`.
-    """
-
-    documents: Mapping[View, Any]
+    documents: Mapping[View, Any]  #: Or vectors, see `textsvm.kernels.combined.table`
 
     def __len__(self) -> int:
         return len(self._first)
@@ -300,11 +274,6 @@ def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
     known : Documents, optional
         Documents with the same kind of tokens whose alphabet is extended.
-
-    Raises
-    ------
-    InputError
-        If a token function does not return a sequence of str, or a text is no protein for "blosum62".
     """
     of_characters = known.alphabet if known is not None and tokens == "characters" else None
     characters = texts if isinstance(texts, Documents) else encode(texts, of_characters)

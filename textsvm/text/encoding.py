@@ -47,21 +47,13 @@ class Reading:
 
 @dataclass(frozen=True)
 class TextChunk:
-    """Some texts encoded over their own alphabet.
+    """Some texts encoded over their own alphabet."""
 
-    Attributes
-    ----------
-    numbers, lengths : int64 arrays, shape (n,)
-        Numbers of the texts, and their lengths.
-    codes : uint8, uint16 or uint32 array, shape (total number of symbols,)
-    symbols : uint32 array, shape (number of symbols,)
-        Alphabet in order of first occurrence.
-    """
-
+    #: shape (n,): Numbers of the texts, and their lengths.
     numbers: NDArray[np.int64]
     lengths: NDArray[np.int64]
-    codes: NDArray[np.unsignedinteger]
-    symbols: NDArray[np.uint32]
+    codes: NDArray[np.unsignedinteger]  #: uint8, uint16 or uint32 array, shape (total number of symbols,)
+    symbols: NDArray[np.uint32]  #: shape (number of symbols,): Alphabet in order of first occurrence
 
 
 def encode_characters(
@@ -400,22 +392,14 @@ def _gather(codes, first, offsets, out):
 
 @dataclass(frozen=True)
 class TokenSpans:
-    """Spans of the codes of some documents.
+    """Spans of the codes of some documents."""
 
-    Attributes
-    ----------
-    starts, stops : int64 arrays, shape (number of distinct spans,)
-        First occurrence ``codes[starts[k]:stops[k]]`` of each distinct span.
-    numbers : uint32 array, shape (number of spans,)
-        Number of each span's content.
-    lengths : int64 array, shape (n,)
-        Number of spans of each document.
-    """
-
+    #: shape (number of distinct spans,): First occurrence ``codes[starts[k]:stops[k]]`` of each distinct
+    #: span.
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
-    numbers: NDArray[np.uint32]
-    lengths: NDArray[np.int64]
+    numbers: NDArray[np.uint32]  #: shape (number of spans,): Number of each span's content
+    lengths: NDArray[np.int64]  #: shape (n,): Number of spans of each document
 
 
 def find_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> list[TokenSpans]:

@@ -43,11 +43,6 @@ def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, kee
         False replaces punctuation and symbols (Unicode categories P and S) by spaces.
     keep_case : bool
         No case folding or lower-casing; "paper" then keeps A-Z.
-
-    Raises
-    ------
-    InputError
-        If `form` is unknown.
     """
     if form == "unicode":
         text = _compose(text, keep_case)

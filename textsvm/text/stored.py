@@ -29,13 +29,7 @@ class StoredTexts(Sequence[str]):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> StoredTexts:
-        """Store the texts of an iterable, which is consumed once.
-
-        Raises
-        ------
-        InputError
-            If the temporary folder is full.
-        """
+        """Store the texts of an iterable, which is consumed once."""
         offsets, end, waiting = array("q", [0]), 0, bytearray()
         # Unbuffered: a buffer would retry the failed write to a full disk on close.
         with tempfile.TemporaryFile(prefix="textsvm-", buffering=0) as file:

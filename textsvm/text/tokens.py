@@ -36,11 +36,6 @@ def residue_groups(
     """Group of every character of some texts, as an index into `GROUPS`.
 
     Takes the arrays of the characters' `Documents`.
-
-    Raises
-    ------
-    InputError
-        If a character is no residue.
     """
     group_of = np.array([_CODE_OF.get(point, _NONE) for point in alphabet.tolist()] + [_NONE], np.uint8)
     groups: NDArray[np.uint8] = group_of[codes]
@@ -88,11 +83,6 @@ def tokenise(text: str, tokens: Tokens) -> list[str]:
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
         "words": runs of word characters, and every other non-space character by itself; "whitespace":
         separated by white space; "blosum62": groups of residues; a function returns a sequence of str.
-
-    Raises
-    ------
-    InputError
-        If the function fails or returns anything else, or a character is no residue.
     """
     if tokens == "blosum62":
         points = np.array([*map(ord, text)], np.uint32)

@@ -54,13 +54,9 @@ NUMBER_BYTES = 16
 
 @dataclass(frozen=True)
 class Standard:
-    """Standardisation z = (x - mean) / scale.
+    """Standardisation z = (x - mean) / scale."""
 
-    Attributes
-    ----------
-    mean, scale : float64 arrays, shape (d,)
-    """
-
+    #: shape (d,)
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
 

@@ -67,20 +67,11 @@ SMALLEST = 2.0**-60
 
 @dataclass(frozen=True, eq=False)
 class Recurrence:
-    """Parameters of the recurrence.
-
-    Attributes
-    ----------
-    decay : float
-    level_weights : float64 array, shape (p,)
-        b_0 to b_L; the largest is 1.
-    log_scale : float
-        Logarithm of the factor by which k was divided for that.
-    """
+    """Parameters of the recurrence."""
 
     decay: float
-    level_weights: NDArray[np.float64]
-    log_scale: float
+    level_weights: NDArray[np.float64]  #: shape (p,): b_0 to b_L; the largest is 1
+    log_scale: float  #: Logarithm of the factor by which k was divided for that
 
     @classmethod
     def of(cls, p: int, decay: float, weights: Sequence[float] | None = None) -> Recurrence:

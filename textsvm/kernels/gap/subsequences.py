@@ -120,13 +120,7 @@ class Subsequences:
 
 
 def places_of_stage(first: int, size: int, n_symbols: int, patterns: Patterns) -> tuple[Array, int]:
-    """Places from `first` on that form a key with one of `size` ids, and a bound of the keys.
-
-    Raises
-    ------
-    InputError
-        If not a single symbol fits.
-    """
+    """Places from `first` on that form a key with one of `size` ids, and a bound of the keys."""
     number, bound = 0, max(size, 1)
     while first + number < patterns.p and bound * max(n_symbols, 1) * patterns.n_gaps <= ROOM:
         number, bound = number + 1, bound * max(n_symbols, 1)
@@ -148,13 +142,7 @@ def check_entries(n_entries: int) -> None:
 
 
 def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subsequences, Sparse]:
-    """Subsequences of documents, and their values as rows with ascending features.
-
-    Raises
-    ------
-    InputError
-        If there are 2^31 entries or more.
-    """
+    """Subsequences of documents, and their values as rows with ascending features."""
     stages: list[Stage] = []
     n_symbols, size = len(documents.alphabet), 1
     places, bound = places_of_stage(0, size, n_symbols, patterns)

@@ -316,23 +316,12 @@ class GappedKmers(SymbolKernel):
 
 @dataclass(frozen=True)
 class HostMask:
-    """`OneMask` on the CPU.
-
-    Attributes
-    ----------
-    mask : Mask
-    vocabulary : MaskedWindows
-    windows : Windows
-    ids : int32 array, shape (number of windows,)
-        The feature of every window.
-    counts : Counts
-    x : Sparse
-    """
+    """`OneMask` on the CPU."""
 
     mask: Mask
     vocabulary: MaskedWindows
     windows: Windows
-    ids: NDArray[np.int32]
+    ids: NDArray[np.int32]  #: shape (number of windows,): The feature of every window
     counts: Counts
     x: Sparse
 
@@ -387,11 +376,6 @@ def represent_masks(kernel: GappedKmers, documents: Documents) -> Iterator[Spars
     ------
     Sparse
         Of n rows, over features of its own.
-
-    Raises
-    ------
-    InputError
-        If the kernel is canonical, and a text has other symbols than letters of DNA or RNA.
     """
     kernel.check()
     windows = windows_of(documents, kernel.g, kernel.canonical)

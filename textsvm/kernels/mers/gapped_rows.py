@@ -261,13 +261,7 @@ class Texts:
 
     @classmethod
     def of(cls, documents: Documents, g: int, both_strands: bool) -> Texts | None:
-        """From documents; None if they have too many symbols.
-
-        Raises
-        ------
-        InputError
-            With `both_strands`, if there are other symbols than acgtun.
-        """
+        """From documents; None if they have too many symbols."""
         if not both_strands and len(documents.alphabet) > MOST_SYMBOLS:
             return None
         codes = strands(documents)[: len(documents.codes)] if both_strands else documents.codes

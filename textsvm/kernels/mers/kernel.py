@@ -184,24 +184,13 @@ MOST = 15
 
 @dataclass(frozen=True)
 class MerDefinition:
-    """Length of l-mers and the weights of pairs.
+    """Length of l-mers and the weights of pairs."""
 
-    Attributes
-    ----------
-    length : int
-        Symbols of an l-mer.
-    weights : float64 array
-        w(0), w(1), ...: weights of pairs at these distances; pairs farther apart do not count.
-    centred : Centred, optional
-        Weights of positions; equal if None.
-    counts_letters : bool
-        Whether the weights depend on the size of the alphabet.
-    """
-
-    length: int
+    length: int  #: Symbols of an l-mer
+    #: float64 array: w(0), w(1), ...: weights of pairs at these distances; pairs farther apart do not count.
     weights: NDArray[np.float64]
-    centred: Centred | None = None
-    counts_letters: bool = True
+    centred: Centred | None = None  #: Weights of positions; equal if None
+    counts_letters: bool = True  #: Whether the weights depend on the size of the alphabet
 
 
 class MerCost(Cost):

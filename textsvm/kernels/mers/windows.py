@@ -82,13 +82,7 @@ class Windows:
 
 
 def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
-    """Windows of documents, with `both_strands` also of their reverse complements.
-
-    Raises
-    ------
-    InputError
-        If there are too many symbols, or with `both_strands` others than acgtun.
-    """
+    """Windows of documents, with `both_strands` also of their reverse complements."""
     check_symbols(len(documents.codes), 2 if both_strands else 1)
     offsets, numbers = documents.offsets, np.maximum(documents.lengths - g + 1, 0)
     begins, codes, n_symbols = offsets[:-1], documents.codes.astype(np.int32), len(documents.alphabet)
@@ -330,11 +324,6 @@ def mers_of(
     """The l-mers of documents as rows, and as columns, which for both strands include the other strand.
 
     For both strands, l-mers with an n are left out.
-
-    Raises
-    ------
-    InputError
-        For both strands, if there are other symbols than acgtun.
     """
     check_symbols(len(documents.codes), 2 if both_strands else 1)
     codes = _both_strands(documents) if both_strands else documents.codes.astype(np.int32)

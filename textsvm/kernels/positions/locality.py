@@ -67,17 +67,10 @@ WINDOWS = Attribution(
 
 @dataclass(frozen=True)
 class Windows:
-    """Constants of the sum over windows.
+    """Constants of the sum over windows."""
 
-    Attributes
-    ----------
-    side : int
-        l, positions on either side of the centre.
-    inner, outer : int
-        d1 and d2.
-    """
-
-    side: int
+    side: int  #: l, positions on either side of the centre
+    #: d1 and d2.
     inner: int
     outer: int
 

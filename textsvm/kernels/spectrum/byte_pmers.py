@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Bytes that fit beside p.
+#: Largest p: seven bytes fit beside it.
 LONGEST = 7
 
 
@@ -28,11 +28,11 @@ def byte_pmers(data: bytes, p: int) -> NDArray[np.uint64]:
 
 
 def unit(keys: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Equal values of unit length together, one a key."""
+    """Equal values for all keys; the vector has unit length."""
     return np.full(len(keys), 1 / np.sqrt(max(len(keys), 1)), np.float32)
 
 
 def spelled(key: int) -> str:
-    """The p-mer of a key as text; bytes that are not UTF-8 as ``\\\\xNN``."""
+    """Text of the p-mer of a key; bytes that are not UTF-8 as ``\\\\xNN``."""
     p, code = int(key) >> 56, int(key) & (1 << 56) - 1
     return code.to_bytes(LONGEST, "big")[LONGEST - p :].decode("utf-8", "backslashreplace")

@@ -26,7 +26,7 @@ from textsvm.text.documents import Documents
 Array = NDArray[Any]
 #: Possible keys per window up to which keys are marked in a bit table instead of sorted.
 TABLE = 64
-#: Keys up to which sorting on one thread is faster.
+#: Keys up to which sorting on a single thread is faster.
 SORTED = 1 << 20
 
 
@@ -117,7 +117,7 @@ def _mark_keys(
     size_a: int,
     size_b: int,
 ) -> NDArray[np.uint64]:
-    """Bit table of the keys that occur: the union of one table per thread, as far as memory allows."""
+    """Bit table of the keys that occur: the union of a table per thread, as far as memory allows."""
     words = size_a * size_b // 64 + 1
     threads = n_threads() if len(left) > ALONE else 1
     tables = np.zeros((min(threads, max(1, len(left) // words)), words), np.uint64)

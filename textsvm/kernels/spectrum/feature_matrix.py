@@ -4,7 +4,7 @@ A p-mer of at least `least` training documents has a column, or with weight "int
 digit of the unary code of its largest count (see kernel.py): 1, 2, ... occurrences. Columns are ordered by
 the length of their p-mers, then by symbols. p-mers without a column are dropped before a row is normalised.
 
-Lengths are processed one after the other: entries are filtered, weighted and sorted immediately, so memory
+Lengths are processed in turn: entries are filtered, weighted and sorted immediately, so memory
 holds the matrix and the counts of a single length.
 """
 
@@ -46,17 +46,11 @@ _HOST = Device("cpu", 0, "cpu")
 
 @dataclass(frozen=True)
 class FeatureColumns:
-    """Columns of a feature matrix.
+    """Columns of a feature matrix."""
 
-    Attributes
-    ----------
-    learnt : PmerWeights
-        p-mers of the training documents and their document frequencies.
-    starts : int64 array, shape (number of p-mers + 1,)
-        First column of each p-mer; a p-mer has 0 or 1 columns, or as many as its largest count.
-    """
-
-    learnt: PmerWeights
+    learnt: PmerWeights  #: p-mers of the training documents and their document frequencies
+    #: shape (number of p-mers + 1,): First column of each p-mer; a p-mer has 0 or 1 columns, or as many as
+    #: its largest count.
     starts: NDArray[np.int64]
 
     @classmethod

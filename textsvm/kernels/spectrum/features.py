@@ -42,22 +42,13 @@ SUBSTRINGS = Attribution(
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """Features of the p-mers of the column documents.
-
-    Attributes
-    ----------
-    kernel : Spectrum
-    vocabulary : Vocabulary
-        p-mers of the column documents.
-    starts : int64 array, shape (number of p-mers + 1,)
-        First feature of each p-mer.
-    row : int32 or int64 array, shape (number of features + 1,), optional
-        New number of each feature, -1 to drop it; the last entry is -1.
-    """
+    """Features of the p-mers of the column documents."""
 
     kernel: Any
-    vocabulary: Vocabulary
-    starts: NDArray[np.int64]
+    vocabulary: Vocabulary  #: p-mers of the column documents
+    starts: NDArray[np.int64]  #: shape (number of p-mers + 1,): First feature of each p-mer
+    #: int32 or int64 array, shape (number of features + 1,): New number of each feature, -1 to drop it; the
+    #: last entry is -1.
     row: NDArray[np.signedinteger] | None = None
 
     def find(self, other: FeatureSpace) -> NDArray[np.signedinteger]:

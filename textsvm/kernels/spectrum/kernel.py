@@ -80,20 +80,11 @@ _DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
 
 @dataclass(frozen=True)
 class SpectrumWeights:
-    """`Weights` of a spectrum kernel.
+    """`Weights` of a spectrum kernel."""
 
-    Attributes
-    ----------
-    kernel : Spectrum
-        Fitted.
-    vectors : WeightVectors
-    left_out : int
-        Support vectors without any feature.
-    """
-
-    kernel: Any
+    kernel: Any  #: Fitted
     vectors: WeightVectors
-    left_out: int = 0
+    left_out: int = 0  #: Support vectors without any feature
 
     @classmethod
     def of_rows(cls, rows: Any, coef: NDArray[np.float64]) -> SpectrumWeights:
@@ -134,13 +125,7 @@ class SpectrumWeights:
 
     @classmethod
     def from_state(cls, kernel: Any, state: dict[str, NDArray[Any]], alphabet: Documents) -> SpectrumWeights:
-        """Restore the weights, and what the kernel learnt, from checked arrays of `state`.
-
-        Raises
-        ------
-        InputError
-            If it is damaged.
-        """
+        """Restore the weights, and what the kernel learnt, from checked arrays of `state`."""
         p1, p2 = kernel.lengths
         try:
             _, n_symbols = sizes_of(state, "sizes", 2)

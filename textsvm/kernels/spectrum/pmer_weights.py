@@ -48,24 +48,13 @@ def check_fitted(kernel: Any) -> None:
 
 @dataclass(frozen=True)
 class PmerWeights:
-    """Document frequencies and class odds of the p-mers of the training documents.
-
-    Attributes
-    ----------
-    vocabulary : Vocabulary
-    df : int64 array, shape (number of p-mers,)
-    n : int
-        Number of training documents.
-    idf : bool
-        Whether to weight by idf.
-    odds : float64 array, shape (number of p-mers,), optional
-    """
+    """Document frequencies and class odds of the p-mers of the training documents."""
 
     vocabulary: Vocabulary
-    df: NDArray[np.int64]
-    n: int
-    idf: bool = True
-    odds: NDArray[np.float64] | None = None
+    df: NDArray[np.int64]  #: shape (number of p-mers,)
+    n: int  #: Number of training documents
+    idf: bool = True  #: Whether to weight by idf
+    odds: NDArray[np.float64] | None = None  #: shape (number of p-mers,)
 
     @classmethod
     def learn(

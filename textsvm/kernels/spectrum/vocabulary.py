@@ -74,22 +74,14 @@ def windows_of(lengths: NDArray[np.int64], p1: int, p2: int) -> NDArray[np.int64
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Distinct p-mers of documents, for every length p1..p2.
+    """Distinct p-mers of documents, for every length p1..p2."""
 
-    Attributes
-    ----------
-    p1, p2 : int
-        The shortest length, and the longest that any document reaches (p1 - 1 if none does).
-    n_symbols : int
-        Size of the alphabet.
-    keys : dict of int -> uint64 array
-        Sorted distinct keys of each length of `plan`; the id of a window is the rank of its key. All are
-        NumPy arrays or all are CuPy arrays; results have the same array type.
-    """
-
+    #: The shortest length, and the longest that any document reaches (p1 - 1 if none does).
     p1: int
     p2: int
-    n_symbols: int
+    n_symbols: int  #: Size of the alphabet
+    #: dict of int -> uint64 array: Sorted distinct keys of each length of `plan`; the id of a window is the
+    #: rank of its key. All are NumPy arrays or all are CuPy arrays; results have the same array type.
     keys: dict[int, Any]
 
     @classmethod
@@ -98,7 +90,7 @@ class Vocabulary:
         return cls(p1, longest_of(documents.lengths, p1, p2), len(documents.alphabet), {})
 
     def size(self, length: int) -> int:
-        """Number of distinct p-mers of one length."""
+        """Number of distinct p-mers of a length."""
         return self.n_symbols if length == 1 else len(self.keys[length])
 
     @property

@@ -29,22 +29,14 @@ ROOM, MOST_TIMES = 1 << 28, 500
 
 @dataclass(frozen=True)
 class WeightVectors:
-    """Weight vectors of machines over the features of p-mers, on the host.
-
-    Attributes
-    ----------
-    vocabulary : Vocabulary
-    starts : int64 array, shape (number of p-mers + 1,)
-        First feature of each p-mer.
-    row : int32 or int64 array, shape (n_features + 1,)
-        Row of `weights` of each feature, -1 if all of its weights are 0; the last entry is -1.
-    weights : float32 or float64 array, shape (n_rows, n_machines)
-    """
+    """Weight vectors of machines over the features of p-mers, on the host."""
 
     vocabulary: Vocabulary
-    starts: NDArray[np.int64]
+    starts: NDArray[np.int64]  #: shape (number of p-mers + 1,): First feature of each p-mer
+    #: int32 or int64 array, shape (n_features + 1,): Row of `weights` of each feature, -1 if all of its
+    #: weights are 0; the last entry is -1.
     row: NDArray[np.signedinteger]
-    weights: NDArray[np.floating]
+    weights: NDArray[np.floating]  #: float32 or float64 array, shape (n_rows, n_machines)
 
     @classmethod
     def of(

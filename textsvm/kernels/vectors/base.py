@@ -33,18 +33,10 @@ VALUE_RATE, NUMBER_RATE = 2e-9, 3e-11
 
 @dataclass(frozen=True)
 class VectorFunction(ABC):
-    """Kernel values from products; the fields are its parameters.
+    """Kernel values from products; the fields are its parameters."""
 
-    Attributes
-    ----------
-    name : str
-        Name in finish.cuh; empty if it is not there.
-    shifts : bool
-        Whether values do not change if all vectors are shifted alike.
-    """
-
-    name: ClassVar[str] = ""
-    shifts: ClassVar[bool] = False
+    name: ClassVar[str] = ""  #: Name in finish.cuh; empty if it is not there
+    shifts: ClassVar[bool] = False  #: Whether values do not change if all vectors are shifted alike
 
     @property
     def numbers(self) -> tuple[float, ...]:

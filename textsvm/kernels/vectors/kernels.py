@@ -105,14 +105,9 @@ class CountedVectors:
 
 @dataclass(frozen=True)
 class LinearWeights:
-    """`Weights` of a linear kernel: a weight for each number of a vector.
+    """`Weights` of a linear kernel: a weight for each number of a vector."""
 
-    Attributes
-    ----------
-    weights : float64 array, shape (n_machines, d)
-    """
-
-    weights: NDArray[np.float64]
+    weights: NDArray[np.float64]  #: shape (n_machines, d)
 
     @property
     def left_out(self) -> int:

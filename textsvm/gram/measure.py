@@ -1,0 +1,161 @@
+"""Measure the planner's inputs: free memory, and throughput of kernels, card and disk.
+
+Throughput is measured in tenths of a second, and only if a decision depends on it. That of a disk or of a
+card's bus is cached for a month in the user's cache folder (``$XDG_CACHE_HOME/textsvm``, or
+``~/.cache/textsvm``), by the names of the machine and of the disk's mount, or of the card. Damaged cache
+files are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from math import isfinite
+from pathlib import Path
+
+import numpy as np
+
+from textsvm.errors import InputError
+from textsvm.gram.plan import parse_bytes
+from textsvm.gram.store import GramRequest
+from textsvm.gram.stored import HostPanels, InMemory, StoredRows
+from textsvm.kernels.contract import AHEAD, MatrixRows
+from textsvm.runtime import device as devices
+from textsvm.runtime import parallel
+from textsvm.runtime.device import Device
+from textsvm.runtime.files import replacing
+
+FORMAT, MONTH = 1, 30 * 86_400.0
+#: Writing to a disk: bytes at a time, most bytes, and seconds after which it ends; bytes read at a time.
+_WRITTEN, _MOST, _ENOUGH, _PIECE = 16 << 20, 128 << 20, 0.2, 2 << 20
+#: Bytes per second (read, written) of a disk that cannot be measured: a modest SSD's.
+UNKNOWN = (5e8, 5e8)
+#: Threads that read a disk, as in `textsvm.gram.panels`.
+READERS = 16
+#: Kernel rows that are computed, and seconds that this may take; rows of the matrix that is copied to a card.
+_PROBE, _PROBE_SECONDS, _BUS_ROWS = 64, 0.25, 4096
+
+
+def allowed_bytes(memory: int | str | None, device: Device) -> int:
+    """Bytes that rows may take on a device: `memory`, or half of the free memory there."""
+    wanted = parse_bytes(memory)
+    return max(1, devices.free_memory(device) // 2) if wanted is None else wanted
+
+
+def measured_rate(rows: MatrixRows) -> float:
+    """Kernel values per second of a working set; on a card fewer rows if they take long."""
+    some = np.linspace(0, rows.n - 1, min(rows.n, _PROBE)).astype(np.int64)
+    counts = (1, 8, _PROBE) if rows.device.kind == "cuda" else (1, getattr(rows, "ahead", AHEAD))
+    for count in counts:  # the first call may compile something
+        devices.synchronize(rows.device)
+        clock = time.perf_counter()
+        rows.rows(some[:count])
+        devices.synchronize(rows.device)
+        seconds = time.perf_counter() - clock
+        if count > 1 and 8 * seconds > _PROBE_SECONDS:
+            break
+    return len(some[:count]) * rows.n / max(seconds, 1e-9)
+
+
+def bus_rate(device: Device) -> float:
+    """Bytes per second at which rows get from main memory to a card."""
+    name = f"bus {device.description}, {parallel.n_threads()} threads"
+    return cached_rates(name, lambda: (_measured_bus(device),))[0]
+
+
+def _measured_bus(device: Device) -> float:
+    panels = HostPanels(_BUS_ROWS, _BUS_ROWS)
+    panels.matrix.fill(0)
+    rows = StoredRows(InMemory(panels), GramRequest(None, range(_BUS_ROWS), {}, device))  # type: ignore[arg-type]
+    some = np.random.default_rng(0).permutation(_BUS_ROWS)
+    for _ in range(2):
+        clock = time.perf_counter()
+        rows.rows(some)
+        devices.synchronize(device)
+        seconds = time.perf_counter() - clock
+    return panels.matrix.nbytes / max(seconds, 1e-9)
+
+
+def disk_rates(folder: Path) -> tuple[float, float]:
+    """Bytes per second read from and written to the disk of a folder, which need not exist yet."""
+    path = folder.absolute()
+    parent = next(each for each in (path, *path.parents) if each.is_dir())
+    mount = next(each for each in (parent.resolve(), *parent.resolve().parents) if os.path.ismount(each))
+    try:
+        read, write = cached_rates(f"disk {mount}", lambda: measured_disk(parent))
+    except (OSError, ValueError):  # not writable, full, or cached by another version with other values
+        return UNKNOWN
+    return read, write
+
+
+def measured_disk(folder: Path) -> tuple[float, float]:
+    """Measure `disk_rates` with a temporary file; OSError if the folder cannot be written to."""
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        handle, piece, size = file.fileno(), os.urandom(_WRITTEN), 0
+        clock = time.perf_counter()
+        while size < _MOST and time.perf_counter() - clock < _ENOUGH:
+            size += os.write(handle, piece)
+            os.fsync(handle)
+        written = time.perf_counter() - clock
+        if hasattr(os, "posix_fadvise"):  # read from the disk, not from the system's cache
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        clock = time.perf_counter()
+        _read_all(handle, size)
+        return size / max(time.perf_counter() - clock, 1e-9), size / max(written, 1e-9)
+
+
+def _read_all(handle: int, size: int) -> None:
+    if not hasattr(os, "pread"):  # Windows
+        os.lseek(handle, 0, os.SEEK_SET)
+        while os.read(handle, _PIECE):
+            pass
+        return
+    with ThreadPoolExecutor(READERS) as pool:
+        for _ in pool.map(lambda at: os.pread(handle, _PIECE, at), range(0, size, _PIECE)):
+            pass
+
+
+def cache_file() -> Path:
+    """File of cached measurements."""
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(folder) if os.path.isabs(folder) else Path.home() / ".cache"
+    return base / "textsvm" / "rates.json"
+
+
+def cached_rates(name: str, measure: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
+    """A measurement of this name that is at most a month old, or a new one."""
+    name = f"{platform.node()} {name}"
+    known = _read_cache()
+    if name in known:
+        return known[name][1]
+    rates = measure()
+    with suppress(InputError, OSError, RuntimeError):  # RuntimeError: there is no home
+        cache_file().parent.mkdir(parents=True, exist_ok=True)
+        known[name] = time.time(), rates
+        entries = {each: [at, *values] for each, (at, values) in known.items()}
+        with replacing(cache_file()) as temporary:
+            text = json.dumps({"format": FORMAT, "rates": entries}, indent=1)
+            temporary.write_text(text, encoding="utf-8", newline="\n")
+    return rates
+
+
+def _read_cache() -> dict[str, tuple[float, tuple[float, ...]]]:
+    """All valid entries with the time of their measurement; empty if the file is damaged."""
+    try:
+        content = json.loads(cache_file().read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            return {}
+        entries = {name: [float(value) for value in values] for name, values in content["rates"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
+        return {}
+    return {
+        name: (at, tuple(rates))
+        for name, (at, *rates) in ((name, values) for name, values in entries.items() if len(values) > 1)
+        if 0 <= time.time() - at < MONTH and all(isfinite(rate) and rate > 0 for rate in rates)
+    }

@@ -1,0 +1,106 @@
+"""Search the rows of a Gram, a block at a time, for nearest neighbours and for similar pairs.
+
+Similarity is the normalised kernel value K(s, t) / sqrt(K(s, s) K(t, t)), 0 where K(s, s) or K(t, t) is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.gram.base import Gram
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.near import scale_of
+from textsvm.runtime.device import Device, array_module, device_of, to_host
+from textsvm.runtime.parallel import Progress
+
+#: Kernel values in memory at a time.
+BLOCK = 4 << 20
+
+
+@dataclass(frozen=True)
+class NeighbourTable:
+    """The k nearest others of n examples, nearest first, and their similarity: arrays of shape (n, k)."""
+
+    index: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+    def votes(self, codes: NDArray[np.int64], n_classes: int, most: int, power: float) -> NDArray[np.float64]:
+        """Class shares among the nearest `most`, weighted by value ** power, shape (n, n_classes)."""
+        weight, near = np.maximum(self.value[:, :most], 0.0) ** power, codes[self.index[:, :most]]
+        votes = np.stack([(weight * (near == k)).sum(axis=1) for k in range(n_classes)], axis=1)
+        total = weight.sum(axis=1, keepdims=True)
+        return np.divide(votes, total, out=np.full_like(votes, 1 / n_classes), where=total > 0)
+
+
+def nearest(gram: Gram, k: int, progress: Progress | None = None) -> NeighbourTable:
+    """The k nearest others of every example; fewer if there are fewer examples."""
+    k = min(k, gram.n - 1)
+    index, value = np.empty((gram.n, k), np.int64), np.empty((gram.n, k))
+    xp = array_module(gram.device)
+    for block, values in _normalised(gram, progress):
+        at = xp.arange(block.stop - block.start)
+        values[at, at + block.start] = -np.inf
+        index[block], value[block] = largest(values, k)
+    return NeighbourTable(index, value)
+
+
+def similar_pairs(
+    gram: Gram, least: float, progress: Progress | None = None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
+    """Pairs i < j of at least this similarity, and their similarity, in blocks of rows, on the host."""
+    for block, values in _normalised(gram, progress):
+        at, column = (values >= least).nonzero()
+        later = column > at + block.start
+        at, column = at[later], column[later]
+        yield to_host(at + block.start), to_host(column), to_host(values[at, column]).astype(np.float64)
+
+
+def most_similar(
+    kernel: Kernel, documents: Any, others: Any, device: Device, progress: Progress | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The most similar document of each of the others, and the similarity, for a fitted kernel."""
+    rows = kernel.rows(documents, device)
+    scale, scale_of_others = (scale_of(each.diag(), device) for each in (rows, kernel.rows(others, device)))
+    index, best = np.zeros(len(others), np.int64), np.zeros(len(others))
+    for block in _blocks(len(others), rows.n, progress):
+        values = rows.cross(others.take(np.arange(block.start, block.stop)))
+        values *= scale_of_others[block, None]
+        values *= scale
+        index[block], best[block] = to_host(values.argmax(axis=1)), to_host(values.max(axis=1))
+    return index, best
+
+
+def largest(values: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Columns and values of the k largest of each row, largest first, on the host."""
+    xp = array_module(device_of(values))
+    if k == 0:
+        return np.empty((len(values), 0), np.int64), np.empty((len(values), 0))
+    some = xp.argpartition(-values, k - 1, axis=1)[:, :k]
+    index, top = to_host(some), to_host(xp.take_along_axis(values, some, axis=1)).astype(np.float64)
+    # Equal values in the order of the examples, whatever the device.
+    order = np.lexsort((index, -top), axis=1)
+    return np.take_along_axis(index, order, 1).astype(np.int64), np.take_along_axis(top, order, 1)
+
+
+def _normalised(gram: Gram, progress: Progress | None) -> Iterator[tuple[slice, Any]]:
+    """Blocks of normalised rows, where the Gram lives."""
+    scale = scale_of(gram.diag(), gram.device)
+    for block in _blocks(gram.n, gram.n, progress):
+        values = gram.rows(np.arange(block.start, block.stop))
+        values *= scale[block, None]
+        values *= scale
+        yield block, values
+
+
+def _blocks(n: int, width: int, progress: Progress | None) -> Iterator[slice]:
+    size = max(1, BLOCK // max(1, width))
+    for start in range(0, n, size):
+        stop = min(start + size, n)
+        yield slice(start, stop)
+        if progress is not None:
+            progress(stop, n)
