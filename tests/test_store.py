@@ -170,15 +170,19 @@ def test_a_matrix_is_symmetric_though_its_kernel_rounds(tmp_path, small):
     np.testing.assert_array_equal(matrix.diagonal(), MATRIX.diagonal())
 
 
+class StoppingStructure(TableStructure):
+    def as_dict(self):
+        return Table(self.kernel.which).structure.as_dict()
+
+
 class Stopping(Table):
     """A kernel that is interrupted after some panels."""
+
+    structure = Ability(lambda kernel: StoppingStructure(kernel, View()))
 
     def __init__(self, which=0, after=3):
         super().__init__(which)
         self.after = after
-
-    def as_dict(self):
-        return Table(self.which).as_dict()
 
     def rows(self, documents, device):
         kernel, made = self, super().rows(documents, device)
@@ -636,7 +640,7 @@ def test_command_line(tmp_path):
         assert f"stored in {folder} (found)" in trained["kernel_matrix"]
     one, two = (textsvm.load(tmp_path / name) for name in ("one", "two"))
     np.testing.assert_array_equal(one.dual_coef_, two.dual_coef_)
-    assert one.store is None
+    assert one.compute.store is None
     judged = report("cv", corpus, *COMMAND, "--store", folder, "--folds", "3")
     assert "(found)" in judged["kernel_matrix"]
     report("tune", corpus, *COMMAND, "--store", folder, "--folds", "3", "--gamma", "0.05,0.1", "-C", "1")

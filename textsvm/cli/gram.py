@@ -157,7 +157,7 @@ def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
 
 def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
     """Compute the missing part of a stored kernel matrix; returns its description and the device."""
-    from textsvm.gram.stored import stored_rows
+    from textsvm.gram.build import stored_rows
     from textsvm.machines.storing import gram_request
     from textsvm.runtime.device import select
     from textsvm.runtime.parallel import of_stage

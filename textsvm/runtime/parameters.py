@@ -58,8 +58,9 @@ class Parameters:
                 nested.setdefault(name, {})[rest] = value
             else:
                 setattr(self, name, value)
+        current = self.get_params() if nested else {}
         for name, values in nested.items():
-            part = getattr(self, name, known[name])  # parts of a sum are no attributes
+            part = current[name]
             if hasattr(part, "set_params"):
                 part.set_params(**values)
             elif is_dataclass(part) and set(values) <= set(vars(part)):
