@@ -38,8 +38,8 @@ from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.gram.shared import grams
 from textsvm.kernels.combined.table import Numbers, Table
+from textsvm.kernels.given import make_kernel
 from textsvm.kernels.spelling import spell
-from textsvm.kernels.user import make_kernel
 from textsvm.model.bytes import sealed
 from textsvm.runtime.device import select
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test

@@ -117,7 +117,7 @@ def truth(corpus: Corpus) -> list[Any]:
 
 def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
     """Arguments `text` and `numbers` of the readers: the columns of the options, else the kernel's."""
-    from textsvm.kernels.user import structure_of
+    from textsvm.kernels.given import structure_of
 
     on_columns = kernel is not None and structure_of(kernel).reads_tables
     if given.text is None and given.numbers is None and on_columns:
@@ -291,7 +291,7 @@ def _sum_on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
 
 def _reads(kernel: Any) -> str:
     """Kind of document that a kernel compares; "" for None."""
-    from textsvm.kernels.user import structure_of
+    from textsvm.kernels.given import structure_of
 
     return "" if kernel is None else structure_of(kernel).examples
 

@@ -205,8 +205,8 @@ class Kernel(Parameters, ABC):
 
     __rmul__ = __mul__
 
-    def copy(self) -> Self:
-        kernel = super().copy()
+    def __sklearn_clone__(self) -> Self:
+        kernel = super().__sklearn_clone__()
         if self._column is not None:
             kernel._column = self._column
         return kernel
@@ -278,7 +278,7 @@ class CompositeStructure(Structure):
 
     def with_parts(self, change: Callable[[Any], Any]) -> Any:
         """A fresh kernel with changed parts."""
-        kernel = self.kernel.copy()
+        kernel = self.kernel.__sklearn_clone__()
         if _is_list(kernel.kernels):
             kernel.kernels = type(kernel.kernels)(
                 change(part) if isinstance(part, Kernel) else part for part in kernel.kernels

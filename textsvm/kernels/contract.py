@@ -235,7 +235,7 @@ class Structure:
 
     def bound(self) -> Any:
         """A fresh kernel of the same parameters, in which `On` is applied to leaves only."""
-        return self.kernel.copy()
+        return self.kernel.__sklearn_clone__()
 
     @property
     def leaves(self) -> tuple[Any, ...]:

@@ -125,3 +125,16 @@ def finished_gram(
     finish_half(total, normalisation.scale, out)
     normalisation.finish_gram(out)
     return out
+
+
+def longest_of(documents: Documents) -> int:
+    """Length of the longest document."""
+    return int(documents.lengths.max(initial=0))
+
+
+def normalisation_of(
+    kernel: Any, documents: Documents, columns: Normalisation | None = None
+) -> Normalisation:
+    """k(s, s) of documents that are compared with `columns`, or with each other."""
+    values = kernel.definition(longest_of(documents)).self_values(documents)
+    return Normalisation(documents, values, bool(kernel.normalised), columns)

@@ -1,7 +1,7 @@
-"""The `kernel` parameter of estimators: a kernel object, a name, or a Python function.
+"""Kernels given as a Python function of two lists of strings.
 
-A function takes two lists of strings; its values are not normalised. A whole matrix is computed in blocks of
-rows from the diagonal on and mirrored; the blocks on the diagonal show whether the function is symmetric.
+Values are not normalised. A whole matrix is computed in blocks of rows from the diagonal on and mirrored; the
+blocks on the diagonal show whether the function is symmetric.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import BLOCK_BYTES, HostRows, KernelRows, Predictor, Structure
-from textsvm.kernels.nystroem import Nystroem
-from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -212,45 +209,3 @@ def _check_symmetric(block: NDArray[np.float32], first: int) -> None:
 
 def _shorten(text: str) -> str:
     return repr(text if len(text) <= 30 else text[:27] + "...")
-
-
-#: Names of kernels elsewhere.
-_ELSEWHERE = {"rbf": "gaussian", "poly": "polynomial"}
-
-
-def make_kernel(given: Any) -> Kernel:
-    """A fresh kernel from a kernel object, a name or a Python function."""
-    if isinstance(given, str):
-        if given in ("auto", "fast"):
-            return fixed_default()
-        if given in _ELSEWHERE:
-            raise InputError(f"kernel={given!r} is called {_ELSEWHERE[given]!r} here")
-        if given not in KERNELS:
-            known = ", ".join(["auto", "fast", *KERNELS.simple()])
-            raise InputError(f"kernel={given!r} is not one of {known}, precomputed")
-        return KERNELS[given]()
-    if isinstance(given, Kernel):
-        kernel: Kernel = given.structure.bound()
-        return kernel
-    if callable(given):
-        return UserKernel(given)
-    raise InputError(f"kernel={given!r} is neither a kernel object, a name nor a function")
-
-
-def structure_of(given: Any) -> Structure:
-    """Structure of a kernel, given as for `make_kernel`; of an unregistered name that of texts."""
-    if isinstance(given, str) and given in KERNELS:
-        given = KERNELS[given]()
-    return given.structure if isinstance(given, Kernel) else Structure(given, View())
-
-
-def approximated(kernel: Kernel, landmarks: int | None, n: int) -> Kernel:
-    """The Nystroem approximation of a kernel by landmarks among n examples; the kernel itself if None."""
-    if landmarks is None:
-        return kernel
-    if landmarks > n:
-        raise InputError(
-            f"approximate asks for {landmarks:,} landmarks and there are {n:,} "
-            "documents; take fewer, or leave it out: the kernel itself is no more work then"
-        )
-    return Nystroem(kernel, landmarks)

@@ -24,9 +24,10 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights
+from textsvm.kernels.given import make_kernel, structure_of
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import is_spelled_out, parse
-from textsvm.kernels.user import KernelFunction, make_kernel, structure_of
+from textsvm.kernels.user import KernelFunction
 from textsvm.machines.compute import Compute
 from textsvm.machines.decisions import quiet_overflow, require_numbers
 from textsvm.machines.targets import Target, as_weights, is_integer, is_number, with_classes
@@ -145,6 +146,10 @@ class KernelMachine(Parameters, ABC):
     warning: ClassVar[type[Warning]] = NotConvergedWarning
     #: Parameters that must be finite numbers above 0 (`duality_gap` may be None).
     _POSITIVE: ClassVar[tuple[str, ...]] = ("C", "tol", "duality_gap")
+
+    def copy(self) -> Self:
+        """A machine with the same parameters that is not fitted."""
+        return Parameters.__sklearn_clone__(self)
 
     def _assign(self, parameters: dict[str, Any]) -> None:
         """Set the parameters of the constructor, given its `locals()`."""

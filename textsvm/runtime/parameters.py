@@ -74,7 +74,7 @@ class Parameters:
         """The object that None stands for."""
         return None
 
-    def copy(self) -> Self:
+    def __sklearn_clone__(self) -> Self:
         """An object with copies of the parameters and without anything learnt."""
         return type(self)(**{name: self._copied(name, getattr(self, name)) for name in _defaults(type(self))})
 
@@ -82,10 +82,7 @@ class Parameters:
         """Copy of the value of a parameter."""
         if isinstance(value, list | tuple):
             return type(value)(self._copied(name, each) for each in value)
-        return value.copy() if isinstance(value, Parameters) else deepcopy(value)
-
-    def __sklearn_clone__(self) -> Self:
-        return self.copy()
+        return value.__sklearn_clone__() if isinstance(value, Parameters) else deepcopy(value)
 
     def __repr__(self) -> str:
         defaults, values = _defaults(type(self)), self.get_params(deep=False)

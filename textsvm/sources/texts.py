@@ -16,9 +16,10 @@ from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, under
+from textsvm.kernels.given import approximated, make_kernel
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.spelling import spell
-from textsvm.kernels.user import KernelFunction, approximated, make_kernel
+from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.sources.base import Kept, Source

@@ -15,8 +15,8 @@ from scipy.sparse import csr_array, issparse
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, under
+from textsvm.kernels.given import approximated, make_kernel
 from textsvm.kernels.spelling import spell
-from textsvm.kernels.user import approximated, make_kernel
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device

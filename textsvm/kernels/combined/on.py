@@ -167,7 +167,7 @@ class OnStructure(Structure):
     """Structure of a kernel on columns."""
 
     def bound(self) -> Any:
-        on = self.kernel.copy()
+        on = self.kernel.__sklearn_clone__()
         try:
             on._check_columns()
         except InputError:  # raised by `check`
@@ -197,7 +197,7 @@ def _bind(kernel: Any, column: Any) -> Any:
     names = (column,) if isinstance(column, str) else tuple(column)
     if kernel.structure.reads_vectors or len(names) > 1:
         return On(column, kernel)
-    kernel = kernel.copy()
+    kernel = kernel.__sklearn_clone__()
     kernel._column = names[0]
     return kernel
 

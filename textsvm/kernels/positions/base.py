@@ -20,7 +20,7 @@ from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel
 from textsvm.kernels.contract import Cost, HostRows, KernelRows, Values
 from textsvm.kernels.gap.sweep import PIECE, Picked, cut, in_lanes
-from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.normalisation import Normalisation, longest_of, normalisation_of
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, run
 from textsvm.runtime.simd import LANES
@@ -93,19 +93,6 @@ class PositionKernel(SymbolKernel):
 
             return CudaPositions(self, documents, device)
         return HostPositions(self, documents, device)
-
-
-def longest_of(documents: Documents) -> int:
-    """Length of the longest document."""
-    return int(documents.lengths.max(initial=0))
-
-
-def normalisation_of(
-    kernel: Any, documents: Documents, columns: Normalisation | None = None
-) -> Normalisation:
-    """k(s, s) of documents that are compared with `columns`, or with each other."""
-    values = kernel.definition(longest_of(documents)).self_values(documents)
-    return Normalisation(documents, values, bool(kernel.normalised), columns)
 
 
 def overlaps(row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.contract import BLOCK_BYTES
-from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.positions.base import normalisation_of
+from textsvm.kernels.normalisation import Normalisation, normalisation_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress

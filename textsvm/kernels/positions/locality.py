@@ -30,11 +30,11 @@ from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_whole
 from textsvm.kernels.contract import Ability, Lengths, Values
 from textsvm.kernels.gap.sweep import Picked, interleave
+from textsvm.kernels.normalisation import longest_of
 from textsvm.kernels.positions.base import (
     PositionAttributor,
     PositionCost,
     PositionKernel,
-    longest_of,
     overlaps,
 )
 from textsvm.runtime.compiled import njit

@@ -188,7 +188,7 @@ def cuda_grams(
         last = min(kernel.lengths[1], p2)
         if total is None or last >= begin:
             lengths = (begin, max(begin, last))
-            more = kernel.copy().set_params(p=lengths, normalised=False).fit(documents)
+            more = kernel.__sklearn_clone__().set_params(p=lengths, normalised=False).fit(documents)
             rows = CudaSpectrum(more, documents, device)
             size = max(1, last + 1 - begin)  # 1 if no document has a length
             part = rows.gram(within(progress, begin - p1, size, max(1, p2 + 1 - p1)))

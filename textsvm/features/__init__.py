@@ -1,1 +1,0 @@
-"""Documents as sparse rows of features, and products of such rows."""
