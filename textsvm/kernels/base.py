@@ -8,10 +8,10 @@
     a * b       Product([a, b])          a * b * c      Product([a, b, c])
 
 A factor is a weight relative to the other terms of a sum: a single kernel has the same values with any
-factor. Nested sums and products are flattened; the factor of a part of a product applies to the product.
-Kernels are normalised by default, and so are their sums and products: k(s, s) = 1. The features of a sum are
-those of its terms side by side, times sqrt(w_i), so decisions and attributions are sums over the terms. Parts
-may read different views of a text.
+factor. The operators flatten nested sums and products; the factor of a part of a product applies to the
+product. Kernels are normalised by default, and so are their sums and products: k(s, s) = 1. The features of
+a sum are those of its terms side by side, times sqrt(w_i), so decisions and attributions are sums over the
+terms. Parts may read different views of a text.
 
 `combined/rows.py` computes rows of sums and products; gram/shared.py shares the Grams of terms in a grid.
 """
@@ -65,7 +65,7 @@ MOST_PARTS, MOST_DEPTH = 100, 10
 
 
 class Kernel(Parameters, ABC):
-    """A kernel: an object of its parameters.
+    """Base class of kernels; a kernel is defined by its constructor parameters.
 
     A subclass has a `name`, stores its constructor parameters under their names, and implements `rows`; the
     rest has defaults.
@@ -93,7 +93,7 @@ class Kernel(Parameters, ABC):
     nearest: Ability[Nearest] = Ability(Nearest)
     #: Column of a table that the kernel reads, see `On`.
     _column: str | None = None
-    #: Numbers of NumPy leave their products to the kernel.
+    #: Makes ``np.float64(2) * kernel`` call `__rmul__` of the kernel.
     __array_ufunc__ = None
 
     # For subclasses; others read them from `structure`.

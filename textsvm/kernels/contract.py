@@ -444,7 +444,7 @@ class Features:
         return rows
 
     def rows(self, documents: Documents | Views, device: Device) -> FeatureRows:
-        """Fit the kernel to documents and return them as rows of features."""
+        """Fit the kernel to documents, and return them as rows of features."""
         return self.counted_rows(self.count_terms(documents, device), np.arange(len(documents)), device)
 
     def count_terms(self, documents: Documents | Views, device: Device) -> dict[Hashable, Any]:

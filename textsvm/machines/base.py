@@ -1,9 +1,9 @@
 """Kernel machines: parameters, training and decisions, without scikit-learn.
 
-`fit` runs prepare -> problem -> solve -> keep. The steps are separate methods, so that model selection runs
-`prepare` once and the other steps for every fold and parameter over the same rows. `textsvm.estimators` adds
-the interface of scikit-learn. Modules that only training needs are imported when it starts: predicting a
-single text waits for neither SciPy nor Numba.
+`fit` runs read -> as_target -> problem -> encode -> `training.train` (plan, features or Gram, solve) ->
+keep_machines. The steps are separate methods, so that model selection encodes texts and computes rows once
+for all folds and parameters. `textsvm.estimators` adds the interface of scikit-learn. Modules that only
+training needs are imported when it starts: predicting a single text waits for neither SciPy nor Numba.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class KernelMachine(Parameters, ABC):
     def encode(
         self, texts: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
     ) -> Any:
-        """Normalise and encode texts; `known` documents are some of this machine to be compared with."""
+        """Normalise and encode texts; codes of `known` documents stay comparable."""
         return self.source.prepare(texts, known, progress)
 
     def read(self, X: Any, fitting: bool = True) -> Any:

@@ -24,8 +24,8 @@ from textsvm.text.documents import Documents, Views
 
 #: A `textsvm.machines.base.KernelMachine`, which imports this module.
 Machine = Any
-#: Solver time on a CPU relative to coordinate descent, which solves classifiers of texts: of other problems,
-#: and of kernels whose features do not suit it.
+#: Predicted solver time on a CPU of other problems and of numeric features, where a text classifier, which
+#: coordinate descent solves, is 1.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 7.0}
 OF_NUMBERS = 20.0
 
@@ -102,7 +102,7 @@ def _reads_numbers(kernel: Kernel) -> bool:
 
 
 def n_machines(problem: Problem) -> int:
-    """Number of machines on all documents with the cost of a problem (those of class pairs have fewer)."""
+    """Number of machines on all documents with the same cost: k (k - 1) / 2 pairs of classes cost k - 1."""
     if isinstance(problem, Labelling):
         return len(problem.learnt)
     if not isinstance(problem, Classification) or problem.n_classes == 2:

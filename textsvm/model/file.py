@@ -2,7 +2,7 @@
 
 What is saved is the CPU form: the encoded support vectors, the coefficients and biases of the machines, the
 classes, the kernel's parameters and what it learnt, how texts are normalised, and the calibration if there
-is one. A digest tells a damaged file (model_bytes.py). Everything is checked against its bounds when read,
+is one. A digest reveals damage (bytes.py). Everything is checked against its bounds when read,
 too: a hostile file gives an error and never runs anything.
 
 The coefficients, shape (n_machines, n_sv), are an array "dual_coef", or where most of them are 0 (a

@@ -55,8 +55,8 @@ class Documents:
     #: uint8, uint16 or uint32 array, shape (total number of symbols,): ``alphabet[codes]`` are the symbols.
     codes: NDArray[np.unsignedinteger]
     offsets: NDArray[np.int64]  #: shape (n + 1,): Document ``i`` is ``codes[offsets[i]:offsets[i + 1]]``
-    #: or object array of str, shape (number of symbols,): Distinct code points or tokens. Documents encoded
-    #: over another alphabet extend it, so codes of both are comparable.
+    #: Distinct symbols: uint32 code points, or an object array of str for tokens. Documents encoded over
+    #: another alphabet extend it, so codes of both are comparable.
     alphabet: NDArray[Any]
     #: Characters of the normalised texts from which tokens or residue groups were derived, if available.
     characters: Documents | None = None
@@ -270,7 +270,7 @@ def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents
     Parameters
     ----------
     texts : sequence of str, already normalised, or Documents of their characters
-        Characters used as they are must be encoded over the known alphabet.
+        With ``tokens="characters"`` texts are returned unchanged: encode them over the known alphabet.
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
     known : Documents, optional
         Documents with the same kind of tokens whose alphabet is extended.
