@@ -356,7 +356,8 @@ def test_compute_is_a_parameter_like_others(kind):
     assert copy.compute == Compute(memory="1GiB", tier="recompute")
     assert model.compute == Compute(memory="1GiB")
     assert model.kernel == Spectrum(2) or model.kernel.p == 2
-    assert kind().compute is kind().compute == Compute()
+    assert kind().get_params()["compute"] is None
+    assert clone(kind()).set_params(compute__tier="recompute").compute == Compute(tier="recompute")
     with pytest.raises(ValueError, match=r"compute is Compute.* and has no parameter 'speed'"):
         model.set_params(compute__speed=1)
     with pytest.raises(InputError, match="compute must be"):

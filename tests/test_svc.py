@@ -117,7 +117,7 @@ def test_batches_do_not_change_decisions(task, monkeypatch):
     texts, y = task
     model = SVC(GapWeighted(p=2)).fit(texts, y)
     expected = model.decision_function(texts)
-    monkeypatch.setattr("textsvm.kernels.base.BLOCK_BYTES", 4 * 3 * len(model.support_))
+    monkeypatch.setattr("textsvm.kernels.contract.BLOCK_BYTES", 4 * 3 * len(model.support_))
     np.testing.assert_allclose(model.decision_function(texts), expected, rtol=1e-12)
 
 

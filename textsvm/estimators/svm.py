@@ -59,8 +59,8 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
         Where numerics run; on several GPUs kernel matrices are divided.
     n_jobs : int, optional
         Threads; None or -1 uses all cores.
-    compute : Compute
-        What the machine is trained from, and where the kernel matrix is kept: see `textsvm.Compute`.
+    compute : Compute, optional
+        What the machine is trained from, and where the kernel matrix is kept; None: ``Compute()``.
 
     Attributes
     ----------

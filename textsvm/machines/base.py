@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from textsvm.machines.training import Prepared
     from textsvm.solvers.problems import Machines, Problem
 
-#: The default of `compute`; it is never changed.
-DEFAULT_COMPUTE = Compute()
 #: Values of `kernel` that leave the kernel to the classifier.
 DEFAULT_KERNELS = ("auto", "fast")
 #: Indices of training rows and of test rows.
@@ -139,7 +137,7 @@ class KernelMachine(Parameters, ABC):
     max_iter: int
     device: str
     n_jobs: int | None
-    compute: Compute
+    compute: Compute | None
 
     #: Name of the estimator, in model files and reports.
     estimator_name: ClassVar[str]
@@ -147,10 +145,16 @@ class KernelMachine(Parameters, ABC):
     warning: ClassVar[type[Warning]] = NotConvergedWarning
     #: Parameters that must be finite numbers above 0 (`duality_gap` may be None).
     _POSITIVE: ClassVar[tuple[str, ...]] = ("C", "tol", "duality_gap")
+    _parts = {"compute": Compute}  # noqa: RUF012
 
     def _assign(self, parameters: dict[str, Any]) -> None:
         """Set the parameters of the constructor, given its `locals()`."""
         vars(self).update((name, value) for name, value in parameters.items() if name != "self")
+
+    @property
+    def compute_options(self) -> Compute:
+        """The parameter `compute`, or its default."""
+        return Compute() if self.compute is None else self.compute
 
     @property
     def source(self) -> Source:
@@ -162,7 +166,7 @@ class KernelMachine(Parameters, ABC):
             return MatrixSource()
         if isinstance(kernel, str) and is_spelled_out(kernel):
             kernel = parse(kernel)
-        structure, landmarks = structure_of(kernel), landmarks_of(self.compute.approximate)
+        structure, landmarks = structure_of(kernel), landmarks_of(self.compute_options.approximate)
         if structure.reads_vectors:
             from textsvm.sources.vectors import VectorSource
 
@@ -176,9 +180,9 @@ class KernelMachine(Parameters, ABC):
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
-        compute = self.compute
+        compute = self.compute_options
         if not isinstance(compute, Compute):
-            raise InputError(f"compute must be textsvm.Compute(...), got {compute!r}")
+            raise InputError(f"compute must be textsvm.Compute(...) or None, got {compute!r}")
         self.source.check()
         check_approximate(compute.approximate, self.kernel)
         for name in self._POSITIVE:
@@ -280,7 +284,7 @@ class KernelMachine(Parameters, ABC):
         if progress is not None:
             # Preparing, and compiling at first use, come before any work is counted.
             progress("gram", 0, 1)
-        memory = self.source.memory(self.compute.memory, len(examples), device)
+        memory = self.source.memory(self.compute_options.memory, len(examples), device)
         kernel.cost.require_memory(len(examples), allowed_bytes(memory, device))
         gram = make_gram(self, kernel, examples, device, memory, of_stage(progress, "gram"))
         devices.synchronize(device)

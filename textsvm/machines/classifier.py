@@ -13,7 +13,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.user import KernelFunction
-from textsvm.machines.base import DEFAULT_COMPUTE, KernelMachine, is_default
+from textsvm.machines.base import KernelMachine, is_default
 from textsvm.machines.compute import Compute
 from textsvm.machines.decisions import scores_of_classes, winners
 from textsvm.machines.targets import (
@@ -56,7 +56,7 @@ class Classifier(KernelMachine):
         max_iter: int = -1,
         device: str = "auto",
         n_jobs: int | None = None,
-        compute: Compute = DEFAULT_COMPUTE,
+        compute: Compute | None = None,
         time_budget: float | None = None,
     ) -> None:
         self._assign(locals())

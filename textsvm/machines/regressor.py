@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
-from textsvm.machines.base import DEFAULT_COMPUTE, KernelMachine
+from textsvm.machines.base import KernelMachine
 from textsvm.machines.compute import Compute
 from textsvm.machines.targets import Target, as_numbers, is_number
 from textsvm.runtime.parallel import StageProgress
@@ -40,7 +40,7 @@ class Regressor(KernelMachine):
         max_iter: int = -1,
         device: str = "auto",
         n_jobs: int | None = None,
-        compute: Compute = DEFAULT_COMPUTE,
+        compute: Compute | None = None,
     ) -> None:
         self._assign(locals())
 

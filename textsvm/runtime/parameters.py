@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import is_dataclass, replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -30,6 +30,9 @@ class Parameters:
 
     The constructor stores its parameters under their names.
     """
+
+    #: Classes of the parameters whose None stands for the object without arguments.
+    _parts: ClassVar[dict[str, type]] = {}
 
     if TYPE_CHECKING:
 
@@ -61,6 +64,8 @@ class Parameters:
         current = self.get_params() if nested else {}
         for name, values in nested.items():
             part = current[name]
+            if part is None and name in self._parts:
+                part = self._parts[name]()
             if hasattr(part, "set_params"):
                 part.set_params(**values)
             elif is_dataclass(part) and set(values) <= set(vars(part)):

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
-from textsvm.machines.base import DEFAULT_COMPUTE, Fold, KernelMachine
+from textsvm.machines.base import Fold, KernelMachine
 from textsvm.machines.compute import Compute
 from textsvm.machines.labels import FORMS, as_indicator, in_form
 from textsvm.machines.targets import Target
@@ -54,7 +54,7 @@ class MultilabelClassifier(KernelMachine):
         max_iter: int = -1,
         device: str = "auto",
         n_jobs: int | None = None,
-        compute: Compute = DEFAULT_COMPUTE,
+        compute: Compute | None = None,
         random_state: int | None = 0,
     ) -> None:
         self._assign(locals())
