@@ -92,6 +92,8 @@ def test_texts_without_a_symbol_are_nothing_to_learn_from():
         SVC().fit(["", ""], [0, 1])
 
 
-def test_only_a_classifier_chooses():
-    with pytest.raises(InputError, match='"auto" is for SVC'):
-        SVR("auto").fit(["banana", "monday"], [0.0, 1.0])
+@pytest.mark.parametrize("kernel", ["auto", "fast"])
+def test_only_a_classifier_chooses(kernel):
+    texts, y = ["banana", "monday", "ananas", "sunday"], [0.0, 1.0, 0.5, 1.5]
+    model, expected = SVR(kernel).fit(texts, y), SVR(fixed_default()).fit(texts, y)
+    np.testing.assert_array_equal(model.predict(texts), expected.predict(texts))

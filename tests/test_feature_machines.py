@@ -153,7 +153,7 @@ def test_products_of_a_face_are_those_of_its_gram(alone, monkeypatch):
 def test_conjugate_gradients_end_at_the_optimum_of_the_face(monkeypatch):
     monkeypatch.setattr(feature_machines, "REDUCTION", 0.0)
     texts, y = corpus(60, n_classes=2)
-    rows = LOG.feature_rows(encode([text * (1 + k % 3) for k, text in enumerate(texts)]), CPU)
+    rows = LOG.features.rows(encode([text * (1 + k % 3) for k, text in enumerate(texts)]), CPU)
     m = len(rows.x)
     rows = FeatureRows(rows.x, np.linspace(1, 20, m).astype(np.float32))  # rows of different scales
     gram = rows.x.dot(np.eye(rows.x.n_features))

@@ -261,7 +261,7 @@ def test_saved_loaded_and_explained(mails, tmp_path):
     textsvm.save(model, tmp_path / "m")
     again = textsvm.load(tmp_path / "m")
     np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
-    assert again.approximate == "nystrom:25"
+    assert again.compute.approximate == "nystrom:25"
     [told] = explain(again, texts[:1])
     assert {one.index for one in told.similar} <= set(model.support_.tolist())
 
@@ -269,14 +269,14 @@ def test_saved_loaded_and_explained(mails, tmp_path):
 @pytest.mark.parametrize(
     ("approximate", "said"),
     [
-        ("nystrom", "how many landmarks"),
-        ("nystrom:0", "how many landmarks"),
-        ("nystrom:-5", "how many landmarks"),
-        ("nystrom:1.5", "how many landmarks"),
-        ("nystrom:many", "how many landmarks"),
-        ("fourier:100", "how many landmarks"),
-        (100, "how many landmarks"),
-        (f"nystrom:{10**30}", "how many landmarks"),
+        ("nystrom", "must be .nystrom:. and the number of landmarks, above 0"),
+        ("nystrom:0", "must be .nystrom:. and the number of landmarks, above 0"),
+        ("nystrom:-5", "must be .nystrom:. and the number of landmarks, above 0"),
+        ("nystrom:1.5", "must be .nystrom:. and the number of landmarks, above 0"),
+        ("nystrom:many", "must be .nystrom:. and the number of landmarks, above 0"),
+        ("fourier:100", "must be .nystrom:. and the number of landmarks, above 0"),
+        (100, "must be .nystrom:. and the number of landmarks, above 0"),
+        (f"nystrom:{10**30}", "must be .nystrom:. and the number of landmarks, above 0"),
         ("nystrom:121", "121 landmarks and there are 120 documents"),
     ],
 )
@@ -317,7 +317,7 @@ def test_the_command_line(tmp_path):
     assert judged["mean"]["accuracy"] > 0.7
     tuned = report("tune", *options, "--approximate", "nystrom:40", "--folds", "3", "-C", "1,10")
     assert len(tuned["table"]) == 2
-    assert "how many landmarks" in fails(
+    assert "must be .nystrom:. and the number of landmarks, above 0" in fails(
         "train", *options, "--approximate", "nystrom", "-o", tmp_path / "x", code=2
     )
     assert not (tmp_path / "x").exists()

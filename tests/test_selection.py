@@ -318,7 +318,7 @@ def test_idf_weights_are_learnt_from_the_training_part_of_each_fold(memory):
     splits = [*SPLITS.split(documents, y), (np.arange(10, 40), np.arange(5))]
     result = cross_validate(model, documents, y, cv=splits[:4])
     twice = cross_validate(model, documents, y, cv=splits)
-    assert "one for each of the 4 parts" in result.gram
+    assert "one for each of the 4 training parts" in result.gram
     assert result.seconds.keys() == {"encode", "gram", "duplicates", "solve", "score"}
     for train, test in splits[:4]:
         expected = fitted_by_hand(model, documents, y, train, test)

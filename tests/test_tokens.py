@@ -259,7 +259,7 @@ class TestModels:
 
     def test_a_function_of_tokens(self, tmp_path):
         kernel = Spectrum(1, tokens=lambda text: text.split("n"))
-        assert clone(kernel).view == kernel.structure.view
+        assert clone(kernel).structure.view == kernel.structure.view
         model = SVC(kernel, device="cpu").fit(TEXTS, LABELS)
         assert model.support_documents_.symbols(0) == TEXTS[model.support_[0]].lower().split("n")
         assert model.predict(NEW).shape == (4,)
@@ -283,13 +283,6 @@ class TestModels:
         model = SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS)
         assert data_warnings(model, ["nobody knows"]) == []
         assert "are support vectors" in data_warnings(model, [TEXTS[i] for i in model.support_])[0]
-
-    def test_an_alphabet_is_still_taken_by_encode(self):
-        model = SVC(Spectrum(2), device="cpu").fit(TEXTS, LABELS)
-        support = model.support_documents_
-        with pytest.warns(DeprecationWarning, match="encode takes documents"):
-            old = model.encode(NEW, support.alphabet)
-        np.testing.assert_array_equal(old.codes, model.encode(NEW, support).codes)
 
 
 def broken(text):

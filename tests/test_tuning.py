@@ -112,9 +112,9 @@ def test_parameters_of_the_kernel_and_forms_of_the_text():
 def test_every_gram_is_computed_once_and_every_text_encoded_once(monkeypatch):
     documents, y = texts(40, seed=1)
     columns, encoded = [], []
-    rows, encode = EditDistance.rows, texts_source.encode_as
+    rows, encode = EditDistance.rows, texts_source.encode_texts
     monkeypatch.setattr(EditDistance, "rows", lambda *a: columns.append(len(a[1])) or rows(*a))
-    monkeypatch.setattr(texts_source, "encode_as", lambda *a: encoded.append(len(a[0])) or encode(*a))
+    monkeypatch.setattr(texts_source, "encode_texts", lambda *a: encoded.append(len(a[0])) or encode(*a))
     grid = {"kernel": [EditDistance(0.1), EditDistance(0.1, relative=True)], "C": [0.1, 1, 10]}
     tune(SVC(device="cpu"), documents, y, grid, cv=3, nested=3)
     assert columns == [40, 40]

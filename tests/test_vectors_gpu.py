@@ -5,6 +5,7 @@ import pytest
 from contracts import to_numpy
 
 from textsvm.errors import InputError
+from textsvm.kernels.vectors.base import VectorFunction
 from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.linalg import vectors_cuda
 from textsvm.linalg import vectors_cuda as float64_cuda
@@ -168,11 +169,12 @@ def test_vectors_on_the_card_stay_there(device):
 
 
 def test_a_kernel_of_ones_own_is_finished_by_its_value(device):
-    class Inverse(Gaussian):
-        finish = ""
-
+    class InverseFunction(VectorFunction):
         def value(self, products, rows, columns):
             return 1 / (1 + rows + columns - 2 * products)
+
+    class Inverse(Gaussian):
+        function = InverseFunction()
 
     x = normal(300, 5)
     rows = Inverse(1.0).rows(Vectors(x), device)

@@ -87,7 +87,7 @@ def cv(
     corpora.settle(console, model, model_options.kernel.named, documents)
     truth = corpora.targets(documents, learning.multilabel)
     read = time.perf_counter() - started
-    with model_options.cluster.at_work(console, model.computing.store):
+    with model_options.cluster.at_work(console, model.compute_options.store):
         result = cross_validate(
             model,
             documents.examples,

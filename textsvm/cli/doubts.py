@@ -68,7 +68,7 @@ def doubts(
     documents = corpora.read(console, corpus, reading, learning, kernel=corpora.kernel_of(model))
     corpora.settle(console, model, model_options.kernel.named, documents)
     labels = corpora.targets(documents)
-    with model_options.cluster.at_work(console, model.computing.store):
+    with model_options.cluster.at_work(console, model.compute_options.store):
         result = find_doubts(
             model, documents.examples, labels,
             cv=listing.folds, random_state=listing.seed, progress=console.stage,

@@ -126,7 +126,7 @@ def gram(
         seconds = {"gram": time.perf_counter() - clock}
         console.say(f"kernel matrix: {description}")
     else:
-        with values.cluster.at_work(console, model.computing.store):
+        with values.cluster.at_work(console, model.compute_options.store):
             matrix, used = _matrix(console, model, documents, columns)
         seconds = {"gram": time.perf_counter() - clock}
         clock = time.perf_counter()
@@ -163,12 +163,12 @@ def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[
     from textsvm.runtime.parallel import of_stage
 
     device = select(model.device)
-    with console.work(model.computing.store), model.at_work(device):
+    with console.work(model.compute_options.store), model.at_work(device):
         encoded = model.encode(model.read(documents.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
         request = gram_request(model, kernel, encoded, device)
-        rows = stored_rows(str(model.computing.store), request, None, of_stage(console.stage, "gram"))
+        rows = stored_rows(str(model.compute_options.store), request, None, of_stage(console.stage, "gram"))
         return rows.description, device
 
 

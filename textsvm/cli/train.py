@@ -171,7 +171,7 @@ def train(
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
         training = training.subset(of_class)
-    store = getattr(model, "estimator", model).computing.store
+    store = getattr(model, "estimator", model).compute_options.store
     console.say(f"note: {_describe(training)}")
     corpora.say_lone_classes(console, {} if training.targets is not None else _counts(training))
     with model_options.cluster.at_work(console, store):

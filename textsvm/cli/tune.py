@@ -156,7 +156,7 @@ def tune(
 
     # The file of settings stays until the model is written, so that a full disk costs no search.
     with search.kept(console) as table:
-        with model_options.cluster.at_work(console, model.computing.store):
+        with model_options.cluster.at_work(console, model.compute_options.store):
             result = run_search(
                 model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
                 nested=search.nested, resume=table, positive=reading.positive, progress=_single_bar(console),

@@ -156,7 +156,7 @@ class KernelMachine(Parameters, ABC):
         vars(self).update((name, value) for name, value in parameters.items() if name != "self")
 
     @property
-    def computing(self) -> Compute:
+    def compute_options(self) -> Compute:
         """The parameter `compute`, or its default."""
         return self.compute or Compute()
 
@@ -173,7 +173,7 @@ class KernelMachine(Parameters, ABC):
             return MatrixSource()
         if isinstance(kernel, str) and is_spelled_out(kernel):
             kernel = parse(kernel)
-        structure, landmarks = structure_of(kernel), landmarks_of(self.computing.approximate)
+        structure, landmarks = structure_of(kernel), landmarks_of(self.compute_options.approximate)
         if structure.reads_vectors:
             from textsvm.sources.vectors import VectorSource
 
@@ -189,7 +189,7 @@ class KernelMachine(Parameters, ABC):
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
         if not isinstance(self.compute, Compute | None):
             raise InputError(f"compute must be textsvm.Compute(...) or None, got {self.compute!r}")
-        compute = self.computing
+        compute = self.compute_options
         self.source.check()
         check_approximate(compute.approximate, self.kernel)
         for name in self._POSITIVE:
@@ -292,7 +292,7 @@ class KernelMachine(Parameters, ABC):
         if progress is not None:
             # Preparing, and compiling at first use, come before any work is counted.
             progress("gram", 0, 1)
-        memory = self.source.memory(self.computing.memory, len(examples), device)
+        memory = self.source.memory(self.compute_options.memory, len(examples), device)
         kernel.cost.require_memory(len(examples), allowed_bytes(memory, device))
         gram = make_gram(self, kernel, examples, device, memory, of_stage(progress, "gram"))
         devices.synchronize(device)

@@ -12,7 +12,7 @@ class Compute:
     """How a machine computes: what it is trained from, and where the kernel matrix is kept.
 
     None of these parameters but `approximate` changes the model that is learnt. A machine takes them as
-    ``compute=Compute(...)``; single ones are set with ``set_params(compute__memory="2GiB")``.
+    ``compute=Compute(...)``, None for the defaults; ``set_params(compute__memory="2GiB")`` sets single ones.
 
     Parameters
     ----------

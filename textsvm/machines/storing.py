@@ -26,39 +26,39 @@ Machine = Any
 def check_store(machine: Machine) -> None:
     """Raise InputError if `store` or `tier` is invalid, or the machine has no kernel matrix to store."""
     check_tier(machine)
-    if machine.computing.store is None:
+    if machine.compute_options.store is None:
         return
-    if not isinstance(machine.computing.store, str | os.PathLike) or not str(machine.computing.store):
-        raise InputError(f"store must be the name of a folder, got {machine.computing.store!r}")
+    if not isinstance(machine.compute_options.store, str | os.PathLike) or not str(machine.compute_options.store):
+        raise InputError(f"store must be the name of a folder, got {machine.compute_options.store!r}")
     if trouble := _why_not(machine):
         raise InputError(f"{trouble}; leave store out (--store)")
-    Store(machine.computing.store)
+    Store(machine.compute_options.store)
 
 
 def check_tier(machine: Machine) -> None:
     """Raise InputError if `tier` is invalid, or the machine has no kernel matrix for it."""
-    tier = machine.computing.tier
+    tier = machine.compute_options.tier
     if not isinstance(tier, str) or tier not in TIERS:
         raise InputError(f"tier must be one of {', '.join(TIERS)}, got {tier!r}")
     if tier == "auto":
         return
     if trouble := _why_not(machine) if tier in ("host", "disk") else _no_matrix(machine):
         raise InputError(f"{trouble}; leave tier out (--tier)")
-    if tier == "disk" and machine.computing.store is None:
+    if tier == "disk" and machine.compute_options.store is None:
         raise InputError('tier="disk" needs a folder to keep the kernel matrix in: name one (store, --store)')
-    if tier == "recompute" and machine.computing.store is not None:
+    if tier == "recompute" and machine.compute_options.store is not None:
         raise InputError('tier="recompute" computes rows again and reads no store; leave one of the two out')
 
 
 def without_store(machine: Machine) -> Machine:
     """A clone of a machine for other examples than those in its store."""
-    tier = "auto" if machine.computing.tier == "disk" else machine.computing.tier
+    tier = "auto" if machine.compute_options.tier == "disk" else machine.compute_options.tier
     return machine.copy().set_params(compute__store=None, compute__tier=tier)
 
 
 def _no_matrix(machine: Machine) -> str:
     """Why a machine has no kernel matrix of its own; empty if it has one."""
-    kernel, solver, approximate = machine.kernel, machine.computing.solver, machine.computing.approximate
+    kernel, solver, approximate = machine.kernel, machine.compute_options.solver, machine.compute_options.approximate
     if isinstance(kernel, str) and kernel == "precomputed":
         return "a kernel matrix that is given is not stored again"
     if isinstance(kernel, str) and kernel == "auto":
@@ -91,7 +91,7 @@ def store_together(
     machine: Machine, kernels: Sequence[Kernel], examples: Any, device: Device, progress: Progress | None
 ) -> None:
     """Compute missing Grams in the store together, for kernels that share a pass; skip the others."""
-    memory = allowed_bytes(machine.source.memory(machine.computing.memory, len(examples), device), device)
+    memory = allowed_bytes(machine.source.memory(machine.compute_options.memory, len(examples), device), device)
     alike: dict[Hashable, list[Kernel]] = {}
     for kernel in kernels:
         if kernel.cost.sharing is not None and not kernel.structure.learns:
@@ -100,7 +100,7 @@ def store_together(
         for several in alike.values():
             fitted = [kernel.fit(kernel.structure.read(examples)) for kernel in several]
             requests = [gram_request(machine, kernel, examples, device) for kernel in fitted]
-            complete_together(machine.computing.store, requests, memory, progress)
+            complete_together(machine.compute_options.store, requests, memory, progress)
 
 
 def make_gram(
@@ -112,7 +112,7 @@ def make_gram(
     progress: Progress | None,
 ) -> Gram:
     """The Gram of examples and a fitted kernel, with `memory` bytes for its rows."""
-    store, tier = machine.computing.store, machine.computing.tier
+    store, tier = machine.compute_options.store, machine.compute_options.tier
     if store is None and tier in ("auto", "device"):
         sharded = sharded_gram(kernel, examples, device, memory, progress)
         if sharded is not None:

@@ -51,7 +51,7 @@ def plan_training(
     machine: Machine, kernel: Kernel, documents: Any, problem: Problem, device: Device
 ) -> Plan | None:
     """The plan to train from features; None if a Gram is better, requested or given."""
-    compute = machine.computing
+    compute = machine.compute_options
     requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
     if requested or not isinstance(documents, Documents | Views | Vectors):
         return None
@@ -81,7 +81,7 @@ def features_of(
 def obstacle(machine: Machine, kernel: Kernel, device: Device, problem: Problem | None = None) -> str:
     """Why machines cannot be trained from the features of a kernel, in a sentence; empty if they can."""
     instead = 'choose solver="auto" (--solver auto)'
-    if machine.computing.approximate is not None:
+    if machine.compute_options.approximate is not None:
         return f"machines on landmarks are trained from kernel values of all texts; {instead}"
     if kernel.features is None or not kernel.features.countable:
         return (
@@ -168,7 +168,7 @@ def train(
 
 def check_solver(machine: Machine) -> None:
     """Raise InputError if `solver` is unknown, or requests features and there are none."""
-    solver = machine.computing.solver
+    solver = machine.compute_options.solver
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise InputError(f"solver must be one of {', '.join(SOLVERS)}, got {solver!r}")
     if solver != "features":

@@ -238,8 +238,8 @@ def _machine_form(model: KernelMachine, kept: Kept) -> tuple[dict[str, Any], dic
     parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
     if "C" in parameters:
         parameters["C"] = getattr(model, "C_", parameters["C"])  # of a kernel that was chosen
-    if model.computing.approximate is not None:
-        parameters[_APPROXIMATE] = model.computing.approximate
+    if model.compute_options.approximate is not None:
+        parameters[_APPROXIMATE] = model.compute_options.approximate
     if isinstance(parameters.get("class_weight"), Mapping):
         parameters["class_weight"] = [[label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {

@@ -141,7 +141,7 @@ def search(
             rows = model.encode(model.read(texts, fitting=False), columns, progress)
         read = kernel.structure.read
         near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
-        memory, most = allowed_bytes(model.computing.memory, device), SIDES[device.kind]
+        memory, most = allowed_bytes(model.compute_options.memory, device), SIDES[device.kind]
         side = max(1, min(most, int((memory / PAIR_BYTES) ** 0.5), max(len(rows), len(columns))))
         report = of_stage(progress, "neighbours")
         tiles = _Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side), report)

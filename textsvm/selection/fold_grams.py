@@ -73,7 +73,7 @@ class FoldGrams:
         distribute: bool = True,
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
-        if kernel.structure.learns and model.computing.store is not None:
+        if kernel.structure.learns and model.compute_options.store is not None:
             self.model = without_store(model)
         self._terms, self._plan = terms, plan
         #: Whether there is a Gram for each training part, which workers can compute.
@@ -105,7 +105,7 @@ class FoldGrams:
         """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
         if self._plan is not None:
             return self._list(kernel, train, self._plan.reason)
-        placed = self.model.computing.store is not None or self.model.computing.tier not in ("auto", "device")
+        placed = self.model.compute_options.store is not None or self.model.compute_options.tier not in ("auto", "device")
         if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
@@ -174,7 +174,7 @@ def terms_of(model: KernelMachine, kernels: Sequence[Kernel], examples: Any) -> 
     """Cache of the Grams of these kernels' terms, within the memory of the model."""
     device = devices.select(model.device)
     return TermGrams(
-        kernels, examples, device, model.source.memory(model.computing.memory, len(examples), device)
+        kernels, examples, device, model.source.memory(model.compute_options.memory, len(examples), device)
     )
 
 

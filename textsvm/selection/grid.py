@@ -127,16 +127,16 @@ def all_grams(
     several forms.
     """
     device = devices.select(model.device)
-    if model.computing.store is not None and len(shared) > 1:
+    if model.compute_options.store is not None and len(shared) > 1:
         raise InputError(
             "a store keeps kernel matrices of texts in one form, and this grid has several (normalise, "
             "punctuation, max_length); tune these without a store"
         )
     for group in shared:
         kernels, members = group.kernels, group.members
-        memory = model.source.memory(model.computing.memory, len(group.examples), device)
+        memory = model.source.memory(model.compute_options.memory, len(group.examples), device)
         learning = [k for k, kernel in enumerate(kernels) if kernel.structure.learns]
-        if model.computing.store is not None or not _together(model, len(group.examples), memory, device):
+        if model.compute_options.store is not None or not _together(model, len(group.examples), memory, device):
             learning = sorted(range(len(kernels)), key=lambda k: kernels[k].structure.learns)
         fixed = [k for k in range(len(kernels)) if k not in learning]
         making, clock = of_stage(progress, "gram"), time.perf_counter()
@@ -146,7 +146,7 @@ def all_grams(
             whole = Prepared(group.examples, kernels[k], gram, seconds)
             yield members[k], FoldGrams(model, group.examples, kernels[k], whole)
             clock = time.perf_counter()
-        if model.computing.store is not None:
+        if model.compute_options.store is not None:
             store_together(model, kernels, group.examples, device, making)
         terms = terms_of(model, [kernels[k] for k in learning], group.examples)
         for k in learning:
@@ -158,7 +158,7 @@ def all_grams(
 
 def _together(model: KernelMachine, n: int, memory: int | str | None, device: Device) -> bool:
     """Whether whole matrices are computed in memory, where kernels can share a pass."""
-    return model.computing.tier in ("auto", "device") and Case(n, allowed_bytes(memory, device)).fits
+    return model.compute_options.tier in ("auto", "device") and Case(n, allowed_bytes(memory, device)).fits
 
 
 def simplicity(setting: Setting) -> tuple[float, float]:
