@@ -253,7 +253,7 @@ def test_no_probabilities(tmp_path):
         ([sample("mail"), "--kernel", "gap", "--fast"], "--fast does not go with --kernel"),
         ([sample("mail"), "--kernel", "auto", "--kernel", "gap"], "name a kernel here"),
         ([sample("mail"), "--p", "3", "--budget", "1"], "--budget is for --kernel auto"),
-        ([sample("mail"), "--budget", "-1"], "budget=-1.0 must be a number of seconds"),
+        ([sample("mail"), "--budget", "-1"], "time_budget must be a number of seconds or None, got -1.0"),
         ([*ESSAYS, "--fast"], "--fast is for classifiers and does not go with --regress"),
         ([*ESSAYS, "--kernel", "auto"], "name a kernel here"),
         ([sample("mail"), "--one-class", "ham", "--budget", "1"], "--budget is for classifiers"),
