@@ -58,6 +58,6 @@ def test_a_model_of_before_digests_is_read_with_a_note(tmp_path):
     (tmp_path / "t.txt").write_text("a banana")
     done = run("predict", old, tmp_path / "t.txt")
     assert json.loads(done.stdout.decode())["label"] == "fruit"
-    assert "before models had digests" in done.stderr.decode()
+    assert "has no digest, so damage cannot be detected" in done.stderr.decode()
     assert "none: written before" in run("model", old).stdout.decode()
     assert "has no digest" in fails("model", old, "--check")

@@ -187,7 +187,8 @@ def test_a_process_of_few_addresses_ends_with_a_sentence(name, here):
     def limited():
         resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
 
-    (here / "corpus.tsv").write_text("label\ttext\n" + ROWS * 300)  # enough for Numba to be taken
+    long = "ham\t" + "buy now " * 20_000 + "\n"  # too long to be processed without Numba
+    (here / "corpus.tsv").write_text("label\ttext\n" + ROWS * 300 + long)
     done = subprocess.run(
         [sys.executable, "-m", "textsvm", *COMMANDS[name].split()],
         capture_output=True, text=True, preexec_fn=limited, timeout=100,

@@ -4,6 +4,8 @@
 maps large arrays to unnamed temporary files, which the operating system pages out under memory pressure and
 removes when the array is freed or the process ends. Disk space is reserved up front, so a full disk raises
 `InputError` instead of ending the process with a signal.
+
+NumPy is imported inside functions: `require` checks the limits before any large library is loaded.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from typing import IO, TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
 
 try:
     import resource
@@ -142,6 +144,8 @@ def on_disk(wanted: bool) -> Iterator[None]:
 
 def empty(size: int, dtype: DTypeLike) -> NDArray[Any]:
     """Uninitialised 1-d array, in memory or (inside `on_disk`) in a temporary file."""
+    import numpy as np
+
     nbytes = int(size) * np.dtype(dtype).itemsize
     if not _on_disk.get() or nbytes < LEAST:
         return np.empty(size, dtype)
@@ -166,6 +170,8 @@ def copied(array: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
 
 def joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     """Concatenate arrays of one dtype, allocated by `empty`."""
+    import numpy as np
+
     return np.concatenate(parts, out=empty(sum(map(len, parts)), parts[0].dtype))
 
 
