@@ -28,7 +28,9 @@ def check_store(machine: Machine) -> None:
     check_tier(machine)
     if machine.compute_options.store is None:
         return
-    if not isinstance(machine.compute_options.store, str | os.PathLike) or not str(machine.compute_options.store):
+    if not isinstance(machine.compute_options.store, str | os.PathLike) or not str(
+        machine.compute_options.store
+    ):
         raise InputError(f"store must be the name of a folder, got {machine.compute_options.store!r}")
     if trouble := _why_not(machine):
         raise InputError(f"{trouble}; leave store out (--store)")
@@ -58,7 +60,11 @@ def without_store(machine: Machine) -> Machine:
 
 def _no_matrix(machine: Machine) -> str:
     """Why a machine has no kernel matrix of its own; empty if it has one."""
-    kernel, solver, approximate = machine.kernel, machine.compute_options.solver, machine.compute_options.approximate
+    kernel, solver, approximate = (
+        machine.kernel,
+        machine.compute_options.solver,
+        machine.compute_options.approximate,
+    )
     if isinstance(kernel, str) and kernel == "precomputed":
         return "a kernel matrix that is given is not stored again"
     if isinstance(kernel, str) and kernel == "auto":
@@ -91,7 +97,9 @@ def store_together(
     machine: Machine, kernels: Sequence[Kernel], examples: Any, device: Device, progress: Progress | None
 ) -> None:
     """Compute missing Grams in the store together, for kernels that share a pass; skip the others."""
-    memory = allowed_bytes(machine.source.memory(machine.compute_options.memory, len(examples), device), device)
+    memory = allowed_bytes(
+        machine.source.memory(machine.compute_options.memory, len(examples), device), device
+    )
     alike: dict[Hashable, list[Kernel]] = {}
     for kernel in kernels:
         if kernel.cost.sharing is not None and not kernel.structure.learns:

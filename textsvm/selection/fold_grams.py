@@ -105,7 +105,10 @@ class FoldGrams:
         """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
         if self._plan is not None:
             return self._list(kernel, train, self._plan.reason)
-        placed = self.model.compute_options.store is not None or self.model.compute_options.tier not in ("auto", "device")
+        placed = self.model.compute_options.store is not None or self.model.compute_options.tier not in (
+            "auto",
+            "device",
+        )
         if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))

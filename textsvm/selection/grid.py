@@ -136,7 +136,9 @@ def all_grams(
         kernels, members = group.kernels, group.members
         memory = model.source.memory(model.compute_options.memory, len(group.examples), device)
         learning = [k for k, kernel in enumerate(kernels) if kernel.structure.learns]
-        if model.compute_options.store is not None or not _together(model, len(group.examples), memory, device):
+        if model.compute_options.store is not None or not _together(
+            model, len(group.examples), memory, device
+        ):
             learning = sorted(range(len(kernels)), key=lambda k: kernels[k].structure.learns)
         fixed = [k for k in range(len(kernels)) if k not in learning]
         making, clock = of_stage(progress, "gram"), time.perf_counter()
