@@ -59,6 +59,7 @@ def measured(tree) -> dict[str, Any]:
     return figures.measure(tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIMITS)
 def test_figure_is_within_its_limit(name, measured):
     value = measured[name]

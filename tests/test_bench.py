@@ -9,6 +9,8 @@ from textsvm.bench.harness import BenchmarkReport, list_benchmarks
 from textsvm.cli.about import NAMES
 from textsvm.runtime.device import gpu_trouble
 
+pytestmark = pytest.mark.slow
+
 GPU_ONLY = ("cards", "grid", "edit_gpu", "gap_gpu", "spectrum_gpu", "layouts", "sparse_vectors")
 QUICK = (
     *(name for name in NAMES if name != "panel"),

@@ -20,6 +20,8 @@ from textsvm.estimators.svm import SVC
 from textsvm.kernels import Spectrum
 from textsvm.runtime.device import select
 
+pytestmark = pytest.mark.slow
+
 
 def test_stretching_gives_the_known_the_moments_of_the_training_part():
     rng = np.random.default_rng(0)

@@ -13,6 +13,8 @@ from textsvm.gram.base import DenseGram, needed_bytes
 from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svr
 
+pytestmark = pytest.mark.slow
+
 
 def fewest(trace, capacity):
     """Rows computed at best, by trying all there is to give up."""

@@ -64,6 +64,7 @@ def test_values_worked_out_by_hand():
     assert gram[1, 1] == 0.25**2 + 0.125**2 + 0.25**2
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(data=st.data(), decay=st.sampled_from([0.1, 0.5, 0.9, 1.0]), normalised=st.booleans())
 def test_any_texts_agree_with_the_oracle(data, decay, normalised):
@@ -94,6 +95,7 @@ def test_a_span_of_p_is_the_spectrum():
     np.testing.assert_allclose(gram, Spectrum(3).rows(documents, CPU).gram(), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decay", [0.05, 0.1, 0.3, 0.5, 1.0])
 @pytest.mark.parametrize(("p", "span"), [(1, 1), (2, 2), (2, 4), (3, 5), (4, 6), (5, 7)])
 def test_what_is_left_out_is_bounded_as_derived(p, span, decay):
@@ -162,6 +164,7 @@ def test_rows_cross_decision_and_predictor_agree_with_the_gram(normalised, monke
     assert rows.decision(encode([], documents.alphabet), coef).shape == (0, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_letters", [2, 70, 3000])
 @pytest.mark.parametrize(("p", "span"), [(1, 1), (3, 5), (12, 13)])
 def test_ids_are_exact_in_stages_pieces_and_tables(n_letters, p, span, monkeypatch):

@@ -115,6 +115,7 @@ def test_training_values_would_have_been_too_good():
     assert certain <= np.mean(judge == y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr", "crammer-singer"])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_document_given_twice_is_one_of_weight_two(method, multiclass):

@@ -80,6 +80,7 @@ LITTLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("multiclass", ["ovr", "ovo", "crammer-singer"])
 @pytest.mark.parametrize("name", LITTLE)
 def test_no_texts_stop_the_default(name, multiclass):
@@ -121,6 +122,7 @@ def test_the_sentence_says_what_was_chosen(model):
     assert f"{FOLDS}-fold cross-validation on {len(texts)} texts" in model.chosen_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("recipe", [Recipe(odds=True), Recipe("overlap"), Recipe("gapped")], ids=str)
 def test_trials_are_cross_validation(n_classes, recipe, monkeypatch):
@@ -143,6 +145,7 @@ def test_trials_are_cross_validation(n_classes, recipe, monkeypatch):
         assert trial.accuracy == pytest.approx(right / 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("recipe", [Recipe(odds=True), Recipe("overlap"), Recipe("gapped")], ids=str)
 def test_decisions_of_a_fold_do_not_depend_on_its_labels(n_classes, recipe):

@@ -37,6 +37,7 @@ def test_each_fold_is_a_fit_of_its_own(questions, kernel):
     assert found.seconds["choose"] >= 0
 
 
+@pytest.mark.slow
 def test_copies_across_folds_are_found_whatever_is_chosen(questions):
     texts, labels = questions
     doubled, names = texts + texts[:3], np.concatenate([labels, labels[:3]])

@@ -52,6 +52,7 @@ def test_help_is_quick_and_names_the_commands():
         assert command in result.stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [[], ["train"], ["tune"], ["bench"], ["mail"], ["mail", "classify"]], ids=str
 )
@@ -99,6 +100,7 @@ def completed(*words):
     return set(done.stdout.decode().split())
 
 
+@pytest.mark.slow
 def test_completion():
     assert completed("tr") == {"train"}
     assert {"train", "tune", "cv", "mail"} <= completed("")
@@ -117,6 +119,7 @@ def test_completion_installs(tmp_path):
     assert run_fresh("--show-completion", "nosuchshell").returncode == 1
 
 
+@pytest.mark.slow
 def test_demo():
     result = run("demo")
     said, shown = result.stderr.decode(), result.stdout.decode()
@@ -222,6 +225,7 @@ def test_a_closed_pipe_is_no_error(model, tmp_path):
     assert b"Broken" not in result.stderr
 
 
+@pytest.mark.slow
 def test_messages_that_nobody_reads_do_not_stop_the_work(tmp_path):
     command = f'"{sys.executable}" -m textsvm train "{sample("mail")}" -o m --max-length 50 2>&1 | head -1'
     result = subprocess.run(["sh", "-c", command], capture_output=True, timeout=120, cwd=tmp_path, env=ENV)
@@ -379,6 +383,7 @@ def test_no_space_left_keeps_the_old_model(model, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["m.textsvm"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 @pytest.mark.parametrize(("n", "repeats"), [(1500, 60), (4, 5000)], ids=["many", "very long"])
 def test_ctrl_c_leaves_nothing_behind(n, repeats, tmp_path):

@@ -115,6 +115,7 @@ def test_little_is_read_ahead(tmp_path, monkeypatch):
     assert [each for batch in batches for each in batch.ids] == [row["id"] for row in ROWS]
 
 
+@pytest.mark.slow
 def test_documents_that_come_are_those_that_are_read(tmp_path):
     """Whatever they are in: mails, folders, an archive, several tables, large files."""
     (tmp_path / "a.csv").write_text(CSV)

@@ -311,6 +311,7 @@ def test_asap_essays(data, tmp_path):
     assert trained["holdout"]["pearson"] > 0.8
 
 
+@pytest.mark.slow
 def test_a_class_of_one_document_is_trained_on_and_not_held_out(tmp_path):
     rows = "".join(f"{'ab'[i % 2] * 9} {i},{'ab'[i % 2]}\n" for i in range(8)) + "alone,c\n"
     (tmp_path / "x.csv").write_text("text,label\n" + rows)

@@ -11,6 +11,8 @@ from scipy.sparse import csr_matrix
 
 from benchmarks.clusters import SIZE, SLOTS, cluster
 
+pytestmark = pytest.mark.slow
+
 
 def clustered(x):
     return cluster(x.indptr, x.indices, x.shape[1])

@@ -42,6 +42,7 @@ EXAMPLES = st.lists(st.tuples(TEXT, st.integers(0, 2)), min_size=1, max_size=9)
 LENGTHS = st.tuples(st.integers(1, 4), st.integers(0, 3)).map(lambda pair: (pair[0], sum(pair)))
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(
     examples=EXAMPLES, p=LENGTHS, weight=st.sampled_from(WEIGHTS), idf=st.booleans(), odds=st.booleans(),
@@ -65,6 +66,7 @@ def test_products_of_rows_are_kernel_values(examples, p, weight, idf, odds, norm
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(examples=EXAMPLES, share=st.floats(0.01, 0.99), odds=st.booleans())
 def test_features_side_by_side_are_a_sum_of_kernels(examples, share, odds):

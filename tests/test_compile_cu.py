@@ -136,6 +136,7 @@ def test_the_others_share_all_defines_and_each_has_every_cu():
         assert {source for source, _ in share} == {source for source, _ in define_sets()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", [JUDGE, *OTHERS])
 def test_compiles(architecture):
     library, sets = nvrtc(), share_of(architecture)

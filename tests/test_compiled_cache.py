@@ -46,6 +46,7 @@ def damages(data):
         yield data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
 def test_a_damaged_file_is_compiled_anew_and_replaced(ending, folder):
     assert fresh() == 0

@@ -62,6 +62,7 @@ def test_mails_are_varied():
         assert word in raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "positive", "low", "high"),
     [

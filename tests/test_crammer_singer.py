@@ -131,6 +131,7 @@ class CrammerSingerContract:
         assert -loose.objective == pytest.approx(dual, rel=1e-5)
         assert dual * (1 - 1e-9) <= -tight.objective <= primal * (1 + 1e-9)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(4))
     @pytest.mark.parametrize("k", [2, 3, 9])
     def test_equals_an_independent_qp_on_random_grams(self, seed, k):

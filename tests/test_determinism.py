@@ -9,6 +9,8 @@ import pytest
 
 from textsvm.readers import read_corpus, sample
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = {
     "gap.textsvm": "train texts --kernel gap --p 3 -o",
     "auto.textsvm": "train texts -o",

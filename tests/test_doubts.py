@@ -172,6 +172,7 @@ def table(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_command_lists_and_shows_them(table, tmp_path):
     page = tmp_path / "d.html"
     columns = ["--text", "text", "--label", "label", "--id", "id", "--kernel", "spectrum:3", "--folds", "3"]
@@ -221,6 +222,7 @@ def test_cleanlab_gets_probabilities_of_each_setting():
             assert bench.measures(score, which)[2] > 90
 
 
+@pytest.mark.slow
 def test_the_benchmark_turns_labels_and_finds_them(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "has_cleanlab", lambda: False)
     codes = np.arange(100) % 4

@@ -62,6 +62,7 @@ def test_distances_are_those_of_the_oracle(texts):
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=300), min_size=1, max_size=40), st.lists(st.text(max_size=300), max_size=5))
 @settings(max_examples=60)
 def test_distances_are_those_of_rapidfuzz_on_any_unicode(texts, others):
@@ -92,6 +93,7 @@ def test_more_documents_than_lanes_in_any_order():
     np.testing.assert_allclose(values, np.exp(-0.1 * expected[picks]), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_symbols():
     texts = random_texts([100_000, 0, 3], "abcdefghijklmnopqrstuvwxyz ")
     part = [texts[0][50_000:55_000] + texts[0][55_010:60_000]]

@@ -64,6 +64,7 @@ def assert_are(documents, symbols, known=()):
     assert documents.of_tokens or documents.alphabet.dtype == np.uint32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "punctuation", "keep_case"), FORMS)
 @given(TEXTS, st.none() | st.integers(1, 12))
 @settings(max_examples=60)
@@ -124,6 +125,7 @@ def test_views_of_a_source_are_made_of_the_same_texts(keep_case, texts, more):
         known = made
 
 
+@pytest.mark.slow
 def test_code_points_that_begin_a_piece_compose_with_nothing_before_them():
     """Of the Unicode of this Python, whatever it is: all that the cuts between pieces rely on."""
     characters = [*map(chr, range(sys.maxunicode + 1))]
@@ -138,6 +140,7 @@ def test_code_points_that_begin_a_piece_compose_with_nothing_before_them():
     assert all(begins(ord(one.casefold()[0])) for one in folded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep_case", [True, False])
 def test_every_code_point_becomes_the_same_between_any_others(keep_case):
     """Each that is changed, between letters that compose and fold, with marks before and behind it."""

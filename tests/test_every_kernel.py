@@ -52,6 +52,7 @@ LABELS = ["spam"] * 5 + ["ham"] * 5
 NEW = ["Buy the cheap report now now", "meeting about the prize, see the agenda", "Ünseen 日本", "zzz", ""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "approximate"), CASES, ids=str)
 def test_a_model_is_the_same_wherever_it_goes(kernel, approximate, tmp_path):
     machine = SVC(kernel, compute=Compute(approximate=approximate), device="cpu")

@@ -31,6 +31,8 @@ from textsvm import (
 )
 from textsvm.kernels.spelling import parse, spell
 
+pytestmark = pytest.mark.slow
+
 try:
     import polars as pl
 except ImportError:

@@ -11,6 +11,7 @@ NO_EXAMPLE = {"__version__"}
 PARSER = doctest.DocTestParser()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(textsvm.__all__) - NO_EXAMPLE))
 @pytest.mark.filterwarnings("ignore")
 def test_the_example_of(name, tmp_path, monkeypatch, capsys):

@@ -15,6 +15,8 @@ from textsvm.cli import console
 from textsvm.errors import InputError
 from textsvm.readers import sample
 
+pytestmark = pytest.mark.slow
+
 #: With TEXTSVM_KILLS=1 every command at every call that writes, else some of them at some of theirs.
 EVERY = os.environ.get("TEXTSVM_KILLS") == "1"
 SOME = ("train --store", "tune", "tune --resume", "gram, LIBSVM", "evaluate, HTML")

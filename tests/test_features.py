@@ -57,6 +57,7 @@ def test_the_plan_reaches_every_length_asked_for():
             assert set(range(p1, p2 + 1)) <= known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_features_beyond_32_bits_are_numbered_in_64(weight, monkeypatch):
     documents = encode(news(60))

@@ -178,6 +178,7 @@ def test_sparse_values_of_hardly_any_bytes_are_refused(monkeypatch):
         model_file.require_room("coefficients", (1 << 28) + 1, 8)
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_a_target(tmp_path, capsys):
     before = BenchmarkReport(tmp_path / "r", "Fuzzing", "python -m fuzz", keep_commits=True)
     before.put("other from 0", {"cases": 7})
@@ -208,6 +209,7 @@ def run(seed):
 """
 
 
+@pytest.mark.slow
 def test_the_harness_sees_what_cases_do(tmp_path, monkeypatch, capsys):
     (tmp_path / "fuzz").mkdir()
     (tmp_path / "fuzz" / "bad_ones.py").write_text(BAD)

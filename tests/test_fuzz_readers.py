@@ -38,6 +38,7 @@ HOSTILE = "a\x1b[31mb\nc\x9b0md\u202ee\u2066f\x07g\x7fh\u2028i\x85j\ud800k"
 DRIVES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_moment_of_fuzzing(name, monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
@@ -433,6 +434,7 @@ def packed(name, data):
     return {"gz": gzip, "bz2": bz2, "xz": lzma}[name.rpartition(".")[2]].compress(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t.txt.gz", "t.txt.bz2", "t.txt.xz", "d.zip", "b.zip", "l.zip"])
 def test_a_bomb_is_refused_and_a_corpus_is_not(name, tmp_path, tight):
     path = tmp_path / name
@@ -456,6 +458,7 @@ def test_an_archive_in_an_archive_is_no_bomb_either(tmp_path, tight):
         read_corpus(tmp_path / "t.tar.bz2")  # what is in it is not unpacked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
 def test_a_member_that_lies_about_its_size(tmp_path, method):
     size, stream = 150_000_000, io.BytesIO()

@@ -160,6 +160,7 @@ def test_decays_and_orders(p, decay, device):
     np.testing.assert_allclose(values, reference_gram(encode(texts), p, decay), rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "decay"), [(5, 0.5), (10, 0.01), (10, 0.9), (5, 1.0), (10, 1.0)])
 def test_one_repeated_character(p, decay, device):
     """k_p(a^n, a^m) is a product of two numbers, one of each string: all normalised values are 1."""
@@ -167,6 +168,7 @@ def test_one_repeated_character(p, decay, device):
     np.testing.assert_allclose(gram(GapWeighted(p, decay), texts, device), 1, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "decay", "longest"), [(5, 0.5, 6_000), (3, 0.99, 6_000), (2, 1.0, 6_000)])
 def test_long_documents(p, decay, longest, device):
     texts = [*random_texts(p, [longest, 2_000, 700, 100]), "a" * 5000, ""]
@@ -194,6 +196,7 @@ def test_weights_that_pick_one_length_are_that_length(device):
         assert kernel.structure.min_length == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [(1, 1, 1, 1), (0, 1e-9, 0, 1), (1e-12, 0, 0, 1.0), (5, 0, 0, 1e-12)])
 def test_blends_of_unlike_size(weights, device):
     texts = ["", "a", "ab", "abc", "abcd", "dcba", "abcdabcdabcd", *random_texts(3, [80, 90], "abcd")]
@@ -248,6 +251,7 @@ def test_parameters_out_of_range(options, said):
         GapWeighted(**options).fit(encode(["abc"]))
 
 
+@pytest.mark.slow
 def test_values_out_of_range(device):
     with pytest.raises(InputError, match="document 1 is too long"):
         gram(GapWeighted(100, 1.0), ["a", "a" * 2000], device)

@@ -70,6 +70,7 @@ def test_values_worked_out_by_hand():
     assert rows.gram()[0, 0] == (1 + 4 + 1) * 2
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(data=st.data(), weight=st.sampled_from(WEIGHTS), normalised=st.booleans())
 def test_any_texts_agree_with_the_oracle(data, weight, normalised):
@@ -118,6 +119,7 @@ def test_without_gaps_it_is_the_spectrum(weight):
     np.testing.assert_allclose(gram, Spectrum(4, weight).rows(documents, CPU).gram(), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("canonical", [False, True])
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_rows_cross_decision_and_predictor_agree_with_the_gram(weight, canonical, monkeypatch):
@@ -323,6 +325,7 @@ def test_other_letters_are_refused_on_both_strands():
     assert kernel.rows(some, CPU).gram() == 1
 
 
+@pytest.mark.slow
 def test_no_windows_are_no_error():
     for canonical in (False, True):
         kernel, documents = GappedKmers(9, 3, canonical), encode(["ac", "", "ac"])
@@ -369,6 +372,7 @@ def test_lists_pay_where_features_are_rare():
         assert gapped_lists.lists_pay(windows, kernel.masks[0]) == pays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize(("g", "m", "canonical"), [(5, 2, False), (5, 2, True), (1, 0, False)])
 def test_looking_up_is_counting(g, m, canonical, weight, monkeypatch):

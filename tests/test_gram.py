@@ -216,6 +216,7 @@ def test_show_bytes():
         assert show_bytes(count) == text
 
 
+@pytest.mark.slow
 def test_of_a_costly_kernel_no_row_is_computed_before_it_is_needed(monkeypatch):
     rng = np.random.default_rng(0)
     documents = encode(["".join(rng.choice(list("abc"), 20)) for _ in range(40)])

@@ -28,6 +28,7 @@ def file(tmp_path):
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["npy", "libsvm", "txt"])
 @given(seed=st.integers(0, 1000), values=arrays.arrays(np.float32, (4, 4), elements=st.floats(width=32)))
 def test_round_trip(ending, seed, values, tmp_path_factory):

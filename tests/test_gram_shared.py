@@ -53,6 +53,7 @@ GRID = [
 class SharedContract:
     """What holds on any device."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", TEXTS)
     def test_equal_to_each_alone(self, name, device):
         documents = encode(TEXTS[name] * 2 + ["kitten"])
@@ -85,6 +86,7 @@ class SharedContract:
             alone = kernels[number].rows(documents, device).gram()
             np.testing.assert_allclose(to_numpy(gram.matrix), to_numpy(alone), rtol=1e-5, atol=1e-6)
 
+    @pytest.mark.slow
     def test_a_budget_that_leaves_no_room(self, device):
         documents = encode(["banana", "bandana", "cat", "the cat sat", "kitten", "sitting"] * 5)
         matrix = 4 * len(documents) ** 2
@@ -103,6 +105,7 @@ class TestShared(SharedContract):
     pass
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     texts=st.lists(st.text("ab c", max_size=30), min_size=1, max_size=12),

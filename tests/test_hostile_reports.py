@@ -12,6 +12,8 @@ from test_reporting import Page
 
 from textsvm import reporting
 
+pytestmark = pytest.mark.slow
+
 #: Payloads of a page that is made many times.
 FEW = 6
 FOLDER = Path(reporting.__file__).parent

@@ -15,6 +15,8 @@ from textsvm.cli import console
 from textsvm.cli.mail_options import open_filter
 from textsvm.model.file import save
 
+pytestmark = pytest.mark.slow
+
 #: What drives a terminal, reorders a line or ends it; but for line feeds.
 DRIVES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 HOSTILE = "a\x1b[31mb\nc\x9b0md\u202ee\u2066f\x07g\x7fh\u2028i\x85j[red]k"

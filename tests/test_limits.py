@@ -15,6 +15,8 @@ from textsvm.errors import InputError
 from textsvm.gram.measure import allowed_bytes
 from textsvm.runtime import memory as host_memory
 
+pytestmark = pytest.mark.slow
+
 resource = pytest.importorskip("resource")
 ROWS = "".join(f"{'ham' if i % 2 else 'spam'}\t{'buy now' if i % 3 else 'see you'} {i}\n" for i in range(24))
 COMMANDS = {

@@ -145,6 +145,7 @@ def test_few_fields():
     assert few_fields(b"no header\n\nat all") == b"no header\n\nat all"
 
 
+@pytest.mark.slow
 def test_quick(tmp_path):
     """All filters that are here; the table, and the figures as JSON."""
     there = list(contenders())

@@ -186,6 +186,7 @@ def test_errors(mails, options):
     assert err.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_the_output_file_has_the_message(mails):
     code, out, _ = ours(mails, "-p", "-e", "-O", "written", "-I", "ham3")
     assert (code, out) == (0, b"")

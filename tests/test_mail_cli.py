@@ -157,6 +157,7 @@ def test_a_damaged_store_and_a_bug_hand_the_message_through(store, monkeypatch):
     assert "is not a mail store" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_full_disk_and_a_closed_pipe_are_failures_and_not_ham(store):
     command = [sys.executable, "-m", "textsvm", "mail", "classify"]
     if os.path.exists("/dev/full"):

@@ -102,6 +102,7 @@ def test_a_message_passes_unchanged_without_a_server(tmp_path, data):
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -178,6 +179,7 @@ def test_a_file(server, tmp_path):
     assert (code, err) == (3, f"textsvm-mail-client: {tmp_path}/none: No such file or directory\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

@@ -328,6 +328,7 @@ print(seconds, int(status["VmHWM"].split()[0]) / 1024, size, len(message.text))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux counts it")
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_mails_take_bounded_time_and_memory(what, tmp_path):

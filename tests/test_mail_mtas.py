@@ -13,6 +13,8 @@ from mail_servers import HAM, SPAM, VERSION, free_port, toy, until
 from test_mail_faces import Next, connection_refused, crlf, listening
 from test_mail_recipes import recipe
 
+pytestmark = pytest.mark.slow
+
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
 POSTFIX, EXIM = shutil.which("postfix", path=PATH), shutil.which("exim4", path=PATH)
 FORGED = b"X-Textsvm: Ham, forged\nSubject: forged\n\nCheap pills\n"

@@ -92,6 +92,7 @@ def test_our_own_forged_fields_go():
     assert b"X-Spam-Flag" not in marked(data, HAM)
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200) | st.lists(
     st.sampled_from(["a: b", "\n", "\r\n", " ", "X-Textsvm: c", "x-spam-flag:", "From ", "no", "\n\n", ":"]),
     max_size=15,

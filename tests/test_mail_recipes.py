@@ -18,6 +18,8 @@ from mail_servers import HAM, PYTHONPATH, ROOT, SPAM, UNSURE, VERSION, free_port
 
 from textsvm.mail.client import ask
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "mail.md").read_text(encoding="utf-8")
 DECIDED = b"X-Textsvm: Spam, score=0.998918, version=" + VERSION + b"\nX-Spam-Flag: YES\n"
 

@@ -12,7 +12,10 @@ from mail_servers import HAM, PYTHONPATH, SPAM, free_port, process
 
 from textsvm.mail.client import ask, run
 
-pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets"),
+    pytest.mark.slow,
+]
 
 
 def serve(store, *options):

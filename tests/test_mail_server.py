@@ -316,6 +316,7 @@ def test_garbage_and_broken_connections_leave_nothing_behind(served):
     assert memory(process) < before + (16 << 20)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
 def test_a_hundred_megabytes_are_held_once_and_given_back(tmp_path):
     path = tmp_path / "socket"
@@ -349,6 +350,7 @@ def test_the_socket_is_for_this_user_alone(served):
     assert stat.S_IMODE(served[0].stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_sigterm_answers_what_is_under_way(tmp_path):
     path = tmp_path / "socket"
     with toy(path) as process, ThreadPoolExecutor(8) as pool:

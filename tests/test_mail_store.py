@@ -566,6 +566,7 @@ def test_decisions_do_not_wait_for_a_lesson_on_its_way(store, monkeypatch):
         assert opened.classify(mail("spam", 99)).value > before + 0.01  # an answered lesson counts
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_killed_learner_loses_and_doubles_nothing(tmp_path):
     answered, most = mail_faults.kill_learners(tmp_path, 30)
@@ -588,6 +589,7 @@ def test_retraining_keeps_the_lessons_and_calibrates(store):
         assert sum(right) > 16
 
 
+@pytest.mark.slow
 def test_other_features_are_told_and_retraining_makes_them_anew(store):
     with sqlite3.connect(store / FILE) as connection:
         connection.execute("update meta set value = '[3, 9]' where name = 'features'")

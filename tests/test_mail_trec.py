@@ -13,6 +13,8 @@ import pytest
 pytest.importorskip("textsvm.mail.filter")
 from textsvm.mail.trec import COMMANDS, run, scripts
 
+pytestmark = pytest.mark.slow
+
 HAM = b"From: Ann <ann@example.org>\nSubject: meeting\n\nWe meet on Tuesday at ten, bring the papers on %d.\n"
 SPAM = (
     b"From: <x@deal.example>\nSubject: CHEAP pills!!!\n\nBuy viagra now, free money, http://deal.example/%d\n"

@@ -59,6 +59,7 @@ def test_a_named_kernel_is_the_one_of_python(name):
     assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["train", "predict", "mail classify", "", "mail"])
 def test_help_gives_flags_no_type(command):
     shown = run(*command.split(), "--help").stdout.decode()

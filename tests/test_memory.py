@@ -9,6 +9,8 @@ import pytest
 from textsvm import SVC, Compute, EditDistance, GappedKmers, GapWeighted, Spectrum
 from textsvm.gram.base import CachedGram
 
+pytestmark = pytest.mark.slow
+
 N = 2000
 
 

@@ -71,6 +71,7 @@ OF_DNA = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", OF_DNA, ids=str)
 def test_values_of_dna_agree_with_the_oracle(kernel):
     texts, new = (
@@ -84,6 +85,7 @@ def test_values_of_dna_agree_with_the_oracle(kernel):
     np.testing.assert_allclose(rows.cross(others), expected(kernel, new, texts), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(data=st.data())
 def test_any_texts_agree_with_the_oracle(data):
@@ -125,6 +127,7 @@ def test_weights_of_gkm_are_those_of_the_pseudo_inverse(l, k, b, filtered):  # n
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", OF_DNA, ids=str)
 def test_rows_cross_decision_and_predictors_agree_with_the_gram(kernel, monkeypatch):
     documents = encode([*dna(60), "", "ac", "ac"])

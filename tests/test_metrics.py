@@ -102,6 +102,7 @@ def test_regression_by_hand():
     assert math.isnan(scores(np.ones(3), np.ones(3), None, None, (0, 1))["qwk"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3, 5])
 @settings(max_examples=30)
 @given(n=st.integers(1, 60), seed=st.integers(0, 10**6))

@@ -90,6 +90,7 @@ def test_predictions_are_values_above_thresholds():
     assert model.score(texts, y) == np.mean([set(a) == set(b) for a, b in zip(y, expected, strict=True)])
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     labels=st.lists(
@@ -537,6 +538,7 @@ def test_stories_without_a_topic_are_left_out_and_told(tmp_path):
     assert "earn" in textsvm.load(tmp_path / "m").classes_
 
 
+@pytest.mark.slow
 def test_the_benchmark_chooses_on_the_training_part():
     texts, y = documents(60)
     indicator = MultiLabelBinarizer().fit_transform(y).astype(bool)

@@ -275,6 +275,7 @@ def test_mistakes_on_sequences_are_drawn_in_a_report(sites):
     assert "AUPRC" in page
 
 
+@pytest.mark.slow
 def test_command_line(sites, tmp_path):
     model, texts = sites
     path = tmp_path / "m.textsvm"

@@ -93,6 +93,7 @@ def check_edit(kernel, texts, others, within, at_least):
     np.testing.assert_array_equal(result.values, values[result.rows, result.columns].astype(np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high", "letters"), [(0, 9, "ab"), (50, 80, "abcdefgh"), (120, 300, "abcd")])
 @pytest.mark.parametrize("kernel", [EditDistance(0.05), EditDistance(2.0, relative=True)])
 def test_pairs_within_a_distance_are_those_of_brute_force(low, high, letters, kernel):

@@ -59,6 +59,7 @@ def check_equal(ours, theirs, tol=1e-3):
         assert abs(mine.objective - other.objective) <= 1e-4 * abs(other.objective)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ovr", "ovo", "svr", "svr without tube", "one class", "labels"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_optimum_is_that_of_smo(kind, name):
@@ -140,6 +141,7 @@ def test_sums_are_made_exact_within_bounds():
     assert found[1] == 1
 
 
+@pytest.mark.slow
 def test_rows_that_are_left_out_change_nothing(monkeypatch):
     texts = [text + " " + "abc"[i % 3] * 3 for i, text in enumerate(texts_of(400))]
     rows = KERNELS["log idf"].features.rows(encode(texts), CPU)

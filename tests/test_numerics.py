@@ -17,6 +17,7 @@ from textsvm.solvers.dual import crammer_singer, svc
 from textsvm.solvers.solution import Stopping, assess
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, 500, 100))
 def test_five_hundred_problems(start):
     trials = [numerics.trial(seed) for seed in range(start, start + 100)]

@@ -90,6 +90,7 @@ def test_dense_rows_have_the_verbs_of_sparse_ones(monkeypatch):
     np.testing.assert_array_equal(rows.take(some).values, values[some])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", EXACT, ids=str)
 def test_with_all_documents_as_landmarks_it_is_the_kernel(mails, kernel):
     texts, labels = mails
@@ -230,6 +231,7 @@ def test_several_classes(multiclass):
     assert machine(GAP, 40, multiclass=multiclass).fit(texts, labels).score(texts, labels) > 0.8
 
 
+@pytest.mark.slow
 def test_numbers_outliers_and_several_labels(mails, tmp_path):
     texts, labels = mails
     numbers = np.array([len(text.split()) for text in texts], float)
@@ -353,6 +355,7 @@ def test_dense_rows_on_a_card():
     np.testing.assert_array_equal(card.take(np.array([3, 1])).values.get(), values[[3, 1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("multiclass", ["ovr", "ovo", "crammer-singer"])
 def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
     corpus = read_corpus(sample("questions"))
@@ -372,6 +375,7 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
     np.testing.assert_allclose(*found, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_numbers_outliers_and_several_labels_on_features(mails, monkeypatch):
     monkeypatch.setattr(plan, "MOST_ROWS", 10)
     texts, _ = mails

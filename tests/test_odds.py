@@ -42,6 +42,7 @@ def check(documents, classes, texts, kernel, new=()):
         np.testing.assert_allclose(rows.cross(others), expected, rtol=2e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("idf", [False, True])
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("p", [1, 3, (1, 3), (2, 5)])
@@ -52,6 +53,7 @@ def test_agrees_with_the_textbook_also_on_unseen_documents(n_classes, p, weight,
     check(documents, CLASSES[n_classes], TRAIN, Spectrum(p, weight, idf, odds=True), new)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     examples=st.lists(

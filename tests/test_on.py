@@ -261,6 +261,7 @@ MACHINES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "y"), MACHINES, ids=lambda one: type(one).__name__)
 def test_a_model_is_the_same_wherever_it_goes(model, y, tmp_path):
     frame, new = pandas_frame(), rows([3, 1, 2], TABLE)

@@ -188,6 +188,7 @@ def taught(lessons, machine):
     return machine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [0, 30_000, 1 << 24])
 def test_one_at_a_time_is_from_scratch(memory):
     """With rows of K for two examples, for some, and for all."""

@@ -49,6 +49,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKS)
 @pytest.mark.filterwarnings("ignore")
 def test_check_estimator(name):

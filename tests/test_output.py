@@ -77,6 +77,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_input_is_never_replaced(name, here):
     """Not by its name, nor through a link, a hard link or another way of writing its path."""

@@ -6,6 +6,8 @@ from pathlib import Path
 import pages
 import pytest
 
+pytestmark = pytest.mark.slow
+
 DOCS = pages.ROOT / "docs"
 PAGES = [DOCS / "start.md", DOCS / "coming_from.md", *sorted((DOCS / "tasks").glob("*.md"))]
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))

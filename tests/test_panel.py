@@ -62,6 +62,7 @@ def test_what_an_opponent_cannot_learn_is_a_sentence():
         opponents.answer(opponents.first(), ["a", "b"], [0, 1], ["a"])
 
 
+@pytest.mark.slow
 def test_a_panel_is_measured_and_its_opponents_are_not_measured_twice(sets, tmp_path, monkeypatch):
     monkeypatch.setenv("TEXTSVM_COMMIT", "abc")
     command = ("textsvm.bench", "textsvm bench", "panel")

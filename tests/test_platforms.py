@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".ci"))
 from portable import troubles  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 #: What a Python for Windows does not have, taken away once the libraries below are there; then every module
 #: is imported, and a machine is trained, saved, loaded and asked.
 WITHOUT_POSIX = """

@@ -178,6 +178,7 @@ def test_weighted_degree_is_that_of_strkernels():
         np.testing.assert_allclose(gram, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [kernel for kernel, _ in CASES], ids=str)
 def test_contributions_are_exact(kernel):
     texts, labels = TEXTS["words"] + ["acgtacgtacgt", "acgaacgtaagt"], ["x", "y"] * 5

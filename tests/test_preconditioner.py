@@ -64,6 +64,7 @@ def test_steps_are_as_right_in_fewer_products(free):
     assert made[1] * 3 <= made[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classes", "numbers", "one class"])
 def test_the_optimum_is_the_same(kind, monkeypatch):
     values = values_of()

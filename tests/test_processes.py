@@ -117,6 +117,7 @@ def test_a_child_forked_while_a_thread_compiles_compiles(held):
     assert in_child(lambda: _thrice(2), 20) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_processes_that_begin_anew_predict_with_the_same_bits(model, method, tmp_path):
     if method not in multiprocessing.get_all_start_methods():
@@ -137,6 +138,7 @@ def test_joblib_finds_the_same_parameters_with_any_backend(backend):
     np.testing.assert_array_equal(found.decision_function(NEW), best.decision_function(NEW))
 
 
+@pytest.mark.slow
 def test_joblib_has_the_same_scores_from_its_own_processes_which_share_the_cores():
     machine = SVC(Spectrum(2), device="cpu")
     with joblib.parallel_config("loky", n_jobs=2):

@@ -157,6 +157,7 @@ def libraries(folder, *arguments):
     return result.stdout, set(result.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_mail_waits_for_no_library_that_takes_long(tmp_path):
     save(CalibratedSVC(SVC(KERNELS[1]), cv=2).fit(TEXTS, ["x", "y"] * 3), tmp_path / "m", texts=False)
     (tmp_path / "mail.eml").write_bytes(b"Subject: cats\nFrom: a@b.example\n\nthe cat sat\n")
@@ -165,6 +166,7 @@ def test_a_mail_waits_for_no_library_that_takes_long(tmp_path):
     assert not imported & {"scipy", "sklearn", "numba", "pandas", "pyarrow", "matplotlib"}
 
 
+@pytest.mark.slow
 def test_commands_train_and_decide_without_scikit_learn(tmp_path):
     rows = [f"{label}\t{text} {i}" for i in range(4) for text, label in zip(TEXTS, LABELS, strict=True)]
     (tmp_path / "corpus.tsv").write_text("label\ttext\n" + "\n".join(rows) + "\n", "utf-8")

@@ -141,6 +141,7 @@ def test_cross_validation_leaves_classes_that_were_never_tested_undefined():
     assert found.as_dict()["mean"]["f1[x]"] is None
 
 
+@pytest.mark.slow
 def test_tuning_goes_on_with_rare_classes_and_says_so_once():
     documents, y = rare_texts()
     found, _ = told(tune, SVC(device="cpu"), documents, y, {"C": [1, 10]}, nested=2, cv=5)

@@ -131,6 +131,7 @@ def test_progress_is_in_bytes_read(tmp_path):
     assert seen[-1] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["csv", "jsonl", "tsv"])
 def test_little_of_a_table_is_in_memory(tmp_path, format):
     path, text = tmp_path / f"t.{format}", "word " * 200
@@ -183,6 +184,7 @@ def test_estimators_take_iterators():
         SVC(Spectrum(2), device="cpu").fit(iter(["a", 1]), [0, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

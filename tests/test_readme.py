@@ -3,6 +3,9 @@
 import re
 
 import pages
+import pytest
+
+pytestmark = pytest.mark.slow
 
 README = pages.read("README.md")
 RECIPES = README[README.index("## Recipes") : README.index("## Which kernel")]

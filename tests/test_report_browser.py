@@ -19,6 +19,8 @@ from textsvm.evaluation.judge import judge
 from textsvm.reporting.files import write
 from textsvm.reporting.report import make_report
 
+pytestmark = pytest.mark.slow
+
 playwright = pytest.importorskip("playwright.sync_api", reason="no browser test: Playwright is not installed")
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

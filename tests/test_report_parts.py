@@ -238,6 +238,7 @@ def everything(hostile="plain"):
     )
 
 
+@pytest.mark.slow
 def test_names_of_every_part_stay_text(tmp_path):
     made = everything(HOSTILE)
     parsed = assert_self_contained(html.render(made))
@@ -287,6 +288,7 @@ def test_markdown_and_json_carry_every_part(tmp_path):
     assert found["learning_curve"]["would_help"] == "hardly"
 
 
+@pytest.mark.slow
 def test_a_large_report_stays_below_a_megabyte():
     k, n = 20, 5000
     random = np.random.default_rng(0)

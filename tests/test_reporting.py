@@ -348,6 +348,7 @@ def report_of(n):
     return html.render(Report("big", results.with_intervals(), [], random.integers(1, 5000, n), []))
 
 
+@pytest.mark.slow
 def test_ten_thousand_documents_are_quick_and_small():
     assert_at_most_linear(report_of, 500)
     assert len(report_of(10_000)) < 1_000_000

@@ -136,6 +136,7 @@ except MemoryError:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no such limit")
 def test_a_corpus_is_trained_in_memory_that_does_not_hold_its_features():
     def run(memory: str) -> str:

@@ -311,6 +311,7 @@ def fitted_by_hand(model, documents, y, train, test):
     return alone.decision_function([documents[i] for i in test])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [None, 40 * 40 * 4, 40 * 4 * 12])
 def test_idf_weights_are_learnt_from_the_training_part_of_each_fold(memory):
     documents, y = texts(40)

@@ -109,6 +109,7 @@ def all_checks():
             yield pytest.param(estimator, check, marks=marks, id=id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "check"), list(all_checks()))
 @pytest.mark.filterwarnings("ignore")
 def test_check_estimator(estimator, check):
@@ -124,6 +125,7 @@ def test_nothing_is_skipped():
             assert "check_sample_weight_equivalence_on_dense_data" in names
 
 
+@pytest.mark.slow
 def test_array_api_input():
     """It wants its switch set before SciPy is imported."""
     checks = [name_of(check) for _, check in estimator_checks.estimator_checks_generator(CHECKED[0])]

@@ -36,6 +36,7 @@ class ArrayRows:
         return self.matrix.copy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [10, 200, 1500])
 @pytest.mark.parametrize("C", [0.1, 10, 1000])
 def test_equals_libsvm_on_positive_definite_grams(n, C):

@@ -43,6 +43,7 @@ class SourceContract:
     def test_there_are_as_many_examples_as_were_given(self, prepared):
         assert len(prepared[0]) == len(TEXTS)
 
+    @pytest.mark.slow
     def test_rows_of_some_examples_are_some_of_the_rows(self, prepared):
         examples, kernel = prepared
         some = np.array([5, 0, 3])

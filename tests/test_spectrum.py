@@ -77,6 +77,7 @@ def test_values_worked_out_by_hand(weight, value):
     assert gram[0, 1] == pytest.approx(value, rel=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     texts=st.lists(st.text(st.sampled_from("abé\x00🙂"), max_size=30), min_size=1, max_size=7),
@@ -200,6 +201,7 @@ def test_one_text_is_predicted_without_threads_and_without_the_support_vectors(m
     assert counted == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_lengths_that_no_document_has_change_nothing(weight):
     texts = ["banana", "bandana", "", "the cat", "nab"]
@@ -250,6 +252,7 @@ def test_featureless_documents_equal_themselves_only():
     np.testing.assert_array_equal(raw.gram(), np.diag([0, 0, 1, 0, 0]))
 
 
+@pytest.mark.slow
 def test_sums_beyond_two_to_the_24_are_rounded_once():
     # One p-mer 30,000 times, and 40,000 others once: added to 9e8 in float32, each of these would vanish.
     many = "".join(chr(0x4E00 + i % 20_000) + chr(0x3400 + i // 20_000) for i in range(20_000))
@@ -265,6 +268,7 @@ def test_sums_beyond_two_to_the_24_are_rounded_once():
         assert gram[0, 0] == gram[0, 2] == np.float32(sum(c * c for c in a.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [(1, 2), 64])
 def test_alphabets_of_60_000_symbols(p):
     rng = np.random.default_rng(0)

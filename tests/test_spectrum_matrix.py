@@ -52,6 +52,7 @@ def assert_same_values(ours, theirs, train, test):
         assert csr_matrix((mine.data, mine.indices, mine.indptr), mine.shape).has_canonical_format
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weight", "same"),
     [("count", {}), ("presence", {"binary": True}), ("log", {"sublinear_tf": True})],
@@ -81,6 +82,7 @@ def test_rows_that_are_not_normalised_and_single_lengths(mail):
     assert_same_values(ours, theirs, *mail)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.lists(st.text("abc ", max_size=12), min_size=1, max_size=8),

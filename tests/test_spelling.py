@@ -160,6 +160,7 @@ def test_words_are_a_spectrum_of_words():
     assert [spell(kernel) for kernel in chosen] == ["gap:5", "words:1", "edit:gamma=0.05+words:2"]
 
 
+@pytest.mark.slow
 def test_sums_on_the_command_line(tmp_path):
     text, model = "spectrum:2-4,log,idf+gap:3,decay=0.3*edit:gamma=0.1", tmp_path / "m"
     trained = report("train", *REVIEWS, "--kernel", text, "--max-length", 60, "-C", 10, "-o", model)

@@ -238,6 +238,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("number", [0, 7, 14])
 def test_a_damaged_panel_is_found_and_made_again(tmp_path, small, damage, number):
@@ -287,6 +288,7 @@ def test_a_disk_that_keeps_nothing(tmp_path, small, monkeypatch):
         rows.gram()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kernel", [EDIT, GapWeighted(2), Spectrum((1, 2), "log", idf=True), Sum([EDIT, Spectrum(2)])]
 )
@@ -442,6 +444,7 @@ def test_what_is_no_name_of_a_folder(store):
         SVC(EDIT, compute=Compute(store=store)).fit(TEXTS, LABELS)
 
 
+@pytest.mark.slow
 def test_a_store_is_named_where_it_would_help():
     said = "; a store (--store DIR) would keep them on disk"
     assert SVC(EDIT, compute=Compute(memory=4096), device="cpu").fit(TEXTS, LABELS).gram_.endswith(said)
@@ -631,6 +634,7 @@ SMALLER = "from textsvm import cli; from textsvm.gram import store; store.PANEL_
 COMMAND = ["--positive", "earn", "--kernel", "edit", "--max-length", "60", "--device", "cpu"]
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path):
     corpus, folder = sample("newswire"), tmp_path / "grams"
     made = report("gram", corpus, *COMMAND, "--store", folder)
@@ -655,6 +659,7 @@ def test_command_line(tmp_path):
     assert "as a named kernel has" in auto
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
     """Twice: the second run keeps what the first one made, and makes more."""
     lines, store, made = tmp_path / "long.jsonl", tmp_path / "store", {}
@@ -699,6 +704,7 @@ def test_killed_runs_go_on_to_equal_results(tmp_path):
     assert all("all were at work when killed" in row["how"] for row in killed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kernels",
     [[GapWeighted(p) for p in (2, 3, 4)], [EditDistance(gamma) for gamma in (0.05, 0.1, 0.3)]],

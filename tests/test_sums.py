@@ -120,6 +120,7 @@ class SumsOfGrams:
         assert predictor.device == device
         np.testing.assert_allclose(predictor.values(others), expected, atol=1e-5)
 
+    @pytest.mark.slow
     def test_a_grid_over_sums_is_each_alone(self, device):
         documents = encode(TEXTS["words"] * 3)
         kernels = [
@@ -285,6 +286,7 @@ def test_tuning_makes_each_gram_once_and_equals_separate_fits(monkeypatch):
     np.testing.assert_allclose(best.decision_function(NEW), alone.decision_function(NEW), atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*near-duplicate")
 @pytest.mark.parametrize("memory", [None, 9 * 4 * 18**2, 3 * 4 * 18**2, 2 * 4 * 18**2, 4 * 18**2])
 def test_sums_that_learn_share_their_terms(monkeypatch, memory):
@@ -348,6 +350,7 @@ def test_a_function_may_be_a_part_and_is_not_saved(tmp_path):
         save(model, tmp_path / "model")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matrices", [2, 3, 5])
 def test_sums_of_a_grid_keep_to_the_memory(matrices):
     n = 2000

@@ -90,6 +90,7 @@ def test_survives_pickling_and_cloning(task, kernel):
     assert not hasattr(fresh, "classes_")
 
 
+@pytest.mark.slow
 def test_grid_search_over_kernel_parameters(task):
     texts, y = task
     search = GridSearchCV(SVC(Spectrum()), {"kernel__p": [1, 2, 3], "C": [1, 10]}, cv=3, n_jobs=2)

@@ -103,6 +103,7 @@ def in_threads(work, number=THREADS):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", MACHINES)
 def test_threads_that_share_a_model_get_the_bits_of_one(name, tmp_path):
@@ -150,6 +151,7 @@ print(len(set(found)), found[0] == load(sys.argv[1]).decision_function(texts).to
 """
 
 
+@pytest.mark.slow
 def test_the_first_use_of_a_process_by_many_threads_at_once(tmp_path):
     textsvm.save(SVC(Spectrum((1, 3)), device="cpu").fit(TEXTS, LABELS), tmp_path / "m.textsvm")
     call = [sys.executable, "-c", FIRST, tmp_path / "m.textsvm"]

@@ -11,6 +11,8 @@ import pytest
 import textsvm
 from textsvm.evaluation.explanation import explain
 
+pytestmark = pytest.mark.slow
+
 #: A word of every text, the name of a document and a class, all to be found again or not.
 TEXT, NAME, CLASS = "quxelzvorkamp", "nomdeplumeid", "klassenname"
 #: The commands in one process, in which what Python reports of sockets and pickles is noted. Nothing listens

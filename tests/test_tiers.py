@@ -435,6 +435,7 @@ def test_kernels_that_learn_from_parts_leave_the_disk(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path):
     command = ["train", sample("newswire"), "--positive", "earn", "--kernel", "edit", "--max-length", "40"]
     command += ["--device", "cpu", "-o", tmp_path / "model"]
@@ -459,6 +460,7 @@ print(tracemalloc.get_traced_memory()[1])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tier", ["device", "disk", "recompute"])
 def test_byte_budgets_hold(tmp_path, tier):
     """The peak of main memory, and of the disk."""

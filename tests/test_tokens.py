@@ -151,6 +151,7 @@ def large(tokens):
     return everything.take(range(1, 1 + len(rows))), others, [*map(tuple, rows)], [*map(tuple, new)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", ["characters", "words"])
 @pytest.mark.parametrize(
     ("kernel", "oracle"),
@@ -194,6 +195,7 @@ def test_a_document_of_too_many_symbols_for_a_gpu_is_named():
         list(narrow_runs(documents, np.arange(3), others, most=3))
 
 
+@pytest.mark.slow
 def test_match_masks_do_not_grow_with_the_alphabet():
     documents, _, _, _ = large("words")
     assert EditDistance().rows(documents, CPU).distances_gram().max() == 4
@@ -209,6 +211,7 @@ class TestModels:
         np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
         assert again.support_documents_.alphabet.tolist() == model.support_documents_.alphabet.tolist()
 
+    @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
     @pytest.mark.parametrize("kernel", KERNELS_OF_WORDS, ids=str)
     def test_cross_validation_and_tuning(self, kernel):
@@ -219,6 +222,7 @@ class TestModels:
         found = tune(model, texts, labels, grid, cv=3)
         assert len(found.table) == 6
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("changed", "message"),
         [
@@ -329,6 +333,7 @@ def test_the_command_line_has_the_names_of_tokens():
     assert all(SYMBOLS[0].convert(name) == name for name in NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS_OF_WORDS, ids=str)
 def test_explanations_of_words(kernel, tmp_path):
     model = SVC(kernel, C=10, device="cpu").fit(TEXTS, LABELS)
@@ -378,6 +383,7 @@ def test_folded_characters_in_the_text_with_case(text, expected):
         assert spans[:, 0].tolist() == [min(at, len(text) - 1) for at in expected]
 
 
+@pytest.mark.slow
 @given(st.text(max_size=30), st.integers(1, 12))
 def test_no_contribution_is_lost_on_the_way_to_the_text_with_case(text, most):
     both = Views(

@@ -72,6 +72,7 @@ def judge(by_gram, by_features, atol=0.02):
     np.testing.assert_allclose(values, expected, atol=atol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSES)
 def test_classes(name):
     texts, y = letters(90)
@@ -165,6 +166,7 @@ def test_models_from_features_go_where_others_go(name, tmp_path):
         np.testing.assert_allclose(textsvm.load(tmp_path / "w").decision_function(NEW), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_auto_leaves_out_a_matrix_that_does_not_fit():
     texts, y = letters(1200, 2)
     model = SVC(Spectrum(2), compute=Compute(memory="2MB"), device="cpu").fit(texts, y)
@@ -265,6 +267,7 @@ def spied(function, calls):
     return called
 
 
+@pytest.mark.slow
 def test_the_command_line_has_it(tmp_path):
     options = ["train", sample("mail"), "--p", "3", "-o", tmp_path / "m", "--force"]
     by_features = report(*options, "--solver", "features")

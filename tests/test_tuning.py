@@ -195,6 +195,7 @@ def test_copies_are_kept_together():
         assert not {documents[i] for i in train} & {documents[i] for i in test}
 
 
+@pytest.mark.slow
 def test_idf_weights_are_learnt_from_each_training_part():
     documents, y = texts(40, seed=1)
     kernels = [Spectrum(p, "log", idf=True) for p in ((1, 2), (2, 3))]
@@ -382,6 +383,7 @@ def searched(X, y, **options):
         return tune(SVC(device="cpu"), X, y, grid_of_kernels(), cv=3, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"nested": 2}, {"group_duplicates": 0.98}], ids=str)
 def test_a_search_that_was_stopped_goes_on_with_equal_results(tmp_path, options, monkeypatch):
     X, y = map(list, texts(24))
@@ -425,6 +427,7 @@ def test_two_searches_with_one_table_do_not_mix(tmp_path, monkeypatch):
     assert path.read_text().count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["texts", "labels", "folds", "metric", "another file"])
 def test_the_table_of_another_search_is_refused(tmp_path, change):
     X, y = map(list, texts(24))

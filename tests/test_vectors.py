@@ -284,6 +284,7 @@ NOT_EQUIVALENT = {
 }
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         SVC(Gaussian(0.1), tol=1e-10),
@@ -312,6 +313,7 @@ def test_tags():
     assert not SVC(Spectrum(2)).__sklearn_tags__().input_tags.two_d_array
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_a_model_is_the_same_wherever_it_goes(form, tmp_path):
     X, y = problem()

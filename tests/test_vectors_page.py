@@ -3,10 +3,12 @@
 import re
 
 import pages
+import pytest
 
 PAGE = pages.read("docs/vectors.md")
 
 
+@pytest.mark.slow
 def test_page(tmp_path):
     names = pages.run(PAGE, tmp_path, "vectors.md", python_first=True)
     assert names["found"].best_score > 0.6

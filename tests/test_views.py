@@ -140,6 +140,7 @@ def fitted():
     return SVC(SUM, C=10, device="cpu").fit(TEXTS, LABELS)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.text(min_size=1, max_size=20))
 def test_contributions_of_any_text_add_up(text):
@@ -243,6 +244,7 @@ def test_functions_of_tokens_that_look_alike_are_two_views():
         np.testing.assert_allclose(gram.rows(np.arange(len(TEXTS))), expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [None, 3 * 4 * 16**2, 4 * 16**2])
 def test_tuning_over_views_that_learn(memory):
     kernels = [CHARACTERS, WORDS, Sum([CHARACTERS, WORDS]), SUM, Sum([CHARACTERS, PRODUCT])]

@@ -85,6 +85,7 @@ def path(tmp_path):
     return tmp_path / "m.textsvm"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [LABELS, THREE], ids=["2 classes", "3 classes"])
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_decisions_and_explanations_are_the_same(kernel, labels, path):

@@ -37,7 +37,7 @@ N = 240
 TEXTS = [" ".join(RANDOM.choice(WORDS, size=int(RANDOM.integers(0, 30)))) for _ in range(N)]
 LABELS = [("a", "b", "c")[len(text) % 3] for text in TEXTS]
 NUMBERS = np.array([text.count("m") - text.count("x") for text in TEXTS], float)
-pytestmark = pytest.mark.filterwarnings("ignore:.*near-duplicate")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*near-duplicate"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
