@@ -145,7 +145,7 @@ class KernelMachine(Parameters, ABC):
     warning: ClassVar[type[Warning]] = NotConvergedWarning
     #: Parameters that must be finite numbers above 0 (`duality_gap` may be None).
     _POSITIVE: ClassVar[tuple[str, ...]] = ("C", "tol", "duality_gap")
-    _parts = {"compute": Compute}  # noqa: RUF012
+    _PART_CLASSES: ClassVar[dict[str, type]] = {"compute": Compute}
 
     def _assign(self, parameters: dict[str, Any]) -> None:
         """Set the parameters of the constructor, given its `locals()`."""

@@ -32,7 +32,7 @@ class Parameters:
     """
 
     #: Classes of the parameters whose None stands for the object without arguments.
-    _parts: ClassVar[dict[str, type]] = {}
+    _PART_CLASSES: ClassVar[dict[str, type]] = {}
 
     if TYPE_CHECKING:
 
@@ -64,8 +64,8 @@ class Parameters:
         current = self.get_params() if nested else {}
         for name, values in nested.items():
             part = current[name]
-            if part is None and name in self._parts:
-                part = self._parts[name]()
+            if part is None and name in self._PART_CLASSES:
+                part = self._PART_CLASSES[name]()
             if hasattr(part, "set_params"):
                 part.set_params(**values)
             elif is_dataclass(part) and set(values) <= set(vars(part)):
