@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -50,18 +51,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = target_of(path)
     _clear_leftovers(target)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
-        # The system applies the umask here; reading the umask would change it for all threads.
-        mode = target.stat().st_mode & 0o777 | 0o600 if target.exists() else 0o666
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+        mode = _mode_of_new(target)  # before the temporary file: a killed process leaves one file at most
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.name}.{os.getpid()}.", suffix=".tmp", dir=target.parent
+        )
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
+    os.close(handle)
+    temporary = Path(name)
     try:
         yield temporary
         _sync(temporary)
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o777)
+        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else mode)
         temporary.replace(target)
         sync_folder(target.parent)
     except OSError as error:
@@ -112,3 +114,14 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _mode_of_new(target: Path) -> int:
+    """Permissions of a new file beside `target`: reading the umask would change it for all threads."""
+    probe = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    handle = os.open(probe, os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        return os.fstat(handle).st_mode & 0o777
+    finally:
+        os.close(handle)
+        probe.unlink()
