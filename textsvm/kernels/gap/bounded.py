@@ -276,7 +276,7 @@ class BoundedGap(SymbolKernel):
 
 
 def left_out(kernel: BoundedGap, documents: Documents) -> NDArray[np.float64]:
-    """Share of k(x, x) of each document that longer spans contribute, shape (n,); see the module docstring."""
+    """Share of k(x, x) of each document that longer spans contribute, shape (n,)."""
     kernel.check()
     _, x = count(documents, kernel.patterns, kernel.decay)
     (exact,) = self_products(Recurrence.of(kernel.p, kernel.decay), 1, documents)
