@@ -59,5 +59,5 @@ def test_a_model_of_before_digests_is_read_with_a_note(tmp_path):
     done = run("predict", old, tmp_path / "t.txt")
     assert json.loads(done.stdout.decode())["label"] == "fruit"
     assert "has no digest, so damage cannot be detected" in done.stderr.decode()
-    assert "none: written before" in run("model", old).stdout.decode()
+    assert "none: written by an older version" in run("model", old).stdout.decode()
     assert "has no digest" in fails("model", old, "--check")

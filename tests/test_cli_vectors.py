@@ -231,7 +231,7 @@ def test_vectors_beside_texts(here):
 MISTAKES = {
     "rows must match": (["mails.csv", "--vectors", "more.npy"], "20 vectors and"),
     "labels": (["x.npy"], "x.npy has no labels; give them in a separate file, --labels"),
-    "number of labels": (["test.svm", "--labels", "y.txt"], "60 labels and"),
+    "number of labels": (["test.svm", "--labels", "y.txt"], "60 labels, and"),
     "texts for vectors": (["mails.csv", "--text", "subject", *GAUSSIAN], "holds texts, and the kernel"),
     "vectors for texts": (["train.svm", "--kernel", "gap"], "holds vectors, and the kernel compares texts"),
     "vectors for columns": (["train.svm", "--kernel", "a=gap"], "as libsvm, which has no column 'a'"),

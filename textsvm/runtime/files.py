@@ -52,6 +52,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = target_of(path)
     _clear_leftovers(target)
     try:
+        mode = _mode_of_new(target)  # before the temporary file: a killed process leaves one file at most
         handle, name = tempfile.mkstemp(
             prefix=f".{target.name}.{os.getpid()}.", suffix=".tmp", dir=target.parent
         )
@@ -62,7 +63,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield temporary
         _sync(temporary)
-        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else _mode_of_new(target))
+        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else mode)
         temporary.replace(target)
         sync_folder(target.parent)
     except OSError as error:
