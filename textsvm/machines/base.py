@@ -218,8 +218,8 @@ class KernelMachine(Parameters, ABC):
         InputError
             If `kernel` is nothing that a kernel can be made from.
         """
-        spelled = isinstance(self.kernel, str) and is_spelled_out(self.kernel)
-        return parse(self.kernel) if spelled else make_kernel(self.kernel)
+        kernel = self.kernel
+        return parse(kernel) if isinstance(kernel, str) and is_spelled_out(kernel) else make_kernel(kernel)
 
     def encode(
         self, texts: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
