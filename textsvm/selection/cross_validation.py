@@ -202,7 +202,7 @@ def cross_validate(
 
 
 def _choose_and_test(
-    model: KernelMachine,
+    model: Any,
     texts: list[str],
     task: Task,
     seconds: dict[str, float],
