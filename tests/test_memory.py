@@ -23,7 +23,7 @@ def task():
 
 def peak_of_fit(task, kernel, memory=None):
     compute = Compute(memory, solver="gram")
-    SVC(kernel, max_iter=1, compute=compute).fit(task[0][:50], task[1][:50])  # compiles
+    SVC(kernel, max_iter=1, compute=compute).fit(*task)  # compiles the functions for a task of this size
     tracemalloc.start()
     try:
         model = SVC(kernel, max_iter=100, compute=compute).fit(*task)

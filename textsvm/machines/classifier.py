@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 class Classifier(KernelMachine):
     """The machine of `textsvm.SVC`."""
 
+    multiclass: str
+    class_weight: Mapping[Any, float] | str | None
+    time_budget: float | None
+
     estimator_name = "SVC"
 
     C: float

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class NoveltyDetector(KernelMachine):
     """The machine of `textsvm.OneClassSVM`."""
 
+    nu: float
+
     estimator_name = "OneClassSVM"
     _POSITIVE = ("tol", "duality_gap")
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class Regressor(KernelMachine):
     """The machine of `textsvm.SVR`."""
 
+    epsilon: float
+
     estimator_name = "SVR"
 
     C: float

@@ -228,7 +228,7 @@ def _without_texts(model: KernelMachine) -> Kept:
     return kept
 
 
-def _machine_form(model: KernelMachine, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _machine_form(model: Any, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays of a kernel machine."""
     kernel, state = model.source.state(kept)
     arrays = {"intercept": model.intercept_, **state}

@@ -37,6 +37,10 @@ THRESHOLDS = ("cv", "zero")
 class MultilabelClassifier(KernelMachine):
     """The machine of `textsvm.MultilabelSVC`."""
 
+    thresholds: str
+    cv: Any
+    random_state: int | None
+
     estimator_name = "MultilabelSVC"
 
     C: float
