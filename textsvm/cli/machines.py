@@ -291,7 +291,7 @@ def _machine_of(kind: type[KernelMachine], parameters: dict[str, Any]) -> Kernel
 
     compute = {name: parameters[name] for name in (*_COMPUTE, "solver") if name in parameters}
     rest = {name: value for name, value in parameters.items() if name not in compute}
-    return kind(**rest, compute=Compute(**compute))
+    return kind(**rest, compute=Compute(**compute) if compute else None)
 
 
 def checked(make: Callable[[], Made]) -> Made:

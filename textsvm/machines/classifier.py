@@ -46,9 +46,6 @@ class Classifier(KernelMachine):
     estimator_name = "SVC"
 
     C: float
-    multiclass: str
-    class_weight: Any
-    time_budget: float | None
 
     def __init__(
         self,

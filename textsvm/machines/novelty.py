@@ -29,8 +29,6 @@ class NoveltyDetector(KernelMachine):
     estimator_name = "OneClassSVM"
     _POSITIVE = ("tol", "duality_gap")
 
-    nu: float
-
     def __init__(
         self,
         kernel: Kernel | KernelFunction | str = "spectrum",

@@ -29,7 +29,6 @@ class Regressor(KernelMachine):
     estimator_name = "SVR"
 
     C: float
-    epsilon: float
 
     def __init__(
         self,

@@ -44,9 +44,6 @@ class MultilabelClassifier(KernelMachine):
     estimator_name = "MultilabelSVC"
 
     C: float
-    thresholds: str
-    cv: Any
-    random_state: int | None
 
     def __init__(
         self,
