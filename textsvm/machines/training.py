@@ -28,6 +28,8 @@ Machine = Any
 #: coordinate descent solves, is 1.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 7.0}
 OF_NUMBERS = 20.0
+#: More bytes than an occurrence of a feature takes, in memory or on disk.
+MOST_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -56,25 +58,32 @@ def plan_training(
     if requested or not isinstance(documents, Documents | Views | Vectors):
         return None
     memory = allowed_bytes(compute.memory, device)
-    features = features_of(kernel, documents, problem, device, obstacle(machine, kernel, device, problem))
+    trouble = obstacle(machine, kernel, device, problem)
+    features = features_of(kernel, documents, problem, device, trouble, memory)
     decision = plan(Case(len(documents), memory, device.kind, solver=compute.solver, features=features))
     return decision if decision.way == "features" else None
 
 
 def features_of(
-    kernel: Kernel, documents: Any, problem: Problem, device: Device, obstacle: str = ""
+    kernel: Kernel, documents: Any, problem: Problem, device: Device, obstacle: str = "", memory: int = 0
 ) -> Features:
-    """Size and cost of training from features, for the planner; `obstacle` says why it is impossible."""
+    """Size and cost of training from features, for the planner; `obstacle` says why it is impossible.
+
+    Predicting the size on disk takes a pass over the texts, so it is left out if `memory` certainly suffices.
+    """
     if obstacle:
         return Features(obstacle=obstacle)
-    leaves = kernel.structure.leaves
-    parts = [leaf.features.bytes(leaf.structure.read(documents)) if leaf.features else 0 for leaf in leaves]
     terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
+    occurrences = int(sum(features.occurrences(read.lengths).sum() for features, read in terms))
+    parts = [0]
+    if device.kind == "cpu" and MOST_BYTES * occurrences > memory:
+        leaves = [(leaf.features, leaf.structure.read(documents)) for leaf in kernel.structure.leaves]
+        parts = [features.bytes(read) if features else 0 for features, read in leaves]
     return Features(
-        occurrences=int(sum(features.occurrences(read.lengths).sum() for features, read in terms)),
+        occurrences=occurrences,
         machines=n_machines(problem),
         slowdown=OF_NUMBERS if _reads_numbers(kernel) else SLOWER.get(type(problem), 1.0),
-        disk_bytes=sum(parts) if device.kind == "cpu" and all(parts) else None,
+        disk_bytes=sum(parts) if all(parts) else None,
     )
 
 
