@@ -285,7 +285,7 @@ def test_trials_take_half_the_time_of_the_alternative_or_the_budget(
     monkeypatch.setattr(choose, "alternative", lambda *_: alternative)
     monkeypatch.setattr(choose, "_affordable", lambda *known: given.append(known[-1]) or 10**9)
     texts, y = corpus()
-    auto(budget=seconds).fit(texts, y)
+    auto(time_budget=seconds).fit(texts, y)
     assert given == [allowed]
     assert [len(examples.target) for examples in examples_of_trials] == [n]
 

@@ -272,7 +272,7 @@ BAD = [
     (
         "-2.7841523910926194 2.4662163433495774 1:0.2",
         "-1 1 1:0.2 1:0.3",
-        "line 13, column 12: the index 1 is there twice",
+        "line 13, column 12: the index 1 occurs twice in a line",
     ),
     (
         "2.7841523910926194 2.1694035840697223 1:1 2:0.5",

@@ -319,7 +319,7 @@ def test_the_command_line(tmp_path):
     assert judged["mean"]["accuracy"] > 0.7
     tuned = report("tune", *options, "--approximate", "nystrom:40", "--folds", "3", "-C", "1,10")
     assert len(tuned["table"]) == 2
-    assert "must be .nystrom:. and the number of landmarks, above 0" in fails(
+    assert 'must be "nystrom:" and the number of landmarks, above 0' in fails(
         "train", *options, "--approximate", "nystrom", "-o", tmp_path / "x", code=2
     )
     assert not (tmp_path / "x").exists()

@@ -392,7 +392,7 @@ def test_command_line(tmp_path):
     assert sum(found["symbols"]) + found["bias"] == pytest.approx(found["value"])
     decision = json.loads(run("predict", model, "-", stdin=message).stdout)["decision"]
     assert found["value"] == pytest.approx(decision)
-    assert "none of them" in fails("evaluate", model, sample("mail"), "--report", "r.txt", code=2)
+    assert "must end in .html" in fails("evaluate", model, sample("mail"), "--report", "r.txt", code=2)
     missing = tmp_path / "no" / "r.html"
     assert "create it first" in fails("evaluate", model, sample("mail"), "--report", missing, code=2)
 
