@@ -31,7 +31,7 @@ from textsvm.gram import measure as rates
 from textsvm.gram import plan as plans
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.build import stored_rows
-from textsvm.gram.plan import Case, Features, Rates, candidates, plan
+from textsvm.gram.plan import Case, FeatureCase, Rates, candidates, plan
 from textsvm.gram.stored import StoredRows
 from textsvm.readers import sample
 from textsvm.runtime.device import Device
@@ -93,7 +93,7 @@ def test_rows_read_are_those_of_the_report(share, measured):
 
 
 MIB = 1 << 20
-FEW, MANY = Features(10**5), Features(10**8, machines=4)
+FEW, MANY = FeatureCase(10**5), FeatureCase(10**8, machines=4)
 
 
 @pytest.mark.parametrize(
@@ -138,20 +138,20 @@ FEW, MANY = Features(10**5), Features(10**8, machines=4)
         (Case(1000, 4 * MIB, solver="gram", features=FEW), "gram", "device", "whole kernel matrix"),
         (Case(1000, 4 * MIB, features=FEW, tier="device"), "gram", "device", "whole kernel matrix"),
         (Case(1000, 4 * MIB, features=FEW, store=True), "gram", "device", "whole kernel matrix"),
-        (Case(1000, 4 * MIB, features=Features(obstacle="no")), "gram", "device", "whole kernel matrix"),
-        (Case(40, 4 * MIB, features=Features(10**4)), "gram", "device", "whole kernel matrix"),
+        (Case(1000, 4 * MIB, features=FeatureCase(obstacle="no")), "gram", "device", "whole kernel matrix"),
+        (Case(40, 4 * MIB, features=FeatureCase(10**4)), "gram", "device", "whole kernel matrix"),
         (
-            Case(20_000, 1 << 40, features=Features(10**6)), "features", "device",
+            Case(20_000, 1 << 40, features=FeatureCase(10**6)), "features", "device",
             "predicted 0.37 s, with a kernel matrix 1 s",
         ),
         (
             Case(2000, 8 * MIB, features=FEW), "features", "device",
             "a kernel matrix would take 15.3 MiB of 8.0 MiB",
         ),
-        # Features that do not fit either.
+        # FeatureCase that do not fit either.
         (Case(1000, MIB, features=FEW), "gram", "recompute", "rows on demand"),
         (
-            Case(1000, MIB, solver="features", features=Features(10**5, disk_bytes=2 * MIB)),
+            Case(1000, MIB, solver="features", features=FeatureCase(10**5, disk_bytes=2 * MIB)),
             "features", "disk", "as requested; on disk",
         ),
         (
@@ -178,7 +178,7 @@ def test_impossible_plans():
         (Case(1000, MIB, "cuda", "H200", tier="device"), "3.8 MiB and 1.0 MiB of H200 may be used"),
         (Case(1000, MIB, "cuda", "H200", tier="host"), "3.8 MiB and 0 B of main memory may be used"),
         (Case(1000, MIB, solver="features", features=FEW), "need about 2.3 MiB of memory and 1.0 MiB are"),
-        (Case(1000, MIB, solver="features", features=Features(obstacle="too odd")), "too odd"),
+        (Case(1000, MIB, solver="features", features=FeatureCase(obstacle="too odd")), "too odd"),
     ):
         with pytest.raises(InputError, match=message):
             plan(given)

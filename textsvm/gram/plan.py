@@ -69,7 +69,7 @@ COSTS = {
 
 
 @dataclass(frozen=True)
-class Features:
+class FeatureCase:
     """Training from the features of a kernel, without a kernel matrix."""
 
     occurrences: int = 0  #: Of all features in all documents
@@ -112,7 +112,7 @@ class Case:
     #: Requested by the user, one of `SOLVERS` and of `TIERS`.
     solver: str = "auto"
     tier: str = "auto"
-    features: Features | None = None  #: None where only a kernel matrix is considered
+    features: FeatureCase | None = None  #: None where only a kernel matrix is considered
     matrices: int = 1  #: Matrices that exist at a time while the whole matrix is computed
     capacity: int = 0  #: Rows that fit into `memory`, if known
     host_memory: int = 0  #: Bytes that rows may take in main memory; 0 if they cannot be kept there
@@ -210,7 +210,7 @@ def plan(case: Case, rates: Rates | None = None) -> Plan:
     return Plan(case.device, way, tier, case.memory, workers, predicted.get(tier), reason)
 
 
-def _from_features(case: Case, features: Features) -> Plan | None:
+def _from_features(case: Case, features: FeatureCase) -> Plan | None:
     """The plan to train from features; None if a kernel matrix is better, or requested."""
     if case.solver == "gram" or case.store or case.tier != "auto":
         return None
@@ -233,7 +233,7 @@ def _from_features(case: Case, features: Features) -> Plan | None:
     return Plan(case.device, "features", tier, case.memory, 0, seconds, reason)
 
 
-def _too_large(case: Case, features: Features) -> str:
+def _too_large(case: Case, features: FeatureCase) -> str:
     """Why features do not fit into memory; empty if they do, or can be kept on disk."""
     needed = COSTS[case.device].memory * features.occurrences
     if needed <= case.memory or features.disk_bytes is not None:

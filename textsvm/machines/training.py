@@ -9,7 +9,7 @@ from typing import Any
 from textsvm.errors import InputError
 from textsvm.gram.base import FeatureProducts
 from textsvm.gram.measure import allowed_bytes
-from textsvm.gram.plan import SOLVERS, Case, Features, Plan, plan
+from textsvm.gram.plan import SOLVERS, Case, FeatureCase, Plan, plan
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
@@ -66,20 +66,20 @@ def plan_training(
 
 def features_of(
     kernel: Kernel, documents: Any, problem: Problem, device: Device, obstacle: str = "", memory: int = 0
-) -> Features:
+) -> FeatureCase:
     """Size and cost of training from features, for the planner; `obstacle` says why it is impossible.
 
     Predicting the size on disk takes a pass over the texts, so it is left out if `memory` certainly suffices.
     """
     if obstacle:
-        return Features(obstacle=obstacle)
+        return FeatureCase(obstacle=obstacle)
     terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
     occurrences = int(sum(features.occurrences(read.lengths).sum() for features, read in terms))
     parts = [0]
     if device.kind == "cpu" and MOST_BYTES * occurrences > memory:
         leaves = [(leaf.features, leaf.structure.read(documents)) for leaf in kernel.structure.leaves]
         parts = [features.bytes(read) if features else 0 for features, read in leaves]
-    return Features(
+    return FeatureCase(
         occurrences=occurrences,
         machines=n_machines(problem),
         slowdown=OF_NUMBERS if _reads_numbers(kernel) else SLOWER.get(type(problem), 1.0),
