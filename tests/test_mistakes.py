@@ -1,0 +1,590 @@
+"""Ordinary mistakes of a user, each with the sentence and the exit code that he deserves.
+
+No case may exit with 0 and a wrong result. A case is a command line in a folder that holds the corpora and
+models of `folder`, the files it adds, the exit code, and a pattern of the sentence on stderr.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import random
+import re
+import shlex
+import tarfile
+import zipfile
+from dataclasses import dataclass, field
+
+import pytest
+from command import ROOT, run
+
+SAMPLES = ROOT / "corpora" / "samples"
+WORDS = {
+    "good": ["fine", "great", "lovely", "superb", "happy", "quick", "friendly", "warm", "best", "perfect"],
+    "bad": ["poor", "awful", "broken", "late", "rude", "slow", "cold", "worst", "dirty", "refund"],
+}
+
+
+def texts(n, seed=0):
+    """(label, text) of n short reviews."""
+    rng = random.Random(seed)
+    labels = [("good", "bad")[i % 2] for i in range(n)]
+    return [
+        (label, " ".join(["the", *rng.choices(WORDS[label], k=5), f"n{i}"])) for i, label in enumerate(labels)
+    ]
+
+
+def table(rows, header=None, delimiter=","):
+    """A CSV file as bytes."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
+    writer.writerows([*([header] if header else []), *rows])
+    return buffer.getvalue().encode()
+
+
+def lines(rows):
+    """Label TAB text."""
+    return "".join(f"{label}\t{text}\n" for label, text in rows).encode()
+
+
+def zipped(**members):
+    """A ZIP archive; in names, __ stands for a slash and _DOT_ for a dot."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/").replace("_DOT_", "."), content)
+    return buffer.getvalue()
+
+
+ROWS = texts(40)
+STARS = [(f"{i / 7:.3f}", text) for i, (_, text) in enumerate(ROWS)]
+DNA = {"a": "ACGTACGTTGCA", "b": "GGGCCCATTTAA"}
+
+
+def fasta(n=20, seed=0):
+    """Sequences of two classes."""
+    rng = random.Random(seed)
+    records = []
+    for i in range(n):
+        label = "ab"[i % 2]
+        sequence = "".join(rng.choices(DNA[label], k=60))
+        records.append(f">s{i} label={label}\n{sequence}\n")
+    return "".join(records).encode()
+
+
+FILES = {
+    "reviews.csv": table(ROWS, ("label", "text")),
+    "said.csv": table(
+        [(i, text, label) for i, (label, text) in enumerate(ROWS)], ("id", "utterance", "mood")
+    ),
+    "reviews.jsonl": b"".join(json.dumps({"label": a, "text": b}).encode() + b"\n" for a, b in ROWS),
+    "reviews.txt": lines(ROWS),
+    "stars.csv": table(STARS, ("stars", "text")),
+    "dna.fa": fasta(),
+    "two.libsvm": b"".join(b"%d 1:%d 2:%d\n" % (i % 2, 1 + i % 2 * 5, i % 7) for i in range(40)),
+    "empty.csv": b"",
+    "blank.csv": b"\n\n\n",
+}
+MODELS = {
+    "m": "train reviews.csv --kernel spectrum:1-3",
+    "said": "train said.csv --text utterance --label mood --kernel spectrum:1-3",
+    "lines": "train reviews.txt --kernel spectrum:1-3",
+    "stars": "train stars.csv --regress stars --kernel spectrum:1-3",
+    "sure": "train reviews.csv --kernel spectrum:1-3 --calibrate sigmoid",
+    "dna": "train dna.fa --kernel gkm",
+    "vectors": "train two.libsvm",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the corpora and models that the cases share."""
+    place = tmp_path_factory.mktemp("mistakes")
+    for name, content in FILES.items():
+        (place / name).write_bytes(content)
+    for name, command in MODELS.items():
+        made = run(*shlex.split(command), "-o", f"{name}.textsvm", "--quiet", cwd=place)
+        assert made.returncode == 0, made.stderr.decode()
+    return place
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A command, what it must say, and its exit code; `rows` is the output that is right beside a failure."""
+
+    title: str
+    command: str
+    says: str
+    code: int = 1
+    files: dict = field(default_factory=dict)
+    stdin: bytes = b""
+    rows: int = 0
+
+
+TRAIN = "--kernel spectrum:1-3 -o new.textsvm"
+XLSX = zipped(
+    **{
+        "[Content_Types]_DOT_xml": "<Types/>",
+        "_rels___DOT_rels": "<Relationships/>",
+        "xl__workbook_DOT_xml": "<workbook/>",
+        "docProps__app_DOT_xml": "<Properties/>",
+    }
+)
+DOCX = zipped(**{"[Content_Types]_DOT_xml": "<Types/>", "word__document_DOT_xml": "<w/>"})
+ODT = zipped(mimetype="application/vnd.oasis.opendocument.text", content_DOT_xml="<x/>")
+RAGGED = b"label,text\n" + b"".join(
+    f"{label},{text}{', and a comma' if i % 5 == 0 else ''}\n".encode()
+    for i, (label, text) in enumerate(ROWS)
+)
+TAR = io.BytesIO()
+with tarfile.open(fileobj=TAR, mode="w:gz"):
+    pass
+
+MISTAKES = [
+    # Paths
+    Mistake("missing corpus", f"train none.csv {TRAIN}", r"none\.csv is not there"),
+    Mistake(
+        "missing model", "predict none.textsvm reviews.csv", r"none\.textsvm is not there"
+    ),
+    Mistake(
+        "model and corpus swapped", "predict reviews.csv m.textsvm", r"reviews\.csv.*not a (textsvm )?model"
+    ),
+    Mistake(
+        "corpus instead of a model",
+        "evaluate reviews.csv reviews.csv",
+        r"reviews\.csv.*not a (textsvm )?model",
+    ),
+    Mistake("model as a corpus", f"train m.textsvm {TRAIN}", r"m\.textsvm.*(model|binary)"),
+    Mistake("empty file", f"train empty.csv {TRAIN}", r"empty\.csv is empty"),
+    Mistake("blank file", f"train blank.csv {TRAIN}", r"blank\.csv is empty"),
+    Mistake("predict an empty file", "predict m.textsvm empty.csv", r"empty\.csv is empty"),
+    Mistake("nothing on stdin", "predict m.textsvm -", r"standard input is empty"),
+    Mistake("corpus from stdin", f"train - {TRAIN}", r"standard input"),
+    Mistake("output in a missing folder", "train reviews.csv -o none/m.textsvm --kernel spectrum:2", r"none"),
+    Mistake(
+        "output exists", "train reviews.csv -o m.textsvm --kernel spectrum:2", r"m\.textsvm.*exists.*--force"
+    ),
+    Mistake(
+        "output is a folder",
+        "train reviews.csv -o place --kernel spectrum:2",
+        r"place",
+        files={"place/x": b""},
+    ),
+    Mistake("empty folder", f"train place {TRAIN}", r"place", files={"place/.keep": b""}),
+    Mistake(
+        "empty archive", f"train none.tar.gz {TRAIN}", r"none\.tar\.gz", files={"none.tar.gz": TAR.getvalue()}
+    ),
+    Mistake(
+        "a damaged gzip",
+        f"train t.csv.gz {TRAIN}",
+        r"t\.csv\.gz",
+        files={"t.csv.gz": gzip.compress(table(ROWS, ("label", "text")))[:-30]},
+    ),
+    Mistake("a damaged zip", f"train t.zip {TRAIN}", r"t\.zip", files={"t.zip": XLSX[:60]}),
+    Mistake(
+        "a picture",
+        f"train p.png {TRAIN}",
+        r"p\.png.*binary",
+        files={"p.png": b"\x89PNG\r\n\x1a\n" + bytes(500)},
+    ),
+    Mistake(
+        "a PDF",
+        f"train p.pdf {TRAIN}",
+        r"p\.pdf.*(PDF|binary)",
+        files={"p.pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n" + bytes(500)},
+    ),
+    Mistake(
+        "predict a PDF",
+        "predict m.textsvm p.pdf",
+        r"p\.pdf.*(PDF|binary)",
+        files={"p.pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n"},
+    ),
+    Mistake(
+        "a truncated model",
+        "predict cut.textsvm reviews.csv",
+        r"cut\.textsvm.*(damaged|not a)",
+        files={"cut.textsvm": b"\x10\0\0\0\0\0\0\0{"},
+    ),
+    Mistake("an unknown command", "trian reviews.csv", r"(No such command|unknown).*trian", 2),
+    Mistake("an unknown option", f"train reviews.csv --kernle x {TRAIN}", r"--kernle", 2),
+    Mistake("no output named", "train reviews.csv --kernel spectrum:2", r"(-o|--output)", 2),
+    # Spreadsheets and documents
+    Mistake(
+        "a damaged Excel file",
+        f"train t.xlsx {TRAIN}",
+        r"t\.xlsx.*(spreadsheet|Excel)",
+        files={"t.xlsx": XLSX},
+    ),
+    Mistake("a Word file", f"train t.docx {TRAIN}", r"t\.docx.*Word", files={"t.docx": DOCX}),
+    Mistake("predict a Word file", "predict m.textsvm t.docx", r"t\.docx.*Word", files={"t.docx": DOCX}),
+    Mistake("a Word file with another name", f"train t.zip {TRAIN}", r"t\.zip.*Word", files={"t.zip": DOCX}),
+    Mistake("a LibreOffice text", f"train t.odt {TRAIN}", r"t\.odt.*LibreOffice", files={"t.odt": ODT}),
+    # Columns
+    Mistake(
+        "no such text column", f"train reviews.csv --text body {TRAIN}", r"no column 'body'.*label, text"
+    ),
+    Mistake(
+        "no such label column", f"train reviews.csv --label stars {TRAIN}", r"no column 'stars'.*label, text"
+    ),
+    Mistake("no such id column", f"train reviews.csv --id nr {TRAIN}", r"no column 'nr'"),
+    Mistake(
+        "a column in the wrong case", f"train reviews.csv --text Text {TRAIN}", r"no column 'Text'.*text"
+    ),
+    Mistake("a column number too high", f"train reviews.csv --text 7 {TRAIN}", r"no column '7'"),
+    Mistake("columns of other names", f"train said.csv {TRAIN}", r"said\.csv.*(--text|--label).*utterance"),
+    Mistake(
+        "text named, label not",
+        f"train said.csv --text utterance {TRAIN}",
+        r"--label.*mood|no labels.*--label",
+    ),
+    Mistake("predict columns of other names", "predict m.textsvm said.csv", r"said\.csv.*text.*utterance"),
+    Mistake(
+        "predict without the model's column",
+        "predict said.textsvm reviews.csv",
+        r"reviews\.csv.*'utterance'.*label, text",
+    ),
+    Mistake(
+        "evaluate without the model's column",
+        "evaluate said.textsvm reviews.csv",
+        r"reviews\.csv.*'(utterance|mood)'",
+    ),
+    Mistake(
+        "evaluate without the label column",
+        "evaluate said.textsvm t.csv",
+        r"t\.csv.*'mood'",
+        files={"t.csv": table([(t,) for _, t in ROWS], ("utterance",))},
+    ),
+    Mistake(
+        "explain without the model's column", "explain said.textsvm reviews.csv", r"reviews\.csv.*'utterance'"
+    ),
+    Mistake(
+        "stdin table without the model's column",
+        "predict said.textsvm - --format csv",
+        r"'utterance'",
+        stdin=FILES["reviews.csv"],
+    ),
+    Mistake(
+        "JSON Lines without the model's key",
+        "predict said.textsvm reviews.jsonl",
+        r"reviews\.jsonl.*'utterance'",
+    ),
+    Mistake(
+        "one unknown column",
+        "predict m.textsvm t.csv",
+        r"t\.csv.*text.*remark",
+        files={"t.csv": table([(t,) for _, t in ROWS], ("remark",))},
+    ),
+    Mistake(
+        "one unknown column of TSV",
+        "predict m.textsvm t.tsv",
+        r"t\.tsv.*text.*remark",
+        files={"t.tsv": table([(t,) for _, t in ROWS], ("remark",))},
+    ),
+    Mistake(
+        "unknown header in training",
+        f"train t.csv {TRAIN}",
+        r"t\.csv.*(header|--text)",
+        files={"t.csv": table(ROWS, ("mood", "remark"))},
+    ),
+    Mistake(
+        "semicolons with a comma in the header",
+        f"train t.csv --text text --label label {TRAIN}",
+        r"t\.csv",
+        files={"t.csv": b"label;text, long\n" + table(ROWS, delimiter=";")},
+    ),
+    Mistake(
+        "column options on a folder",
+        f"train place --text text {TRAIN}",
+        r"place.*(folder|column)",
+        files={"place/good/1.txt": b"fine", "place/bad/1.txt": b"poor"},
+    ),
+    Mistake(
+        "label option on a folder",
+        f"train place --label text {TRAIN}",
+        r"place.*(folder|column)",
+        files={"place/good/1.txt": b"fine", "place/bad/1.txt": b"poor"},
+    ),
+    Mistake("column options on lines", f"train reviews.txt --text text {TRAIN}", r"reviews\.txt.*column"),
+    Mistake("column options on mail", f"train {SAMPLES}/mail.tar.gz --label text {TRAIN}", r"mail.*column"),
+    Mistake("the text as number column", f"train reviews.csv --numbers text {TRAIN}", r"'text'.*number"),
+    Mistake(
+        "a text column as numbers to predict",
+        f"train reviews.csv --regress text {TRAIN}",
+        r"row 2.*text.*not a finite number",
+    ),
+    Mistake(
+        "labels as numbers to predict",
+        f"train reviews.csv --regress label {TRAIN}",
+        r"'good'.*not a finite number",
+    ),
+    Mistake("same column twice", f"train reviews.csv --text text --label text {TRAIN}", r"text"),
+    # Labels
+    Mistake("continuous numbers as labels", f"train stars.csv --label stars {TRAIN}", r"--regress"),
+    Mistake(
+        "continuous numbers in cross-validation",
+        "cv stars.csv --label stars --kernel spectrum:2",
+        r"--regress",
+    ),
+    Mistake("texts as labels", f"train reviews.csv --text label --label text {TRAIN}", r"labels.*once"),
+    Mistake(
+        "headerless table with the text first",
+        f"train t.csv {TRAIN}",
+        r"(once|header|--label)",
+        files={"t.csv": table([(b, a) for a, b in ROWS])},
+    ),
+    Mistake(
+        "ids as labels", f"train said.csv --text utterance --label id {TRAIN}", r"labels.*once|--regress"
+    ),
+    Mistake(
+        "a single class",
+        f"train t.csv {TRAIN}",
+        r"(one|single|1) class|two classes|only",
+        files={"t.csv": table([("good", t) for _, t in ROWS], ("label", "text"))},
+    ),
+    Mistake(
+        "no labels at all",
+        f"train t.csv {TRAIN}",
+        r"t\.csv.*no labels",
+        files={"t.csv": table([("", t) for _, t in ROWS], ("label", "text"))},
+    ),
+    Mistake(
+        "one document",
+        f"train t.csv {TRAIN}",
+        r"class|document",
+        files={"t.csv": table(ROWS[:1], ("label", "text"))},
+    ),
+    Mistake(
+        "plain text as a corpus",
+        f"train t.txt {TRAIN}",
+        r"t\.txt.*without labels",
+        files={"t.txt": b"Just some text.\nAnd more of it.\n"},
+    ),
+    Mistake("positive label misspelt", f"train reviews.csv --positive god {TRAIN}", r"no label 'god'.*good"),
+    Mistake(
+        "negative label misspelt",
+        f"train reviews.csv --positive good --negative worse {TRAIN}",
+        r"no label 'worse'",
+    ),
+    Mistake(
+        "positive and negative equal",
+        f"train reviews.csv --positive good --negative good {TRAIN}",
+        r"both 'good'",
+    ),
+    Mistake(
+        "lists as labels",
+        f"train t.jsonl {TRAIN}",
+        r"--multilabel",
+        files={
+            "t.jsonl": b"".join(json.dumps({"label": [a, "x"], "text": b}).encode() + b"\n" for a, b in ROWS)
+        },
+    ),
+    Mistake(
+        "evaluate with unknown labels",
+        "evaluate m.textsvm t.csv",
+        r"(label|class).*(excellent|terrible)",
+        files={
+            "t.csv": table(
+                [({"good": "excellent", "bad": "terrible"}[a], b) for a, b in ROWS], ("label", "text")
+            )
+        },
+    ),
+    Mistake(
+        "evaluate without labels",
+        "evaluate m.textsvm t.csv",
+        r"t\.csv.*label",
+        files={"t.csv": table([(b,) for _, b in ROWS], ("text",))},
+    ),
+    Mistake("evaluate a regression on labels", "evaluate stars.textsvm reviews.csv", r"'?stars'?"),
+    Mistake(
+        "evaluate a classifier with numbers", "evaluate m.textsvm stars.csv --label stars", r"(label|class)"
+    ),
+    Mistake(
+        "more folds than documents of a class",
+        "cv t.csv --folds 10 --kernel spectrum:2",
+        r"fold",
+        files={"t.csv": table(ROWS[:6], ("label", "text"))},
+    ),
+    Mistake("one fold", "cv reviews.csv --folds 1 --kernel spectrum:2", r"folds", 2),
+    # Rows
+    Mistake(
+        "ragged rows in training",
+        f"train t.csv {TRAIN}",
+        r"8 of (the )?40 rows.*(2, 7|row 2|rows 2).*--skip-invalid",
+        files={"t.csv": RAGGED},
+    ),
+    Mistake(
+        "ragged rows in cross-validation",
+        "cv t.csv --kernel spectrum:2",
+        r"8 of (the )?40 rows.*--skip-invalid",
+        files={"t.csv": RAGGED},
+    ),
+    Mistake("ragged rows in prediction", "predict m.textsvm t.csv", r"row", rows=40, files={"t.csv": RAGGED}),
+    Mistake(
+        "an empty text",
+        "predict m.textsvm t.csv",
+        r"row 3.*(text|empty)",
+        rows=3,
+        files={"t.csv": b"id,text\n1,fine\n2,\n3,poor\n"},
+    ),
+    Mistake(
+        "a null text",
+        "predict m.textsvm t.jsonl",
+        r"line 2.*text|row 2.*text",
+        rows=3,
+        files={"t.jsonl": b'{"text": "fine"}\n{"text": null}\n{"text": "poor"}\n'},
+    ),
+    Mistake(
+        "a row without the key",
+        "predict m.textsvm t.jsonl",
+        r"(line|row) 2",
+        rows=3,
+        files={"t.jsonl": b'{"text": "fine"}\n{"id": 7}\n{"text": "poor"}\n'},
+    ),
+    Mistake(
+        "a line that is not JSON",
+        "predict m.textsvm t.jsonl",
+        r"line 2.*not.*JSON",
+        rows=3,
+        files={"t.jsonl": b'{"text": "fine"}\n{"text": "cut\n{"text": "poor"}\n'},
+    ),
+    Mistake(
+        "an empty line",
+        "predict lines.textsvm t.txt --format lines",
+        r"line 2.*empty",
+        rows=3,
+        files={"t.txt": b"fine\n\npoor\n"},
+    ),
+    Mistake(
+        "a text that is a number in JSON",
+        "predict m.textsvm t.jsonl",
+        r"(line|row) 2",
+        rows=2,
+        files={"t.jsonl": b'{"text": "fine"}\n{"text": {"a": 1}}\n'},
+    ),
+    Mistake("one of two files is missing", "predict m.textsvm reviews.csv none.csv", r"none\.csv", rows=40),
+    Mistake(
+        "one of two files has other columns",
+        "predict m.textsvm reviews.csv said.csv",
+        r"said\.csv.*utterance",
+        rows=40,
+    ),
+    Mistake(
+        "NUL bytes in a table",
+        f"train t.csv {TRAIN}",
+        r"t\.csv.*binary",
+        files={"t.csv": b"label,text\ngood,\0\0\0\0\0\0\0\0\n" * 9},
+    ),
+    Mistake(
+        "a weight that is a word",
+        f"train t.csv --weights w {TRAIN}",
+        r"row 2.*weight.*'heavy'",
+        files={"t.csv": table([(*r, "heavy") for r in ROWS], ("label", "text", "w"))},
+    ),
+    Mistake(
+        "a negative weight",
+        f"train t.csv --weights w {TRAIN}",
+        r"row 2.*weight.*-1",
+        files={"t.csv": table([(*r, -1) for r in ROWS], ("label", "text", "w"))},
+    ),
+    Mistake(
+        "a hole in the numbers to predict",
+        f"train t.csv --regress stars {TRAIN}",
+        r"NaN|nan",
+        files={
+            "t.csv": table([("nan" if i == 3 else s, t) for i, (s, t) in enumerate(STARS)], ("stars", "text"))
+        },
+    ),
+    # Parts
+    Mistake("no such part", f"train reviews.csv --part test {TRAIN}", r"no part 'test'"),
+    Mistake(
+        "evaluate a part that does not exist", "evaluate m.textsvm reviews.csv --part test", r"no part 'test'"
+    ),
+    # Models of another task
+    Mistake("texts for a model of vectors", "predict vectors.textsvm reviews.csv", r"vectors"),
+    Mistake("vectors for a model of texts", "predict m.textsvm two.libsvm", r"(text|vector)"),
+    Mistake("texts for a model of DNA", "predict dna.textsvm reviews.csv", r"(letter|sequence|DNA)"),
+    Mistake(
+        "vectors of another width",
+        "predict vectors.textsvm t.libsvm",
+        r"(feature|column|dimension)",
+        files={"t.libsvm": b"1 1:1 2:3 9:4\n0 1:2 7:1\n"},
+    ),
+    Mistake(
+        "probabilities of an uncalibrated model", "predict m.textsvm reviews.csv --proba", r"--calibrate"
+    ),
+    Mistake(
+        "coverage of an uncalibrated model", "predict m.textsvm reviews.csv --coverage 0.9", r"--calibrate"
+    ),
+    Mistake("probabilities of a regression", "predict stars.textsvm stars.csv --proba", r"not a classifier"),
+    Mistake("coverage above 1", "predict sure.textsvm reviews.csv --coverage 95", r"--coverage", 2),
+    Mistake(
+        "unsure bounds in the wrong order",
+        "predict sure.textsvm reviews.csv --unsure 0.8,0.2",
+        r"--unsure",
+        2,
+    ),
+    # Parameters
+    Mistake(
+        "unknown kernel", "train reviews.csv --kernel spectrun:3 -o new.textsvm", r"spectrun.*spectrum", 2
+    ),
+    Mistake("p of zero", "train reviews.csv --kernel spectrum:0 -o new.textsvm", r"p", 2),
+    Mistake("p that is a word", "train reviews.csv --kernel spectrum:three -o new.textsvm", r"three", 2),
+    Mistake("negative C", f"train reviews.csv -C -1 {TRAIN}", r"C", 2),
+    Mistake("C that is a word", f"train reviews.csv -C high {TRAIN}", r"high", 2),
+    Mistake("gamma of zero", "train reviews.csv --kernel edit --gamma 0 -o new.textsvm", r"gamma", 2),
+    Mistake("decay above 1", "train reviews.csv --kernel gap --decay 1.5 -o new.textsvm", r"decay", 2),
+    Mistake("a GPU that is not there", f"train reviews.csv --device cuda:7 {TRAIN}", r"cuda:7|GPU"),
+    Mistake("memory without a number", f"train reviews.csv --memory lots {TRAIN}", r"lots", 2),
+    Mistake("unknown format", f"train reviews.csv --format xml {TRAIN}", r"xml", 2),
+    Mistake("the wrong format", f"train reviews.csv --format libsvm {TRAIN}", r"reviews\.csv.*line 1"),
+    Mistake("CSV read as FASTA", f"train reviews.csv --format fasta {TRAIN}", r"reviews\.csv"),
+    Mistake(
+        "labels of another length",
+        f"train two.libsvm --labels t.txt {TRAIN}",
+        r"t\.txt.*labels",
+        files={"t.txt": b"a\nb\n"},
+    ),
+    Mistake("a kernel of texts on vectors", f"train two.libsvm {TRAIN}", r"(vector|text)"),
+    Mistake(
+        "a kernel of vectors on texts",
+        "train reviews.csv --kernel gaussian -o new.textsvm",
+        r"(vector|text|number)",
+    ),
+    Mistake(
+        "calibrate a regression",
+        f"train stars.csv --regress stars --calibrate sigmoid {TRAIN}",
+        r"calibrat",
+        2,
+    ),
+    Mistake(
+        "multilabel with a regression",
+        f"train stars.csv --regress stars --multilabel {TRAIN}",
+        r"multilabel",
+        2,
+    ),
+    Mistake("report in a missing folder", "evaluate m.textsvm reviews.csv --report none/r.html", r"none"),
+    Mistake("compare a single word", "compare reviews.csv --kernel nothing", r"nothing", 2),
+    Mistake(
+        "neighbours without a number or threshold", "neighbours reviews.csv --kernel nothing", r"nothing", 2
+    ),
+    Mistake("tune a value that is no number", "tune reviews.csv -C 1,x", r"x", 2),
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.title)
+def test_mistake(folder, tmp_path, mistake):
+    for name in (*FILES, *(f"{model}.textsvm" for model in MODELS)):
+        (tmp_path / name).symlink_to(folder / name)
+    for name, content in mistake.files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    result = run(*shlex.split(mistake.command), cwd=tmp_path, stdin=mistake.stdin)
+    message = result.stderr.decode()
+    assert result.returncode == mistake.code, (result.returncode, message)
+    assert "Traceback" not in message
+    sentence = " ".join(line for line in message.splitlines() if line.startswith("textsvm: ") or mistake.rows)
+    assert re.search(mistake.says, sentence), message
+    assert len(result.stdout.splitlines()) == mistake.rows
+    assert not (tmp_path / "new.textsvm").exists()
