@@ -14,8 +14,9 @@ from scipy.sparse import csc_matrix, csr_matrix, issparse, random, save_npz
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from textsvm.errors import InputError
-from textsvm.readers import read_corpus, read_documents, stream_corpus
 from textsvm.readers.libsvm import read_libsvm, write_libsvm
+from textsvm.readers.read import read_corpus, read_documents
+from textsvm.readers.stream import stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.text.stored import StoredTexts
 
@@ -137,7 +138,7 @@ def test_the_format_is_told_from_the_content(name, pack, tmp_path):
     assert corpus.vectors.toarray().tolist() == [[0.5, 0, 1], [0, 1, 0], [1, 0, 0]]
     assert corpus.labels == ["1", "-1", "2.5"]
     assert (corpus.ids, corpus.texts, corpus.examples) == (["1", "2", "3"], [], corpus.vectors)
-    with pytest.raises(InputError, match="holds vectors, which are no documents"):
+    with pytest.raises(InputError, match="holds vectors, not documents"):
         list(stream_corpus(tmp_path / name))
     stored = stream_corpus(tmp_path / name).stored()
     assert (stored.vectors != corpus.vectors).nnz == 0

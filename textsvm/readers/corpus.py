@@ -37,6 +37,53 @@ class Document(NamedTuple):
     columns: Mapping[str, str | float] | None = None
 
 
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of reading, which `read_corpus` describes; columns are names, or numbers from 1."""
+
+    format: str | None = None  #: None: detect it
+    text: str | Sequence[str] | None = None  #: Several with commas; a sequence keeps columns apart
+    label: str | None = None
+    id: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    group: str | None = None
+    numbers: str | Sequence[str] | None = None
+    label_separator: str | None = None
+    split: str = "modapte"
+    headers: bool = False
+    labelled: bool = True  #: Else labels are ignored, and a line or file without a label is a text
+
+    @property
+    def columns(self) -> dict[str, str | Sequence[str]]:
+        """The named columns by their role."""
+        roles = ("text", "label", "id", "target", "weight", "group", "numbers")
+        return {role: column for role in roles if (column := getattr(self, role)) is not None}
+
+    @property
+    def apart(self) -> bool:
+        """Whether columns of texts and numbers stay apart."""
+        return not isinstance(self.text, str | None) or self.numbers is not None
+
+    @property
+    def need_header(self) -> bool:
+        """Whether a column is given by a name, not a number."""
+        names = ",".join(each if isinstance(each, str) else ",".join(each) for each in self.columns.values())
+        return any(not name.strip().isdecimal() for name in names.split(",") if name)
+
+    @property
+    def of_a_table(self) -> bool:
+        """Whether the columns show that an input of unknown format is a table."""
+        return not self.columns.keys().isdisjoint(("text", "numbers", "id"))
+
+    @property
+    def only_of_tables(self) -> str | None:
+        """A column that only tables have."""
+        texts = None if isinstance(self.text, str) else self.text
+        column = next(filter(None, (self.target, self.weight, self.group, self.numbers, texts)), None)
+        return column if column is None or isinstance(column, str) else ", ".join(column)
+
+
 @dataclass
 class Corpus:
     """Documents, or vectors, in the order of their source; all lists have the same length.

@@ -18,7 +18,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -231,6 +231,22 @@ def _lines_on_disk(file: FileOnDisk, problems: Problems, newline: str) -> Iterat
                 yield line
             else:
                 yield from io.StringIO(line, newline="")
+
+
+def with_progress(
+    files: Sequence[Any], progress: Progress | None
+) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """Each file, and a function that reports the bytes read so far; it is called at the end of each file."""
+    total, done, file = sum(file.size for file in files), 0, None
+
+    def report() -> None:
+        if progress is not None:
+            progress(done + (file.position if file else 0), total)
+
+    for file in files:
+        yield file, report
+        done, file = done + file.size, None
+        report()
 
 
 # Folders and archives
