@@ -16,17 +16,17 @@ from __future__ import annotations
 import asyncio
 import os
 import smtplib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
-from textsvm.mail.raw_message import marked, textsvm_fields
+from textsvm.mail.raw_message import RawMessage, marked, textsvm_fields
 from textsvm.mail.spamd import LARGEST, Refused
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Decision
+    from textsvm.mail.server import Classify
 
 #: Seconds that the next server may take for an answer.
 PATIENCE = 60.0
@@ -34,9 +34,7 @@ _LATER = "451 4.3.0 {}; try again"
 _OWN_FIELDS = ("x-textsvm", "x-spam-flag")
 
 
-async def content_filter(
-    port: int, next: str, lmtp: bool, classify: Callable[[bytes], Awaitable[Decision]]
-) -> Callable[[], None]:
+async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -> Callable[[], None]:
     """Listen at 127.0.0.1:port as a content filter; return the function that stops it.
 
     Parameters
@@ -75,14 +73,15 @@ async def content_filter(
 class _SmtpHandler:
     """Handler of aiosmtpd."""
 
-    def __init__(self, next: str, lmtp: bool, classify: Callable[[bytes], Awaitable[Decision]]) -> None:
+    def __init__(self, next: str, lmtp: bool, classify: Classify) -> None:
         self._next, self._lmtp, self._classify = next, lmtp, classify
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         """Decide on a message and hand it on; return the answers for its sender."""
         count = len(envelope.rcpt_tos) if self._lmtp else 1
         try:
-            data = marked(envelope.content, await self._classify(envelope.content))
+            message = RawMessage(envelope.content)
+            data = marked(message, await self._classify(message))
         except Refused as error:
             return "\r\n".join([_LATER.format(_one_line(error))] * count)
         answers = await asyncio.get_running_loop().run_in_executor(None, self._hand_on, envelope, data)
@@ -122,7 +121,7 @@ def _one_line(message: object) -> str:
     return " ".join(str(message).split()).encode("ascii", "replace").decode()[:400]
 
 
-async def milter(address: str, classify: Callable[[bytes], Awaitable[Decision]]) -> Callable[[], None]:
+async def milter(address: str, classify: Classify) -> Callable[[], None]:
     """Listen as a milter; return the function that stops it.
 
     Parameters
@@ -158,7 +157,7 @@ async def milter(address: str, classify: Callable[[bytes], Awaitable[Decision]])
     return close
 
 
-def _milter_filter(classify: Callable[[bytes], Awaitable[Decision]]) -> Any:
+def _milter_filter(classify: Classify) -> Any:
     """The function that kilter runs for each message."""
     from kilter.protocol import Accept
     from kilter.protocol.messages import Header

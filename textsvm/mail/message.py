@@ -83,7 +83,7 @@ class Message:
 
 def read_message(data: bytes | RawMessage) -> Message:
     """Read a raw message in bounded time and memory; any bytes are accepted."""
-    raw = data if isinstance(data, RawMessage) else RawMessage(data)
+    raw = RawMessage.of(data)
     try:
         parsed = parse(raw)
         lines, subject, sender = evidence(parsed), _field(parsed, "subject"), _field(parsed, "from")

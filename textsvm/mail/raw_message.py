@@ -1,10 +1,10 @@
 """Raw messages as bytes: position of the header, digest, and decision fields written into the header.
 
-`RawMessage` scans the header once. Reading, hashing and passing a message on share the result, and nothing
+`RawMessage` locates the header once; reading, hashing and passing a message on share the result. Nothing
 here parses or changes other bytes of the message.
 
-A header ends at the first empty line. Lines end in LF or CR LF; the "From " line of an mbox before the first
-field belongs to no message. Fields beyond the first `MAX_HEADER` bytes count as body, so that the work is
+A header ends at the first empty line. Lines end in LF or CR LF; the "From " line of an mbox is not part of a
+message. Fields beyond the first `MAX_HEADER` bytes count as body, so that the work is
 bounded (Postfix stops at 100 KB).
 """
 
@@ -81,6 +81,11 @@ class RawMessage:
         self.has_header = _LOOSE_FIELD.match(data, self.start) is not None
         self.end = self._header_end() if self.has_header else self.start
         self.fields_end = self._run_end() if self.has_header else self.start
+
+    @classmethod
+    def of(cls, data: bytes | RawMessage) -> RawMessage:
+        """The message itself, or of bytes."""
+        return data if isinstance(data, RawMessage) else cls(data)
 
     def _header_end(self) -> int:
         limit = min(len(self.data), self.start + MAX_HEADER)
@@ -181,9 +186,9 @@ def _chunks(data: bytes, start: int, end: int) -> Iterator[bytes]:
         start = stop
 
 
-def marked(data: bytes, decision: Decision, *, bogofilter: bool = False) -> bytes:
-    """The message with the decision in its header; see `marked_pieces`."""
-    return b"".join(marked_pieces(RawMessage(data), decision, bogofilter=bogofilter))
+def marked(data: bytes | RawMessage, decision: Decision, *, bogofilter: bool = False) -> bytes:
+    """The message with the decision in its header; `marked_pieces` in a single piece."""
+    return b"".join(marked_pieces(RawMessage.of(data), decision, bogofilter=bogofilter))
 
 
 def marked_pieces(

@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from textsvm.errors import InputError
 from textsvm.mail import spamd
+from textsvm.mail.raw_message import RawMessage
 from textsvm.mail.spamd import EX_DATAERR, EX_PROTOCOL, EX_SOFTWARE, EX_TEMPFAIL, LARGEST, Refused, Request
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter
 
 _T = TypeVar("_T")
-Classify = Callable[[bytes], Awaitable["Decision"]]
+Classify = Callable[[bytes | RawMessage], Awaitable["Decision"]]
 Interface = Callable[[Classify], Awaitable[Callable[[], None]]]
 #: Seconds that a client may take to send its request, and to take its answer; and seconds that a server that
 #: ends takes for the requests in progress.
@@ -83,7 +84,7 @@ class Server:
             close()
         await self._finish()
 
-    async def classify(self, data: bytes) -> Decision:
+    async def classify(self, data: bytes | RawMessage) -> Decision:
         """The decision on a message; raise `Refused` if there is none."""
         return await self._run(self._deciding, lambda: self.filter.classify(data))
 

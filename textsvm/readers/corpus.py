@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from textsvm.errors import InputError
 from textsvm.text.stored import StoredTexts
@@ -173,13 +176,7 @@ class Corpus:
         )
 
     def select(self, part: str | None = None) -> Corpus:
-        """The documents of one part; all of them for None.
-
-        Raises
-        ------
-        InputError
-            If no document is in that part.
-        """
+        """The documents of a part, or all for None; InputError if the part has no document."""
         if part is None:
             return self
         chosen = [i for i, each in enumerate(self.part) if each == part]
@@ -202,8 +199,8 @@ class Corpus:
         ----------
         positive : str
         negative : str
-            Another label: the documents with exactly one of the two labels stay. Or "rest": all documents
-            with a label stay, and documents without `positive` get the label "rest".
+            Another label: documents with either label, but not both, stay. Or "rest": all documents with a
+            label stay, and documents without `positive` get the label "rest".
 
         Raises
         ------
@@ -229,13 +226,7 @@ class Corpus:
         return replace(self.subset(chosen), labels=labels)
 
     def with_vectors(self, vectors: Any, source: str) -> Corpus:
-        """The corpus with vectors beside the texts, a row for each document, read from `source`.
-
-        Raises
-        ------
-        InputError
-            If the number of vectors differs, or a column has their name.
-        """
+        """The corpus with vectors beside the texts, a row for each document, read from `source`."""
         if vectors.shape[0] != len(self):
             raise InputError(
                 f"{source} has {vectors.shape[0]:,} vectors and {self.source} {len(self):,} documents; each "
@@ -248,7 +239,7 @@ class Corpus:
         return replace(self, vectors=vectors)
 
     def with_labels(self, labels: list[str], source: str) -> Corpus:
-        """The corpus with other labels, read from `source`; InputError if their number differs."""
+        """The corpus with other labels, read from `source`."""
         if len(labels) != len(self):
             raise InputError(f"{source} has {len(labels):,} labels, and {self.source} {len(self):,} rows")
         return replace(self, labels=labels)
@@ -259,17 +250,20 @@ class Corpus:
 
     def conflicting_duplicates(self) -> list[tuple[str, ...]]:
         """Groups of duplicates with different labels (or numbers)."""
-        labels: Sequence[Label | float] = self.targets or self.labels or [""] * len(self)
-        groups = (group for group in self._equal_texts() if len({labels[i] for i in group}) > 1)
+        truth = self._truth
+        groups = (group for group in self._equal_texts() if len({truth[i] for i in group}) > 1)
         return [tuple(self.ids[i] for i in group) for group in groups]
 
     def without_duplicates(self) -> Corpus:
         """The first of each group of documents with equal texts and equal labels (or numbers)."""
-        labels: Sequence[Label | float] = self.targets or self.labels or [""] * len(self)
         first: dict[tuple[str | bytes, Label | float], int] = {}
-        for i, key in enumerate(zip(self._keys(), labels, strict=True)):
+        for i, key in enumerate(zip(self._keys(), self._truth, strict=True)):
             first.setdefault(key, i)
         return self.subset(first.values())
+
+    @property
+    def _truth(self) -> Sequence[Label | float]:
+        return self.targets or self.labels or [""] * len(self)
 
     def _equal_texts(self) -> list[list[int]]:
         groups = defaultdict(list)
@@ -333,8 +327,7 @@ def build_corpus(
     """Build a corpus from documents: unique ids, labels of a single type.
 
     If some documents have labels, documents without a label are left out and reported; unless `labelled`,
-    labels are ignored. Targets, if there are any, take the place of the labels. `stored`: texts go to a
-    temporary file one by one.
+    labels are ignored. Targets replace the labels. With `stored`, texts are written to a temporary file.
     """
     rows: list[Document] = []
     split = _split_texts(documents, rows, source)
@@ -399,10 +392,9 @@ def _concatenate(parts: Sequence[Any]) -> Any:
     """Concatenate lists, arrays or sparse matrices; the widest matrix gives the number of columns."""
     if len(parts) == 1:
         return parts[0]
-    import numpy as np
-    from scipy import sparse
+    if hasattr(parts[0], "indptr"):
+        from scipy import sparse
 
-    if sparse.issparse(parts[0]):
         width = max(part.shape[1] for part in parts)
         for part in parts:
             part.resize(part.shape[0], width)
@@ -432,8 +424,6 @@ def _build_columns(texts: Sequence[str], rows: Sequence[Document]) -> dict[str, 
     """The columns of documents from their texts, which alternate, and the numbers in `rows`."""
     if not rows or rows[0].columns is None:
         return None
-    import numpy as np
-
     names = [name for name, value in rows[0].columns.items() if isinstance(value, str)]
     columns: dict[str, Any] = {name: texts[k :: len(names)] for k, name in enumerate(names)}
     for name in rows[0].columns:
@@ -469,8 +459,6 @@ def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:
 
 def _closest(label: str, counts: Counter[str], shown: int = 10) -> str:
     """The existing labels, similarly spelled labels first, then the most frequent."""
-    from difflib import get_close_matches
-
     known = [name for name, _ in counts.most_common()]
     close = get_close_matches(label, known[:1000], 5, 0.5)  # it is slow
     order = close + [name for name in known if name not in close]

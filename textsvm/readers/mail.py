@@ -56,7 +56,7 @@ _POLICY = RawHeaderPolicy(message_factory=MimePart)
 
 
 def is_mail(data: bytes) -> bool:
-    """Whether bytes begin like a message or an mbox: header lines, at least one with a well-known name."""
+    """Whether bytes begin like a message or an mbox: header lines, some with a well-known name."""
     head = data[:8192].lstrip(b"\r\n")
     if head.startswith((b"From ", b">From ")):
         head = head.partition(b"\n")[2]
@@ -120,7 +120,11 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
     except PARSER_ERRORS as error:
         # The standard parser gave up on a hostile message: its bytes are still evidence.
         return decode_declared(data, None)[0], [f"it cannot be parsed as a message ({type(error).__name__})"]
-    pieces = [*_headers(message, headers, damage), *(_part_text(*part, damage) for part in parts)]
+    if headers:
+        pieces = [f"{name}: {decoded_header(str(value), damage)}" for name, value in message.raw_items()]
+    else:
+        pieces = [decoded_header(str(message.get("Subject", "")), damage)]
+    pieces += [_part_text(*part, damage) for part in parts]
     for part in message.walk():
         names = (type(defect).__name__ for defect in part.defects)
         damage |= {_DEFECTS[name]: None for name in names if name in _DEFECTS}
@@ -145,14 +149,6 @@ def _label(file: File, several: bool) -> str | None:
     if not several or not candidates:
         return None
     return candidates[0].lstrip(".")
-
-
-def _headers(message: Message, every: bool, damage: dict[str, None]) -> Iterator[str]:
-    if not every:
-        yield decoded_header(str(message.get("Subject", "")), damage)
-        return
-    for name, value in message.raw_items():
-        yield f"{name}: {decoded_header(str(value), damage)}"
 
 
 def _text_parts(message: Message) -> Iterator[tuple[bytes, str, str | None]]:

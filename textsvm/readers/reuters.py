@@ -66,7 +66,8 @@ def _document(sgml: str, place: str, judged: tuple[str, ...], problems: Problems
     identifier = attributes.get("NEWID") or place
     if "</REUTERS>" not in rest:
         problems.append((identifier, "the document is cut off: </REUTERS> is missing"))
-    topics = tuple(dict.fromkeys(_clean(topic) for topic in _items(_element(rest, "TOPICS")[0] or "")))
+    items = (_element(rest, "TOPICS")[0] or "").split("<D>")[1:]
+    topics = tuple(dict.fromkeys(_clean(item.partition("</D>")[0]) for item in items))
     part = None
     if attributes.get("TOPICS", "").upper() in judged:
         part = {"TRAIN": "train", "TEST": "test"}.get(attributes.get("LEWISSPLIT", "").upper())
@@ -87,7 +88,7 @@ def _text(sgml: str) -> str:
 
 
 def _element(sgml: str, name: str) -> tuple[str | None, str]:
-    """Content of the first element of a name (None if there is none), and the text without the element."""
+    """Content of the first element of a name (None if it is missing), and the text without the element."""
     start = sgml.find(f"<{name}")
     inner = sgml.find(">", start) + 1
     end = sgml.find(f"</{name}>", inner)
@@ -96,11 +97,6 @@ def _element(sgml: str, name: str) -> tuple[str | None, str]:
     if end < 0:
         return sgml[inner:], sgml[:start]
     return sgml[inner:end], sgml[:start] + sgml[end + len(name) + 3 :]
-
-
-def _items(sgml: str) -> Iterator[str]:
-    for piece in sgml.split("<D>")[1:]:
-        yield piece.partition("</D>")[0]
 
 
 def _clean(sgml: str) -> str:

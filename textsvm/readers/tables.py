@@ -1,14 +1,14 @@
 """Reader of tables: CSV, TSV, JSON Lines and Parquet, a document a row.
 
 Columns are named or numbered from 1. Several columns of text (`title,body`) are joined by line breaks; listed
-columns stay apart, beside columns of numbers. Columns that are not named are found by their usual names
+columns stay apart, beside columns of numbers. Columns that are not named are detected by their usual names
 (`text`, `label`, `id`, `split`, ...), except targets, weights and groups. A CSV or TSV has a header line if a
 column was named, or if a cell of its first line is a usual name; without header and columns, the first column
 is the label and the others are the text.
 
 TSV is split on TAB only: a quote is an ordinary character (a quote that opens in an essay would otherwise
-swallow the rows up to the next). CSV follows RFC 4180; its delimiter is that of `,`, `;`, TAB and `|` which
-splits the first rows into the most fields.
+swallow the rows up to the next). CSV follows RFC 4180; its delimiter is the symbol of `,`, `;`, TAB and `|`
+that splits the first rows into the most fields.
 """
 
 from __future__ import annotations
