@@ -1,14 +1,12 @@
 """Interfaces for mail servers: an SMTP or LMTP content filter (aiosmtpd) and a milter (kilter.service).
 
-The content filter takes mail by SMTP or LMTP and hands it to the next server by the same protocol, with the
-decision in its header. A message is accepted when the next server has accepted it; every error before is a
-temporary failure, after which the sender keeps the message and tries again. By LMTP each recipient has its
-own answer.
+The content filter receives mail by SMTP or LMTP and sends it to the next server by the same protocol, with
+the decision in its header. A message is accepted when the next server has accepted it; every earlier error is
+a temporary failure, after which the sender tries again. LMTP has an answer for each recipient.
 
 The milter marks messages in Postfix and Sendmail before they are queued. Without a decision a message is
-accepted unchanged; the mail server decides what happens while the milter is down (Postfix:
-milter_default_action). The header comes in fields, without line ends: the message is composed as local
-delivery would write it.
+accepted unchanged; the setting of the mail server applies while the milter is down (Postfix:
+milter_default_action). The message is composed from its fields with the line ends of local delivery.
 """
 
 from __future__ import annotations
@@ -35,16 +33,9 @@ _OWN_FIELDS = ("x-textsvm", "x-spam-flag")
 
 
 async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -> Callable[[], None]:
-    """Listen at 127.0.0.1:port as a content filter; return the function that stops it.
+    """Listen at 127.0.0.1:port as a content filter for SMTP or LMTP; return the function that stops it.
 
-    Parameters
-    ----------
-    port : int
-    next : str
-        HOST:PORT of the next server, or the path of its Unix socket (LMTP).
-    lmtp : bool
-        Whether the protocol is LMTP.
-    classify : coroutine function
+    `next` is HOST:PORT of the next server, or the path of its Unix socket (LMTP).
     """
     try:
         from aiosmtpd.lmtp import LMTP
@@ -88,7 +79,7 @@ class _SmtpHandler:
         return "\r\n".join(answers)
 
     def _hand_on(self, envelope: Any, data: bytes) -> list[str]:
-        """Answers of the next server: one for each recipient by LMTP, else one."""
+        """Answers of the next server: LMTP has an answer for each recipient, SMTP a single answer."""
         groups = [[each] for each in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
         return [self._send(envelope, group, data) for group in groups]
 
@@ -124,12 +115,8 @@ def _one_line(message: object) -> str:
 async def milter(address: str, classify: Classify) -> Callable[[], None]:
     """Listen as a milter; return the function that stops it.
 
-    Parameters
-    ----------
-    address : str
-        A port of 127.0.0.1, or the path of a new Unix socket (mode 0660: the mail server is in the group that
-        owns its folder).
-    classify : coroutine function
+    The address is a port of 127.0.0.1, or the path of a new Unix socket (mode 0660: the mail server is in the
+    group that owns its folder).
     """
     try:
         import anyio
@@ -164,8 +151,8 @@ def _milter_filter(classify: Classify) -> Any:
     from kilter.service import END
     from kilter.service.options import AFTER, examine_body, examine_headers, examine_sender
 
-    # kilter.service needs two events that are not used here: without the sender it takes no second message of
-    # a connection, and without the end of the header it loses a part of the body.
+    # kilter.service needs two events that are not used here: without the sender it accepts no second message
+    # of a connection, and without the end of the header it loses a part of the body.
     @examine_sender()
     @examine_headers(can_respond=AFTER, can_add=True, can_modify=True)
     @examine_body()
