@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import textsvm
 from textsvm.errors import InputError, one_line, printable
-from textsvm.mail.raw_message import BOGOFILTER, RawMessage, bogosity_field, marked
+from textsvm.mail.raw_message import BOGOFILTER, RawMessage, bogosity_field, file_bytes, marked
 
 if TYPE_CHECKING:
     from textsvm.mail.decision import Decision
@@ -142,14 +142,14 @@ def input_messages(options: BogofilterArguments) -> Iterator[tuple[str, bytes]]:
         yield from _messages_of(options.objects, mbox)
     else:
         file = options.values.get("I")
-        yield from _split("", sys.stdin.buffer.read() if file is None else _file_bytes(Path(file)), mbox)
+        yield from _split("", sys.stdin.buffer.read() if file is None else file_bytes(file), mbox)
 
 
 def _messages_of(names: list[str], mbox: bool) -> Iterator[tuple[str, bytes]]:
     for name in names:
         path = Path(name)
         for file in _folder_files(path) if path.is_dir() else [path]:
-            yield from _split(str(file), _file_bytes(file), mbox)
+            yield from _split(str(file), file_bytes(file), mbox)
 
 
 def _folder_files(folder: Path) -> list[Path]:
@@ -166,13 +166,6 @@ def _split(name: str, data: bytes, mbox: bool) -> Iterator[tuple[str, bytes]]:
     for start, end in zip([0, *starts], [*starts, len(data)], strict=True):
         if end > start or not starts:
             yield name, data[start:end]
-
-
-def _file_bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
 
 
 # Learning
@@ -457,11 +450,7 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Setti
 
 
 def _read_configuration(settings: Settings, file: Path) -> Settings:
-    try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(file_bytes(file).decode("utf-8", "replace").splitlines(), 1):
         line = line.partition(" #")[0].partition("\t#")[0].strip()
         if not line or line.startswith("#"):
             continue

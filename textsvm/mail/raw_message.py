@@ -11,12 +11,14 @@ bounded (Postfix stops at 100 KB).
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import textsvm
+from textsvm.errors import InputError
 
 if TYPE_CHECKING:  # importing it takes NumPy
     from textsvm.mail.decision import Decision
@@ -146,6 +148,15 @@ class RawMessage:
                 chunk = chunk.replace(*change)
             sha.update(chunk)
         return sha.hexdigest()
+
+
+def file_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a file; raise InputError if it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _text_end(data: bytes) -> int:
