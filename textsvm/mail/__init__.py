@@ -1,4 +1,4 @@
 """A mail filter: messages, lessons, decisions, and protocols of mail programs.
 
-`client`, `bogofilter` and `trec` are programs, which parse a command line and print.
+`client` and `bogofilter` are programs, which parse a command line and print.
 """

@@ -1,6 +1,6 @@
 """The program for TREC's spam filter evaluation toolkit (Lynam and Cormack, 2005 to 2007).
 
-    python -m textsvm.mail.trec scripts [--serve] FOLDER     write the four commands into a folder
+    python -m benchmarks.trec scripts [--serve] FOLDER     write the four commands into a folder
     initialize [--serve]                   start with an empty filter; with a server that learns
     classify FILE                          print "class=spam score=0.73105858 tfile=-"
     train JUDGE FILE [CLASS [TFILE]]       learn the message as the judge says, spam or ham
@@ -29,6 +29,7 @@ from textsvm.errors import InputError, one_line
 from textsvm.mail.client import Trouble, ask
 from textsvm.mail.raw_message import file_bytes
 
+ROOT = Path(__file__).resolve().parent.parent
 STORE = Path("textsvm-trec")
 #: Relative, because the path of a socket may have at most 107 bytes.
 SOCKET, PROCESS = STORE / "socket", STORE / "pid"
@@ -46,7 +47,7 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return 0
     except (InputError, OSError) as error:
-        print(f"textsvm.mail.trec: {one_line(str(error))}", file=sys.stderr)
+        print(f"benchmarks.trec: {one_line(str(error))}", file=sys.stderr)
         return ERROR
 
 
@@ -74,9 +75,10 @@ def scripts(folder: Path, serve: bool = False) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in COMMANDS:
         options = ["--serve"] * (serve and name == COMMANDS[0])
-        words = [sys.executable, "-m", "textsvm.mail.trec", name, *options]
+        command = shlex.join([sys.executable, "-m", "benchmarks.trec", name, *options])
+        path = f"export PYTHONPATH={shlex.quote(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}"
         file = folder / name
-        file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8", newline="\n")
+        file.write_text(f'#!/bin/sh\n{path}\nexec {command} "$@"\n', encoding="utf-8", newline="\n")
         file.chmod(0o755)
 
 
