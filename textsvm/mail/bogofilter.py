@@ -248,9 +248,9 @@ def _classify_message(
     if "p" in flags:
         out.write(passed(raw, decision, settings.header))
     elif line := _line(decision, options):
-        named = (options.objects or "b" in flags) and ("T" in flags or not _terse(options))
+        named = (options.objects or "b" in flags) and ("T" in flags or not settings.terse)
         sys.stdout.write(f"{printable(name)} {line}\n" if named else f"{line}\n")
-        if flags["v"] > 1 and "T" not in flags and not _terse(options):
+        if flags["v"] > 1 and "T" not in flags and not settings.terse:
             sys.stdout.writelines(f"  {weight:+.4f} {part!r}\n" for part, weight in mail.reasons(raw))
     words = 0
     if "u" in flags and decision.kind != "unsure":
@@ -272,13 +272,9 @@ def _line(decision: Decision, options: BogofilterArguments) -> str:
         return f"{score:.16f}"
     if options.flags["T"]:
         return f"{letter} {score:g}"
-    if _terse(options):
+    if options.settings.terse:
         return f"{letter} {score:.6f}"
     return bogosity_field(decision, options.settings.header) if "v" in options.flags else ""
-
-
-def _terse(options: BogofilterArguments) -> bool:
-    return "t" in options.flags or options.settings.terse
 
 
 def passed(message: RawMessage, decision: Decision, name: str) -> bytes:
@@ -297,7 +293,7 @@ def passed(message: RawMessage, decision: Decision, name: str) -> bytes:
 
 
 def _filter(options: BogofilterArguments, create: bool) -> Filter:
-    from textsvm.mail.filter import Filter  # not above: -h and wrong options need no NumPy
+    from textsvm.mail.filter import Filter  # not above: `_classify` passes mail on if the import fails
     from textsvm.mail.lessons import store_folder
 
     folder = options.settings.folder
@@ -446,7 +442,8 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Setti
         settings = settings.with_key(key, value) if value else settings
     unused = [f"-{letter}" for letter in [*parsed.flags, *parsed.values] if letter in _WITHOUT_EFFECT]
     folder = parsed.values.get("d", settings.folder)
-    return replace(settings, folder=folder, unused=(*settings.unused, *unused))
+    terse = settings.terse or "t" in parsed.flags
+    return replace(settings, folder=folder, terse=terse, unused=(*settings.unused, *unused))
 
 
 def _read_configuration(settings: Settings, file: Path) -> Settings:

@@ -161,19 +161,14 @@ class Corpus:
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""
         chosen = [int(i) for i in indices]
-        labels = None if self.labels is None else [self.labels[i] for i in chosen]
-        return replace(
-            self,
-            ids=[self.ids[i] for i in chosen],
-            texts=cast("list[str]", take(self.texts, chosen) if len(self.texts) else []),
-            labels=cast("list[str] | list[tuple[str, ...]] | None", labels),
-            part=[self.part[i] for i in chosen],
-            targets=self.targets and [self.targets[i] for i in chosen],
-            weights=self.weights and [self.weights[i] for i in chosen],
-            groups=self.groups and [self.groups[i] for i in chosen],
-            vectors=None if self.vectors is None else self.vectors[chosen],
-            columns=self.columns and {name: take(each, chosen) for name, each in self.columns.items()},
-        )
+        values = {name: getattr(self, name) for name in ("ids", *_LISTS)}
+        if not len(self.texts):  # of vectors
+            del values["texts"]
+        parts: dict[str, Any] = {
+            name: take(each, chosen) for name, each in values.items() if each is not None
+        }
+        columns = self.columns and {name: take(each, chosen) for name, each in self.columns.items()}
+        return replace(self, **parts, columns=columns)
 
     def select(self, part: str | None = None) -> Corpus:
         """The documents of a part, or all for None; InputError if the part has no document."""

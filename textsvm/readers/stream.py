@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from threading import Condition, Thread
 from typing import IO, Any
@@ -155,17 +156,12 @@ def stream_corpus(
 
 def is_large(path: str | Path | Sequence[str | Path]) -> bool:
     """Whether a corpus should not be held in memory."""
-    paths = [path] if isinstance(path, str | Path) else path
+    paths = [Path(path)] if isinstance(path, str | Path) else map(Path, path)
     try:
-        return sum(map(_size_on_disk, map(Path, paths))) >= LARGE
+        files = [file for each in paths for file, _ in (walk(each) if each.is_dir() else [(each, "")])]
+        return sum(file.stat().st_size for file in files if file.is_file()) >= LARGE
     except OSError:
         return False
-
-
-def _size_on_disk(path: Path) -> int:
-    if path.is_dir():
-        return sum(file.stat().st_size for file, _ in walk(path))
-    return path.stat().st_size if path.is_file() else 0
 
 
 def files_on_disk(path: Path) -> InputFiles | None:
@@ -391,10 +387,8 @@ def _corpora(documents: list[Document], problems: Problems) -> Iterator[Corpus]:
     """Corpora of documents, a corpus for each run of equal columns; none without documents and problems."""
     if not documents and not problems:
         return
-    kinds = [tuple(document.columns or ()) for document in documents]
-    cuts = [i for i in range(1, len(kinds)) if kinds[i] != kinds[i - 1]]
-    for start, end in zip([0, *cuts], [*cuts, len(kinds)], strict=True):
-        part = documents[start:end]
+    runs = [list(run) for _, run in groupby(documents, lambda document: tuple(document.columns or ()))]
+    for part in runs or [[]]:
         corpus = build_corpus(part, "the documents", "", [], labelled=False)
-        ids = [document.id for document in part]
-        yield replace(corpus, ids=ids, problems=problems if start == 0 else [])
+        yield replace(corpus, ids=[document.id for document in part], problems=problems)
+        problems = []
