@@ -253,15 +253,15 @@ def test_a_damaged_sparse_npz_is_refused(changes, what, tmp_path):
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (numpy_file(np.zeros((2, 2)))[:-5], "no .npy file that can be read"),
+        (numpy_file(np.zeros((2, 2)))[:-5], "is not a readable .npy file"),
         (numpy_file(np.zeros(3)), r"shape \(3,\); vectors are the rows"),
         (numpy_file(np.array([["a"]])), "real numbers"),
-        (numpy_file(np.array([[None]], object)), "no .npy file that can be read"),
+        (numpy_file(np.array([[None]], object)), "is not a readable .npy file"),
         (numpy_file(np.zeros((0, 3))), "holds no vector"),
         (numpy_file(np.zeros((3, 0))), "holds no vector"),
         (numpy_file(np.array([[0, 1], [np.inf, 1]])), r"has inf in row 1, column 0 \(counted from 0\)"),
-        (numpy_file(np.zeros((2, 2))).replace(b"(2, 2)", b"(9, 9)"), "no .npy file that can be read"),
-        (b"\x93NUMPY", "no .npy file that can be read"),
+        (numpy_file(np.zeros((2, 2))).replace(b"(2, 2)", b"(9, 9)"), "is not a readable .npy file"),
+        (b"\x93NUMPY", "is not a readable .npy file"),
     ],
 )
 def test_a_bad_npy_is_refused(data, what, tmp_path):

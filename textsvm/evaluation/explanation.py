@@ -165,7 +165,10 @@ class _OfSupport:
     def __init__(self, model: Any, device: Device, info: Any) -> None:
         self.model, self.support = model, model.support_documents_
         self.rows = model.kernel_.rows(self.support, device)
-        self.ids = _support_ids(info, len(self.support))
+        self.ids: list[str | None] = [None] * len(self.support)
+        ids = info.get("support_ids") if isinstance(info, dict) else None
+        if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(each, str) for each in ids):
+            self.ids = ids
 
     def look(self, documents: Documents | Views) -> NDArray[np.float64]:
         """Set the documents; their values without bias, shape (n, n_machines)."""
@@ -195,14 +198,6 @@ class _OfSupport:
             for i in order
             if terms[i] != 0
         ]
-
-
-def _support_ids(info: Any, n: int) -> list[str | None]:
-    """Ids of the support vectors in a model file's information; None if missing or damaged."""
-    ids = info.get("support_ids") if isinstance(info, dict) else None
-    if isinstance(ids, list) and len(ids) == n and all(isinstance(each, str) for each in ids):
-        return ids
-    return [None] * n
 
 
 class _OfWeights:

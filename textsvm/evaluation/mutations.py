@@ -141,12 +141,7 @@ def mutation_scores(
 
 
 def kmer_scores(
-    model: Any,
-    k: int,
-    alphabet: str | None = None,
-    *,
-    positive: Any = None,
-    progress: Progress | None = None,
+    model: Any, k: int, alphabet: str | None = None, *, positive: Any = None, progress: Progress | None = None
 ) -> Kmers:
     """Score all k-mers of an alphabet by their decision values as texts, without the bias.
 

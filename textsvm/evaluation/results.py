@@ -221,11 +221,7 @@ def evaluate(
 
 
 def evaluate_labels(
-    truth: Any,
-    predicted: NDArray[np.bool_],
-    decision: Array,
-    classes: NDArray[Any],
-    thresholds: Array,
+    truth: Any, predicted: NDArray[np.bool_], decision: Array, classes: NDArray[Any], thresholds: Array
 ) -> Results:
     """Judge predictions of several labels per document, arrays of shape (n, n_classes).
 

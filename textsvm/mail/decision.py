@@ -141,7 +141,10 @@ def read_model(lessons: Lessons, weights: WeightVector | None = None) -> Decisio
     path, store = lessons.path.with_name("weights"), lessons.meta("store")
     stored = read_weights(path, store, generation)
     if stored is None:
-        stored = _support_sum(lessons) if weights is None else weights
+        stored = weights or sum_vectors(
+            (lesson.keys, lesson.values, lesson.alpha if lesson.kind == "spam" else -lesson.alpha)
+            for lesson in lessons.iterate(supports=True)
+        )
         stored.write(path, store, generation)
     return DecisionModel(generation, both, stored, read_calibration(lessons))
 
@@ -157,10 +160,3 @@ def check_features(lessons: Lessons) -> None:
         raise InputError(
             f"{lessons.path} has features of another version; compute them again with textsvm mail retrain"
         )
-
-
-def _support_sum(lessons: Lessons) -> WeightVector:
-    return sum_vectors(
-        (lesson.keys, lesson.values, lesson.alpha if lesson.kind == "spam" else -lesson.alpha)
-        for lesson in lessons.iterate(supports=True)
-    )

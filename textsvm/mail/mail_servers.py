@@ -75,13 +75,12 @@ class _SmtpHandler:
             data = marked(message, await self._classify(message))
         except Refused as error:
             return "\r\n".join([_LATER.format(_one_line(error))] * count)
-        answers = await asyncio.get_running_loop().run_in_executor(None, self._hand_on, envelope, data)
-        return "\r\n".join(answers)
-
-    def _hand_on(self, envelope: Any, data: bytes) -> list[str]:
-        """Answers of the next server: LMTP has an answer for each recipient, SMTP a single answer."""
+        # LMTP has an answer for each recipient, SMTP a single answer.
         groups = [[each] for each in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
-        return [self._send(envelope, group, data) for group in groups]
+        answers = await asyncio.get_running_loop().run_in_executor(
+            None, lambda: [self._send(envelope, group, data) for group in groups]
+        )
+        return "\r\n".join(answers)
 
     def _send(self, envelope: Any, recipients: list[str], data: bytes) -> str:
         options = [each for each in envelope.mail_options if not each.upper().startswith("SIZE=")]

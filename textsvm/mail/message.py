@@ -93,19 +93,12 @@ def read_message(data: bytes | RawMessage) -> Message:
         # The standard parser gave up on a hostile message: its bytes are still evidence.
         text = decode_declared(raw.data[:MAX_PIECE], None)[0][:MAX_TEXT]
         lines, subject, sender = [("trick", "[not to be parsed]"), ("text", text)], "", ""
-    text = _sent_fields(raw) + "\n\n" + "\n".join(line for _, line in lines if line)
-    return Message(raw.digest, *map(_without_surrogates, (text, subject, sender)))
-
-
-def _sent_fields(raw: RawMessage) -> str:
-    """The fields that delivery did not add, as they were sent, a line each."""
-    lines = (name[:MAX_FIELD] + b": " + value[:MAX_FIELD] for name, value in raw.sent_fields[:MAX_FIELDS])
-    return b"\n".join(lines).decode("utf-8", "replace")[:MAX_SENT]
-
-
-def _without_surrogates(text: str) -> str:
-    """Replace lone surrogates, which UTF-7 may declare and no file or database accepts."""
-    return text.encode("utf-8", "replace").decode()
+    sent = (name[:MAX_FIELD] + b": " + value[:MAX_FIELD] for name, value in raw.sent_fields[:MAX_FIELDS])
+    fields = b"\n".join(sent).decode("utf-8", "replace")[:MAX_SENT]
+    text = fields + "\n\n" + "\n".join(line for _, line in lines if line)
+    # UTF-7 may declare lone surrogates, which no file or database accepts.
+    valid = (each.encode("utf-8", "replace").decode() for each in (text, subject, sender))
+    return Message(raw.digest, *valid)
 
 
 def evidence(parsed: ParsedMessage, names: Sequence[str] = FIELDS) -> list[tuple[str, str]]:
@@ -116,9 +109,13 @@ def evidence(parsed: ParsedMessage, names: Sequence[str] = FIELDS) -> list[tuple
     texts: list[str] = []
     tricks: dict[str, None] = dict.fromkeys(_header_tricks(parsed))
     attachments: list[str] = []
-    for part in _leaves(parsed):
+    parts = [part for part in parsed.walk() if not part.is_multipart()][:MAX_PARTS]
+    # HTML comes first, so that no plain text displaces it.
+    for part in sorted(parts, key=lambda part: part.get_content_type() != "text/html"):
         try:
-            if _is_text(part):
+            # A message that is declared multipart and has no parts may still hold text.
+            holds_text = part.get_content_maintype() in ("text", "multipart")
+            if holds_text and part.get_content_disposition() != "attachment":
                 text, part_tricks = _text(part)
                 texts.append(text)
                 tricks |= dict.fromkeys(part_tricks)
@@ -165,18 +162,6 @@ def _cut(data: bytes, start: int) -> bytes:
         size += len(kept[-1])
         start = stop
     return b"".join(kept)
-
-
-def _leaves(parsed: ParsedMessage) -> list[ParsedMessage]:
-    """The first parts that are not containers; HTML comes first, so that no plain text displaces it."""
-    leaves = [part for part in parsed.walk() if not part.is_multipart()][:MAX_PARTS]
-    return sorted(leaves, key=lambda part: part.get_content_type() != "text/html")
-
-
-def _is_text(part: ParsedMessage) -> bool:
-    # A message that is declared multipart and has no parts may still hold text.
-    kind = part.get_content_maintype()
-    return kind in ("text", "multipart") and part.get_content_disposition() != "attachment"
 
 
 def _text(part: ParsedMessage) -> tuple[str, list[str]]:

@@ -14,23 +14,9 @@ from urllib.parse import urlsplit
 from textsvm.readers.mime import html_text, without_comments, without_hidden
 
 _VOID = frozenset(
-    [
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "param",
-        "source",
-        "track",
-        "wbr",
-    ]
-)
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
+     "wbr"]
+)  # fmt: skip
 #: Tags that end an open tag of the same name.
 _IMPLIED = frozenset(["p", "td", "th", "tr", "li", "dd", "dt", "option"])
 _HIDES = re.compile(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +131,12 @@ def parse_libsvm(
     valid = vectors is not None and np.isfinite(vectors.data).all() and vectors.shape[1] <= MAX_INDEX
     if not valid or not (isinstance(labels, list) or np.isfinite(labels).all()):
         with file.open() as stream:
-            _raise_first_error(file.name, stream)
+            for number, line in enumerate(stream, 1):
+                content = line.partition(b"#")[0]
+                tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(content)]
+                if tokens and (error := _line_error(tokens)) is not None:
+                    column, message = error
+                    raise InputError(f"{file.name}, line {number}, column {column}: {message}")
         raise InputError(f"{file.name} cannot be read in LIBSVM's format: {reason}")
     if not vectors.shape[0]:
         raise InputError(f"{file.name} holds no vector; a line of LIBSVM's format is `label index:value ...`")
@@ -151,13 +156,6 @@ def _inspect(file: File | FileOnDisk) -> tuple[bool, bool, bool]:
             query = query or b"qid:" in line
             underscore = underscore or (b"_" in line and b"_" in line.partition(b"#")[0])
     return several, query, underscore
-
-
-def _raise_first_error(name: str, lines: Iterable[bytes]) -> None:
-    for number, line in enumerate(lines, 1):
-        tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(line.partition(b"#")[0])]
-        if tokens and (error := _line_error(tokens)) is not None:
-            raise InputError(f"{name}, line {number}, column {error[0]}: {error[1]}")
 
 
 def _line_error(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:

@@ -35,13 +35,7 @@ from textsvm.readers.files import (
     read_stream,
     walk,
 )
-from textsvm.readers.read import (
-    VECTOR_FORMATS,
-    as_paths,
-    detect_format,
-    iterate_documents,
-    no_document_error,
-)
+from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterate_documents, no_document_error
 from textsvm.readers.tables import table_format
 from textsvm.readers.vectors import read_vector_files
 from textsvm.runtime.parallel import Progress
@@ -244,11 +238,7 @@ def standard_input() -> IO[bytes]:
 
 
 def incoming_documents(
-    paths: Iterable[str],
-    format: str | None = None,
-    *,
-    failed: Callable[[InputError], None],
-    **options: Any,
+    paths: Iterable[str], format: str | None = None, *, failed: Callable[[InputError], None], **options: Any
 ) -> Iterator[Corpus]:
     """Documents to classify, in batches as they arrive; labels are ignored.
 

@@ -87,15 +87,21 @@ def read_tables(
     for file, report in with_progress(files, progress):
         format = options.format or table_format(file.name, decode(file.head)[0]) or "csv"
         table = _OPENERS[format](file, options.need_header, problems)
-        roles = _roles(table, options, file.name)
+        roles, part = _roles(table, options, file.name), part_of(file.name)
         for number, row in table.rows:
             place = f"{file.name}, row {number}"
             if roles["text"] and all(row.get(name) is None for name in roles["text"]):
                 problems.append((place, f"left out: it has no {roles['text'][0]!r}"))
             else:
-                document = _document(row, roles, number, file.name, len(files) > 1)
+                identifier = f"{file.name}:{number}" if len(files) > 1 else str(number)
+                document = _document(row, roles, place, identifier, part)
                 if options.apart:
-                    document = document._replace(columns=_separate_columns(row, roles, place))
+                    columns: dict[str, str | float] = {}
+                    for name in roles["text"]:
+                        columns[name] = _string(row.get(name)) or ""
+                    for name in roles["numbers"]:
+                        columns[name] = parse_number(row.get(name), f"{place}: {name!r}", needed=True) or 0.0
+                    document = document._replace(columns=columns)
                 separator = options.label_separator
                 yield document if separator is None else split_labels(document, separator)
             if number % PROGRESS_STEP == 0:
@@ -103,10 +109,8 @@ def read_tables(
 
 
 def _document(
-    row: Mapping[str, Any], roles: dict[str, list[str]], number: int, file: str, several: bool
+    row: Mapping[str, Any], roles: dict[str, list[str]], place: str, identifier: str, part: str | None
 ) -> Document:
-    place = f"{file}, row {number}"
-
     def first(role: str) -> Any:
         return row.get(roles[role][0]) if roles[role] else None
 
@@ -115,12 +119,12 @@ def _document(
 
     weight = parse_weight(value("weight", needed=True), place)
     texts = [row.get(name) for name in roles["text"]]
-    part = _string(first("part")) if roles["part"] else part_of(file)
+    part = _string(first("part")) if roles["part"] else part
     group = (_string(first("group")) or "").strip() or None
     if roles["group"] and group is None:
         raise InputError(f"{place} has no {roles['group'][0]}, and every row needs a group")
     return Document(
-        _string(first("id")) or (f"{file}:{number}" if several else str(number)),
+        _string(first("id")) or identifier,
         "\n".join(_string(text) or "" for text in texts if text is not None),
         _label(first("label")),
         part or None,
@@ -128,16 +132,6 @@ def _document(
         weight,
         group,
     )
-
-
-def _separate_columns(
-    row: Mapping[str, Any], roles: dict[str, list[str]], place: str
-) -> dict[str, str | float]:
-    """The columns of texts and numbers of a row."""
-    columns: dict[str, str | float] = {name: _string(row.get(name)) or "" for name in roles["text"]}
-    for name in roles["numbers"]:
-        columns[name] = parse_number(row.get(name), f"{place}: {name!r}", needed=True) or 0.0
-    return columns
 
 
 def split_labels(document: Document, separator: str) -> Document:
@@ -203,7 +197,10 @@ class TableRows:
 def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
     """The columns of each role: text, label, id, part, ..."""
     names, named = table.names, options.columns
-    roles = {role: _usual_column(role, names) if table.headed else [] for role in _ROLES}
+    lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
+    roles = {
+        role: [lowered[usual] for usual in _USUAL.get(role, ()) if usual in lowered][:1] for role in _ROLES
+    }
     if not table.headed and named.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
         roles["label"] = names[:1]
     for role, column in named.items():
@@ -221,11 +218,6 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
             f"{file}: which column is the text? Name it (--text, text=); the columns are: {available}"
         )
     return roles
-
-
-def _usual_column(role: str, names: Sequence[str]) -> list[str]:
-    lowered = {name.strip().lower(): name for name in reversed(names)}
-    return [lowered[usual] for usual in _USUAL.get(role, ()) if usual in lowered][:1]
 
 
 def _named_columns(role: str, column: str | Sequence[str], names: Sequence[str], file: str) -> list[str]:
