@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from textsvm.model.file import save
     from textsvm.model.libsvm import save_libsvm_model
     from textsvm.nearest.neighbours import neighbours
-    from textsvm.readers import Corpus, read_corpus, stream_corpus
+    from textsvm.readers.corpus import Corpus
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
+    from textsvm.readers.read import read_corpus
+    from textsvm.readers.stream import stream_corpus
     from textsvm.reporting.files import report
     from textsvm.runtime.workers import on_workers
     from textsvm.selection.cross_validation import cross_validate
@@ -69,9 +71,9 @@ _HOME = {
     "neighbours": "textsvm.nearest.neighbours",
     "read_gram": "textsvm.gram.files",
     "write_gram": "textsvm.gram.files",
-    "Corpus": "textsvm.readers",
-    "read_corpus": "textsvm.readers",
-    "stream_corpus": "textsvm.readers",
+    "Corpus": "textsvm.readers.corpus",
+    "read_corpus": "textsvm.readers.read",
+    "stream_corpus": "textsvm.readers.stream",
     "read_libsvm": "textsvm.readers.libsvm",
     "write_libsvm": "textsvm.readers.libsvm",
     "load_libsvm_model": "textsvm.estimators.loading",

@@ -1,8 +1,8 @@
-"""textsvm-mail-client: send a message to the resident filter; the mail is never lost or changed.
+"""The program textsvm-mail-client: send a message to the resident filter; mail is never lost or changed.
 
-It takes little longer than Python's start, so it imports next to nothing: `_socket` is the C module under
-`socket` and loads in a tenth of the time, without `selectors` and `enum`; the few options are parsed by hand.
-The protocol is spamd's (`textsvm.mail.spamd`).
+It must start fast, so it imports almost nothing: `_socket` is the C module under `socket` and loads in a
+tenth of the time, without `selectors` and `enum`; options are parsed by hand. The protocol is that of spamd
+(`textsvm.mail.spamd`).
 """
 
 from __future__ import annotations
@@ -84,17 +84,9 @@ def socket_path(store: str = "") -> str:
 
 
 def ask(path: str, request: str, data: bytes, seconds: float = 10.0) -> tuple[dict[str, str], bytes]:
-    """Fields and body of the server's answer to a request with a message.
+    """Fields and body of the answer of the server at a socket to a request with a message.
 
-    Parameters
-    ----------
-    path : str
-        The server's socket.
-    request : str
-        First line and fields, each ended by CR LF; the length of the message is added.
-    data : bytes
-    seconds : float
-        Time limit.
+    The request is a first line and fields, each ended by CR LF; the length of the message is added.
     """
     from _socket import SHUT_WR, SOCK_STREAM
     from _socket import socket as open_socket
@@ -165,9 +157,7 @@ def _parse_answer(answer: bytes) -> tuple[dict[str, str], bytes]:
 
 def _parse(arguments: list[str]) -> tuple[str, set[str], dict[str, str], list[str]]:
     """Verb, flags, options with values, and files."""
-    flags: set[str] = set()
-    values: dict[str, str] = {}
-    words: list[str] = []
+    flags, values, words = set[str](), dict[str, str](), list[str]()
     rest = list(arguments)
     while rest:
         word = rest.pop(0)

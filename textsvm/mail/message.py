@@ -1,22 +1,25 @@
 """Mail as the text from which the filter decides, readable for people.
 
-The text of a mail begins with the header fields that were there before delivery, as they were sent, a line
-each, and an empty line: recipients, dates and mailing programs are evidence. Then follow the fields that
-people read (`FIELDS`), decoded, a line each; the message-id is reduced to its form (0 for a digit, a for a
-letter, which shows the program that wrote it) and the content-type loses its boundary. Then follow the
-tricks of the sender, a line each in brackets: those of HTML pages (`page.py`), letters that are meant to be
-misread, wrong charsets, and attachments by name, type and size. The decoded text parts come last, HTML as it
-is displayed and before plain text. So a bounded beginning of the text below the empty line holds the fields
-and the tricks.
+The text of a mail has these parts, a line for each item:
 
-Time and memory are bounded for every message. Before parsing, the pieces between lines that may be
-boundaries are cut to `MAX_PIECE` bytes each, and to less where they come to `MAX_BYTES`; this keeps the tree
-of parts. Fields of more than `MAX_FIELD` characters are cut while they are parsed, because the standard
-library takes quadratic time on some.
+1. the header fields without the fields of delivery, as they were sent, and an empty line: recipients, dates
+   and mailing programs are evidence;
+2. the displayed fields (`FIELDS`), decoded; the message-id is reduced to its form (0 for a digit, a for a
+   letter), which shows the program that wrote it, and the content-type to its value without the boundary;
+3. the tricks of the sender in brackets: of HTML pages (`page.py`), misleading letters, wrong charsets; and
+   attachments by name, type and size;
+4. the decoded text parts, HTML as it is displayed and before plain text.
 
-Letters that are meant to be misread (`plain_letters`): invisible characters are removed; look-alikes in a
-word of several scripts and styled letters become the letters that they look like. A trick names each kind
-and, in steps, its number.
+So a bounded beginning of the text below the empty line holds the fields and the tricks.
+
+Time and memory are bounded for every message. Before parsing, the pieces between possible boundaries are cut
+to `MAX_PIECE` bytes each, and to less when the total approaches `MAX_BYTES`; this keeps the tree of parts.
+Fields of more than `MAX_FIELD` characters are cut while they are parsed, because the standard library takes
+quadratic time on some.
+
+Misleading letters (`plain_letters`): invisible characters are removed; look-alikes in a word of several
+scripts and styled letters become the letters that they look like. A trick names each kind and the order of
+its number.
 """
 
 from __future__ import annotations
@@ -73,17 +76,16 @@ _STEPS = ((16, "16 or more"), (4, "4 or more"), (0, "few"))
 class Message:
     """A mail as the filter sees it."""
 
-    #: Key of a training message, in hexadecimal; delivery does not change it (`RawMessage.digest`).
-    digest: str
-    text: str  #: Header fields as they were sent, an empty line, decoded fields, tricks and text parts
-    #: Decoded, on one line each, for display; empty if missing.
+    digest: str  #: `RawMessage.digest`
+    text: str  #: Input of the features
+    #: Decoded fields for display; empty if missing.
     subject: str
     sender: str
 
 
 def read_message(data: bytes | RawMessage) -> Message:
     """Read a raw message in bounded time and memory; any bytes are accepted."""
-    raw = data if isinstance(data, RawMessage) else RawMessage(data)
+    raw = RawMessage.of(data)
     try:
         parsed = parse(raw)
         lines, subject, sender = evidence(parsed), _field(parsed, "subject"), _field(parsed, "from")
@@ -91,42 +93,29 @@ def read_message(data: bytes | RawMessage) -> Message:
         # The standard parser gave up on a hostile message: its bytes are still evidence.
         text = decode_declared(raw.data[:MAX_PIECE], None)[0][:MAX_TEXT]
         lines, subject, sender = [("trick", "[not to be parsed]"), ("text", text)], "", ""
-    text = _sent_fields(raw) + "\n\n" + "\n".join(line for _, line in lines if line)
-    return Message(raw.digest, *map(_without_surrogates, (text, subject, sender)))
-
-
-def _sent_fields(raw: RawMessage) -> str:
-    """The fields that delivery did not add, as they were sent, a line each."""
-    lines = (name[:MAX_FIELD] + b": " + value[:MAX_FIELD] for name, value in raw.sent_fields[:MAX_FIELDS])
-    return b"\n".join(lines).decode("utf-8", "replace")[:MAX_SENT]
-
-
-def _without_surrogates(text: str) -> str:
-    """Replace lone surrogates, which UTF-7 may declare and no file or database accepts."""
-    return text.encode("utf-8", "replace").decode()
+    sent = (name[:MAX_FIELD] + b": " + value[:MAX_FIELD] for name, value in raw.sent_fields[:MAX_FIELDS])
+    fields = b"\n".join(sent).decode("utf-8", "replace")[:MAX_SENT]
+    text = fields + "\n\n" + "\n".join(line for _, line in lines if line)
+    # UTF-7 may declare lone surrogates, which no file or database accepts.
+    valid = (each.encode("utf-8", "replace").decode() for each in (text, subject, sender))
+    return Message(raw.digest, *valid)
 
 
 def evidence(parsed: ParsedMessage, names: Sequence[str] = FIELDS) -> list[tuple[str, str]]:
-    """Lines of the text of a message below the empty line.
+    """Lines of the text of a parsed message below the empty line, with their kind.
 
-    Parameters
-    ----------
-    parsed : email.message.Message
-        Result of `parse`.
-    names : sequence of str
-        Header fields, in lower case.
-
-    Returns
-    -------
-    list of (kind, line)
-        The kinds are "field", "trick", "attachment" and "text".
+    `names` are header fields, in lower case; the kinds are "field", "trick", "attachment" and "text".
     """
     texts: list[str] = []
     tricks: dict[str, None] = dict.fromkeys(_header_tricks(parsed))
     attachments: list[str] = []
-    for part in _leaves(parsed):
+    parts = [part for part in parsed.walk() if not part.is_multipart()][:MAX_PARTS]
+    # HTML comes first, so that no plain text displaces it.
+    for part in sorted(parts, key=lambda part: part.get_content_type() != "text/html"):
         try:
-            if _is_text(part):
+            # A message that is declared multipart and has no parts may still hold text.
+            holds_text = part.get_content_maintype() in ("text", "multipart")
+            if holds_text and part.get_content_disposition() != "attachment":
                 text, part_tricks = _text(part)
                 texts.append(text)
                 tricks |= dict.fromkeys(part_tricks)
@@ -173,18 +162,6 @@ def _cut(data: bytes, start: int) -> bytes:
         size += len(kept[-1])
         start = stop
     return b"".join(kept)
-
-
-def _leaves(parsed: ParsedMessage) -> list[ParsedMessage]:
-    """The first parts that are no containers; HTML before plain text, which could push it out of sight."""
-    leaves = [part for part in parsed.walk() if not part.is_multipart()][:MAX_PARTS]
-    return sorted(leaves, key=lambda part: part.get_content_type() != "text/html")
-
-
-def _is_text(part: ParsedMessage) -> bool:
-    # A message that is declared multipart and has no parts may still hold text.
-    kind = part.get_content_maintype()
-    return kind in ("text", "multipart") and part.get_content_disposition() != "attachment"
 
 
 def _text(part: ParsedMessage) -> tuple[str, list[str]]:
@@ -236,12 +213,12 @@ def _attachment(part: ParsedMessage) -> str:
 
 
 def _field(parsed: ParsedMessage, name: str) -> str:
-    """The first field of a name, decoded, on one line."""
+    """The first field of a name, decoded, on a single line."""
     return decoded_header(str(parsed.get(name, "")), {})
 
 
 def _field_value(name: str, value: str) -> str:
-    """A decoded field without random parts and without hosts on the way."""
+    """A decoded field without random parts and host names."""
     if name == "message-id":
         return value.partition("@")[0].translate(_FORM)
     return _PARAMETER.sub("", value) if name == "content-type" else value

@@ -48,10 +48,10 @@ def page_text(source: str) -> tuple[str, list[str]]:
         parser.tricks["words split by comments"] = None
     if _SCRIPT.search(source):
         parser.tricks["script"] = None
-    # Comments that are never closed take the parser quadratic time, and long styles time for nothing.
+    # Unclosed comments would take the parser quadratic time.
     visible = without_hidden(without_comments(source)).replace("<!--", " ")
     parser.feed(visible[:MAX_PAGE])
-    # Without close(): the part that a broken tag left unread is read as in the rest of the package.
+    # Without close(): `html_text` reads the rest after a broken tag like the other readers.
     return html_text("".join(parser.displayed) + parser.rawdata), [*parser.tricks]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -128,14 +128,18 @@ def parse_libsvm(
                 vectors, labels = load_svmlight_file(stream, zero_based=False, multilabel=several)
     except (ValueError, OverflowError, MemoryError) as error:
         reason = str(error)
-    if vectors is None or not _is_valid(vectors, labels):
+    valid = vectors is not None and np.isfinite(vectors.data).all() and vectors.shape[1] <= MAX_INDEX
+    if not valid or not (isinstance(labels, list) or np.isfinite(labels).all()):
         with file.open() as stream:
-            _raise_first_error(file.name, stream)
+            for number, line in enumerate(stream, 1):
+                content = line.partition(b"#")[0]
+                tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(content)]
+                if tokens and (error := _line_error(tokens)) is not None:
+                    column, message = error
+                    raise InputError(f"{file.name}, line {number}, column {column}: {message}")
         raise InputError(f"{file.name} cannot be read in LIBSVM's format: {reason}")
     if not vectors.shape[0]:
-        raise InputError(
-            f"{file.name} holds no vector; LIBSVM's format is `label index:value ...`, a line each"
-        )
+        raise InputError(f"{file.name} holds no vector; a line of LIBSVM's format is `label index:value ...`")
     if query:
         problems.append((file.name, "qid: is left out; examples are not ranked within queries"))
     starts = vectors.indptr.astype(np.int32) if vectors.nnz <= MAX_INDEX else vectors.indptr
@@ -152,22 +156,6 @@ def _inspect(file: File | FileOnDisk) -> tuple[bool, bool, bool]:
             query = query or b"qid:" in line
             underscore = underscore or (b"_" in line and b"_" in line.partition(b"#")[0])
     return several, query, underscore
-
-
-def _is_valid(vectors: csr_matrix, labels: Any) -> bool:
-    """Whether all numbers are finite and in bounds."""
-    if not np.isfinite(vectors.data).all() or vectors.shape[1] > MAX_INDEX:
-        return False
-    return isinstance(labels, list) or bool(np.isfinite(labels).all())
-
-
-def _raise_first_error(name: str, lines: Iterable[bytes]) -> None:
-    for number, line in enumerate(lines, 1):
-        tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(line.partition(b"#")[0])]
-        error = _line_error(tokens) if tokens else None
-        if error is not None:
-            column, message = error
-            raise InputError(f"{name}, line {number}, column {column}: {message}")
 
 
 def _line_error(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
