@@ -145,9 +145,7 @@ with tarfile.open(fileobj=TAR, mode="w:gz"):
 MISTAKES = [
     # Paths
     Mistake("missing corpus", f"train none.csv {TRAIN}", r"none\.csv is not there"),
-    Mistake(
-        "missing model", "predict none.textsvm reviews.csv", r"none\.textsvm is not there"
-    ),
+    Mistake("missing model", "predict none.textsvm reviews.csv", r"none\.textsvm is not there"),
     Mistake(
         "model and corpus swapped", "predict reviews.csv m.textsvm", r"reviews\.csv.*not a (textsvm )?model"
     ),

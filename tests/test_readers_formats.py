@@ -45,14 +45,14 @@ def test_csv_with_header(write):
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_csv_without_header(delimiter, write):
-    rows = [["3", "Title one", "Text, one; and | more"], ["4", "Title two", "Text two"]]
+    rows = [["3", "Title one", "Text, one; and | more"], ["4", "Title two", "Text two"], ["3", "Three", "3"]]
     stream = io.StringIO()
     csv.writer(stream, delimiter=delimiter).writerows(rows)
     path = write("test.csv", stream.getvalue())
     corpus = read_corpus(path)
-    assert corpus.labels == ["3", "4"]
+    assert corpus.labels == ["3", "4", "3"]
     assert corpus.texts[0] == "Title one\nText, one; and | more"
-    assert corpus.part == ["test", "test"]
+    assert corpus.part == ["test"] * 3
     assert read_corpus(path, text="3", label="1").texts == [row[2] for row in rows]
     assert read_corpus(path, text="2").labels is None
 
@@ -79,14 +79,63 @@ def test_tsv_does_not_honour_quotes(write):
         read_corpus(write("x.csv", data), label="score")
 
 
-def test_rows_of_the_wrong_length_are_named(write):
-    corpus = read_corpus(write("x.csv", "text,label\na,1\nb,2,3\nc\n"))
-    assert corpus.labels == ["1", "2"]
+def test_an_unknown_header_is_no_document(write):
+    for labelled, rows in (
+        (True, "mood,remark\nham,one\nspam,two\nham,three\n"),
+        (False, "remark\none\ntwo\n"),
+    ):
+        read = read_corpus if labelled else read_documents
+        path = write("x.csv", rows)
+        with pytest.raises(InputError, match="is its first line a header.*remark.*--text"):
+            read(path)
+        assert read(path, text="remark").texts[0] == "one"
+        assert read(path, text="2" if labelled else "1").texts[0] == "remark"
+
+
+def test_rows_of_the_wrong_length_are_an_error(write):
+    path = write("x.csv", "text,label\na,1\nb,2,3\nc\n")
+    with pytest.raises(
+        InputError, match=r"2 of the 3 rows of x.csv have .* fields \(rows 3, 4\).*skip_invalid"
+    ):
+        read_corpus(path)
+    corpus = read_corpus(path, skip_invalid=True)
+    assert corpus.labels == ["1"]
     assert corpus.problems == [
-        ("x.csv, row 3", "it has 3 fields and not 2"),
-        ("x.csv, row 4", "it has 1 fields and not 2"),
-        ("4", "left out: it has no label"),
+        ("x.csv, line 3", "left out: it has 3 fields and not 2"),
+        ("x.csv, line 4", "left out: it has 1 fields and not 2"),
     ]
+
+
+def test_spreadsheets(write, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    pytest.importorskip("python_calamine")
+    book = openpyxl.Workbook()
+    for row in (
+        ["id", "text", "label"],
+        [1, "win cash", "spam"],
+        [2.5, "lunch", "ham"],
+        [],
+        [3, None, "ham"],
+    ):
+        book.active.append(row)
+    book.create_sheet("notes").append(["nothing"])
+    book.save(tmp_path / "x.xlsx")
+    corpus = read_corpus(tmp_path / "x.xlsx")
+    assert (corpus.format, corpus.ids) == ("excel", ["1", "2.5", "3"])
+    assert corpus.texts == ["win cash", "lunch", ""]
+    assert corpus.labels == ["spam", "ham", "ham"]
+    assert corpus.problems == [("x.xlsx", "only the sheet 'Sheet' of 2 is read")]
+    assert read_corpus(tmp_path / "x.xlsx", text="label", label="id").texts == ["spam", "ham", "ham"]
+
+
+def test_json_arrays(write):
+    path = write("x.json", '[{"text": "a", "label": "x"},\n {"text": "b", "label": "y"}, 7]')
+    corpus = read_corpus(path)
+    assert (corpus.format, corpus.texts, corpus.labels) == ("json", ["a", "b"], ["x", "y"])
+    assert corpus.problems == [("x.json, line 3", "left out: it is not a JSON object")]
+    for content, message in (("[1", "cannot be read as JSON"), ("7", "must hold an array")):
+        with pytest.raises(InputError, match=message):
+            read_corpus(write("y.json", content))
 
 
 def test_stray_quotes_and_huge_fields(write):
@@ -117,8 +166,8 @@ def test_json_lines(write):
     assert corpus.part == ["train", None, None]
     assert [place for place, _ in corpus.problems] == [
         "x.anything, line 5",
-        "x.anything, line 7",
         "x.anything, row 6",
+        "x.anything, line 7",
     ]
     with pytest.raises(
         InputError, match="no column 'body' for the text; its 4 columns are: id, text, label, split"

@@ -102,8 +102,10 @@ def _codec(declared: str) -> str | None:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether bytes cannot be text: NUL without a byte order mark, or many control characters."""
+    """Whether bytes cannot be text: NUL without a byte order mark, many control characters, PDF, RTF."""
     head = data[:8192]
+    if head.startswith((b"%PDF-", b"{\\rtf")):
+        return True
     if byte_order_mark(head)[0]:
         return False
     control = len(head) - len(head.translate(None, _CONTROL))

@@ -27,7 +27,8 @@ _LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "vectors")
 class Document(NamedTuple):
     """A document as a reader yields it.
 
-    `columns` are texts and numbers that stay apart, the first text among them.
+    `columns` are texts and numbers that stay apart, the first text among them. `problem` says why a row
+    holds no document, if `ReadOptions.keep_invalid` asks for such rows.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Document(NamedTuple):
     weight: float | None = None
     group: str | None = None
     columns: Mapping[str, str | float] | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,37 @@ class ReadOptions:
     label_separator: str | None = None
     split: str = "modapte"
     headers: bool = False
+    skip_invalid: bool = False  #: Leave out the rows of a table that have too few or too many fields
     labelled: bool = True  #: Else labels are ignored, and a line or file without a label is a text
+    keep_invalid: bool = False  #: Yield a document with a `problem` for each row that has no text
+    #: Columns of tables by their role, for roles without a named column: those that a model was trained on.
+    recorded: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
     @property
-    def columns(self) -> dict[str, str | Sequence[str]]:
+    def named(self) -> dict[str, str | Sequence[str]]:
         """The named columns by their role."""
         roles = ("text", "label", "id", "target", "weight", "group", "numbers")
         return {role: column for role in roles if (column := getattr(self, role)) is not None}
 
     @property
+    def columns(self) -> dict[str, str | Sequence[str]]:
+        """The named columns, and the recorded columns where none is named, by their role."""
+        if self.text is not None or self.numbers is not None:
+            others = {role: each for role, each in self.recorded.items() if role not in ("text", "numbers")}
+            return {**others, **self.named}
+        return {**self.recorded, **self.named}
+
+    @property
+    def label_column(self) -> str | None:
+        """The named or recorded column of the labels."""
+        column = self.columns.get("label")
+        return column if isinstance(column, str) else None
+
+    @property
     def apart(self) -> bool:
         """Whether columns of texts and numbers stay apart."""
-        return not isinstance(self.text, str | None) or self.numbers is not None
+        columns = self.columns
+        return not isinstance(columns.get("text", ""), str) or "numbers" in columns
 
     @property
     def need_header(self) -> bool:
@@ -77,13 +98,12 @@ class ReadOptions:
     @property
     def of_a_table(self) -> bool:
         """Whether the columns show that an input of unknown format is a table."""
-        return not self.columns.keys().isdisjoint(("text", "numbers", "id"))
+        return not self.named.keys().isdisjoint(("text", "numbers", "id"))
 
     @property
     def only_of_tables(self) -> str | None:
-        """A column that only tables have."""
-        texts = None if isinstance(self.text, str) else self.text
-        column = next(filter(None, (self.target, self.weight, self.group, self.numbers, texts)), None)
+        """A column that was named, which only tables have."""
+        column = next(iter(self.named.values()), None)
         return column if column is None or isinstance(column, str) else ", ".join(column)
 
 
@@ -118,6 +138,8 @@ class Corpus:
         Format of the input.
     problems : list of (str, str)
         Id, or file and line, of damaged or omitted documents, and the problem.
+    invalid : list of (int, str, str)
+        Rows without a document among documents to classify: number of documents before it, id, reason.
 
     Examples
     --------
@@ -134,6 +156,7 @@ class Corpus:
     source: str = ""
     format: str = ""
     problems: list[tuple[str, str]] = field(default_factory=list)
+    invalid: list[tuple[int, str, str]] = field(default_factory=list)
     targets: list[float] | None = None
     weights: list[float] | None = None
     groups: list[str] | None = None
@@ -412,7 +435,7 @@ def _split_texts(documents: Iterable[Document], rows: list[Document], source: st
             columns = {name: "" if isinstance(value, str) else value for name, value in columns.items()}
             if rows and columns.keys() != (rows[0].columns or {}).keys():
                 raise InputError(f"{source}: all files must have columns of the same names")
-        rows.append(Document(printable_id(document.id), "", *document[2:-1], columns))
+        rows.append(document._replace(id=printable_id(document.id), text="", columns=columns))
 
 
 def _build_columns(texts: Sequence[str], rows: Sequence[Document]) -> dict[str, Any] | None:

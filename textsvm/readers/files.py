@@ -39,6 +39,16 @@ MAX_FILES = 2_000_000
 OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 NUMPY = b"\x93NUMPY"
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+#: Files of Microsoft Office up to 2003.
+OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+#: Members, or beginnings of the member "mimetype", by which ZIP archives of office documents are recognised.
+_OFFICE_MEMBERS = {
+    "xl/workbook.xml": "a spreadsheet",
+    "xl/workbook.bin": "a spreadsheet",
+    "word/document.xml": "a Word document",
+    "ppt/presentation.xml": "a PowerPoint presentation",
+}
+_OPEN_DOCUMENT = b"application/vnd.oasis.opendocument."
 #: Formats of archives that cannot be read.
 UNSUPPORTED = {b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR", b"\x28\xb5\x2f\xfd": "Zstandard"}
 _COMPRESSED = (".gz", ".bz2", ".xz", ".z", ".tgz", ".tbz2", ".txz")
@@ -431,7 +441,7 @@ def _add(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budget: _
             raise InputError(f"{shown} is a {kind} archive, which is not read; repack it as .tar.xz or .zip")
     opener = next((opener for start, opener in OPENERS.items() if magic.startswith(start)), None)
     try:
-        if magic.startswith(ZIP):
+        if magic.startswith(ZIP) and not _is_spreadsheet(packed, shown, budget.packed):
             _add_zip(inputs, packed, name, shown, budget)
             return False
         stream = _BudgetedStream(opener(packed) if opener else packed, budget, packed)
@@ -452,6 +462,29 @@ def _add(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budget: _
     except _UNREADABLE as error:
         raise InputError(f"{shown} is damaged or cut off: {error or 'unexpected end'}") from error
     return True
+
+
+def _is_spreadsheet(packed: IO[bytes], shown: str, size: int) -> bool:
+    """Whether a ZIP archive is a spreadsheet; InputError for other office documents."""
+    with zipfile.ZipFile(packed) as archive:
+        names = set(archive.namelist())
+        kind = next((kind for member, kind in _OFFICE_MEMBERS.items() if member in names), None)
+        if "mimetype" in names:
+            with archive.open("mimetype") as member:
+                start = member.read(100)
+            if start.startswith(_OPEN_DOCUMENT + b"spreadsheet"):
+                kind = "a spreadsheet"
+            elif start.startswith(_OPEN_DOCUMENT):
+                kind = "a LibreOffice document"
+        if kind == "a spreadsheet":
+            check_expansion(shown, sum(info.file_size for info in archive.infolist()), size)
+        elif kind is not None:
+            raise InputError(
+                f"{shown} is {kind}, which is not read; save texts as .txt in a folder for each class, and "
+                "tables as .xlsx or .csv"
+            )
+    packed.seek(0)
+    return kind is not None
 
 
 def _add_tar(inputs: InputFiles, stream: _BudgetedStream, name: str) -> None:

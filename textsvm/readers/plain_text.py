@@ -95,9 +95,11 @@ def read_lines(
             line = line.removesuffix("\n").removesuffix("\r")
             if number % PROGRESS_STEP == 0:
                 report()
-            if not line.strip():
-                continue
             identifier = str(number) if len(files) == 1 else f"{file.name}:{number}"
+            if not line.strip():
+                if options.keep_invalid and not options.skip_invalid:
+                    yield Document(identifier, "", problem=f"line {number}: it is empty")
+                continue
             first, tab, rest = line.partition("\t")
             if unlabelled:
                 yield Document(identifier, line, None, part)

@@ -15,7 +15,17 @@ from typing import Any
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode, is_binary
 from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, build_corpus, concatenate_corpora
-from textsvm.readers.files import MAX_BYTES, NUMPY, File, InputFiles, combine_files, read_files, read_stream
+from textsvm.readers.files import (
+    MAX_BYTES,
+    NUMPY,
+    OFFICE,
+    ZIP,
+    File,
+    InputFiles,
+    combine_files,
+    read_files,
+    read_stream,
+)
 from textsvm.readers.mail import is_mail, read_mail
 from textsvm.readers.plain_text import is_lines, read_folders, read_lines
 from textsvm.readers.reuters import is_reuters, read_reuters
@@ -27,7 +37,7 @@ from textsvm.runtime.parallel import part as part_of
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
 FORMATS = (
-    *("reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines"),
+    *("reuters", "mail", "csv", "tsv", "jsonl", "json", "parquet", "excel", "folders", "lines"),
     *SEQUENCES,
     *VECTOR_FORMATS,
 )
@@ -38,6 +48,8 @@ _READERS = {
 }
 #: Formats whose readers handle files of other formats themselves.
 _MIXED = ("reuters", "mail", "folders", "text")
+_TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "excel", "tables")
+_BINARY_TABLES = {"parquet": (b"PAR1",), "excel": (*ZIP, OFFICE)}
 #: Beginnings of the names of files that describe the others.
 _ABOUT = ("readme", "license", "licence", "copying", "classes.txt", "labels.txt")
 #: Share of the progress for reading; the rest is parsing.
@@ -186,10 +198,10 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
         return format
     if format in SEQUENCES and not (options.text or options.numbers):
         return format
-    if column and format not in ("csv", "tsv", "jsonl", "parquet", "tables"):
+    if column and format not in _TABLES:
         raise InputError(
             f"{inputs.source} is read as {format}, which has no column {column!r}; columns come from a table "
-            "(.csv, .tsv, .jsonl, .parquet, or name it with --format)"
+            "(.csv, .tsv, .json, .jsonl, .parquet, .xlsx, or name it with --format)"
         )
     return format
 
@@ -201,7 +213,7 @@ def iterate_documents(
     files = inputs.files
     if format not in _MIXED:
         for file in files:
-            if format != "parquet" and is_binary(file.head) and not _is_parquet(file):
+            if is_binary(file.head) and _binary_table(file) is None:
                 raise InputError(
                     f"{file.name} in {inputs.source} is binary data and cannot be read as {format}"
                 )
@@ -210,8 +222,9 @@ def iterate_documents(
     return _READERS.get(format, read_tables)(files, inputs.problems, options, progress)
 
 
-def _is_parquet(file: File) -> bool:
-    return file.head.startswith(b"PAR1")
+def _binary_table(file: File) -> str | None:
+    """The format of a table that is not text; None for other files."""
+    return next((format for format, start in _BINARY_TABLES.items() if file.head.startswith(start)), None)
 
 
 def _detect(inputs: InputFiles, options: ReadOptions) -> str:
@@ -224,14 +237,14 @@ def _detect(inputs: InputFiles, options: ReadOptions) -> str:
         return "mail"
     if all(file.head.startswith(NUMPY) for file in files):
         return vector_format(inputs, files) or ""
-    if all(is_binary(file.head) and not _is_parquet(file) for file in sample):
+    if all(is_binary(file.head) and _binary_table(file) is None for file in sample):
         raise InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
     heads = [(file.name, decode(file.head)[0]) for file in sample]
     records = [sequence_format(name, head) for name, head in heads]
     if sum(kind is not None for kind in records) > 0.5 * len(records):
         return "fastq" if records.count("fastq") > records.count("fasta") else "fasta"
     tables = {
-        "parquet" if _is_parquet(file) else table_format(name, head)
+        _binary_table(file) or table_format(name, head)
         for file, (name, head) in zip(sample, heads, strict=True)
     }
     if None not in tables:

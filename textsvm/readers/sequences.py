@@ -223,9 +223,9 @@ class HeaderParser:
         lines = decode(file.head)[0].split("\n")[::step]
         headers = [line[1:].strip() for line in lines if line.startswith(start)]
         few = 2 * len(set(headers)) <= len(headers) or _SIGNS.issuperset(headers)
-        are_labels = bool(headers) and all(headers) and few and options.label is None
+        are_labels = bool(headers) and all(headers) and few and options.label_column is None
         label, prefix = (_class_of(file.name), f"{file.name}:") if several else (None, "")
-        named = options if options.columns else None
+        named = options if options.named or options.label_column else None
         return cls(file.name, named, are_labels, prefix, label, part_of(file.name))
 
     def document(self, header: str, letters: str, count: int) -> Document:
@@ -263,7 +263,8 @@ def _with_columns(
     if options.group is not None and group is None:
         raise InputError(f"{place} has no {options.group!r} in its header, and every record needs a group")
     weight = parse_weight(number(options.weight, True), place)
-    label = document.label if options.label is None else field(options.label)
+    name = options.label_column
+    label = document.label if name is None else field(name)
     return document._replace(label=label, target=number(options.target, False), weight=weight, group=group)
 
 

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from threading import Condition, Thread
 from typing import IO, Any
@@ -24,6 +23,7 @@ from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, bui
 from textsvm.readers.files import (
     HEAD,
     MAX_BYTES,
+    OFFICE,
     OPENERS,
     UNSUPPORTED,
     ZIP,
@@ -47,7 +47,7 @@ STREAMED = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq
 #: Bounds of the documents that are read ahead.
 MAX_DOCUMENTS, MAX_SYMBOLS = 8192, 1 << 26
 _ROW_FORMATS = ("csv", "tsv", "jsonl", "lines")
-_MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, b"PAR1")
+_MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, b"PAR1")
 
 
 # Corpora
@@ -377,8 +377,16 @@ def _corpora(documents: list[Document], problems: Problems) -> Iterator[Corpus]:
     """Corpora of documents, a corpus for each run of equal columns; none without documents and problems."""
     if not documents and not problems:
         return
-    runs = [list(run) for _, run in groupby(documents, lambda document: tuple(document.columns or ()))]
-    for part in runs or [[]]:
-        corpus = build_corpus(part, "the documents", "", [], labelled=False)
-        yield replace(corpus, ids=[document.id for document in part], problems=problems)
+    runs: list[tuple[list[Document], list[tuple[int, str, str]]]] = [([], [])]
+    for document in documents:
+        valid, invalid = runs[-1]
+        if document.problem is not None:
+            invalid.append((len(valid), document.id, document.problem))
+        elif valid and tuple(valid[-1].columns or ()) != tuple(document.columns or ()):
+            runs.append(([document], []))
+        else:
+            valid.append(document)
+    for valid, invalid in runs:
+        corpus = build_corpus(valid, "the documents", "", [], labelled=False)
+        yield replace(corpus, ids=[each.id for each in valid], problems=problems, invalid=invalid)
         problems = []

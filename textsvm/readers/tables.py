@@ -3,8 +3,11 @@
 Columns are named or numbered from 1. Several columns of text (`title,body`) are joined by line breaks; listed
 columns stay apart, beside columns of numbers. Columns that are not named are detected by their usual names
 (`text`, `label`, `id`, `split`, ...), except targets, weights and groups. A CSV or TSV has a header line if a
-column was named, or if a cell of its first line is a usual name; without header and columns, the first column
-is the label and the others are the text.
+column was named, or if a cell of its first line is a usual name. Without a header the first column is the
+label and the others are the text; the first label must occur again, since the first line may be a header of
+unknown names.
+
+Spreadsheets of Excel and LibreOffice are read with python-calamine: the first sheet that is not empty.
 
 TSV is split on TAB only: a quote is an ordinary character (a quote that opens in an essay would otherwise
 swallow the rows up to the next). CSV follows RFC 4180; its delimiter is the symbol of `,`, `;`, TAB and `|`
@@ -54,18 +57,23 @@ _ROLES = (*_USUAL, "target", "weight", "group", "numbers")
 _ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
 #: Cells without a label; pandas and others write the last two.
 _MISSING = ("", "NaN", "nan")
+#: Rows in which the first label of a table without a header must occur again.
+_LOOKED_AT = 1000
+#: Numbers of invalid rows that an error lists.
+_SHOWN = 5
 _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".tab": "tsv",
     ".jsonl": "jsonl",
+    ".json": "json",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
 
 
 def table_format(name: str, head: str) -> str | None:
-    """The table format of a file: JSON Lines by its content, others by the name; None if it is no table."""
+    """The table format of a file: JSON by its content, others by the name; None if it is no table."""
     first = head.lstrip().split("\n", 1)[0]
     if first.startswith("{"):
         try:
@@ -82,18 +90,31 @@ def read_tables(
     """The rows of tables; without a format in the options, it is detected for each file.
 
     A file named after a part (`train.csv`) is that part, unless a column says otherwise. `problems` gets rows
-    that are damaged or left out. Missing columns and invalid files raise InputError.
+    that are damaged or left out. Missing columns and invalid files raise InputError, and so do rows with too
+    few or too many fields, unless `skip_invalid` leaves them out.
     """
     for file, report in with_progress(files, progress):
         format = options.format or table_format(file.name, decode(file.head)[0]) or "csv"
         table = _OPENERS[format](file, options.need_header, problems)
-        roles, part = _roles(table, options, file.name), part_of(file.name)
+        roles, part, ragged, total = _roles(table, options, file.name), part_of(file.name), [], 0
         for number, row in table.rows:
-            place = f"{file.name}, row {number}"
-            if roles["text"] and all(row.get(name) is None for name in roles["text"]):
-                problems.append((place, f"left out: it has no {roles['text'][0]!r}"))
-            else:
-                identifier = f"{file.name}:{number}" if len(files) > 1 else str(number)
+            total += 1
+            row_name = f"{'line' if isinstance(row, str) else 'row'} {number}"
+            place = f"{file.name}, {row_name}"
+            identifier = f"{file.name}:{number}" if len(files) > 1 else str(number)
+            if problem := _problem(row, roles["text"], options.keep_invalid):
+                if isinstance(row, _Ragged) and not options.skip_invalid and not options.keep_invalid:
+                    ragged.append(number)
+                elif options.keep_invalid and not options.skip_invalid:
+                    own = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
+                    yield Document(
+                        _string(own) or identifier,
+                        "",
+                        problem=f"{row_name}: {problem}",
+                    )
+                else:
+                    problems.append((place, f"left out: {problem}"))
+            elif isinstance(row, Mapping):
                 document = _document(row, roles, place, identifier, part)
                 if options.apart:
                     columns: dict[str, str | float] = {}
@@ -106,6 +127,28 @@ def read_tables(
                 yield document if separator is None else split_labels(document, separator)
             if number % PROGRESS_STEP == 0:
                 report()
+        if ragged:
+            numbers = ", ".join(map(str, ragged[:_SHOWN])) + (", ..." if len(ragged) > _SHOWN else "")
+            raise InputError(
+                f"{len(ragged):,} of the {total:,} rows of {file.name} have too few or too many fields (rows "
+                f"{numbers}): a text with the delimiter in it needs quotes; correct them, or leave them out "
+                "with --skip-invalid (skip_invalid=True)"
+            )
+
+
+class _Ragged(str):
+    """The problem of a row that has too few or too many fields."""
+
+
+def _problem(row: Mapping[str, Any] | str, texts: Sequence[str], empty: bool) -> str | None:
+    """The reason why a row is no document, if there is one; with `empty`, an empty text is a reason."""
+    if isinstance(row, str):
+        return row
+    values = [row.get(name) for name in texts]
+    if texts and all(value is None for value in values):
+        return f"it has no {texts[0]!r}"
+    blank = all(value is None or (isinstance(value, str) and not value.strip()) for value in values)
+    return f"its {texts[0]!r} is empty" if texts and empty and blank else None
 
 
 def _document(
@@ -190,13 +233,21 @@ class TableRows:
 
     names: list[str]  #: Column names; "1", "2", ... without a header.
     headed: bool
-    #: The line in the file (the record, for Parquet), and the fields by name.
-    rows: Iterable[tuple[int, Mapping[str, Any]]]
+    #: The line in the file (the record, for Parquet), and the fields by name, or the problem of the row.
+    rows: Iterable[tuple[int, Mapping[str, Any] | str]]
+    first: Sequence[str] = ()  #: Cells of the first row of CSV and TSV
+    #: Whether the first cell of a table without a header occurs again, and is therefore a label.
+    repeats: bool = False
 
 
 def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
     """The columns of each role: text, label, id, part, ..."""
     names, named = table.names, options.columns
+    if not table.headed and not named and not table.repeats:
+        raise InputError(
+            f"{file}: is its first line a header? No name in it is known ({', '.join(table.first[:20])}): name "
+            "the column of the text with --text, and of the labels with --label; by number if there is no header"
+        )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
     roles = {
         role: [lowered[usual] for usual in _USUAL.get(role, ()) if usual in lowered][:1] for role in _ROLES
@@ -204,7 +255,8 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     if not table.headed and named.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
         roles["label"] = names[:1]
     for role, column in named.items():
-        roles[role] = _named_columns(role, column, names, file)
+        if role in options.named or role in ("text", "numbers") or (role == "label" and options.labelled):
+            roles[role] = _named_columns(role, column, names, file)
     if named.keys().isdisjoint({"text", "numbers"}) and (not table.headed or len(names) == 1):
         taken = {name for role, role_names in roles.items() if role != "text" for name in role_names}
         roles["text"] = [name for name in names if name not in taken]
@@ -221,6 +273,7 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
 
 
 def _named_columns(role: str, column: str | Sequence[str], names: Sequence[str], file: str) -> list[str]:
+    """The columns of a role by their names in the table; InputError if one is missing."""
     if isinstance(column, str):
         if column in names:
             return [column]
@@ -265,14 +318,18 @@ def _table(file: File, rows: Iterator[tuple[int, list[str]]], header: bool, prob
             names[i] = str(i + 1)
         taken.add(names[i])
 
-    def mappings() -> Iterator[tuple[int, Mapping[str, Any]]]:
-        for number, row in rows if headed else chain([start], rows):
-            if len(row) != len(names):
-                place = f"{file.name}, row {number}"
-                problems.append((place, f"it has {len(row)} fields and not {len(names)}"))
-            yield number, dict(zip(names, row, strict=False))
+    def mappings() -> Iterator[tuple[int, Mapping[str, Any] | str]]:
+        for number, row in rest if headed else chain([start], rest):
+            if len(row) == len(names):
+                yield number, dict(zip(names, row, strict=True))
+            else:
+                yield number, _Ragged(f"it has {len(row)} fields and not {len(names)}")
 
-    return TableRows(names, headed, mappings())
+    known: list[tuple[int, list[str]]] = []
+    if not headed and len(names) > 1:
+        known = list(islice(rows, file.known_rows if file.known_rows == 1 else _LOOKED_AT))
+    rest, repeats = chain(known, rows), any(row[0].strip() == first[0] for _, row in known)
+    return TableRows(names, headed, mappings(), first, repeats)
 
 
 def _require_content(file: File) -> None:
@@ -282,27 +339,77 @@ def _require_content(file: File) -> None:
 
 
 def _open_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
-    """JSON Lines: an object a line; other lines are left out and reported."""
+    """JSON Lines: an object a line; columns are those of the first objects (`known_rows`)."""
     rows = _objects(file, problems)
-    first = list(islice(rows, file.known_rows))
-    if not first:
+    objects: list[Mapping[str, Any]] = []
+    first = []
+    for number, row in rows:
+        first.append((number, row))
+        if not isinstance(row, str):
+            objects.append(row)
+            if len(objects) == file.known_rows:
+                break
+    if not objects:
         _require_content(file)
         raise InputError(f"{file.name} holds no JSON object; JSON Lines has one on every line")
-    return TableRows(list(dict.fromkeys(name for _, row in first for name in row)), True, chain(first, rows))
+    return TableRows(list(dict.fromkeys(name for row in objects for name in row)), True, chain(first, rows))
 
 
-def _objects(file: File, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(file: File, problems: Problems) -> Iterator[tuple[int, dict[str, Any] | str]]:
     for number, line in enumerate(iterate_lines(file, problems), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if isinstance(row, dict):
-            yield number, row
-        else:
-            problems.append((f"{file.name}, line {number}", "left out: it is not a JSON object"))
+        if line.strip():
+            yield number, _as_object(line)
+
+
+def _as_object(line: str) -> dict[str, Any] | str:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    return row if isinstance(row, dict) else "it is not a JSON object"
+
+
+def _open_json(file: File, header: bool, problems: Problems) -> TableRows:
+    """JSON: an array of objects."""
+    try:
+        rows = json.loads("".join(iterate_lines(file, problems)))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file.name} cannot be read as JSON: {error}") from error
+    if not isinstance(rows, list):
+        raise InputError(f"{file.name} must hold an array of objects, a document each")
+    objects = [row if isinstance(row, dict) else "it is not a JSON object" for row in rows]
+    names = list(dict.fromkeys(name for row in objects if isinstance(row, dict) for name in row))
+    return TableRows(names, True, enumerate(objects, 1))
+
+
+def _open_excel(file: File, header: bool, problems: Problems) -> TableRows:
+    """The first sheet of a spreadsheet that is not empty, with python-calamine, which is not a dependency."""
+    try:
+        from python_calamine import CalamineError, CalamineWorkbook
+    except ImportError as error:
+        raise InputError(
+            f"{file.name} is a spreadsheet, which needs python-calamine (pip install python-calamine); or "
+            "save it as CSV"
+        ) from error
+    try:
+        book = CalamineWorkbook.from_filelike(io.BytesIO(file.data))
+        sheets = {name: book.get_sheet_by_name(name).to_python() for name in book.sheet_names}
+    except (CalamineError, ValueError, OSError) as error:
+        raise InputError(f"{file.name} cannot be read as a spreadsheet: {error}") from error
+    filled = [name for name, rows in sheets.items() if rows]
+    if not filled:
+        raise InputError(f"{file.name} is a spreadsheet without any cells")
+    if len(filled) > 1:
+        problems.append((file.name, f"only the sheet {filled[0]!r} of {len(filled)} is read"))
+    rows = ([_cell(value) for value in row] for row in sheets[filled[0]])
+    return _table(file, ((n, row) for n, row in enumerate(rows, 1) if any(row)), header, problems)
+
+
+def _cell(value: Any) -> str:
+    """Text of a cell; spreadsheets store integers as floats."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def _open_parquet(file: File, header: bool, problems: Problems) -> TableRows:
@@ -376,6 +483,8 @@ _OPENERS: dict[str, Callable[[File, bool, Problems], TableRows]] = {
     "csv": _open_csv,
     "tsv": _open_tsv,
     "jsonl": _open_jsonl,
+    "json": _open_json,
+    "excel": _open_excel,
     "parquet": _open_parquet,
 }
 
