@@ -86,7 +86,7 @@ def test_an_unknown_header_is_no_document(write):
     ):
         read = read_corpus if labelled else read_documents
         path = write("x.csv", rows)
-        with pytest.raises(InputError, match="is its first line a header.*remark.*--text"):
+        with pytest.raises(InputError, match=r"is its first line a header.*remark.*--text"):
             read(path)
         assert read(path, text="remark").texts[0] == "one"
         assert read(path, text="2" if labelled else "1").texts[0] == "remark"

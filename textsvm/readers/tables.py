@@ -245,8 +245,8 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     names, named = table.names, options.columns
     if not table.headed and not named and not table.repeats:
         raise InputError(
-            f"{file}: is its first line a header? No name in it is known ({', '.join(table.first[:20])}): name "
-            "the column of the text with --text, and of the labels with --label; by number if there is no header"
+            f"{file}: is its first line a header? No name in it is known: {', '.join(table.first[:20])}; name "
+            "the column of the text with --text, of the labels with --label, by number if there is no header"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
     roles = {
