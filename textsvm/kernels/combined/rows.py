@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.attribution import Contributions, complete
-from textsvm.kernels.contract import AHEAD, BLOCK_BYTES, KernelRows, Weights
+from textsvm.kernels.contract import AHEAD, KernelRows, Weights, decision_by_rows
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
@@ -134,16 +134,7 @@ class ProductRows(CombinedRows):
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        values = np.empty((len(others), coef.shape[1]))
-        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
-        with devices.use(self.device):
-            weights = devices.array_module(self.device).asarray(coef)
-            for start in range(0, len(others), size):
-                block = others.take(np.arange(start, min(start + size, len(others))))
-                values[start : start + size] = devices.to_host(self.cross(block).astype(np.float64) @ weights)
-                if progress is not None:
-                    progress(min(start + size, len(others)), len(others))
-        return values
+        return decision_by_rows(self, others, coef, progress)
 
     def _first(self, values: Any, number: int) -> None:
         pass

@@ -222,7 +222,7 @@ WORDS, COUNTS = 256, 1 << 19
 
 
 class HostMers(MerRows):
-    """The CPU twin: see `KernelRows`."""
+    """Kernel values with fixed documents on a CPU (`KernelRows`)."""
 
     def prepare(self) -> None:
         self.words, self.begins = words_of(self.columns.indptr)
@@ -264,7 +264,7 @@ class HostMers(MerRows):
         return ScoreTable(self.columns, self.weights, of_mers)
 
     def _room(self, n_symbols: int) -> tuple[Any, Any, Any, Any, int, tuple[int, ...]]:
-        """Scratch for one piece, distances that count, and what the compiled loop is specialised by."""
+        """Scratch of a piece, the largest distance, and the type by which the loop is compiled."""
         most, sums = len(self.weights) - 1, aligned(len(self.weights) * LANES, np.uint64)
         slots, masks, planes = scratch(
             n_symbols, self.kernel.definition.length, self.kernel.definition.centred is not None
@@ -274,7 +274,7 @@ class HostMers(MerRows):
     def _fill(
         self, rows: Mers, scale: NDArray[np.float64], out: Any, symmetric: bool, progress: Progress | None
     ) -> None:
-        """All values, or of a symmetric matrix those up to the end of each batch, and their mirror images."""
+        """Compute all values; of a symmetric matrix each batch down to its end, mirrored."""
         columns, weights, column_scale = self.columns, self.weights, self.normalisation.scale
         n_symbols = max(rows.n_symbols, columns.n_symbols)
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.gapped_rows import GappedRows, Tables, Texts, finish, report, values_of
+from textsvm.kernels.mers.gapped_rows import CodedTexts, GappedRows, Tables, finish, values_of
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, Stage, Windows, windows_of
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.counting_cuda import CudaCounts
@@ -112,7 +112,7 @@ TEXTS = np.dtype(
 )
 
 
-def fits(texts: Texts | None, masks: Sequence[Mask]) -> bool:
+def fits(texts: CodedTexts | None, masks: Sequence[Mask]) -> bool:
     """Whether the Gram can be computed from dense rows."""
     if texts is None or texts.windows > MOST_COUNT:
         return False
@@ -126,7 +126,7 @@ class DenseMasks:
     `values` are the feature values of 0, 1, 2, ... occurrences, up to `texts.windows`.
     """
 
-    def __init__(self, texts: Texts, values: NDArray[np.float64]) -> None:
+    def __init__(self, texts: CodedTexts, values: NDArray[np.float64]) -> None:
         cp = gpu.cupy()
         self.texts, self.n = texts, len(texts.offsets) - 1
         self.codes, self.offsets = cp.asarray(texts.codes), cp.asarray(texts.offsets)
@@ -174,14 +174,14 @@ class DenseMasks:
             kernel((self.n, len(masks)), (128,), (argument, *sizes, *out), shared_mem=4 * n_padded)
 
 
-def can_look_up(texts: Texts, keys: int) -> bool:
+def can_look_up(texts: CodedTexts, keys: int) -> bool:
     """Whether shared memory of a block holds the counts and the keys of a text."""
     shared = 4 * keys + 2 * texts.windows
     return keys <= MOST_KEYS and texts.windows <= MOST_WINDOWS and shared <= _shared()
 
 
 def look_up(
-    texts: Texts, tables: Tables, values: NDArray[np.float64]
+    texts: CodedTexts, tables: Tables, values: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """`gapped_rows.look_up` on the GPU; results are on the host."""
     cp, n, (machines, masks, keys) = gpu.cupy(), len(texts.offsets) - 1, tables.weights.shape
@@ -218,7 +218,7 @@ def _unit(bound: float) -> float:
     return float(2.0 ** min(61 - int(np.ceil(np.log2(bound))), 1000)) if bound > 0 else 1.0
 
 
-def _structure(codes: Array, offsets: Array, kept: Array, texts: Texts, n_symbols: int) -> Any:
+def _structure(codes: Array, offsets: Array, kept: Array, texts: CodedTexts, n_symbols: int) -> Any:
     n_kept = kept.shape[1]
     return gpu.structure(
         TEXTS, codes=codes, offsets=offsets, kept=kept, g=texts.g, n_kept=n_kept,
@@ -298,7 +298,7 @@ class CudaGapped(GappedRows):
                 8 * self.n**2, f"the {self.n:,} x {self.n:,} matrix of {WHAT}", "lower --memory"
             )
             total = gpu.cupy().zeros((self.n, self.n), np.float32)
-            texts = Texts.of(self.documents, self.kernel.g, self.kernel.canonical)
+            texts = CodedTexts.of(self.documents, self.kernel.g, self.kernel.canonical)
             if texts is not None and fits(texts, self.kernel.masks):
                 normalisation = self._multiply(texts, total, progress)
             else:
@@ -307,7 +307,7 @@ class CudaGapped(GappedRows):
             mirror(total, normalisation.diagonal())
             return total
 
-    def _multiply(self, texts: Texts, total: Array, progress: Progress | None) -> Normalisation:
+    def _multiply(self, texts: CodedTexts, total: Array, progress: Progress | None) -> Normalisation:
         """Add products of dense rows to the upper half of `total`; return k(s, s)."""
         squares, done, every = np.zeros(self.n), 0, self.kernel.masks
         rows = DenseMasks(texts, values_of(self.kernel.weight, texts.windows).astype(np.float64))
@@ -315,14 +315,17 @@ class CudaGapped(GappedRows):
             for some in rows.groups(list(equal)):
                 squares += times * rows.add_to(total, some)
                 done += len(some)
-                report(progress, done, len(every))
+                if progress is not None:
+                    progress(done, len(every))
             total *= times
         return self._normalisation(squares)
 
     def _add_up(self, total: Array, progress: Progress | None) -> Normalisation:
         """Add sparse products to the upper half of `total`; return k(s, s)."""
         squares, passes = np.zeros(self.n), len(self.kernel.masks)
-        for times, equal in groupby(enumerate(self.made()), key=lambda numbered: numbered[1].mask.times):
+        for times, equal in groupby(
+            enumerate(self.represent_masks()), key=lambda numbered: numbered[1].mask.times
+        ):
             for number, rows in equal:
                 squares += rows.squares
                 total += rows.columns.half(WHAT, part(progress, number, 1, passes))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import is_whole
+from textsvm.kernels.base import check_whole
 from textsvm.kernels.mers.kernel import MOST, MerDefinition, MerKernel, mismatch_weights
 
 
+@dataclass(repr=False, eq=False)
 class Mismatch(MerKernel):
     """(k, m) mismatch kernel: a k-mer counts for every string of k letters that differs at up to m places.
 
@@ -39,23 +41,11 @@ class Mismatch(MerKernel):
 
     name: ClassVar[str] = "mismatch"
 
-    def __init__(
-        self,
-        k: int = 5,
-        m: int = 1,
-        canonical: bool = False,
-        alphabet: int = 4,
-        normalised: bool = True,
-        tokens: Any = "characters",
-        keep_case: bool = False,
-    ) -> None:
-        self.k = k
-        self.m = m
-        self.canonical = canonical
-        self.alphabet = alphabet
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
+    k: int = 5
+    m: int = 1
+    canonical: bool = False
+    alphabet: int = 4
+    normalised: bool = True
 
     @property
     def definition(self) -> MerDefinition:
@@ -67,12 +57,7 @@ class Mismatch(MerKernel):
 
     def check(self) -> None:
         super().check()
-        if not is_whole(self.k) or self.k < 1:
-            raise InputError(f"k={self.k!r} is no length of a k-mer: give a whole number from 1")
-        if not is_whole(self.m) or not 0 <= self.m < self.k:
-            raise InputError(
-                f"m={self.m!r} is no number of mismatches in k-mers of k={self.k}: "
-                f"give a whole number from 0 to {self.k - 1}"
-            )
+        check_whole(self, "k", 1)
+        check_whole(self, "m", 0, self.k - 1)
         if min(self.k, 2 * self.m) > MOST:
             raise InputError(f"m={self.m} mismatches are too many: give {MOST // 2} at most")

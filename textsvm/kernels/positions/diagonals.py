@@ -65,30 +65,23 @@ KMERS = Attribution(
 
 @dataclass(frozen=True)
 class Diagonals:
-    """Parameters of the sums: k from `first` to d = `length` (at most `MOST`), and delta of shifts 0 to S."""
+    """Parameters of the sums over diagonals; a `Definition`."""
 
-    first: int
-    length: int
-    weights: NDArray[np.float64]
+    first: int  #: The shortest k
+    length: int  #: d, the longest k, at most `MOST`
+    weights: NDArray[np.float64]  #: delta of shifts 0 to S
 
     source: ClassVar[str] = "diagonals.cu"
 
     @property
     def table(self) -> NDArray[np.float64]:
-        """Look-up table of the GPU twin."""
         return self.weights
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Fields of the GPU twin's Task."""
         return {"shifts": len(self.weights), "first": self.first, "length": self.length}
 
-    def lanes(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> DiagonalLanes:
-        """Prepare documents as columns; see `Definition`."""
-        return DiagonalLanes(kernel, documents, groups)
-
     def self_values(self, documents: Documents) -> NDArray[np.float64]:
-        """k(s, s) of every document, not normalised."""
         codes, offsets, values = documents.codes_for(), np.array(documents.offsets), np.empty(len(documents))
 
         def work(first: int) -> None:
@@ -99,7 +92,6 @@ class Diagonals:
         return values
 
     def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Contributions of the symbols x; see `Definition`."""
         shares = np.zeros(len(x) + 1)
         _share(x, codes, offsets, factors, self.first, self.length, self.weights, shares)
         return np.cumsum(shares)[:-1]
@@ -136,19 +128,16 @@ class DiagonalKernel(PositionKernel):
     cost = Ability(DiagonalCost)
     attribution = Ability(DiagonalAttributor)
 
-
-def planes_of(symbols: int) -> int:
-    """Number of planes for codes 1 to `symbols`, all zeros and all ones."""
-    return max(1, (symbols + 1).bit_length())
+    def lanes(self, documents: Documents, groups: NDArray[np.int64]) -> DiagonalLanes:
+        return DiagonalLanes(self, documents, groups)
 
 
 class DiagonalLanes:
-    """Column documents as bit planes; see `positions.base.Lanes`."""
+    """Column documents as bit planes (`Lanes`)."""
 
     def __init__(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> None:
-        self.kernel, self.groups = kernel, groups
-        self.symbols = len(documents.alphabet)
-        self.planes = planes_of(self.symbols)
+        self.kernel, self.symbols = kernel, len(documents.alphabet)
+        self.planes = max(1, (self.symbols + 1).bit_length())  # for codes from 1, all zeros and all ones
         self.longest = int(documents.lengths.max(initial=0))
         codes, offsets = documents.codes_for(), np.array(documents.offsets)
         words = [max(1, -(-int(np.diff(offsets)[group[group >= 0]].max()) // 64)) for group in groups]
@@ -163,7 +152,6 @@ class DiagonalLanes:
         run(pack, range(len(groups)))
 
     def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
-        """See `positions.Lanes`."""
         codes, offsets, which = rows
         lengths = np.diff(offsets)[which]
         longest = int(lengths.max(initial=0))

@@ -1,4 +1,6 @@
-"""Oligo kernel: k-mers and where they stand (Meinicke, Tech, Morgenstern, Merkl 2004, BMC Bioinformatics 5).
+"""Oligo kernel: common k-mers, weighted by the distance of their positions.
+
+Meinicke, Tech, Morgenstern, Merkl 2004, BMC Bioinformatics 5:
 
     k(x, y) = sum over k-mers u, positions p of u in x and q of u in y, of exp(-(p - q)^2 / (4 sigma^2))
 
@@ -14,19 +16,19 @@ out: their terms are below exp(-36) = 2.3e-16, the rounding error of a match at 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from textsvm.errors import InputError
-from textsvm.kernels.base import check_whole, is_number
+from textsvm.kernels.base import check_positive, check_whole
 from textsvm.kernels.positions.diagonals import MOST, DiagonalKernel, Diagonals
-from textsvm.text.tokens import Tokens
 
 #: Distances beyond this many sigma are left out.
 REACH = 12
 
 
+@dataclass(repr=False, eq=False)
 class Oligo(DiagonalKernel):
     """Common substrings of k symbols, each pair weighted by the distance of its positions.
 
@@ -55,19 +57,9 @@ class Oligo(DiagonalKernel):
 
     name: ClassVar[str] = "oligo"
 
-    def __init__(
-        self,
-        k: int = 3,
-        sigma: float = 2.0,
-        normalised: bool = True,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-    ) -> None:
-        self.k = k
-        self.sigma = sigma
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
+    k: int = 3
+    sigma: float = 2.0
+    normalised: bool = True
 
     @property
     def _min_length(self) -> int:
@@ -76,8 +68,7 @@ class Oligo(DiagonalKernel):
     def check(self) -> None:
         super().check()
         check_whole(self, "k", 1, MOST)
-        if not (is_number(self.sigma) and 0 < self.sigma < math.inf):
-            raise InputError(f"sigma={self.sigma!r} of the oligo kernel must be a number above 0")
+        check_positive(self, "sigma")
 
     def definition(self, longest: int) -> Diagonals:
         distances = np.arange(min(math.floor(REACH * self.sigma), max(longest - 1, 0)) + 1)

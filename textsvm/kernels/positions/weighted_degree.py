@@ -11,22 +11,23 @@ same position. The kernel is a sum over diagonals (diagonals.py): one pass over 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from textsvm.kernels.base import check_whole
 from textsvm.kernels.positions.diagonals import MOST, DiagonalKernel, Diagonals
-from textsvm.text.tokens import Tokens
 
 #: Greatest shift: the time of a Gram is proportional to it.
 MOST_SHIFT = 100_000
 
 
+@dataclass(repr=False, eq=False)
 class WeightedDegree(DiagonalKernel):
     """Common substrings of up to `degree` symbols at the same position, or at most `shift` from it.
 
-    Texts are aligned at their starts; behind the end of the shorter one nothing is compared.
+    Texts are aligned at their starts, and nothing is compared behind the end of the shorter text.
 
     Parameters
     ----------
@@ -51,19 +52,9 @@ class WeightedDegree(DiagonalKernel):
 
     name: ClassVar[str] = "weighted-degree"
 
-    def __init__(
-        self,
-        degree: int = 8,
-        shift: int = 0,
-        normalised: bool = True,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-    ) -> None:
-        self.degree = degree
-        self.shift = shift
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
+    degree: int = 8
+    shift: int = 0
+    normalised: bool = True
 
     @property
     def _min_length(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.kernels.contract import decision_by_rows
 from textsvm.linalg.sparse_cuda import Finish
 from textsvm.linalg.sparse_vectors_cuda import sparse_columns
 from textsvm.linalg.vectors import Vectors
@@ -62,15 +63,6 @@ class CudaVectorRows:
     def decision(
         self, others: Vectors, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        values = np.empty((len(others), coef.shape[1]))
         # Sparse vectors may be converted to dense ones.
         size = max(1, BLOCK_BYTES // max(1, 4 * self.n, 8 * others.n_features))
-        with gpu.use(self.device):
-            weights = gpu.cupy().asarray(np.ascontiguousarray(coef, np.float64))
-            for start in range(0, len(others), size):
-                stop = min(start + size, len(others))
-                block = self.cross(others.take(np.arange(start, stop)))
-                values[start:stop] = (block.astype(np.float64) @ weights).get()
-                if progress is not None:
-                    progress(stop, len(others))
-        return values
+        return decision_by_rows(self, others, np.ascontiguousarray(coef, np.float64), progress, size=size)
