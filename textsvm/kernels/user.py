@@ -84,7 +84,7 @@ class UserKernel(Kernel):
 
 
 class HostUser(HostRows):
-    """`KernelRows` of the function on a CPU."""
+    """Kernel values of the function with fixed documents (`KernelRows`)."""
 
     def __init__(self, kernel: UserKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
@@ -161,7 +161,7 @@ class HostUser(HostRows):
 
 
 class CudaUser:
-    """`KernelRows` computed on the host and moved to a GPU for the solver."""
+    """`HostUser` with the values moved to a GPU for the solver."""
 
     def __init__(self, kernel: UserKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
@@ -184,7 +184,6 @@ class CudaUser:
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef, on the host, where the values are."""
         return self.host.decision(others, coef, progress)
 
     def _move(self, values: NDArray[np.float32]) -> Any:

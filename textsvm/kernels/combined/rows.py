@@ -28,14 +28,7 @@ _HOST_BLOCK, _DEVICE_BLOCK = 1 << 18, 1 << 26
 class CombinedRows(ABC):
     """Rows of several kernels against the same documents (`KernelRows`), combined value by value.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    terms : sequence of (float, Kernel)
-        Weights and fitted kernels.
-    documents : Documents
-        The columns.
-    device : Device
+    `terms` are weights and fitted kernels, `documents` the columns.
     """
 
     def __init__(
@@ -49,13 +42,13 @@ class CombinedRows(ABC):
 
     @property
     def matrices(self) -> int:
-        """Whole matrices in memory while `gram` runs: the result, and those of a part."""
+        """Number of whole matrices in memory while `gram` runs: the result, and those of a part."""
         most = [getattr(rows, "matrices", 1) for rows in self.parts]
         return max(most[0], *(1 + each for each in most[1:])) if len(most) > 1 else most[0]
 
     @property
     def ahead(self) -> int:
-        """Rows to compute at a time (`HostRows.ahead`): as of the slowest part."""
+        """Rows to compute at a time (`HostRows.ahead`), those of the slowest part."""
         costs = [each.cost.seconds(self.documents, self.documents) for _, each in self.terms]
         return getattr(self.parts[int(np.argmax(costs))], "ahead", AHEAD)
 

@@ -2,8 +2,8 @@
 
     k(x, y) = value(<x, y>, |x|^2, |y|^2)
 
-`VectorFunction` is such a function, for arrays of either device. rows.py (CPU) and cuda.py compute products
-and rows of kernel values; on a card functions of finish.cuh are applied where products are computed.
+`VectorFunction` is such a function, for arrays of either device. cpu.py and cuda.py compute products and rows
+of kernel values; a GPU applies the functions of finish.cuh where products are computed.
 """
 
 from __future__ import annotations

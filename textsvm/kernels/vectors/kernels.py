@@ -61,7 +61,7 @@ class LinearFeatures(Features):
     def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Any) -> LinearWeights:
         weights = state["weights"]
         if weights.dtype != np.float64 or weights.shape[1:] != (alphabets.n_features,):
-            raise InputError("its weights are not one for each number of a vector")
+            raise InputError("the number of its weights is not that of the numbers of a vector")
         if not np.isfinite(weights).all():
             raise InputError("its weights are not finite")
         return LinearWeights(weights)
@@ -159,7 +159,7 @@ class Polynomial(ScaledKernel):
     Parameters
     ----------
     gamma : float > 0, "scale" or "auto"
-        See `ScaledKernel`.
+        "scale" is 1 / (d * variance of all numbers of the training vectors), "auto" is 1 / d.
     degree : int, 1 or more
     coef0 : float
 
@@ -188,7 +188,7 @@ class Polynomial(ScaledKernel):
 
 
 def _power(base: Any, exponent: int) -> Any:
-    """An integer power by squaring, ten times as fast as pow(); `base` is overwritten."""
+    """An integer power by squaring, 10 times as fast as pow(); `base` is overwritten."""
     power = None
     while exponent:
         if exponent & 1:
@@ -226,7 +226,7 @@ class Gaussian(ScaledKernel):
     Parameters
     ----------
     gamma : float > 0, "scale" or "auto"
-        See `ScaledKernel`.
+        "scale" is 1 / (d * variance of all numbers of the training vectors), "auto" is 1 / d.
 
     Examples
     --------
@@ -285,7 +285,7 @@ class Sigmoid(ScaledKernel):
     Parameters
     ----------
     gamma : float > 0, "scale" or "auto"
-        See `ScaledKernel`.
+        "scale" is 1 / (d * variance of all numbers of the training vectors), "auto" is 1 / d.
     coef0 : float
 
     Examples
