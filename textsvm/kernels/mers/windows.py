@@ -82,7 +82,7 @@ class Windows:
 
 
 def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
-    """Windows of documents, with `both_strands` also of their reverse complements."""
+    """Windows of documents and, with `both_strands`, of their reverse complements."""
     check_symbols(len(documents.codes), 2 if both_strands else 1)
     offsets, numbers = documents.offsets, np.maximum(documents.lengths - g + 1, 0)
     begins, codes, n_symbols = offsets[:-1], documents.codes.astype(np.int32), len(documents.alphabet)
@@ -133,7 +133,7 @@ def symbols_of(documents: Documents) -> list[str]:
 
 @dataclass(frozen=True)
 class Stage:
-    """Kept positions that extend the ids before them to keys.
+    """Kept positions that extend the ids of the previous stage to keys.
 
     kept : int64
     keys : uint64, (number of ids,), the distinct keys, sorted; the id is the rank
@@ -215,7 +215,7 @@ class MaskedWindows:
 
 
 def fitting(size: int, n_symbols: int, rest: int, n_windows: int) -> tuple[int, int]:
-    """Number of symbols that form a key with one of `size` ids, at least 1, and a bound of the keys."""
+    """Number of symbols that form a key with an id below `size`, at least 1, and a bound of the keys."""
     number, bound = 1, max(size, 1) * max(n_symbols, 1)
     room = (1 << 63) >> max(n_windows - 1, 1).bit_length()
     while number < rest and bound * n_symbols <= room:
