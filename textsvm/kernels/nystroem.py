@@ -100,19 +100,18 @@ class NystroemStructure(Structure):
 
     @property
     def approximation(self) -> Approximation | None:
-        last = self.kernel._last
-        return None if last is None else last.approximation
+        return None if self.kernel._last is None else self.kernel._last[2]
 
     def condense(
         self, index: NDArray[np.int64], coef: NDArray[np.float64]
     ) -> tuple[Kernel, NDArray[np.int64], NDArray[np.float64]]:
-        last = self.kernel._last
-        every = np.zeros((len(last.rows.x), len(coef)))
-        every[index] = coef.T
-        with devices.use(last.landmarks.rows.device):
-            weights = last.landmarks.projection @ last.rows.x.transposed_dot(every)
+        landmarks, features, _ = self.kernel._last
+        all_coef = np.zeros((len(features.x), len(coef)))
+        all_coef[index] = coef.T
+        with devices.use(landmarks.rows.device):
+            weights = landmarks.projection @ features.x.transposed_dot(all_coef)
             self.kernel._last = None
-            return self.kernel.kernel, last.landmarks.index, devices.to_host(weights).T
+            return self.kernel.kernel, landmarks.index, devices.to_host(weights).T
 
     def as_dict(self) -> dict[str, Any]:
         return {**super().as_dict(), "kernel": self.kernel.kernel.structure.as_dict()}
@@ -164,7 +163,8 @@ class Nystroem(Kernel):
     name: ClassVar[str] = "nystroem"
     cost = Ability(NystroemCost)
     nearest = Ability(NystroemNearest)
-    _last: _LastFeatures | None = None
+    #: The last features, for `NystroemStructure.condense`.
+    _last: tuple[Landmarks, FeatureRows, Approximation] | None = None
 
     def __init__(self, kernel: Kernel, landmarks: int, seed: int = 0) -> None:
         self.kernel = kernel
@@ -205,15 +205,6 @@ class Nystroem(Kernel):
         return NystroemRows(self, documents, device)
 
 
-@dataclass(frozen=True)
-class _LastFeatures:
-    """The last features, for `NystroemStructure.condense`."""
-
-    landmarks: Landmarks
-    rows: FeatureRows
-    approximation: Approximation
-
-
 class NystroemRows:
     """`MatrixRows` of k~: products of features, which are computed on first use."""
 
@@ -227,10 +218,10 @@ class NystroemRows:
             kernel = self.kernel
             with devices.use(self.device):
                 landmarks = _decompose(kernel.kernel.rows(kernel._chosen, self.device), kernel._index)
-                rows, captured = _features(kernel.kernel, landmarks, self.documents, progress)
-            rank = rows.x.n_features
+                features, captured = _features(kernel.kernel, landmarks, self.documents, progress)
+            rank = features.x.n_features
             approximation = Approximation(len(landmarks.index), rank, captured, landmarks.negative)
-            kernel._last, self._features = _LastFeatures(landmarks, rows, approximation), rows
+            self._features, kernel._last = features, (landmarks, features, approximation)
         return self._features
 
     @property

@@ -147,8 +147,8 @@ def _option(piece: str, options: dict[str, Option], text: str) -> tuple[Option, 
             except (InputError, ValueError):
                 continue
     forms = ", ".join(map(_form, options.values()))
-    error = f"{piece!r} is no option" if piece else "an option is missing"
-    raise InputError(f"{error} in {text}; it takes {forms}")
+    trouble = f"{piece!r} is no option" if piece else "an option is missing"
+    raise InputError(f"{trouble} in {text}; it takes {forms}")
 
 
 def _form(option: Option) -> str:

@@ -73,20 +73,17 @@ class CombinedRows(ABC):
         """k(others, documents) @ coef, shape (len(others), k), on the host."""
 
     @abstractmethod
-    def _first(self, values: Any, number: int) -> None:
-        """Turn the values of the first part into a partial result, in place."""
-
-    @abstractmethod
-    def _next(self, total: Any, values: Any, number: int) -> None:
+    def _add(self, total: Any, values: Any, number: int) -> None:
         """Combine the values of another part with the result, in place."""
 
     def _combined(self, values_of: Callable[[int], Any]) -> Any:
         with devices.use(self.device):
-            total = values_of(0)
-            self._first(total, 0)
+            total, weight = values_of(0), self.terms[0][0]
+            if weight != 1:
+                scale(total, weight)
             for number in range(1, len(self.parts)):
                 values = values_of(number)
-                self._next(total, values, number)
+                self._add(total, values, number)
                 del values
         return total
 
@@ -111,10 +108,7 @@ class SumRows(CombinedRows):
             values += weight * rows.decision(each.structure.read(others), coef, step)
         return values
 
-    def _first(self, values: Any, number: int) -> None:
-        scale(values, self.terms[number][0])
-
-    def _next(self, total: Any, values: Any, number: int) -> None:
+    def _add(self, total: Any, values: Any, number: int) -> None:
         add(total, values, self.terms[number][0])
 
 
@@ -129,10 +123,7 @@ class ProductRows(CombinedRows):
     ) -> NDArray[np.float64]:
         return decision_by_rows(self, others, coef, progress)
 
-    def _first(self, values: Any, number: int) -> None:
-        pass
-
-    def _next(self, total: Any, values: Any, number: int) -> None:
+    def _add(self, total: Any, values: Any, number: int) -> None:
         def multiply(some: slice) -> None:
             total[some] *= values[some]
 

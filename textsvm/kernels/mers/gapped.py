@@ -55,23 +55,13 @@ class PatternContributions:
     """Contributions of the symbols and patterns of documents, summed over the masks."""
 
     def __init__(self, kernel: GappedKmers, documents: Documents, windows: Windows) -> None:
-        self.documents, self.windows = documents, windows
-        self.g, self.both_strands = kernel.g, kernel.canonical
+        self.kernel, self.documents, self.windows = kernel, documents, windows
         self.shares = np.zeros(len(documents.codes))
         self.patterns: list[dict[Any, tuple[int, float]]] = [{} for _ in range(len(documents))]
         self.symbols = [letters[0] for letters in LETTERS] if kernel.canonical else symbols_of(documents)
 
     def add(self, own: HostMask, target: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
-        """Add the contributions of a mask.
-
-        Parameters
-        ----------
-        own : HostMask
-            Of the documents.
-        target : int64 array, shape (number of features,)
-            Row of each feature in `weights`, -1 if it has none.
-        weights : float64 array, shape (number of features of the support vectors, n)
-        """
+        """Add those of a mask; the weights of feature u are ``weights[target[u]]``, (n,), 0 if that is -1."""
         counts, kept = own.counts, np.array(own.mask.kept)
         owner = np.repeat(np.arange(len(self.documents)), np.diff(counts.indptr))
         at = target[counts.features]
@@ -91,11 +81,11 @@ class PatternContributions:
 
     def _name(self, start: int, kept: tuple[int, ...]) -> str:
         """A pattern as text; on both strands the smaller of it and its reverse complement."""
-        pattern = ["."] * self.g
+        pattern = ["."] * self.kernel.g
         for place in kept:
             pattern[place] = self.symbols[self.windows.codes[start + place]]
         name = self.documents.join(pattern)
-        return min(name, name[::-1].translate(_PAIRED)) if self.both_strands else name
+        return min(name, name[::-1].translate(_PAIRED)) if self.kernel.canonical else name
 
     def finish(self, scale: NDArray[np.float64]) -> Contributions:
         """The contributions, times `scale` of each document, shape (n,)."""

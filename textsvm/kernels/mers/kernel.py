@@ -49,6 +49,7 @@ from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_whole
 from textsvm.kernels.contract import Ability, Cost, Lengths, Predictor, Values
 from textsvm.kernels.mers.cpu import HostMers
+from textsvm.kernels.mers.cuda import CudaMers
 from textsvm.kernels.mers.rows import MerRows
 from textsvm.kernels.mers.windows import Centred, check_strands
 from textsvm.runtime import device as devices
@@ -92,15 +93,7 @@ def mismatch_weights(k: int, m: int, b: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=64)
 def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> NDArray[np.float64]:  # noqa: E741
-    """Weights of l-mers with k informative positions, for 0 .. d mismatches.
-
-    Parameters
-    ----------
-    l, k, d : int
-    b : int
-        Letters of the alphabet; ignored with "none".
-    filtered : {"none", "full", "truncated"}
-    """
+    """Weights of l-mers over b letters with k informative positions, for 0 .. d mismatches."""
     if filtered == "none":
         return np.array([comb(l - i, k) for i in range(d + 1)], float)
     full = estimates(l, k, b)
@@ -243,11 +236,7 @@ class MerKernel(SymbolKernel):
 
     def rows(self, documents: Documents, device: Device) -> MerRows:
         self.check()
-        if device.kind == "cuda":
-            from textsvm.kernels.mers.cuda import CudaMers
-
-            return CudaMers(self, documents, device)
-        return HostMers(self, documents, device)
+        return (CudaMers if device.kind == "cuda" else HostMers)(self, documents, device)
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
         return self.rows(support, device).predictor(coef)

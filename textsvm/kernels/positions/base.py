@@ -21,6 +21,7 @@ from textsvm.kernels.base import SymbolKernel
 from textsvm.kernels.contract import Cost, HostRows, KernelRows, Values
 from textsvm.kernels.gap.sweep import PIECE, Picked, cut, in_lanes
 from textsvm.kernels.normalisation import Normalisation, longest_of, normalisation_of
+from textsvm.kernels.positions.cuda import CudaPositions
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, run
 from textsvm.runtime.simd import LANES
@@ -99,11 +100,7 @@ class PositionKernel(SymbolKernel):
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
         self.check()
-        if device.kind == "cuda":
-            from textsvm.kernels.positions.cuda import CudaPositions
-
-            return CudaPositions(self, documents, device)
-        return HostPositions(self, documents, device)
+        return (CudaPositions if device.kind == "cuda" else HostPositions)(self, documents, device)
 
 
 def overlaps(row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:

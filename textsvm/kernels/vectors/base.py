@@ -45,18 +45,9 @@ class VectorFunction(ABC):
 
     @abstractmethod
     def value(self, products: Any, rows: Any, columns: Any) -> Any:
-        """Kernel values of some vectors x with others y.
+        """Kernel values, (m, n), from <x, y>, (m, n), |x|^2, (m, 1), and |y|^2, (n,).
 
-        Parameters
-        ----------
-        products : float array, shape (m, n)
-            <x, y>; may be overwritten.
-        rows, columns : float arrays, shapes (m, 1) and (n,)
-            |x|^2 and |y|^2.
-
-        Returns
-        -------
-        float array, shape (m, n)
+        The products may be overwritten.
         """
 
     def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:

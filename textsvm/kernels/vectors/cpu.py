@@ -67,14 +67,10 @@ class DividedVectors:
 
 
 class VectorProducts:
-    """Products of vectors with n fixed vectors.
+    """Products of vectors with n fixed vectors, an array or CSR matrix of shape (n, d) on the host.
 
-    Parameters
-    ----------
-    values : array or CSR matrix, shape (n, d), on the host
-    shifted : bool
-        Whether the kernel is invariant to a common shift. Dense vectors are then centred, as far from 0
-        products lose the differences between vectors.
+    `shifted` says that the kernel is invariant to a common shift. Dense vectors are then centred: far from 0
+    products lose the differences between vectors.
     """
 
     def __init__(self, values: Any, shifted: bool = False) -> None:

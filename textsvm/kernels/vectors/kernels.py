@@ -124,11 +124,12 @@ class LinearWeights:
         return {"weights": self.weights}
 
 
+@dataclass(frozen=True)
 class LinearPredictor:
     """Values of machines, X w (`Predictor`)."""
 
-    def __init__(self, weights: NDArray[np.float64], device: Device) -> None:
-        self.weights, self.device = weights, device
+    weights: NDArray[np.float64]
+    device: Device
 
     def values(self, documents: Any, progress: Progress | None = None) -> NDArray[np.float64]:
         return np.asarray(devices.to_host(documents.values) @ self.weights.T, np.float64)
@@ -246,9 +247,7 @@ class Gaussian(ScaledKernel):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _exponents(
-    products: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any], gamma: float, out: NDArray[Any]
-) -> None:
+def _exponents(products, rows, columns, gamma, out):
     """Exponents as float32, and their rounding error in `products`: exp(a + b) = exp(a) (1 + b)."""
     for i in range(products.shape[0]):
         row = rows[i, 0]
@@ -259,7 +258,7 @@ def _exponents(
 
 
 @njit(nogil=True, cache=True)
-def _correct(rest: NDArray[Any], out: NDArray[Any]) -> None:
+def _correct(rest, out):
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] += out[i, j] * np.float32(rest[i, j])
