@@ -75,15 +75,11 @@ class WindowSum:
     source: ClassVar[str] = "locality.cu"
 
     @property
-    def table(self) -> NDArray[np.float64]:
-        return self.powers
-
-    @property
     def numbers(self) -> dict[str, float]:
         return {"side": self.side, "outer": self.outer, "unit": self.unit}
 
     @property
-    def powers(self) -> NDArray[np.float64]:
+    def table(self) -> NDArray[np.float64]:
         """c^d1 for all c, shape ((l + 1)^2 + 1,)."""
         c = np.arange((self.side + 1) ** 2 + 1, dtype=np.float64)
         return _power(c, self.inner)
@@ -91,7 +87,7 @@ class WindowSum:
     @property
     def unit(self) -> float:
         """Divisor of sums of c^d1."""
-        return float(self.powers[-1])
+        return float(self.table[-1])
 
     def finish(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """k of sums of c^d1."""
@@ -102,7 +98,7 @@ class WindowSum:
         side, whole = self.side, 2 * self.side + 1
         weights = side + 1 - np.abs(np.arange(-side, side + 1))
         terms = [
-            self.powers[np.convolve(np.ones(n, np.int64), weights)[side : side + n]]
+            self.table[np.convolve(np.ones(n, np.int64), weights)[side : side + n]]
             for n in range(1, min(longest, whole) + 1)
         ]
         sums = np.array([0.0, *(np.cumsum(each)[-1] for each in terms)])
