@@ -57,7 +57,7 @@ class Approximation:
 
     landmarks: int
     rank: int  #: Features: eigenvalues of the landmarks' kernel matrix that are used
-    captured: float  #: sum_i k~(i, i) / sum_i k(i, i) over the training documents, at most 1
+    captured: float  #: sum_i k~(i, i) / sum_i k(i, i) over the training documents, 1 if nothing is lost
     #: Sum of the negative eigenvalues relative to the sum of all absolute values; 0 if they are rounding.
     negative: float
 

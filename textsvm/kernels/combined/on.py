@@ -116,12 +116,12 @@ class CountedNumbers:
 
     numbers: Numbers
 
-    def rows(self, kernel: Kernel, train: NDArray[np.int64]) -> FeatureRows:
-        """All numbers as rows of features of a kernel of vectors."""
+    def rows(self, on: On, train: NDArray[np.int64]) -> FeatureRows:
+        """All numbers as rows of features."""
         numbers = Standard.of(self.numbers.take(train)).apply(self.numbers)
         if not numbers.sparse:  # like the features of texts
             numbers = replace(numbers, values=csr_array(numbers.values))
-        rows = kernel.features.count(numbers).rows(kernel, train)
+        rows = on.kernel.features.count(numbers).rows(on.kernel, train)
         # Coordinate descent suits numbers of equal scale: with texts it takes a quarter of Newton's time.
         return replace(rows, descent=bool(self.numbers.single.all()))
 
@@ -231,9 +231,6 @@ class OnFeatures(Features):
 
     def bytes(self, documents: Any) -> int:
         return int(NUMBER_BYTES * documents.lengths.sum())
-
-    def rows_of(self, counted: Any, train: NDArray[np.int64]) -> FeatureRows:
-        return counted.rows(self.kernel.kernel, train)
 
     def weights(self, support: Any, coef: NDArray[np.float64]) -> NumberWeights:
         on = self.kernel

@@ -52,12 +52,8 @@ def words_of(indptr: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.i
     begins = np.concatenate([[0], np.cumsum(each)])
     document = np.repeat(np.arange(len(each)), each)
     place = BITS * (np.arange(len(document)) - begins[document])
-    return (
-        np.stack(
-            [document, indptr[document] + place, np.minimum(numbers[document] - place, BITS)], axis=1
-        ).astype(np.int64),
-        begins,
-    )
+    words = [document, indptr[document] + place, np.minimum(numbers[document] - place, BITS)]
+    return np.stack(words, axis=1).astype(np.int64), begins
 
 
 Array = NDArray[Any]

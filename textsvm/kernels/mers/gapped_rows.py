@@ -228,7 +228,7 @@ class GappedPredictor:
 
     @cached_property
     def _base(self) -> int:
-        """One more than the largest code in the vocabularies; 0 if their keys have several stages."""
+        """The largest code in the vocabularies + 1; 0 if their keys have several stages."""
         if any(len(vocabulary.stages) != 1 for _, vocabulary, _ in self.weights):
             return 0
         digits = (digits_of(vocabulary, len(mask.kept)) for mask, vocabulary, _ in self.weights)
@@ -259,13 +259,13 @@ def values_of(weight: str, most: int) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class CodedTexts:
-    """CodedTexts over a small alphabet, for `look_up`.
+    """Texts over a small alphabet, for `look_up`.
 
-    codes : uint8, of one strand
+    codes : uint8, of a single strand
     offsets : int64, (n + 1,)
     g : symbols per window
     strands : 1, or 2 with codes of `LETTERS`
-    n_symbols : one more than the largest code
+    n_symbols : the largest code + 1
     """
 
     codes: NDArray[np.uint8]
@@ -320,7 +320,7 @@ class Tables:
 
 
 def digits_of(vocabulary: MaskedWindows, number: int) -> NDArray[np.int64]:
-    """Codes of each key of a vocabulary with one stage, shape (number, size), on the host."""
+    """Codes of each key of a vocabulary with a single stage, shape (number, size), on the host."""
     rest = devices.to_host(vocabulary.stages[0].keys).astype(np.int64)
     digits = np.empty((number, len(rest)), np.int64)
     for place in range(number - 1, -1, -1):
@@ -475,7 +475,7 @@ def _look_up(
 
 @dataclass(frozen=True)
 class MaskLists:
-    """Document lists of the features of some masks; arrays have one row per mask.
+    """Document lists of the features of some masks; arrays have a row per mask.
 
     ids, places : int32, (masks, windows), feature of each window, and the position after its document on the
         list; 0 if the document was named before
