@@ -95,7 +95,7 @@ class PositionKernel(SymbolKernel):
         """Parameters for texts of at most this length."""
 
     @abstractmethod
-    def lanes(self, documents: Documents, groups: NDArray[np.int64]) -> Lanes:
+    def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> Lanes:
         """Prepare documents as columns on the CPU: groups[g, lane] is a document, -1 none."""
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
@@ -119,7 +119,7 @@ class HostPositions(HostRows):
     def __init__(self, kernel: PositionKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._groups, self._widths = in_lanes(documents)
-        self._lanes = kernel.lanes(documents, self._groups)
+        self._lanes = kernel._lanes(documents, self._groups)
         self.normalisation = normalisation_of(kernel, documents)
 
     def diag(self) -> NDArray[np.float32]:

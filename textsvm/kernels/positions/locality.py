@@ -183,7 +183,7 @@ class LocalityImproved(PositionKernel):
     def definition(self, longest: int) -> WindowSum:
         return WindowSum(int(self.window) // 2, int(self.inner_degree), int(self.outer_degree))
 
-    def lanes(self, documents: Documents, groups: NDArray[np.int64]) -> WindowLanes:
+    def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> WindowLanes:
         return WindowLanes(self.definition(0), documents, groups)
 
     @property
