@@ -108,7 +108,7 @@ def occlusion(
 
 
 def complete(contributions: Contributions, values: Array) -> Contributions:
-    """Exact contributions with documents without features added; values has shape (n,).
+    """Complete exact contributions for documents without features; values has shape (n,).
 
     A document too short for features equals a support vector or has value 0 with all: its value is spread
     evenly over the text.

@@ -20,7 +20,7 @@ from textsvm.text.documents import Documents
 
 @dataclass(frozen=True)
 class Bound:
-    """Least value of a pair that is searched for."""
+    """Least value of the pairs to search for."""
 
     #: shapes (m,) and (n,): Bounds; the value of a pair must reach that of its row or of its column.
     rows: NDArray[np.float32]

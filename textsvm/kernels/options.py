@@ -15,10 +15,7 @@ from textsvm.errors import InputError
 
 @dataclass(frozen=True)
 class Option:
-    """A parameter of a kernel, or several that are given as one value.
-
-    Kernels may share an option.
-    """
+    """A parameter of a kernel, or several parameters given as a single value; kernels may share options."""
 
     name: str  #: ``--name`` on the command line
     help: str  #: Description without kernel names and defaults
@@ -131,14 +128,14 @@ EDIT = (
 
 
 def _gap_p(low_and_high: tuple[int, int]) -> dict[str, Any]:
-    """A range is the blend of its lengths."""
+    """Parameters of a length or of a range, the blend of its lengths."""
     low, high = low_and_high
     weights = None if low == high else tuple(float(q >= low) for q in range(1, high + 1))
     return {"p": high, "weights": weights}
 
 
 def _gap_p_text(params: dict[str, Any]) -> str:
-    """Weights that are no range have no text."""
+    """Text of a length or range; other weights have no text."""
     p, weights = params["p"], params["weights"]
     return str(p) if weights is None else f"{1 + sum(weight == 0 for weight in weights)}-{p}"
 

@@ -61,7 +61,7 @@ class PatternContributions:
         self.symbols = [letters[0] for letters in LETTERS] if kernel.canonical else symbols_of(documents)
 
     def add(self, own: HostMask, target: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
-        """Add those of a mask; the weights of feature u are ``weights[target[u]]``, (n,), 0 if that is -1."""
+        """Add a mask; the weights of feature u are ``weights[target[u]]``, (n,), 0 if target[u] is -1."""
         counts, kept = own.counts, np.array(own.mask.kept)
         owner = np.repeat(np.arange(len(self.documents)), np.diff(counts.indptr))
         at = target[counts.features]

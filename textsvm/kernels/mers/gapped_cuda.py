@@ -7,7 +7,7 @@ low float16 part, 22 bits together, and
 
     X X' = high high' + low high' + high low'        (low low' is below 2^-22 of it)
 
-The sums of a group of masks go into the upper half of one float32 matrix, tile by tile. Bytes: 4 n^2 the
+The sums of a group of masks go into the upper half of a float32 matrix, tile by tile. Bytes: 4 n^2 the
 matrix, 2 n keys per mask of a group and part (GROUP_BYTES in all). Predictions look weights up like
 `gapped_rows.look_up`, as integer multiples of 2^-62 of their bound.
 

@@ -113,7 +113,7 @@ class GappedRows(ABC):
         return (self.represent(self.kernel, self.windows, mask) for mask in self.kernel.masks)
 
     def masks(self) -> Iterator[Any]:
-        """The same, cached if small."""
+        """The masks of `represent_masks`, cached if they are small."""
         small = len(self.kernel.masks) * len(self.windows.starts) * ENTRY_BYTES <= KEEP_BYTES
         if small and not self._kept:
             self._kept = list(self.represent_masks())
@@ -276,7 +276,7 @@ class CodedTexts:
 
     @classmethod
     def of(cls, documents: Documents, g: int, both_strands: bool) -> CodedTexts | None:
-        """From documents; None if they have too many symbols."""
+        """Texts of documents; None if they have too many symbols."""
         if not both_strands and len(documents.alphabet) > MOST_SYMBOLS:
             return None
         codes = strands(documents)[: len(documents.codes)] if both_strands else documents.codes

@@ -80,7 +80,7 @@ class MerRows(ABC):
 
     @abstractmethod
     def half(self, progress: Progress | None = None) -> Any:
-        """Values of the columns with each other, one half computed."""
+        """Values of the columns with each other, of which half is computed."""
 
     @abstractmethod
     def table(self, of_mers: NDArray[np.float64]) -> Any:
@@ -142,7 +142,7 @@ class MerRows(ABC):
 class MerPredictor:
     """Predictor that sums scores of l-mers from a table if that is faster than kernel values.
 
-    `rows` are those of the support vectors, `coef` has shape (n_machines, n_sv).
+    `rows` are the kernel rows of the support vectors, `coef` has shape (n_machines, n_sv).
     """
 
     def __init__(self, rows: MerRows, coef: NDArray[np.float64]) -> None:
@@ -204,7 +204,7 @@ class MerPredictor:
 
 
 class ScoreTable:
-    """Scores of all l-mers on the CPU, from the weights of distances and (n_machines, number of l-mers)."""
+    """Scores of all l-mers on the CPU; `of_mers`, (n_machines, l-mers), are the weights of the columns."""
 
     def __init__(self, columns: Mers, weights: NDArray[np.float64], of_mers: NDArray[np.float64]) -> None:
         self.length, self.symbols = columns.length, max(columns.n_symbols, 1)

@@ -70,7 +70,7 @@ def masks(g: int, m: int, both_strands: bool) -> tuple[Mask, ...]:
 class Windows:
     """All windows of g symbols of some documents.
 
-    codes : int32; for both strands followed by the codes of the reverse complement of the whole
+    codes : int32; for both strands followed by the codes of the reverse complement of all texts
     starts : int64, (number of windows,), start of each window in `codes`
     indptr : int64, (n + 1,), document i has the windows ``indptr[i]`` to ``indptr[i + 1]``
     """
@@ -145,7 +145,7 @@ class Stage:
     ranks: Any
 
     def find(self, keys: Any) -> Any:
-        """Id of every key, -1 for -1 and for unknown keys; all NumPy or all CuPy."""
+        """Id of every key, -1 for unknown keys and for -1; NumPy or CuPy."""
         xp = array_module(device_of(keys))
         if not len(self.keys):
             return xp.full(len(keys), -1, np.int64)
@@ -204,7 +204,7 @@ class MaskedWindows:
 
     @staticmethod
     def keys_of(windows: Any, kept: NDArray[np.int64], ids: Array, n_symbols: int) -> NDArray[np.int64]:
-        """Key of every window; -1 if its id is, or if it has a symbol from `n_symbols` on."""
+        """Key of every window; -1 if its id is -1 or if it has a symbol from `n_symbols` on."""
         keys = np.empty(len(windows.starts), np.int64)
         begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
         share(

@@ -35,7 +35,7 @@ class Lanes(Protocol):
     """Column documents in lanes, ready to be compared."""
 
     def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
-        """k, not normalised: `which` of documents (codes, offsets, which) by all lanes of some groups."""
+        """Values, not normalised, of rows (codes, offsets, indices) with all lanes of some groups."""
 
 
 class Definition(Protocol):

@@ -141,7 +141,7 @@ class CudaPositions:
         progress: Progress | None,
         symmetric: bool = False,
     ) -> None:
-        """Write k(others, documents), or one half and its mirror image."""
+        """Write k(others, documents), or half of it and its mirror image."""
         cp = gpu.cupy()
         columns = self._columns
         rows = _Planes(others, self._planes, self._symbols, columns=False)
@@ -179,7 +179,7 @@ class CudaPositions:
             gpu.report(progress, end, len(rows))
 
     def _launches(self, rows: _Planes, progress: Progress | None) -> list[tuple[int, int]]:
-        """Ranges of rows, one per launch."""
+        """Ranges of rows, a range per launch."""
         turns = np.arange(len(rows)) // MOST_ROWS
         if progress is not None:
             seconds = np.cumsum(self.kernel.cost.of_rows(rows.lengths, self._columns.lengths))

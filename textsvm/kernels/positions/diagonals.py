@@ -3,7 +3,7 @@
     k(x, y) = sum_(s = -S..S) delta_|s| T_s        T_s = sum_(k = first..d) (d - k + 1) N_k,s
 
 N_k,s is the number of positions i with x[i+s : i+s+k] = y[i : i+k], both inside their texts: common k-mers on
-one diagonal of the table of all pairs of positions. T_s is an integer, so both twins have the same bits.
+a diagonal of the table of all pairs of positions. T_s is an integer, so both twins have the same bits.
 
 Texts are stored as bit planes. Bit p of the code of symbol i is bit i % W of word i / W of plane p, with
 words of W = 64 positions here and 32 on a GPU. The matches of W positions are

@@ -252,7 +252,7 @@ class LinearWeights:
         return {"weights": self.weights}
 
 
-@dataclass(frozen=True)
+@dataclass
 class LinearPredictor:
     """Values of machines, X w (`Predictor`)."""
 
