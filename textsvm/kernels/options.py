@@ -57,26 +57,21 @@ def whole(text: str) -> int:
         raise InputError("is no whole number") from None
 
 
-def choice_of(*choices: str) -> Callable[[str], str]:
-    """Converter that accepts some words only."""
+def choice(name: str, help: str, default: str, choices: tuple[str, ...], bare: bool = True) -> Option:
+    """Option that accepts some words only."""
 
     def convert(text: str) -> str:
         if text not in choices:
             raise InputError(f"is not one of {', '.join(choices)}")
         return text
 
-    return convert
+    return Option(name, help, "|".join(choices), default, convert=convert, bare=bare)
 
 
+TOKENS = ("characters", "words", "whitespace", "blosum62")
 #: Options of every kernel of symbols.
 SYMBOLS = (
-    Option(
-        "tokens",
-        "definition of a symbol",
-        "characters|words|whitespace|blosum62",
-        "characters",
-        convert=choice_of("characters", "words", "whitespace", "blosum62"),
-    ),
+    choice("tokens", "definition of a symbol", "characters", TOKENS, bare=False),
     Option("keep_case", "distinguish upper and lower case"),
 )
 
@@ -114,7 +109,7 @@ def _p_text(params: dict[str, Any]) -> str:
 
 SPECTRUM = (
     Option("p", LENGTH, "LENGTH", "4", "3,4,5", lengths, _p, _p_text, bare=True),
-    Option("weight", COUNT, "|".join(WEIGHTS), "count", convert=choice_of(*WEIGHTS), bare=True),
+    choice("weight", COUNT, "count", WEIGHTS),
     Option("idf", "give rare substrings more weight"),
     Option("odds", "give substrings that distinguish classes more weight"),
     *SYMBOLS,
@@ -170,7 +165,7 @@ GAPPED = (
     Option("g", "symbols of a window", "NUMBER", "9", convert=whole, bare=True),
     Option("m", "open positions of a window, which match any symbol", "NUMBER", "3", convert=whole),
     CANONICAL,
-    Option("weight", COUNT, "|".join(GAPPED_WEIGHTS), "log", convert=choice_of(*GAPPED_WEIGHTS), bare=True),
+    choice("weight", COUNT, "log", GAPPED_WEIGHTS),
     *SYMBOLS,
 )
 
@@ -180,9 +175,7 @@ GKM = (
     Option("l", "symbols of an l-mer", "NUMBER", "11", "9,10,11", whole, bare=True),
     Option("k", "informative positions of an l-mer", "NUMBER", "7", convert=whole),
     Option("d", "greatest number of mismatches of l-mers", "NUMBER", "3", convert=whole),
-    Option(
-        "filter", "estimate of l-mers", "|".join(FILTERS), "truncated", "", choice_of(*FILTERS), bare=True
-    ),
+    choice("filter", "estimate of l-mers", "truncated", FILTERS),
     Option("centre", "weight of l-mers in the middle (M of wgkm), 0: all alike", "NUMBER", "0", "", whole),
     Option("half_life", "distance from the middle over which the weight halves", "NUMBER", "50", "", float),
     CANONICAL,

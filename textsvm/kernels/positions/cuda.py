@@ -155,26 +155,12 @@ class CudaPositions:
             "column_scale": cp.asarray(self.normalisation.scale[columns.order]),
             "table": cp.asarray(definition.table), "out": out,
         }  # fmt: skip
-        numbers = {
-            "unit": 1.0,
-            "shifts": 0,
-            "first": 0,
-            "length": 0,
-            "side": 0,
-            "outer": 1,
-        } | definition.numbers
+        numbers = {"width": self.n, "n_columns": self.n, "symmetric": symmetric, "unit": 1.0}
+        numbers |= {"shifts": 0, "first": 0, "length": 0, "side": 0, "outer": 1, **definition.numbers}
         launch = gpu.function(definition.source, "position_pairs", (("PLANES", self._planes),))
         blocks = -(-len(columns) // THREADS)
         for first, end in self._launches(rows, progress) if blocks else []:
-            task = gpu.structure(
-                TASK,
-                **arrays,
-                **numbers,
-                width=self.n,
-                first_row=first,
-                n_columns=self.n,
-                symmetric=symmetric,
-            )
+            task = gpu.structure(TASK, **arrays, **numbers, first_row=first)
             launch((blocks, end - first), (THREADS,), (task,))
             gpu.report(progress, end, len(rows))
 

@@ -189,7 +189,7 @@ class LinearFeatures(Features):
     def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Any) -> LinearWeights:
         weights = state["weights"]
         if weights.dtype != np.float64 or weights.shape[1:] != (alphabets.n_features,):
-            raise InputError("the number of its weights is not that of the numbers of a vector")
+            raise InputError(f"its weights must be {alphabets.n_features} numbers for each machine")
         if not np.isfinite(weights).all():
             raise InputError("its weights are not finite")
         return LinearWeights(weights)
