@@ -13,9 +13,8 @@ from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers
 from textsvm.kernels.spectrum import counting
 from textsvm.kernels.spectrum import features as spectrum_features
-from textsvm.kernels.spectrum.counting import count
+from textsvm.kernels.spectrum.counting import count, plan
 from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum, host_grams
-from textsvm.kernels.spectrum.vocabulary import plan
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as
 

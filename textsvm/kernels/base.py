@@ -270,6 +270,18 @@ def check_whole(kernel: Kernel, name: str, least: int, most: int | None = None) 
         raise InputError(f"{name}={value!r} of the {kernel.name} kernel must be a whole number {bounds}")
 
 
+def check_weights(weights: Any, n: int, owner: str, reason: str) -> None:
+    """Raise InputError unless weights are n numbers >= 0 with a positive sum."""
+    try:
+        values = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        values = np.empty((0, 0))
+    if values.shape != (n,):
+        raise InputError(f"weights={weights!r} of {owner} must be {n} numbers ({reason})")
+    if not (np.isfinite(values).all() and (values >= 0).all() and 0 < values.sum() < np.inf):
+        raise InputError(f"the weights of {owner} must be finite, not negative and not all 0")
+
+
 class CompositeStructure(Structure):
     """Structure of a sum or product; `kernels` are the parts."""
 
@@ -554,19 +566,8 @@ class Sum(Composite):
 
     def check(self) -> None:
         super().check()
-        if self.weights is None:
-            return
-        try:
-            weights = np.asarray(self.weights, np.float64)
-        except (TypeError, ValueError):
-            weights = np.empty((0, 0))
-        if weights.shape != (len(self.kernels),):
-            raise InputError(
-                f"weights={self.weights!r} of a sum of kernels must be one number for each of its "
-                f"{len(self.kernels)} kernels"
-            )
-        if not (np.isfinite(weights).all() and (weights >= 0).all() and 0 < weights.sum() < np.inf):
-            raise InputError("the weights of a sum of kernels must be finite, not negative and not all 0")
+        if self.weights is not None:
+            check_weights(self.weights, len(self.kernels), "a sum of kernels", "a weight for each kernel")
 
     def rows(self, documents: Documents, device: Device) -> SumRows:
         self.check()

@@ -46,9 +46,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.edit.cpu import LANES, popcount
+from textsvm.kernels.edit.cpu import LANES
 from textsvm.kernels.near import Bound, Pairs
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import njit, popcount
 from textsvm.runtime.parallel import run
 from textsvm.text.documents import Documents
 

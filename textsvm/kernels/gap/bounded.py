@@ -48,7 +48,6 @@ A value is phi(x) . w. An occurrence of u with gap g is decay^g w_u of it, sprea
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import cached_property
 from math import comb
 from typing import Any, ClassVar
 
@@ -57,19 +56,24 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel, check_whole, is_number, is_whole
+from textsvm.kernels.base import is_whole
 from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Values
-from textsvm.kernels.gap.bounded_rows import (
-    BoundedGapPredictor,
-    BoundedGapRows,
-    check_range,
-    normalisation_of,
-)
+from textsvm.kernels.feature_rows import FeaturePredictor, HostFeatureRows
+from textsvm.kernels.gap.kernel import SubsequenceKernel
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
-from textsvm.kernels.gap.subsequences import Patterns, Subsequences, count, ids_of, patterns_of
+from textsvm.kernels.gap.subsequences import (
+    Patterns,
+    SubsequenceRows,
+    Subsequences,
+    count,
+    ids_of,
+    normalisation_of,
+    patterns_of,
+)
 from textsvm.kernels.gap.sweep import self_products
+from textsvm.kernels.normalisation import finished_gram, require_float32
 from textsvm.kernels.spectrum.counted_documents import match_featureless
-from textsvm.linalg.products import Half, InvertedIndex, finish_half
+from textsvm.linalg.products import Half
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.compiled import njit
@@ -84,16 +88,9 @@ Array = NDArray[Any]
 def symbol_contributions(
     document: Documents, patterns: Patterns, decay: float, own: Subsequences, weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Contributions of the symbols of one document to phi(x) . w, not normalised.
+    """Contributions of the symbols of a document to phi(x) . w, without normalisation.
 
-    Parameters
-    ----------
-    document : Documents, one of them
-    patterns : Patterns
-    decay : float
-    own : Subsequences
-        Of the document.
-    weights : float64 array, shape (own.size,)
+    `own` are the subsequences of the document, and `weights` their weights, shape (own.size,).
     """
     shares = np.zeros(len(document.codes))
     powers = float(decay) ** np.arange(patterns.n_gaps) / patterns.p
@@ -112,8 +109,6 @@ def _share(patterns: Array, powers: Array, ids: Array, weights: Array, shares: A
             at += 1
 
 
-#: Greatest p, as of the gap-weighted kernel.
-MOST = 1000
 #: Patterns of occurrences; more take hours whatever the texts.
 MOST_PATTERNS = 10_000
 #: Occurrences a second that a core counts (25 to 60 ns each).
@@ -188,7 +183,7 @@ class BoundedGapAttributor(Attributor):
         return BoundedGapCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 
-class BoundedGap(SymbolKernel):
+class BoundedGap(SubsequenceKernel):
     """Common subsequences of p symbols within `span` symbols, each symbol spanned a factor of `decay`.
 
     Parameters
@@ -228,12 +223,8 @@ class BoundedGap(SymbolKernel):
         tokens: Tokens = "characters",
         keep_case: bool = False,
     ) -> None:
-        self.p = p
-        self.decay = decay
+        super().__init__(p, decay, normalised, tokens, keep_case)
         self.span = span
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
 
     @property
     def patterns(self) -> Patterns:
@@ -250,9 +241,6 @@ class BoundedGap(SymbolKernel):
 
     def check(self) -> None:
         super().check()
-        check_whole(self, "p", 1, MOST)
-        if not (is_number(self.decay) and 0 < self.decay <= 1):
-            raise InputError(f"decay={self.decay!r} of the {self.name} kernel must be above 0 and at most 1")
         if self.span is not None and (not is_whole(self.span) or self.span < self.p):
             raise InputError(
                 f"span={self.span!r} of the {self.name} kernel must be a whole number from p={self.p}"
@@ -263,7 +251,7 @@ class BoundedGap(SymbolKernel):
                 "which would take hours; give a smaller span, or take the gap kernel"
             )
 
-    def rows(self, documents: Documents, device: Device) -> BoundedGapRows:
+    def rows(self, documents: Documents, device: Device) -> SubsequenceRows:
         self.check()
         if device.kind == "cuda":
             from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap
@@ -271,8 +259,8 @@ class BoundedGap(SymbolKernel):
             return CudaBoundedGap(self, documents, device)
         return HostBoundedGap(self, documents, device)
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> BoundedGapPredictor:
-        return BoundedGapPredictor(self.rows(support, device), coef)
+    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> FeaturePredictor:
+        return FeaturePredictor.of_support(self.rows(support, device), coef)
 
 
 def left_out(kernel: BoundedGap, documents: Documents) -> NDArray[np.float64]:
@@ -297,13 +285,7 @@ def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
 
 
 class CountedSubsequences:
-    """Counted documents as rows of features, for machines without a Gram.
-
-    Parameters
-    ----------
-    kernel : BoundedGap
-    documents : Documents
-    """
+    """Documents as rows of features, for solvers without a Gram."""
 
     def __init__(self, kernel: Any, documents: Documents) -> None:
         self.documents = documents
@@ -317,43 +299,22 @@ class CountedSubsequences:
             return match_featureless(self.documents, rows, self.shared.alone == 0)
         unit = float(kernel.decay) ** int(kernel.p)
         rows = self.shared.weighed(np.full(len(self.shared.number), unit), unit, False)
-        check_range(rows.x.squares() + rows.ridge, self.documents.lengths >= kernel.p)
+        values = rows.x.squares() + rows.ridge
+        require_float32(values[self.documents.lengths >= kernel.p], kernel.name)
         return rows
 
 
-class HostBoundedGap(BoundedGapRows):
-    """`KernelRows` on a CPU."""
+class HostBoundedGap(HostFeatureRows, SubsequenceRows):
+    """Kernel values with fixed documents on a CPU."""
 
-    @staticmethod
-    def represent(kernel: Any, documents: Documents) -> tuple[Subsequences, Sparse]:
-        return count(documents, kernel.patterns, kernel.decay)
+    def represent(self, documents: Documents) -> tuple[Subsequences, Sparse, NDArray[np.float64]]:
+        features, x = count(documents, self.kernel.patterns, self.kernel.decay)
+        return features, x, x.squares()
 
-    @staticmethod
-    def squares(x: Sparse) -> NDArray[np.float64]:
-        return x.squares()
-
-    @staticmethod
-    def over(x: Sparse, target: NDArray[np.int64], n_features: int) -> Sparse:
-        return x.select(target, n_features)
-
-    @cached_property
-    def columns(self) -> InvertedIndex:
-        """X by columns."""
-        return InvertedIndex(self.x)
-
-    def products(
-        self, x: Sparse, scale: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float32]:
-        out = np.empty((len(x), self.n), np.float32)
-        self.columns.products(x, scale, self.normalisation.scale, out, progress)
-        return out
-
-    def own_products(self, indices: NDArray[np.int64], scale: NDArray[np.float64]) -> NDArray[np.float32]:
-        return self.products(self.x.take(indices), scale)
+    def select(self, x: Sparse, target: NDArray[np.int64]) -> Sparse:
+        return x.select(target, self.features.size)
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         total = np.zeros((self.n, self.n), np.float32)
         Half(self.x).add_to(total, progress)
-        finish_half(total, self.normalisation.scale, total)
-        self.normalisation.finish_gram(total)
-        return total
+        return finished_gram(self.normalisation, total, in_place=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel, check_whole, is_number
+from textsvm.kernels.base import SymbolKernel, check_weights, check_whole, is_number
 from textsvm.kernels.contract import (
     Ability,
     Cost,
@@ -141,7 +141,26 @@ class GapAttributor(Attributor):
         return seconds / ATTRIBUTION_RATE
 
 
-class GapWeighted(SymbolKernel):
+class SubsequenceKernel(SymbolKernel):
+    """Base class of `GapWeighted` and `BoundedGap`."""
+
+    normalised: bool
+
+    def __init__(self, p: int, decay: float, normalised: bool, tokens: Tokens, keep_case: bool) -> None:
+        self.p = p
+        self.decay = decay
+        self.normalised = normalised
+        self.tokens = tokens
+        self.keep_case = keep_case
+
+    def check(self) -> None:
+        super().check()
+        check_whole(self, "p", 1, MOST)
+        if not (is_number(self.decay) and 0 < self.decay <= 1):
+            raise InputError(f"decay={self.decay!r} of the {self.name} kernel must be above 0 and at most 1")
+
+
+class GapWeighted(SubsequenceKernel):
     """Common subsequences of p symbols, each gap symbol in either string a factor of `decay`.
 
     Parameters
@@ -179,12 +198,8 @@ class GapWeighted(SymbolKernel):
         tokens: Tokens = "characters",
         keep_case: bool = False,
     ) -> None:
-        self.p = p
-        self.decay = decay
+        super().__init__(p, decay, normalised, tokens, keep_case)
         self.weights = weights
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
 
     @property
     def _min_length(self) -> int:
@@ -192,23 +207,8 @@ class GapWeighted(SymbolKernel):
 
     def check(self) -> None:
         super().check()
-        check_whole(self, "p", 1, MOST)
-        if not (is_number(self.decay) and 0 < self.decay <= 1):
-            raise InputError(f"decay={self.decay!r} of the gap-weighted kernel must be above 0 and at most 1")
-        if self.weights is None:
-            return
-        try:
-            weights = np.asarray(self.weights, np.float64)
-        except (TypeError, ValueError):
-            weights = np.empty((0, 0))
-        if weights.shape != (self.p,):
-            raise InputError(
-                f"weights={self.weights!r} of the gap-weighted kernel must be {self.p} numbers (p)"
-            )
-        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-            raise InputError(
-                "the weights of the gap-weighted kernel must be finite, not negative and not all 0"
-            )
+        if self.weights is not None:
+            check_weights(self.weights, self.p, f"the {self.name} kernel", "p")
 
     @property
     def recurrence(self) -> Recurrence:

@@ -18,6 +18,7 @@ core, whatever the number of patterns.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -27,11 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.kernels.feature_rows import FeatureKernelRows
 from textsvm.kernels.mers.windows import Stage
+from textsvm.kernels.normalisation import Normalisation, require_float32
 from textsvm.kernels.spectrum.counting import rank
 from textsvm.linalg.sparse import MAX_INT32, Sparse
+from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
-from textsvm.runtime.device import array_module, device_of
+from textsvm.runtime.device import Device
 from textsvm.runtime.memory import copied, empty, joined
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
@@ -107,7 +111,7 @@ class Subsequences:
     def find(self, other: Subsequences) -> Any:
         """Id here of each subsequence of `other`, over an extension of the alphabet; -1 if unknown."""
         strings = other.strings()
-        xp = array_module(device_of(strings[0]))
+        xp = devices.array_module(devices.device_of(strings[0]))
         ids = xp.zeros(other.size, np.int64)
         for stage in self.stages:
             keys = ids
@@ -117,6 +121,54 @@ class Subsequences:
                 keys = xp.where(known, keys * self.n_symbols + code, -1)
             ids = stage.find(keys)
         return ids
+
+
+class SubsequenceRows(FeatureKernelRows):
+    """Kernel values of `BoundedGap` with fixed documents; the CPU and CUDA twins count subsequences."""
+
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
+        super().__init__(kernel, documents, device)
+        with devices.use(device):
+            self.features, self.x, squares = self.represent(documents)
+        self.normalisation = normalisation_of(kernel, documents, squares)
+
+    @property
+    def space(self) -> SubsequenceRows:  # type: ignore[override]
+        """The rows are their own feature space (`FeaturePredictor`)."""
+        return self
+
+    @abstractmethod
+    def represent(self, documents: Documents) -> tuple[Subsequences, Any, NDArray[np.float64]]:
+        """Features of documents, X over them on the device, and the squared norms of its rows."""
+
+    @abstractmethod
+    def select(self, x: Any, target: Any) -> Any:
+        """X with its features renumbered to `target`, numbers of `features`; -1 drops a feature."""
+
+    def project(self, others: Documents) -> tuple[Any, Normalisation]:
+        own, x, squares = self.represent(others)
+        normalisation = normalisation_of(self.kernel, others, squares, self.normalisation)
+        return self.select(x, self.features.find(own)), normalisation
+
+    def products(
+        self, others: Documents, columns: Normalisation, weights: Any
+    ) -> tuple[NDArray[np.float64], Normalisation]:
+        """X of other documents times feature weights, and their normalisation, on the host."""
+        x, own = self.project(others)
+        return devices.to_host(x.dot(weights)), own
+
+
+def normalisation_of(
+    kernel: Any, documents: Documents, squares: NDArray[np.float64], columns: Normalisation | None = None
+) -> Normalisation:
+    """Scales of products of documents: without normalisation, X lacks a factor decay^p."""
+    if kernel.normalised:
+        return Normalisation(documents, squares, True, columns)
+    unit = float(kernel.decay) ** int(kernel.p)
+    own = Normalisation(documents, squares * unit**2, False, columns)
+    own.scale = np.full(len(documents), unit)
+    require_float32(own.self_values[documents.lengths >= kernel.p], kernel.name)
+    return own
 
 
 def places_of_stage(first: int, size: int, n_symbols: int, patterns: Patterns) -> tuple[Array, int]:

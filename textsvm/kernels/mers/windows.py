@@ -28,9 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum.counting import count_ids, share
+from textsvm.kernels.spectrum.counting import check_symbols, count_ids, share
 from textsvm.kernels.spectrum.counting import rank as rank_keys
-from textsvm.kernels.spectrum.vocabulary import check_symbols
 from textsvm.linalg.sparse import Counts
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import array_module, device_of

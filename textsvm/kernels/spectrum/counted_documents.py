@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.counting import count
-from textsvm.kernels.spectrum.features import feature_starts, matrix_of, weigh
-from textsvm.kernels.spectrum.pmer_weights import PmerWeights, is_weighted
+from textsvm.kernels.spectrum.features import PmerWeights, feature_starts, is_weighted, matrix_of, weigh
 from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
 from textsvm.linalg.sparse import Sparse, count_features, share
 from textsvm.runtime.compiled import njit
@@ -78,21 +77,31 @@ class CountedDocuments:
         return np.where(self._single >= 0, table[self._single], 0.0)
 
 
-def match_featureless(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
-    """Give equal documents without features the kernel value 1: add a feature for each such text.
+def featureless_groups(
+    documents: Documents, featureless: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]:
+    """Features that give equal documents without features the kernel value 1: a feature for each such text.
 
-    `rows` are normalised; `none_alone` (n,) says whether a document lacks features that only it has.
+    Returns indptr and features of the documents, their ridges, and the number of features.
     """
-    featureless = (rows.ridge == 1) & none_alone
-    groups = Normalisation(documents, 1.0 - featureless, True).groups
+    groups = Normalisation(documents, np.where(featureless, 0.0, 1.0), True).groups
     sizes = np.bincount(groups)
     sizes[0] = 0
     together = sizes[groups] > 1
-    if not together.any():
-        return rows
     indptr = np.concatenate([[0], np.cumsum(together)])
-    x = Sparse(indptr, groups[together], np.ones(indptr[-1], np.float32), len(sizes))
-    return side_by_side([rows, FeatureRows(x, np.where(together, -1.0, 0.0))], [1.0, 1.0])
+    return indptr, groups[together], np.where(together, -1.0, 0.0), len(sizes)
+
+
+def match_featureless(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
+    """Add the features of `featureless_groups` to normalised rows.
+
+    `none_alone` (n,) says whether a document lacks features that no other document has.
+    """
+    indptr, features, ridge, size = featureless_groups(documents, (rows.ridge == 1) & none_alone)
+    if not len(features):
+        return rows
+    x = Sparse(indptr, features, np.ones(len(features), np.float32), size)
+    return side_by_side([rows, FeatureRows(x, ridge)], [1.0, 1.0])
 
 
 @njit(nogil=True, cache=True)

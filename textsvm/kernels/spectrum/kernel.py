@@ -50,23 +50,26 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel
 from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Sharing, Values
+from textsvm.kernels.feature_rows import HostFeatureRows
 from textsvm.kernels.normalisation import Normalisation, finished_gram
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
-from textsvm.kernels.spectrum.counting import count_each
+from textsvm.kernels.spectrum.counting import Vocabulary, count_each, windows_of
 from textsvm.kernels.spectrum.feature_matrix import counted_bytes
 from textsvm.kernels.spectrum.features import (
     SUBSTRINGS,
     FeatureSpace,
+    PmerWeights,
     SpectrumPredictor,
+    check_fitted,
     feature_starts,
+    is_weighted,
     matrix_of,
+    read_vocabulary,
     represent,
 )
-from textsvm.kernels.spectrum.pmer_weights import PmerWeights, check_fitted, is_weighted, read_vocabulary
-from textsvm.kernels.spectrum.vocabulary import Vocabulary, windows_of
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
-from textsvm.linalg.products import Half, InvertedIndex
+from textsvm.linalg.products import Half
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
@@ -373,22 +376,12 @@ def fixed_default() -> Spectrum:
     return Spectrum((1, 5), "log", idf=True)
 
 
-class HostSpectrum:
-    """`KernelRows` on a CPU.
-
-    Parameters
-    ----------
-    kernel : Spectrum
-        Fitted, if it learns weights.
-    documents : Documents
-        The columns.
-    device : Device
-    """
+class HostSpectrum(HostFeatureRows):
+    """Kernel values with fixed documents on a CPU; features are counted at the first use."""
 
     def __init__(self, kernel: Spectrum, documents: Documents, device: Device) -> None:
         check_fitted(kernel)
-        self.kernel, self.documents, self.device = kernel, documents, device
-        self.n = len(documents)
+        super().__init__(kernel, documents, device)
 
     @cached_property
     def _represented(self) -> tuple[FeatureSpace, Sparse]:
@@ -396,52 +389,25 @@ class HostSpectrum:
         return space, x
 
     @property
-    def space(self) -> FeatureSpace:
-        """The features of the columns."""
+    def space(self) -> FeatureSpace:  # type: ignore[override]
+        """Features of the columns."""
         return self._represented[0]
 
     @property
-    def x(self) -> Sparse:
-        """X of the columns, made when first needed: `gram` does without."""
+    def x(self) -> Sparse:  # type: ignore[override]
+        """X of the columns; `gram` does not need it."""
         return self._represented[1]
 
     @cached_property
-    def columns(self) -> InvertedIndex:
-        """X by columns."""
-        return InvertedIndex(self.x)
-
-    @cached_property
-    def normalisation(self) -> Normalisation:
+    def normalisation(self) -> Normalisation:  # type: ignore[override]
         """k(s, s) of the columns."""
         return Normalisation(self.documents, self.x.squares(), self.kernel.normalised)
 
-    def diag(self) -> NDArray[np.float32]:
-        return np.ones(self.n, np.float32) if self.kernel.normalised else self.normalisation.diagonal()
-
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        indices = np.asarray(indices, np.int64)
-        out = self._values(self.x.take(indices), self.normalisation.take(indices))
-        if self.kernel.normalised:
-            out[np.arange(len(indices)), indices] = 1
-        return out
+    def project(self, others: Documents) -> tuple[Sparse, Normalisation]:
+        return self.space.project(others, self.normalisation)
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         return next(host_grams([self.kernel], self.documents, self.device, progress))[1]
-
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
-        return self._values(*self.space.project(others, self.normalisation), progress)
-
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
-        return SpectrumPredictor.of_support(self, coef.T).values(others, progress)
-
-    def _values(self, x: Sparse, own: Normalisation, progress: Progress | None = None) -> NDArray[np.float32]:
-        """Values of the rows of `x` with all columns."""
-        out = np.empty((len(x), self.n), np.float32)
-        self.columns.products(x, own.scale, self.normalisation.scale, out, progress)
-        own.finish_rows(out, self.normalisation)
-        return out
 
 
 def host_grams(

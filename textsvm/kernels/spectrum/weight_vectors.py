@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum.vocabulary import Vocabulary, plan
+from textsvm.kernels.spectrum.counting import Vocabulary, plan
 from textsvm.linalg.sparse import Sparse, feature_type, share
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import few, njit
