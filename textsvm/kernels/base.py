@@ -10,8 +10,8 @@
 A factor is a weight relative to the other terms of a sum: a single kernel has the same values with any
 factor. The operators flatten nested sums and products; the factor of a part of a product applies to the
 product. Kernels are normalised by default, and so are their sums and products: k(s, s) = 1. The features of
-a sum are those of its terms side by side, times sqrt(w_i), so decisions and attributions are sums over the
-terms. Parts may read different views of a text.
+a sum are the features of its terms side by side, times sqrt(w_i), so decisions and attributions are sums over
+the terms. Parts may read different views of a text.
 
 `combined/rows.py` computes rows of sums and products; gram/shared.py shares the Grams of terms in a grid.
 """
@@ -67,23 +67,9 @@ MOST_PARTS, MOST_DEPTH = 100, 10
 class Kernel(Parameters, ABC):
     """Base class of kernels; a kernel is defined by its constructor parameters.
 
-    A subclass has a `name`, stores its constructor parameters under their names, and implements `rows`; the
-    rest has defaults.
-
-    Attributes
-    ----------
-    name : str
-        Name in model files and on the command line.
-    structure : Structure
-        The input it reads, its parts and its saved form.
-    cost : Cost
-        Predicted time and memory, and how the work can be divided and shared.
-    features : Features, optional
-        Explicit feature map.
-    attribution : Attributor
-        Contributions of symbols to a value.
-    nearest : Nearest
-        Search for similar pairs.
+    A subclass has a `name` (in model files and on the command line), stores its constructor parameters under
+    their names, and implements `rows`; the rest has defaults. kernels/contract.py describes `structure`,
+    `cost`, `features`, `attribution` and `nearest`.
     """
 
     name: ClassVar[str]
@@ -151,7 +137,7 @@ class Kernel(Parameters, ABC):
         return {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Restore what `fit` learnt from the arrays of `state`."""
+        """Restore the learnt arrays of `state`."""
 
     def __call__(self, texts: Any, others: Any = None) -> NDArray[np.float32]:
         """Kernel values of texts with others, or with each other.
@@ -398,7 +384,7 @@ class Composite(Kernel):
     def check(self) -> None:
         if not _is_list(self.kernels) or not len(self.kernels):
             raise InputError(
-                f"kernels={self.kernels!r} of a {self.name} of kernels must be a list of one kernel or more"
+                f"kernels={self.kernels!r} of a {self.name} of kernels must be a list of kernels, not empty"
             )
         for number, part in enumerate(self.kernels):
             if not isinstance(part, Kernel):
@@ -478,7 +464,7 @@ class SumStructure(CompositeStructure):
 
 
 class SumFeatures(Features):
-    """Features of a sum: those of its terms side by side."""
+    """Features of a sum: the features of its terms side by side."""
 
     @property
     def countable(self) -> bool:
@@ -530,7 +516,7 @@ class Sum(Composite):
     ----------
     kernels : list of Kernel
         May contain sums and products.
-    weights : sequence of floats >= 0, one for each kernel, optional
+    weights : sequence of floats >= 0, a weight for each kernel, optional
         Equal by default.
 
     Examples

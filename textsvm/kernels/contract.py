@@ -55,7 +55,7 @@ class MatrixRows(Protocol):
         """k(documents[indices], documents), shape (len(indices), n)."""
 
     def gram(self, progress: Progress | None = None) -> Any:
-        """The whole matrix, shape (n, n), computed from one half."""
+        """The whole matrix, shape (n, n), of which half is computed."""
 
 
 class KernelRows(MatrixRows, Protocol):
@@ -135,14 +135,7 @@ class Weights(Protocol):
 
 
 class RowsPredictor:
-    """`Predictor` by kernel values with the support vectors.
-
-    Parameters
-    ----------
-    rows : KernelRows
-        Of the support vectors.
-    coef : float64 array, shape (n_machines, n_sv)
-    """
+    """`Predictor` from kernel values with the support vectors; coef has shape (n_machines, n_sv)."""
 
     def __init__(self, rows: KernelRows, coef: NDArray[np.float64]) -> None:
         self.rows, self.coef, self.device = rows, coef, rows.device
@@ -152,7 +145,7 @@ class RowsPredictor:
 
 
 class SharedColumns(Protocol):
-    """Rows of several kernels from one pass, with the same bits as rows of each kernel alone."""
+    """Rows of several kernels from a shared pass, with the same bits as rows of each kernel alone."""
 
     def diags(self) -> list[Any]:
         """K[i, i] of each kernel, shape (n,), float32."""
@@ -170,17 +163,13 @@ class Sharing(ABC):
     def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
         """Positions of the kernels that are computed in each pass, in the order of `grams`.
 
-        Parameters
-        ----------
-        kernels : sequence of Kernel
-        room : int
-            Number of matrices that fit in memory, at least 2. The default, one pass, takes two.
+        `room` is the number of matrices that fit in memory, at least 2; a single pass takes 2.
         """
         return [list(range(len(kernels)))]
 
     @abstractmethod
     def description(self, kernels: Sequence[Any]) -> str:
-        """The common work of a pass in a few words, such as "from one matrix of distances"."""
+        """The common work of a pass in a few words, for messages."""
 
     @abstractmethod
     def grams(
@@ -288,7 +277,7 @@ class Structure:
 
     @property
     def near_duplicate_kernel(self) -> Any:
-        """The kernel of the parts that can tell near-duplicates, those on texts; None if there are none."""
+        """The kernel of the parts that read texts, for the search for near-duplicates; None without any."""
         return self.kernel
 
     @property
@@ -301,16 +290,8 @@ class Structure:
     ) -> tuple[Any, NDArray[np.int64], NDArray[np.float64]]:
         """Replace machines on training documents by equal machines that are kept for prediction.
 
-        Parameters
-        ----------
-        index : int64 array, shape (m,)
-            Documents among those of the last rows.
-        coef : float64 array, shape (n_machines, m)
-
-        Returns
-        -------
-        kernel, index, coef
-            For Nystroem the approximated kernel and its landmarks.
+        `index` (m,) numbers the documents of the last rows; coef has shape (n_machines, m). Returns the
+        kernel, index and coef to keep: for Nystroem the approximated kernel and its landmarks.
         """
         return self.kernel, index, coef
 
@@ -351,17 +332,7 @@ class Cost:
         return None
 
     def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
-        """Predicted seconds of a core for the kernel values of each row document with all columns.
-
-        Parameters
-        ----------
-        row_lengths, column_lengths : int64 arrays, shapes (m,) and (n,)
-            Symbols of the documents.
-
-        Returns
-        -------
-        float64 array, shape (m,)
-        """
+        """Predicted seconds of a core for the kernel values of each row document with all columns, (m,)."""
         return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
 
     def seconds(self, rows: Documents | Views, columns: Documents | Views) -> float:
@@ -375,13 +346,8 @@ class Cost:
     def divides(self, documents: Documents, kind: str = "cpu") -> bool:
         """Whether a Gram computed in tiles, documents in order of length, has the bits of the whole.
 
-        False by default: values that are quick to compute are not worth sending.
-
-        Parameters
-        ----------
-        documents : Documents
-        kind : {"cpu", "cuda"}
-            Kind of device that computes.
+        False by default: values that are quick to compute are not worth sending. `kind` is the kind of
+        device, "cpu" or "cuda".
         """
         return False
 

@@ -120,16 +120,9 @@ LISTED = 12
 
 
 class InputTable:
-    """A user's table. A column is read when it is first needed, and then kept.
+    """A user's table; a column is read when it is first needed, and then kept.
 
-    Parameters
-    ----------
-    table : pandas or Polars DataFrame, Arrow table, dict of columns, or list of dicts
-
-    Raises
-    ------
-    InputError
-        If it is of another type.
+    Raises InputError if the table is of none of the types listed at the top of this file.
     """
 
     def __init__(self, table: Any) -> None:
@@ -167,7 +160,7 @@ class InputTable:
         return self._texts[name]
 
     def numbers(self, names: Sequence[str]) -> Numbers:
-        """InputTable of numbers, side by side."""
+        """Columns of numbers, side by side."""
         for name in names:
             if name not in self._numbers:
                 self._numbers[name] = as_numbers(name, self._column(name))
@@ -226,7 +219,7 @@ def as_numbers(name: str, column: Any) -> Any:
 
 
 def _dense(name: str, column: Any) -> NDArray[Any]:
-    """Real numbers, of one or two dimensions."""
+    """A column as an array of real numbers."""
     try:
         values = np.asarray(column)
     except (TypeError, ValueError):
@@ -285,8 +278,8 @@ def _usable(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _not_finite(name: str, row: int, value: float) -> InputError:
     instead = "fill it" if np.isnan(value) else f"give a number of at most {LARGEST:g},"
-    found = "missing" if np.isnan(value) else f"{value:g}"
-    return InputError(f"row {row} of column {name!r} is {found}; {instead} or remove the row")
+    content = "missing" if np.isnan(value) else f"{value:g}"
+    return InputError(f"row {row} of column {name!r} is {content}; {instead} or remove the row")
 
 
 def _length(name: str, column: Any) -> int:
@@ -322,18 +315,7 @@ def encode_texts(
     form: TextForm = TextForm(),
     progress: Progress | None = None,
 ) -> dict[View, Documents]:
-    """Normalise and encode texts in some views.
-
-    Parameters
-    ----------
-    texts : list of str
-    views : sequence of View
-        Of texts, without columns.
-    known : Documents or Views, optional
-        Documents whose alphabets are extended.
-    form : TextForm
-    progress : callable, optional
-    """
+    """Normalise and encode texts in views without columns; the alphabets of `known` are extended."""
     cases, n = list(dict.fromkeys(view.keep_case for view in views)), len(texts)
     characters = {}
     for number, case in enumerate(cases):
@@ -372,16 +354,9 @@ def encode_table(
 
 
 def encode_inputs(X: Any, views: Sequence[View], known: Any = None) -> Any:
-    """Examples of a user's texts, vectors or table, in the default normal form.
+    """Encode texts, vectors or a table, as `textsvm.SVC.fit` takes them, in the default normal form.
 
-    Parameters
-    ----------
-    X : texts, vectors or a table
-        As `textsvm.SVC.fit` takes them.
-    views : sequence of View
-        Of the kernel.
-    known : Documents, Views, Vectors or Table, optional
-        Examples that these are compared with.
+    `views` are the views of the kernel, and `known` the examples that these are compared with.
     """
     if any(view.column is not None for view in views):
         table = encode_table(InputTable.of(X), views, known)
@@ -412,6 +387,6 @@ def as_vectors(X: Any, known: Vectors | None = None) -> Vectors:
 
 
 def _compressed(matrix: Any) -> Any:
-    from scipy.sparse import csr_array
+    from scipy.sparse import csr_array  # SciPy's import takes longer than a short prediction
 
     return csr_array(matrix)

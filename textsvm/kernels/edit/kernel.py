@@ -6,9 +6,9 @@ nothing to normalise. The kernel is not positive semi-definite in general; the s
 The distance, bit-parallel (Myers 1999, J. ACM 46(3); Hyyrö 2003)
 -----------------------------------------------------------------
 D(i, j) is the distance of the first i symbols of the *pattern* and the first j of the *text*. Neighbours in
-that table differ by -1, 0 or +1, so 64 of them in a column fit into two words, one bit a pattern symbol:
+that table differ by -1, 0 or +1, so 64 of them in a column fit into two words, a bit per pattern symbol:
 ``vp`` (D(i, j) - D(i-1, j) = +1) and ``vn`` (= -1). With ``eq`` the mask of the pattern symbols equal to text
-symbol j, and ``hp``, ``hn`` the same for the differences along a row, one column costs
+symbol j, and ``hp``, ``hn`` the same for the differences along a row, a column costs
 
     d0 = (((eq & vp) + vp) ^ vp) | eq | vn        D(i, j) = D(i-1, j-1)
     hp = vn | ~(d0 | vp),    hn = vp & d0
@@ -21,11 +21,11 @@ hp = 1, for D(0, j) = j. After the last column D(m, n) = n + popcount(vp) - popc
 CPU (cpu.py): 32 column documents of similar length are the patterns, each in a lane of a vector, and every
 row document is the text of all of them at once.
 
-CUDA (cuda.py): a row document is the pattern, its masks are in shared memory, and each thread has a column
-document as its text. With pattern symbol i at bit i / W of word i % W the shifts become register names, and
-because hn is where the addition carries, hn << 1 needs no instruction of its own; see kernels_cu/edit.cu.
-About 6.5 integer instructions for 32 cells. Rows are sorted by length, and each uses the variant (words W,
-patterns a word, strips or not) that wastes least.
+CUDA (cuda.py, kernels_cu/edit.cu): a row document is the pattern, its masks are in shared memory, and each
+thread has a column document as its text. With pattern symbol i at bit i / W of word i % W the shifts become
+register names, and hn << 1 is a by-product of the addition's carries: about 6.5 integer instructions for 32
+cells. Rows are sorted by length, and each uses the variant (words W, patterns a word, strips or not) that
+wastes least.
 
 Of a symmetric matrix each pair is computed once, in the order of length, and copied.
 """
@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,6 @@ from textsvm.kernels.contract import (
     Ability,
     Cost,
     HostRows,
-    KernelRows,
     Lengths,
     SharedColumns,
     Sharing,
@@ -64,22 +63,9 @@ PIECE = 1e10  # table cells of a piece of work
 RATE = 5e11 / 60  # table cells a second
 
 
-class EditRows(KernelRows, Protocol):
-    """Rows with distances, int32 on the device of the rows."""
-
-    def distances(self, others: Documents, progress: Progress | None = None) -> Any:
-        """d(others, documents), shape (len(others), n)."""
-
-    def distances_gram(self, progress: Progress | None = None) -> Any:
-        """d(documents, documents), shape (n, n), one half of it computed."""
-
-    def gram_of(self, kernel: EditDistance, distances: Any) -> Any:
-        """The kernel matrix for another gamma from `distances_gram`."""
-
-
 @dataclass(frozen=True)
 class SharedDistances(Sharing):
-    """One matrix of distances, and a table look-up for each gamma."""
+    """A common matrix of distances, and a table look-up for each gamma."""
 
     relative: bool
 
@@ -185,7 +171,7 @@ class EditDistance(SymbolKernel):
             raise InputError(f"gamma={self.gamma!r} of the edit-distance kernel must be a number above 0")
         check_flag(self, "relative")
 
-    def rows(self, documents: Documents, device: Device) -> EditRows:
+    def rows(self, documents: Documents, device: Device) -> Any:
         self.check()
         if device.kind == "cuda":
             from textsvm.kernels.edit.cuda import CudaEdit
@@ -199,14 +185,7 @@ class EditDistance(SymbolKernel):
         row_lengths: NDArray[np.int64],
         column_lengths: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Kernel values from distances, which a grid over gamma shares.
-
-        Parameters
-        ----------
-        distances : int32 array, shape (m, n)
-        row_lengths, column_lengths : int64 arrays, shapes (m,) and (n,)
-            Symbols of the documents; used only if `relative`.
-        """
+        """Kernel values from distances (m, n) and the lengths of the documents, (m,) and (n,)."""
         out = np.empty(distances.shape, np.float32)
         self._fill(distances, row_lengths, column_lengths, out)
         return out
@@ -264,14 +243,14 @@ class HostEdit(HostRows):
         return out
 
     def distances(self, others: Documents, progress: Progress | None = None) -> NDArray[np.int32]:
-        """d(others, documents), int32, shape (len(others), n)."""
+        """d(others, documents), shape (len(others), n)."""
         out = np.empty((len(others), self.n), np.int32)
         self._block(others, np.arange(len(others)), out, progress)
         self._finish(out, None, out)
         return out
 
     def distances_gram(self, progress: Progress | None = None) -> NDArray[np.int32]:
-        """d(documents, documents), int32, shape (n, n), one half of it computed."""
+        """d(documents, documents), shape (n, n), of which half is computed."""
         out = np.empty((self.n, self.n), np.int32)
         self._half(out, progress)
         self._finish(out, None, out)

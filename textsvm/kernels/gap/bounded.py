@@ -3,19 +3,19 @@
     k_s(x, y) = phi_s(x) . phi_s(y),   phi_s(x)_u = sum of decay^l over the occurrences of u of span l <= s,
 
 u runs over the strings of p symbols, an occurrence is p places i_1 < ... < i_p of x with the symbols of u,
-and l = i_p - i_1 + 1. Without the bound (s at least the length of x) it is the gap-weighted kernel of gap.py,
-with the same exponent. An occurrence is one of C(s - 1, p - 1) patterns at one of |x| places, so that x has
-at most so many features a symbol: for s = p + 2 and p = 3, 4, 5 that is 6, 10, 15. The recurrence takes
-p |x| |y| steps a pair; features take C(s - 1, p - 1) |x| a document, and then all that a spectrum kernel
-can: machines without a Gram, and decisions from one weight for each feature.
+and l = i_p - i_1 + 1. Without the bound (s at least the length of x) it is the gap-weighted kernel, with
+the same exponent. There are C(s - 1, p - 1) patterns of gaps, so x has at most C(s - 1, p - 1) features per
+symbol: 6, 10, 15 for s = p + 2 and p = 3, 4, 5. The recurrence takes p |x| |y| steps per pair, features take
+C(s - 1, p - 1) |x| per document. Like the spectrum kernel, this kernel can be trained without a Gram, and
+decides by a weight for each feature.
 
-What is left out
-----------------
+The omitted share
+-----------------
 phi = phi_s + r, and no entry of r, the sums over spans beyond s, is negative. With k(x, x) = |phi|^2 let
 
     e(x) = 1 - k_s(x, x) / k(x, x) = (2 phi_s . r + |r|^2) / |phi|^2
 
-be the share of k(x, x) that is left out: one recurrence of x with itself gives it exactly (`left_out`).
+be the share of k(x, x) that is left out: the recurrence of x with itself gives it exactly (`left_out`).
 
 Values: 0 <= k - k_s = r(x) . phi(y) + phi_s(x) . r(y), and |r|^2 <= e |phi|^2, so by Cauchy-Schwarz
 
@@ -36,13 +36,14 @@ length at least sqrt(N). With T the sum of C(l - 2, p - 2) decay^(l - p) over s 
 
 Typical: if no string occurred twice, squares alone would add up, and e would be the sum of
 C(l - 2, p - 2) decay^(2(l - p)) over l > s, about 1e-5 for decay 0.1 and s = p + 2. In texts symbols return:
-where x_i = x_(i + g), an occurrence without gap that takes one for the other has gap g and the same string,
-which is of first order in decay^g. On newswire of 100 symbols e is about decay^(s - p + 1) / 2: 4.5e-4 for
-decay 0.1, p = 4, s = 6, and 6e-5 and 7e-6 for s = 7 and 8; docs/choosing.md has more.
+where x_i = x_(i + g), replacing x_i by x_(i + g) in an occurrence without gap gives an occurrence of the same
+string with gap g, a term of first order in decay^g. On newswire of 100 symbols e is about
+decay^(s - p + 1) / 2: 4.5e-4 for decay 0.1, p = 4, s = 6, and 6e-5 and 7e-6 for s = 7 and 8;
+docs/choosing.md has more.
 
-Which symbols a value of the gap-weighted kernel of bounded span comes from, exactly.
-
-A value is phi(x) . w. An occurrence of u with gap g is decay^g w_u of it, spread evenly over its p symbols.
+Attribution
+-----------
+An occurrence of u with gap g contributes decay^g w_u to phi(x) . w, spread evenly over its p symbols.
 """
 
 from __future__ import annotations
@@ -83,30 +84,6 @@ from textsvm.text.documents import Documents
 from textsvm.text.tokens import Tokens
 
 Array = NDArray[Any]
-
-
-def symbol_contributions(
-    document: Documents, patterns: Patterns, decay: float, own: Subsequences, weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Contributions of the symbols of a document to phi(x) . w, without normalisation.
-
-    `own` are the subsequences of the document, and `weights` their weights, shape (own.size,).
-    """
-    shares = np.zeros(len(document.codes))
-    powers = float(decay) ** np.arange(patterns.n_gaps) / patterns.p
-    _share(patterns.offsets, powers, ids_of(document, patterns, own), weights, shares)
-    return shares
-
-
-@njit(nogil=True, cache=True)
-def _share(patterns: Array, powers: Array, ids: Array, weights: Array, shares: Array) -> None:
-    at, p = 0, patterns.shape[1]
-    for m in range(len(patterns)):
-        power = powers[patterns[m, p - 1] + 1 - p]
-        for i in range(len(shares) - patterns[m, p - 1]):
-            for k in range(p):
-                shares[i + patterns[m, k]] += power * weights[ids[at]]
-            at += 1
 
 
 #: Patterns of occurrences; more take hours whatever the texts.
@@ -156,6 +133,30 @@ class BoundedGapFeatures(Features):
 
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
         """The kernel learns nothing."""
+
+
+def symbol_contributions(
+    document: Documents, patterns: Patterns, decay: float, own: Subsequences, weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Contributions of the symbols of a document to phi(x) . w, without normalisation.
+
+    `own` are the subsequences of the document, and `weights` their weights, shape (own.size,).
+    """
+    shares = np.zeros(len(document.codes))
+    powers = float(decay) ** np.arange(patterns.n_gaps) / patterns.p
+    _share(patterns.offsets, powers, ids_of(document, patterns, own), weights, shares)
+    return shares
+
+
+@njit(nogil=True, cache=True)
+def _share(patterns: Array, powers: Array, ids: Array, weights: Array, shares: Array) -> None:
+    at, p = 0, patterns.shape[1]
+    for m in range(len(patterns)):
+        power = powers[patterns[m, p - 1] + 1 - p]
+        for i in range(len(shares) - patterns[m, p - 1]):
+            for k in range(p):
+                shares[i + patterns[m, k]] += power * weights[ids[at]]
+            at += 1
 
 
 class BoundedGapAttributor(Attributor):

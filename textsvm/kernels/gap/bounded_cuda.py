@@ -1,7 +1,7 @@
 """GPU twin of the gap-weighted kernel of bounded span.
 
 `count` is `subsequences.count` on the GPU (kernels_cu/subsequences.cu): batches of documents are counted in
-turn, then the keys of all entries are ranked together. Products are those of `products_cuda`.
+turn, then the keys of all entries are ranked together.
 """
 
 from __future__ import annotations

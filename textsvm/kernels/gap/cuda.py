@@ -3,7 +3,7 @@
 The recurrence without decays
 -----------------------------
 Write S_q(i, j) = decay^(k + c) P_q / (unit decay^2q) and R_q likewise, with k the number of a row within a
-*period* and c that of a column within a *block*. A cell then costs one addition, and another on a match:
+*period* and c that of a column within a *block*. A cell then costs an addition, and another on a match:
 
     r_q += M (P_{q-1} of the row and the column before + b_{q-1} decay^-(k + c)),    P_q += r_q
 
@@ -13,8 +13,8 @@ the numbers in range. `unit` centres the levels' factors decay^2q in this range.
 On the GPU
 ----------
 A lane holds COLUMNS neighbouring columns of a document, the target, with P in registers. The lanes of a
-document are neighbours, one row behind each other, and pass on r by shuffles. 32 lanes, of one or several
-documents, form a strip; a document may continue in the next strip, to which r passes through memory. A warp
+document are neighbours, each a row behind its left neighbour, and pass on r by shuffles. 32 lanes, of a
+document or several, form a strip; a document may continue in the next strip, to which r passes through memory. A warp
 takes the strips of a *pack* through a run of sources, whose symbols stream past without gaps: when a source
 ends, P is cleared and the next begins. A table per strip has a mask of each lane's columns for every symbol.
 """
@@ -154,7 +154,7 @@ def _registers_of_column(levels: int, double: bool, masks: bool) -> int:
 
 
 def columns_of(levels: int, double: bool, masks: bool) -> int:
-    """Columns per lane, at most 50: what fits registers, without idle columns for 100 symbols."""
+    """Columns per lane, at most 50: as registers allow, without idle columns for 100 symbols."""
     room = 233 - 4 * levels if double else 180
     most = min(50, room // max(1, _registers_of_column(levels, double, masks)))
     if not double:
@@ -404,7 +404,7 @@ class Sweep:
         return tasks, len(first)
 
     def keep_part(self, number: int, count: int) -> None:
-        """Keep one of `count` parts of the tasks with similar work; other GPUs take the others."""
+        """Keep part `number` of `count` parts of similar work; other GPUs take the others."""
         mine = np.argsort(-_cost(self.tasks), kind="stable")[number::count]
         self.tasks = self.tasks[np.sort(mine)]
 
@@ -535,8 +535,8 @@ class CudaGap:
     ) -> Callable[[], None]:
         """Write this GPU's part of the values of `gram` into all shards, which are 0 before.
 
-        The bits are those of a single GPU: each takes some of its tasks. The returned function is called when
-        all parts are done: it sets the values that do not come from the recurrence, in shard `number`.
+        Each GPU takes some of the tasks of a single GPU, so the bits are the same. Call the returned function
+        when all parts are done: it sets the values in shard `number` that the recurrence does not give.
         """
         cp, shard = gpu.cupy(), shards[number]
         work = Sweep(self.kernel.recurrence, self._texts, self._texts, MIRRORED)
@@ -559,10 +559,7 @@ class CudaGap:
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef in one pass: coef (n, k) -> (len(others), k), on the host.
-
-        The others are the targets and each sums over the sources: no matrix of kernel values is stored.
-        """
+        """k(others, documents) @ coef without a matrix: the others are targets, and sum over the sources."""
         coef = np.ascontiguousarray(coef, np.float64)
         values = np.zeros((len(others), coef.shape[1]))
         turns = others.offsets[:-1] // BATCH
@@ -636,7 +633,7 @@ class CudaGap:
 def cuda_grams(
     kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
 ) -> list[Any]:
-    """Gram of each kernel, all with one decay, from a shared pass on the device."""
+    """Gram of each kernel, all with the same decay, from a shared pass on the device."""
     cp = gpu.cupy()
     n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])
     shared = mix.shape[1] - 1

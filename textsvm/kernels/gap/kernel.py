@@ -50,7 +50,7 @@ MOST_SAVED, MOST_SECONDS = 64, 0.5
 
 @dataclass(frozen=True)
 class SharedPass(Sharing):
-    """One pass for the greatest length gives all lengths and their blends; each takes a matrix."""
+    """A pass for the greatest length gives all lengths and their blends; each takes a matrix."""
 
     decay: float
 
@@ -73,7 +73,7 @@ class SharedPass(Sharing):
 
             matrices = cuda_grams(kernels, documents, device, progress)
         else:
-            matrices = host_grams(kernels, documents, progress)
+            matrices = _Columns(kernels, documents).grams(progress)
         matrices.reverse()
         for position in range(len(kernels)):
             yield position, matrices.pop()
@@ -250,15 +250,8 @@ class HostGap(HostRows):
         return values
 
 
-def host_grams(
-    kernels: Sequence[Any], documents: Documents, progress: Progress | None = None
-) -> list[NDArray[np.float32]]:
-    """The Gram of each of these kernels, of one decay, from one shared pass."""
-    return _Columns(kernels, documents).grams(progress)
-
-
 class _Columns:
-    """Documents in lanes, and what a pass against them gives: values of one kernel or of several, shared."""
+    """Fixed documents in lanes; a shared pass computes the values of all kernels (`SharedColumns`)."""
 
     def __init__(self, kernels: Sequence[Any], documents: Documents) -> None:
         self.kernels, self.documents, self.n = kernels, documents, len(documents)
@@ -272,7 +265,7 @@ class _Columns:
         self.selves = self.self_values(documents, [None] * len(kernels))
 
     def self_values(self, documents: Documents, columns: Sequence[SelfValues | None]) -> list[SelfValues]:
-        """k(s, s) of each kernel; `columns`, those of the columns of each, if these are other documents."""
+        """k(s, s) of documents by each kernel; other documents are given the values of the `columns`."""
         sums = self_products(self.swept, self._mix.shape[1], documents)
         mixed = [_blend(weights, sums) for weights in self._mix]
         return [
@@ -321,7 +314,7 @@ class _Columns:
                 mixed = sums[0] if len(matrices) == 1 else _blend(self._mix[number], sums)
                 others_selves[number].take(which).finish(mixed, self.selves[number].take(columns))
                 for k, row in enumerate(which):
-                    # Positions in the order of length; the pairs before this one are another row's.
+                    # Positions in the order of length; earlier pairs belong to another row.
                     first = max(0, chunk.start + k - lane_part.start * LANES) if half else 0
                     values[row, columns[first:]] = mixed[k, first:]
                     if half:

@@ -172,7 +172,7 @@ def normalisation_of(
 
 
 def places_of_stage(first: int, size: int, n_symbols: int, patterns: Patterns) -> tuple[Array, int]:
-    """Places from `first` on that form a key with one of `size` ids, and a bound of the keys."""
+    """Places from `first` on that form a key with an id below `size`, and a bound of the keys."""
     number, bound = 0, max(size, 1)
     while first + number < patterns.p and bound * max(n_symbols, 1) * patterns.n_gaps <= ROOM:
         number, bound = number + 1, bound * max(n_symbols, 1)

@@ -73,7 +73,7 @@ class CountedDocuments:
         return pmers
 
     def _alone(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weight of the p-mers that only one document has: equal for all p-mers of a document."""
+        """Weight of the p-mers that no other document has: equal for all p-mers of a document."""
         return np.where(self._single >= 0, table[self._single], 0.0)
 
 

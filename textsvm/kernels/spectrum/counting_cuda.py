@@ -136,20 +136,12 @@ class CudaPmers:
 class CudaCounts:
     """Counts of p-mers, an entry per document and p-mer; with `unary`, an entry per digit of the unary code.
 
-    Attributes
-    ----------
-    documents, pmers, counts : int32 arrays, shape (number of entries,)
-        `counts` is None with `unary`.
-    features : int32 array, shape (number of entries,)
-        `pmers`, or with `unary` the numbers of the digits.
-    df : int32 array, shape (number of features,)
-        Number of documents with each feature.
-    highest : int32 array, shape (number of p-mers,)
-        Largest count of each p-mer.
-    indptr : int64 array, shape (n + 1,)
-        First entry of each document.
-    starts : int64 array, shape (number of p-mers + 1,), or None
-        First digit of each p-mer.
+    documents, pmers, counts : int32, (entries,); `counts` is None with `unary`
+    features : int32, (entries,), `pmers`, or with `unary` the numbers of the digits
+    df : int32, (features,), number of documents with each feature
+    highest : int32, (p-mers,), largest count of each p-mer
+    indptr : int64, (n + 1,), first entry of each document
+    starts : int64, (p-mers + 1,), first digit of each p-mer; None without `unary`
     """
 
     def __init__(self, windows: WindowIds, unary: bool) -> None:

@@ -11,7 +11,7 @@ of their unary codes [c >= 1], [c >= 2], ..., so
     phi_(u, h)(s) = sqrt(w_u) [c_u(s) >= h].
 
 Every variant is therefore a product of a sparse matrix X (documents x features, values >= 0) with itself, and
-a decision value sum_j a_j k(s, t_j) / |t_j| is phi(s) . (sum_j a_j phi(t_j) / |t_j|): one product with a
+a decision value sum_j a_j k(s, t_j) / |t_j| is phi(s) . w, w = sum_j a_j phi(t_j) / |t_j|: a product with a
 vector, however many support vectors there are.
 
 Half of the Gram takes sum_u df_u^2 / 2 products, most of them for few p-mers. The columns of X with many
@@ -22,16 +22,16 @@ Exactness: counts, presence and intersection without idf are sums of integers, e
 accumulators; tile products in float32 only where all sums are below 2^24), and rounded to float32 once for
 each length. With log or idf X is rounded to float32 and the sums are float64.
 
-The whole Gram is the sum of the Grams of the lengths, one after the other: memory is for the p-mers of one
-length, and the Grams of all ranges p1..p2 are intermediate results (`host_grams`).
+The Gram is the sum of the Grams of the lengths, computed in turn: memory holds the p-mers of a single length,
+and the Grams of all ranges p1..p2 are intermediate results (`host_grams`).
 
 p-mers are counted in `textsvm.kernels.spectrum.counting`, products of X are in `textsvm.linalg.products`.
 
 Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (presence, intersection).
 
-Machines can be kept as a weight for each feature, without support vectors (`SpectrumWeights`). Learnt idf and
-odds weights are those of all training documents: they determine k(s, s) of any document, so they are kept in
-full, with the weights in the same vocabulary. A kernel that learns nothing keeps the p-mers of the support
+Machines can be kept as a weight for each feature, without support vectors (`SpectrumWeights`). The learnt
+idf and odds weights of all training documents determine k(s, s) of any document, so they are kept in full,
+with the weights in the same vocabulary. A kernel that learns nothing keeps the p-mers of the support
 vectors. Weights cannot express that a document without features equals an identical document
 (normalisation.py): support vectors without features are left out, and the value of such a document is 0.
 """
@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel
+from textsvm.kernels.base import SymbolKernel, is_whole
 from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Sharing, Values
 from textsvm.kernels.feature_rows import HostFeatureRows
 from textsvm.kernels.normalisation import Normalisation, finished_gram
@@ -77,6 +77,8 @@ from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, Views
 from textsvm.text.tokens import Tokens
 
+#: Symbols a second that are counted and compared, for each length.
+RATE = 3e8
 #: Errors that damaged arrays cause.
 _DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
 
@@ -128,7 +130,7 @@ class SpectrumWeights:
 
     @classmethod
     def from_state(cls, kernel: Any, state: dict[str, NDArray[Any]], alphabet: Documents) -> SpectrumWeights:
-        """Restore the weights, and what the kernel learnt, from checked arrays of `state`."""
+        """Restore the weights, and the learnt weights of the kernel, from checked arrays of `state`."""
         p1, p2 = kernel.lengths
         try:
             _, n_symbols = sizes_of(state, "sizes", 2)
@@ -146,10 +148,6 @@ class SpectrumWeights:
         except _DAMAGE as error:
             raise InputError(f"its weights are damaged ({error}); train the model again") from None
         return cls(kernel, vectors)
-
-
-#: Symbols a second that are counted and compared, for each length.
-RATE = 3e8
 
 
 @dataclass(frozen=True)
@@ -320,8 +318,7 @@ class Spectrum(SymbolKernel):
     def check(self) -> None:
         super().check()
         p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
-        whole = all(isinstance(q, (int, np.integer)) and not isinstance(q, bool) for q in p)
-        if len(p) != 2 or not whole or not 1 <= p[0] <= p[1]:
+        if len(p) != 2 or not all(map(is_whole, p)) or not 1 <= p[0] <= p[1]:
             raise InputError(
                 f"p={self.p!r} is no length of a substring: give a whole number from 1 or a range (p1, p2)"
             )
@@ -415,8 +412,7 @@ def host_grams(
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Numbered Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2.
 
-    The products of each length are added to a running sum, so memory is for a single length. Each addition
-    rounds to float32: at most 2^-24 of the value for every length.
+    Each addition to the running sum over lengths rounds to float32: at most 2^-24 of the value.
     """
     n, kernel, waiting = len(documents), kernels[-1], list(enumerate(kernels))
     total, self_values = np.zeros((n, n), np.float32), np.zeros(n)

@@ -11,6 +11,7 @@ the rows are 0, as with many classes, only nonzero values are kept, with their m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,12 +133,9 @@ def dot(x: Sparse, target: NDArray[np.signedinteger], dense: NDArray[np.float64]
         for c, column in enumerate(terms.T):
             out[:, c] = np.bincount(owner, column, len(x))
         return out
-    if dense.shape[1] == 1:
-        arrays = (x.indptr, x.features, x.values, target, dense[:, 0], out[:, 0])
-        share(x.indptr, lambda first, last: _dot_vector(*arrays, first, last))
-    else:
-        matrices = (x.indptr, x.features, x.values, target, dense, out)
-        share(x.indptr, lambda first, last: _dot(*matrices, first, last))
+    single = dense.shape[1] == 1
+    function, arrays = (_dot_vector, (dense[:, 0], out[:, 0])) if single else (_dot, (dense, out))
+    share(x.indptr, partial(function, x.indptr, x.features, x.values, target, *arrays))
     return out
 
 
