@@ -14,9 +14,10 @@ On the GPU
 ----------
 A lane holds COLUMNS neighbouring columns of a document, the target, with P in registers. The lanes of a
 document are neighbours, each a row behind its left neighbour, and pass on r by shuffles. 32 lanes, of a
-document or several, form a strip; a document may continue in the next strip, to which r passes through memory. A warp
-takes the strips of a *pack* through a run of sources, whose symbols stream past without gaps: when a source
-ends, P is cleared and the next begins. A table per strip has a mask of each lane's columns for every symbol.
+document or several, form a strip; a document may continue in the next strip, to which r passes through
+memory. A warp takes the strips of a *pack* through a run of sources, whose symbols stream past without gaps:
+when a source ends, P is cleared and the next begins. A table per strip has a mask of each lane's columns for
+every symbol.
 """
 
 from __future__ import annotations
