@@ -158,7 +158,7 @@ def test_decision_values_come_in_batches(monkeypatch):
     coef = np.random.default_rng(0).normal(size=(60, 2))
     rows = Spectrum((2, 4), "log").rows(documents, CPU)
     whole = rows.decision(new, coef)
-    monkeypatch.setattr("textsvm.kernels.spectrum.features.BATCH", 3 * int(new.lengths.sum()) // 6)
+    monkeypatch.setattr("textsvm.kernels.feature_rows.BATCH", 3 * int(new.lengths.sum()) // 6)
     batches = rows.decision(new, coef, lambda done, total: seen.append((done, total)))
     np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
     assert len(seen) > 4

@@ -29,13 +29,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
-from textsvm.kernels.combined.rows import (
-    ProductRows,
-    SumPredictor,
-    SumRows,
-    SumWeights,
-    sum_contributions,
-)
+from textsvm.kernels.combined.rows import ProductRows, SumPredictor, SumRows, SumWeights, sum_contributions
 from textsvm.kernels.contract import (
     Ability,
     Cost,

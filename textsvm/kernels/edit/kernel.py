@@ -42,15 +42,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import SymbolKernel, check_flag, is_number
-from textsvm.kernels.contract import (
-    Ability,
-    Cost,
-    HostRows,
-    Lengths,
-    SharedColumns,
-    Sharing,
-    Values,
-)
+from textsvm.kernels.contract import Ability, Cost, HostRows, Lengths, SharedColumns, Sharing, Values
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.edit.near import HostEditNear
 from textsvm.kernels.near import Near, Nearest
@@ -180,10 +172,7 @@ class EditDistance(SymbolKernel):
         return HostEdit(self, documents, device)
 
     def values(
-        self,
-        distances: NDArray[np.int32],
-        row_lengths: NDArray[np.int64],
-        column_lengths: NDArray[np.int64],
+        self, distances: NDArray[np.int32], row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
     ) -> NDArray[np.float32]:
         """Kernel values from distances (m, n) and the lengths of the documents, (m,) and (n,)."""
         out = np.empty(distances.shape, np.float32)

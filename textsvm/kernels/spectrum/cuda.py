@@ -13,12 +13,7 @@ from textsvm.kernels.feature_rows_cuda import CudaFeatureRows
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.counting import Vocabulary, longest_of
 from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, match_unary, upload
-from textsvm.kernels.spectrum.features import (
-    FeatureSpace,
-    PmerWeights,
-    check_fitted,
-    is_weighted,
-)
+from textsvm.kernels.spectrum.features import FeatureSpace, PmerWeights, check_fitted, is_weighted
 from textsvm.linalg.sparse_cuda import CudaSparse
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
