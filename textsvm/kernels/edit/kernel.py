@@ -32,7 +32,6 @@ Of a symmetric matrix each pair is computed once, in the order of length, and co
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -40,8 +39,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.errors import InputError
-from textsvm.kernels.base import SymbolKernel, check_flag, is_number
+from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
 from textsvm.kernels.contract import Ability, Cost, HostRows, Lengths, SharedColumns, Sharing, Values
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.edit.near import HostEditNear
@@ -49,7 +47,6 @@ from textsvm.kernels.near import Near, Nearest
 from textsvm.runtime.device import Device, select
 from textsvm.runtime.parallel import Progress, run
 from textsvm.text.documents import Documents
-from textsvm.text.tokens import Tokens
 
 PIECE = 1e10  # table cells of a piece of work
 RATE = 5e11 / 60  # table cells a second
@@ -120,6 +117,7 @@ class EditNearest(Nearest):
         return HostEditNear(self.kernel, documents, others)
 
 
+@dataclass(repr=False, eq=False)
 class EditDistance(SymbolKernel):
     """exp(-gamma d(s, t)), d the edit distance (insertions, deletions, substitutions cost 1).
 
@@ -145,22 +143,12 @@ class EditDistance(SymbolKernel):
     cost = Ability(EditCost)
     nearest = Ability(EditNearest)
 
-    def __init__(
-        self,
-        gamma: float = 0.05,
-        relative: bool = False,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-    ) -> None:
-        self.gamma = gamma
-        self.relative = relative
-        self.tokens = tokens
-        self.keep_case = keep_case
+    gamma: float = 0.05
+    relative: bool = False
 
     def check(self) -> None:
         super().check()
-        if not (is_number(self.gamma) and 0 < self.gamma < math.inf):
-            raise InputError(f"gamma={self.gamma!r} of the edit-distance kernel must be a number above 0")
+        check_positive(self, "gamma")
         check_flag(self, "relative")
 
     def rows(self, documents: Documents, device: Device) -> Any:

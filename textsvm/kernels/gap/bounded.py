@@ -49,6 +49,7 @@ An occurrence of u with gap g contributes decay^g w_u to phi(x) . w, spread even
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from math import comb
 from typing import Any, ClassVar
 
@@ -81,7 +82,6 @@ from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
-from textsvm.text.tokens import Tokens
 
 Array = NDArray[Any]
 
@@ -184,6 +184,7 @@ class BoundedGapAttributor(Attributor):
         return BoundedGapCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 
+@dataclass(repr=False, eq=False)
 class BoundedGap(SubsequenceKernel):
     """Common subsequences of p symbols within `span` symbols, each symbol spanned a factor of `decay`.
 
@@ -215,17 +216,10 @@ class BoundedGap(SubsequenceKernel):
     features = Ability(BoundedGapFeatures)
     attribution = Ability(BoundedGapAttributor)
 
-    def __init__(
-        self,
-        p: int = 4,
-        decay: float = 0.1,
-        span: int | None = None,
-        normalised: bool = True,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-    ) -> None:
-        super().__init__(p, decay, normalised, tokens, keep_case)
-        self.span = span
+    p: int = 4
+    decay: float = 0.1
+    span: int | None = None
+    normalised: bool = True
 
     @property
     def patterns(self) -> Patterns:

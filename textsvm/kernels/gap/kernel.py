@@ -38,7 +38,6 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.runtime.simd import LANES
 from textsvm.text.documents import Documents
-from textsvm.text.tokens import Tokens
 
 #: Greatest p: compiled code and the memory of a row grow with it.
 MOST = 1000
@@ -141,17 +140,12 @@ class GapAttributor(Attributor):
         return seconds / ATTRIBUTION_RATE
 
 
+@dataclass(repr=False, eq=False)
 class SubsequenceKernel(SymbolKernel):
     """Base class of `GapWeighted` and `BoundedGap`."""
 
-    normalised: bool
-
-    def __init__(self, p: int, decay: float, normalised: bool, tokens: Tokens, keep_case: bool) -> None:
-        self.p = p
-        self.decay = decay
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
+    p: int = 5
+    decay: float = 0.5
 
     def check(self) -> None:
         super().check()
@@ -160,6 +154,7 @@ class SubsequenceKernel(SymbolKernel):
             raise InputError(f"decay={self.decay!r} of the {self.name} kernel must be above 0 and at most 1")
 
 
+@dataclass(repr=False, eq=False)
 class GapWeighted(SubsequenceKernel):
     """Common subsequences of p symbols, each gap symbol in either string a factor of `decay`.
 
@@ -189,17 +184,10 @@ class GapWeighted(SubsequenceKernel):
     cost = Ability(GapCost)
     attribution = Ability(GapAttributor)
 
-    def __init__(
-        self,
-        p: int = 5,
-        decay: float = 0.5,
-        weights: Sequence[float] | None = None,
-        normalised: bool = True,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-    ) -> None:
-        super().__init__(p, decay, normalised, tokens, keep_case)
-        self.weights = weights
+    p: int = 5
+    decay: float = 0.5
+    weights: Sequence[float] | None = None
+    normalised: bool = True
 
     @property
     def _min_length(self) -> int:

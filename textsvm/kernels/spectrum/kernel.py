@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel, is_whole
+from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
 from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Sharing, Values
 from textsvm.kernels.feature_rows import HostFeatureRows
 from textsvm.kernels.normalisation import Normalisation, finished_gram
@@ -75,7 +75,6 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, Views
-from textsvm.text.tokens import Tokens
 
 #: Symbols a second that are counted and compared, for each length.
 RATE = 3e8
@@ -251,6 +250,7 @@ class SpectrumAttributor(Attributor):
         return SpectrumCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 
+@dataclass(repr=False, eq=False)
 class Spectrum(SymbolKernel):
     """p-spectrum kernel; for DNA on both strands use `GappedKmers(p, 0, canonical=True)`.
 
@@ -283,23 +283,11 @@ class Spectrum(SymbolKernel):
     features = Ability(SpectrumFeatureMap)
     attribution = Ability(SpectrumAttributor)
 
-    def __init__(
-        self,
-        p: int | tuple[int, int] = 4,
-        weight: str = "count",
-        idf: bool = False,
-        normalised: bool = True,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-        odds: bool = False,
-    ) -> None:
-        self.p = p
-        self.weight = weight
-        self.idf = idf
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
-        self.odds = odds
+    p: int | tuple[int, int] = 4
+    weight: str = "count"
+    idf: bool = False
+    normalised: bool = True
+    odds: bool = False
 
     @property
     def _learns(self) -> bool:
@@ -322,8 +310,7 @@ class Spectrum(SymbolKernel):
             raise InputError(
                 f"p={self.p!r} is no length of a substring: give a whole number from 1 or a range (p1, p2)"
             )
-        if self.weight not in WEIGHTS:
-            raise InputError(f"weight={self.weight!r} is not one of {', '.join(WEIGHTS)}")
+        check_choice(self, "weight", WEIGHTS)
 
     def fit(self, documents: Documents, device: Device | None = None) -> Spectrum:
         self.check()
