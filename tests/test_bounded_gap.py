@@ -330,7 +330,7 @@ def test_values_beyond_float32_are_refused_unless_normalised():
         lambda: kernel.rows(documents, CPU).gram(),
         lambda: kernel.features.rows(documents, CPU),
     ):
-        with pytest.raises(InputError, match="pass the range of float32"):
+        with pytest.raises(InputError, match="exceeds the range of float32"):
             function()
     assert BoundedGap(20, 0.01, 21).rows(documents, CPU).gram().tolist() == [[1, 0], [0, 1]]
 

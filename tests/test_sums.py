@@ -383,11 +383,11 @@ def test_rows_on_demand_where_two_matrices_do_not_fit():
 
 
 BAD = [
-    (Sum(), "must be a list of one kernel or more"),
-    (Product([]), "must be a list of one kernel or more"),
-    (Sum(Spectrum()), "must be a list of one kernel or more"),
+    (Sum(), "must be a list of kernels, not empty"),
+    (Product([]), "must be a list of kernels, not empty"),
+    (Sum(Spectrum()), "must be a list of kernels, not empty"),
     (Sum([Spectrum(), "gap"]), "part 1 of a sum of kernels is 'gap', which is no kernel"),
-    (Product([Spectrum(), Sum([])]), "must be a list of one kernel or more"),
+    (Product([Spectrum(), Sum([])]), "must be a list of kernels, not empty"),
     (Sum([Spectrum()], [-1]), "must be finite, not negative and not all 0"),
     (Sum([Spectrum(), Spectrum()], [0, 0]), "must be finite, not negative and not all 0"),
     (Sum([Spectrum(), Spectrum()], [1, np.nan]), "must be finite, not negative and not all 0"),

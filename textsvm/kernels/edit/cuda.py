@@ -22,6 +22,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import DeviceDocuments, Documents
 
+Indices = NDArray[np.int64]
 WARP = 32
 THREADS = 256
 LAUNCH = 5e12  # table cells per launch; STREAMS launches run together between progress reports
@@ -99,15 +100,12 @@ class _Texts:
         self.words = cp.empty(max(1, int(group_words[-1])), cp.uint32)
         self.group_words, self.lengths, self.columns = map(cp.asarray, (group_words, lengths, columns))
         if self.n:
-            gpu.load("edit.cu", DEFINE_SETS[0][1]).get_function("pack_texts")(
-                (self.n // WARP,),
-                (THREADS,),
-                (
-                    documents.codes, documents.offsets, cp.asarray(order), np.int32(len(order)),
-                    self.group_words, np.int32(self.alphabet - 1),
-                    np.int32(1 if self.wide else 4), self.words,
-                ),
+            arguments = (
+                documents.codes, documents.offsets, cp.asarray(order), np.int32(len(order)),
+                self.group_words, np.int32(self.alphabet - 1), np.int32(1 if self.wide else 4), self.words,
             )  # fmt: skip
+            pack = gpu.load("edit.cu", DEFINE_SETS[0][1]).get_function("pack_texts")
+            pack((self.n // WARP,), (THREADS,), arguments)
 
 
 class CudaEdit:
@@ -140,11 +138,11 @@ class CudaEdit:
         return self._block(others.documents, picks, np.float32, None, getattr(others, "_patterns", None))
 
     def distances(self, others: Documents, progress: Progress | None = None) -> Any:
-        """d(others, documents), int32, shape (len(others), n), on the device."""
+        """d(others, documents), shape (len(others), n), on the device."""
         return self._block(others, np.arange(len(others)), np.int32, progress)
 
     def distances_gram(self, progress: Progress | None = None) -> Any:
-        """d(documents, documents), int32, shape (n, n), on the device; only half of it is computed."""
+        """d(documents, documents), shape (n, n), on the device, of which half is computed."""
         return self._block(self.documents, None, np.int32, progress)
 
     def gram_of(self, kernel: Any, distances: Any) -> Any:
@@ -171,10 +169,7 @@ class CudaEdit:
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef without a matrix: coef (n, k) -> (len(others), k), on the host.
-
-        The documents are patterns here; each thread sums over them for a document of `others`.
-        """
+        """k(others, documents) @ coef without a matrix: a thread sums over patterns, the documents."""
         coef = np.ascontiguousarray(coef, np.float64)
         with gpu.use(self.device):
             if fits(self.documents, others):
@@ -291,14 +286,8 @@ class _Job:
                 current.synchronize()
                 progress(done, total)
 
-    def list_pairs(self, near: dict[str, Any]) -> None:
-        """List pairs of all patterns; `near` has fields of Task."""
-        self.near = near
-        for _ in self.run(np.arange(self.patterns.n), lambda launch: launch.prepare(None), None):
-            pass
-
     def fill(self, picks: NDArray[np.int64], out: Any, progress: Progress | None) -> None:
-        """Write the rows of `out`."""
+        """Write the rows of `out`, or list pairs if `out` is None."""
         for _ in self.run(picks, lambda launch: launch.prepare(out), progress):
             pass
 
@@ -330,9 +319,8 @@ class _Launch:
     sums: Any = None
 
     def __init__(
-        self, job: _Job, variant: Variant, documents: NDArray[np.int64], rows: NDArray[np.int64],
-        places: NDArray[np.int64],
-    ) -> None:  # fmt: skip
+        self, job: _Job, variant: Variant, documents: Indices, rows: Indices, places: Indices
+    ) -> None:
         self.job, self.variant = job, variant
         self.work = float((job.all_lengths[documents] + 1.0).sum())
         self.packs = -(-len(rows) // variant.fields)
@@ -399,7 +387,6 @@ class _Block:
 
     patterns: DeviceDocuments
     counts: Any
-    lengths: NDArray[np.int64]
 
 
 class CudaEditNear:
@@ -421,7 +408,8 @@ class CudaEditNear:
                 self._texts[columns.start] = _Texts(texts.patterns, None)
             job = _Job(self.kernel, patterns.patterns, self._texts[columns.start], NEAR, same, same)
             row, column, distances = self._list(job, self._near(patterns, texts, bound))
-        values = values_of(self.kernel, distances, patterns.lengths[row], texts.lengths[column])
+        lengths = patterns.patterns.lengths[row], texts.patterns.lengths[column]
+        values = values_of(self.kernel, distances, *lengths)
         enough = values >= np.minimum(bound.rows[row], bound.columns[column])
         if same:
             row, column = np.minimum(row, column), np.maximum(row, column)
@@ -433,9 +421,8 @@ class CudaEditNear:
         if (number, block.start) not in self._blocks:
             documents = self.sets[number].take(np.arange(block.start, block.stop))
             counts = counts_of(documents, documents.codes_for(), self._classes)
-            self._blocks[number, block.start] = _Block(
-                DeviceDocuments(documents, np.uint16), gpu.cupy().asarray(counts), documents.lengths
-            )
+            patterns = DeviceDocuments(documents, np.uint16)
+            self._blocks[number, block.start] = _Block(patterns, gpu.cupy().asarray(counts))
         return self._blocks[number, block.start]
 
     def _near(self, patterns: _Block, texts: _Block, bound: Bound) -> dict[str, Any]:
@@ -454,7 +441,8 @@ class CudaEditNear:
         while True:
             gpu.require_memory(12 * self._capacity, "the list of pairs", "lower --memory, or ask for fewer")
             pairs, n_pairs = cp.empty((self._capacity, 3), np.int32), cp.zeros(1, np.uint64)
-            job.list_pairs({**near, "found": pairs, "n_found": n_pairs, "capacity": self._capacity})
+            job.near = {**near, "found": pairs, "n_found": n_pairs, "capacity": self._capacity}
+            job.fill(np.arange(job.patterns.n), None, None)
             count = int(n_pairs.get()[0])
             if count <= self._capacity:
                 row, column, distances = np.ascontiguousarray(pairs[:count].get().T)

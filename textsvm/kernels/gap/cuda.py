@@ -54,18 +54,6 @@ WIDE: gpu.Defines = (("CODE", "uint32"),)
 #: For matrices in shards.
 SHARDS: gpu.Defines = (("SHARDS", 1),)
 
-LANE = np.dtype(
-    [
-        ("target", np.int32),
-        ("length", np.int32),
-        ("code", np.int64),
-        ("delay", np.int32),
-        ("flags", np.int32),
-    ],
-    align=True,
-)
-
-
 THREADS = 128
 MATRIX, MIRRORED, WEIGHTED, DIAGONAL = range(4)
 #: Minimum and maximum words of the stream per task.
@@ -77,6 +65,10 @@ BATCH = 1 << 25
 #: By GPU and defines of a module: a lock, and the event after the last launches that use its constants.
 _constants: dict[tuple[int, gpu.Defines], tuple[Lock, list[Any]]] = {}
 
+LANE = np.dtype(
+    [("target", "i4"), ("length", "i4"), ("code", "i8"), ("delay", "i4"), ("flags", "i4")],
+    align=True,
+)
 TASK = np.dtype(
     [(name, np.int32) for name in ("first_strip", "strips", "first_source", "sources")]
     + [("begin", np.int64), ("rows", np.int32), ("part", np.int32)],
@@ -270,14 +262,9 @@ class Layout:
         if masks and self.strips:
             words = -(-columns // 28)
             self.masks = cp.zeros(self.strips * symbols * words * WARP, np.uint32)
-            texts.function("gap_masks")(
-                (-(-len(lanes) // 256),),
-                (256,),
-                (
-                    self.lanes, np.int32(len(lanes)), texts.codes, np.int32(symbols), np.int32(words),
-                    self.masks,
-                ),
-            )  # fmt: skip
+            sizes = (np.int32(len(lanes)), texts.codes, np.int32(symbols), np.int32(words))
+            blocks = -(-len(lanes) // 256)
+            texts.function("gap_masks")((blocks,), (256,), (self.lanes, *sizes, self.masks))
 
 
 class GapTexts:
@@ -319,17 +306,8 @@ class GapTexts:
         cp = gpu.cupy()
         words = cp.empty(max(1, int(self.words[-1])), np.uint32)
         if len(self):
-            self.function("gap_stream")(
-                (len(self),),
-                (128,),
-                (
-                    self.codes,
-                    cp.asarray(self.starts),
-                    cp.asarray(self.words),
-                    np.int32(self.symbols - 1),
-                    words,
-                ),
-            )
+            places = (cp.asarray(self.starts), cp.asarray(self.words), np.int32(self.symbols - 1))
+            self.function("gap_stream")((len(self),), (128,), (self.codes, *places, words))
         return words
 
     def forget_layouts(self) -> None:
@@ -543,18 +521,10 @@ class CudaGap:
         work = Sweep(self.kernel.recurrence, self._texts, self._texts, MIRRORED)
         work.variant = replace(work.variant, shards=True)
         work.keep_part(number, len(shards))
-        index, scale = self._texts.index, self._scale
-        work.launch(
-            {
-                "source_index": index,
-                "target_index": index,
-                "source_scale": scale,
-                "target_scale": scale,
-                "shards": cp.asarray(np.array([part.values.data.ptr for part in shards], np.uint64)),
-                "firsts": cp.asarray(np.array([0, *(part.last for part in shards)])),
-            },
-            progress,
-        )
+        addresses = np.array([part.values.data.ptr for part in shards], np.uint64)
+        firsts = np.array([0, *(part.last for part in shards)])
+        output = {"shards": cp.asarray(addresses), "firsts": cp.asarray(firsts)}
+        work.launch(self._places(self._texts, self._scale) | output, progress)
         return lambda: self._self.finish_gram(shard.values, shard.first)
 
     def decision(
@@ -603,17 +573,14 @@ class CudaGap:
         return matrix
 
     def _fill(self, matrix: Any, sources: GapTexts, scale: Any, mode: int, progress: Progress | None) -> None:
-        Sweep(self.kernel.recurrence, sources, self._texts, mode).launch(
-            {
-                "width": self.n,
-                "source_index": sources.index,
-                "target_index": self._texts.index,
-                "source_scale": scale,
-                "target_scale": self._scale,
-                "matrix": matrix,
-            },
-            progress,
-        )
+        output = {"width": self.n, "matrix": matrix} | self._places(sources, scale)
+        Sweep(self.kernel.recurrence, sources, self._texts, mode).launch(output, progress)
+
+    def _places(self, sources: GapTexts, scale: Any) -> dict[str, Any]:
+        """Fields of gap.cu's Output: numbers and scales of the documents at each position."""
+        index, own_index = sources.index, self._texts.index
+        scales = {"source_scale": scale, "target_scale": self._scale}
+        return {"source_index": index, "target_index": own_index, **scales}
 
     def _self_values(self, documents: Documents, texts: GapTexts, columns: SelfValues | None) -> SelfValues:
         if len(documents.alphabet) + 1 != self._symbols:
@@ -654,15 +621,12 @@ def cuda_grams(
             4 * len(kernels) * n * n, f"{len(kernels)} {n:,} x {n:,} matrices", "lower --memory"
         )
         matrices = [cp.zeros((n, n), np.float32) for _ in kernels]
+        addresses = np.array([matrix.data.ptr for matrix in matrices], np.uint64)
+        scales = np.stack([own.scale[texts.order] for own in selves])
         output = {
-            "width": n,
-            "source_index": texts.index,
-            "target_index": texts.index,
-            "kernels": len(kernels),
-            "mix": cp.asarray(mix),
-            "matrices": cp.asarray(np.array([matrix.data.ptr for matrix in matrices], np.uint64)),
-            "scales": cp.asarray(np.stack([own.scale[texts.order] for own in selves])),
-        }
+            "width": n, "source_index": texts.index, "target_index": texts.index, "kernels": len(kernels),
+            "mix": cp.asarray(mix), "matrices": cp.asarray(addresses), "scales": cp.asarray(scales),
+        }  # fmt: skip
         Sweep(swept, texts, texts, MIRRORED, shared).launch(output, progress)
         for matrix, own in zip(matrices, selves, strict=True):
             own.finish_gram(matrix)
