@@ -305,27 +305,12 @@ class CompositeStructure(Structure):
     def views(self) -> tuple[View, ...]:
         return tuple(dict.fromkeys(view for part in self.kernel._parts for view in part.structure.views))
 
-    @property
-    def reads_tables(self) -> bool:
-        return any(part.structure.reads_tables for part in self.kernel._parts)
-
-    @property
-    def reads_vectors(self) -> bool:
-        parts = self.kernel._parts
-        return len(parts) > 0 and all(part.structure.reads_vectors for part in parts)
-
     def read(self, documents: Documents | Views) -> Any:
         return documents
 
     def as_dict(self) -> dict[str, Any]:
         kernels = [part.structure.as_dict() for part in self.kernel.kernels]
         return {"name": self.kernel.name, **self.kernel.get_params(deep=False), "kernels": kernels}
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        return self.kernel.state()
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        self.kernel.restore(state)
 
 
 class CompositeCost(Cost):

@@ -254,7 +254,8 @@ class Structure:
     @property
     def reads_vectors(self) -> bool:
         """Whether the examples are vectors of numbers."""
-        return all(view.tokens == "numbers" for view in self.views) and not self.reads_tables
+        numbers = bool(self.views) and all(view.tokens == "numbers" for view in self.views)
+        return numbers and not self.reads_tables
 
     @property
     def reads_texts(self) -> bool:

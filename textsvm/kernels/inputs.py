@@ -43,7 +43,8 @@ def as_texts(X: Any) -> list[str]:
     if isinstance(X, str | bytes):
         raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
     X = _only_column(X)
-    if isinstance(X, Mapping) or hasattr(X, "columns") or _of_rows(X):
+    of_rows = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
+    if isinstance(X, Mapping) or hasattr(X, "columns") or of_rows:
         raise InputError(
             "expected one column of texts, got a table; select a column, or say On(column, kernel) of each "
             "that is compared"
@@ -74,10 +75,6 @@ def _only_column(X: Any) -> Any:
         return X[getattr(X, "column_names", X.columns)[0]]
     of_strings = isinstance(X, np.ndarray) and X.dtype.kind in "OTU"
     return X[:, 0] if of_strings and X.ndim == 2 and X.shape[1] == 1 else X
-
-
-def _of_rows(X: Any) -> bool:
-    return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
 
 
 def listed(column: Any) -> Any:

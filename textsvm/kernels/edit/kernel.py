@@ -84,8 +84,7 @@ class SharedDistances(Sharing):
     def cross(
         self, kernels: Sequence[EditDistance], others: Documents, documents: Documents
     ) -> list[NDArray[np.float32]]:
-        distances = HostEdit(kernels[0], documents, select("cpu")).distances(others)
-        return [kernel.values(distances, others.lengths, documents.lengths) for kernel in kernels]
+        return _SharedRows(kernels, documents, select("cpu")).cross(others)
 
 
 class EditCost(Cost):
@@ -187,9 +186,12 @@ class _SharedRows:
         return [self._rows.diag() for _ in self.kernels]
 
     def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
-        some, lengths = self.documents.take(indices), self.documents.lengths
-        distances = self._rows.distances(some)
-        return [kernel.values(distances, some.lengths, lengths) for kernel in self.kernels]
+        return self.cross(self.documents.take(indices))
+
+    def cross(self, others: Documents) -> list[NDArray[np.float32]]:
+        """Values of other documents with the columns, a matrix for each kernel."""
+        distances, lengths = self._rows.distances(others), self.documents.lengths
+        return [kernel.values(distances, others.lengths, lengths) for kernel in self.kernels]
 
 
 class HostEdit(HostRows):
