@@ -381,14 +381,6 @@ class _Launch:
         self.arrays, self.sums = {}, None
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Block of strings on the card."""
-
-    patterns: DeviceDocuments
-    counts: Any
-
-
 class CudaEditNear:
     """Pairs within a set of strings, or between two sets (`Near`); `fits` must hold for the documents."""
 
@@ -396,42 +388,42 @@ class CudaEditNear:
         self.kernel, self.device, self.own = kernel, device, others is None
         self.sets = [documents] if others is None else [documents, others]
         self._classes = classes_of(self.sets)
-        self._blocks: dict[tuple[int, int], _Block] = {}
+        self._blocks: dict[tuple[int, int], tuple[DeviceDocuments, Any]] = {}
         self._texts: dict[int, _Texts] = {}
         self._capacity = CAPACITY
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
         same = self.own and rows == columns
         with gpu.use(self.device):
-            patterns, texts = self._block(-1, rows), self._block(0, columns)
+            patterns, pattern_counts = self._block(-1, rows)
+            texts, text_counts = self._block(0, columns)
             if columns.start not in self._texts:
-                self._texts[columns.start] = _Texts(texts.patterns, None)
-            job = _Job(self.kernel, patterns.patterns, self._texts[columns.start], NEAR, same, same)
-            row, column, distances = self._list(job, self._near(patterns, texts, bound))
-        lengths = patterns.patterns.lengths[row], texts.patterns.lengths[column]
-        values = values_of(self.kernel, distances, *lengths)
+                self._texts[columns.start] = _Texts(texts, None)
+            job = _Job(self.kernel, patterns, self._texts[columns.start], NEAR, same, same)
+            row, column, distances = self._list(job, self._near(pattern_counts, text_counts, bound))
+        values = values_of(self.kernel, distances, patterns.lengths[row], texts.lengths[column])
         enough = values >= np.minimum(bound.rows[row], bound.columns[column])
         if same:
             row, column = np.minimum(row, column), np.maximum(row, column)
         return Pairs(row + rows.start, column + columns.start, values, distances).take(enough)
 
-    def _block(self, number: int, block: slice) -> _Block:
-        """Block of the set of this number; -1 is the last set."""
+    def _block(self, number: int, block: slice) -> tuple[DeviceDocuments, Any]:
+        """Block of the set of this number (-1: the last), and its counts of symbols, on the card."""
         number %= len(self.sets)
         if (number, block.start) not in self._blocks:
             documents = self.sets[number].take(np.arange(block.start, block.stop))
             counts = counts_of(documents, documents.codes_for(), self._classes)
             patterns = DeviceDocuments(documents, np.uint16)
-            self._blocks[number, block.start] = _Block(patterns, gpu.cupy().asarray(counts))
+            self._blocks[number, block.start] = patterns, gpu.cupy().asarray(counts)
         return self._blocks[number, block.start]
 
-    def _near(self, patterns: _Block, texts: _Block, bound: Bound) -> dict[str, Any]:
+    def _near(self, row_counts: Any, column_counts: Any, bound: Bound) -> dict[str, Any]:
         cp, gamma = gpu.cupy(), self.kernel.gamma
         return {
             "row_rates": cp.asarray(rates(bound.rows, gamma)),
             "column_rates": cp.asarray(rates(bound.columns, gamma)),
-            "row_counts": patterns.counts,
-            "column_counts": texts.counts,
+            "row_counts": row_counts,
+            "column_counts": column_counts,
             "most": np.iinfo(np.int32).max if bound.within is None else bound.within,
         }
 

@@ -58,31 +58,25 @@ class SharedDistances(Sharing):
 
     relative: bool
 
-    def description(self, kernels: Sequence[EditDistance]) -> str:
+    def description(self, kernels: Sequence[Any]) -> str:
         return "from one matrix of distances"
 
     def grams(
-        self,
-        kernels: Sequence[EditDistance],
-        documents: Documents,
-        device: Device,
-        progress: Progress | None = None,
+        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
     ) -> Iterator[tuple[int, Any]]:
         rows = kernels[0].rows(documents, device)
         distances = rows.distances_gram(progress)
         for position, kernel in enumerate(kernels):
             yield position, rows.gram_of(kernel, distances)
 
-    def columns(
-        self, kernels: Sequence[EditDistance], documents: Documents, device: Device
-    ) -> SharedColumns | None:
+    def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
         return _SharedRows(kernels, documents, device) if device.kind == "cpu" else None
 
-    def divides(self, kernels: Sequence[EditDistance], documents: Documents) -> bool:
+    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
         return True
 
     def cross(
-        self, kernels: Sequence[EditDistance], others: Documents, documents: Documents
+        self, kernels: Sequence[Any], others: Documents, documents: Documents
     ) -> list[NDArray[np.float32]]:
         return _SharedRows(kernels, documents, select("cpu")).cross(others)
 
@@ -178,7 +172,7 @@ class EditDistance(SymbolKernel):
 class _SharedRows:
     """Rows of distances, and a table look-up for each gamma (`SharedColumns`)."""
 
-    def __init__(self, kernels: Sequence[EditDistance], documents: Documents, device: Device) -> None:
+    def __init__(self, kernels: Sequence[Any], documents: Documents, device: Device) -> None:
         self.kernels, self.documents = kernels, documents
         self._rows = HostEdit(kernels[0], documents, device)
 

@@ -131,25 +131,10 @@ class BoundedGapFeatures(Features):
 
         return CudaCountedSubsequences(self.kernel, documents)
 
-    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
-        """The kernel learns nothing."""
-
-
-def symbol_contributions(
-    document: Documents, patterns: Patterns, decay: float, own: Subsequences, weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Contributions of the symbols of a document to phi(x) . w, without normalisation.
-
-    `own` are the subsequences of the document, and `weights` their weights, shape (own.size,).
-    """
-    shares = np.zeros(len(document.codes))
-    powers = float(decay) ** np.arange(patterns.n_gaps) / patterns.p
-    _share(patterns.offsets, powers, ids_of(document, patterns, own), weights, shares)
-    return shares
-
 
 @njit(nogil=True, cache=True)
 def _share(patterns: Array, powers: Array, ids: Array, weights: Array, shares: Array) -> None:
+    """Add the contributions of a document's occurrences, in the order of `ids`, to its symbols."""
     at, p = 0, patterns.shape[1]
     for m in range(len(patterns)):
         power = powers[patterns[m, p - 1] + 1 - p]
@@ -168,12 +153,14 @@ class BoundedGapAttributor(Attributor):
         self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
     ) -> Contributions:
         kernel, symbols, scale = self.kernel, [], rows.normalisation.scale
+        powers = float(kernel.decay) ** np.arange(kernel.patterns.n_gaps) / kernel.patterns.p
         for d in range(len(documents)):
             document = documents.take(np.array([d]))
             weights = rows.x.transposed_dot((scale * coef[d])[:, None])[:, 0]
             own, x = count(document, kernel.patterns, kernel.decay)
             of_own = np.append(weights, 0.0)[rows.features.find(own)]  # unknown features, -1, read the last
-            shares = symbol_contributions(document, kernel.patterns, kernel.decay, own, of_own)
+            shares = np.zeros(len(document.codes))
+            _share(kernel.patterns.offsets, powers, ids_of(document, kernel.patterns, own), of_own, shares)
             (factor,) = normalisation_of(kernel, document, x.squares()).scale
             symbols.append(documents.spread(d, factor * shares))
             if progress is not None:

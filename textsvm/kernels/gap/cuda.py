@@ -66,8 +66,7 @@ BATCH = 1 << 25
 _constants: dict[tuple[int, gpu.Defines], tuple[Lock, list[Any]]] = {}
 
 LANE = np.dtype(
-    [("target", "i4"), ("length", "i4"), ("code", "i8"), ("delay", "i4"), ("flags", "i4")],
-    align=True,
+    [("target", "i4"), ("length", "i4"), ("code", "i8"), ("delay", "i4"), ("flags", "i4")], align=True
 )
 TASK = np.dtype(
     [(name, np.int32) for name in ("first_strip", "strips", "first_source", "sources")]

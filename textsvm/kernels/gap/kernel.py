@@ -53,19 +53,15 @@ class SharedPass(Sharing):
 
     decay: float
 
-    def passes(self, kernels: Sequence[GapWeighted], room: int) -> list[list[int]]:
+    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
         order = sorted(range(len(kernels)), key=lambda i: kernels[i].p)
         return [order[max(0, end - room) : end] for end in range(len(order), 0, -room)]
 
-    def description(self, kernels: Sequence[GapWeighted]) -> str:
+    def description(self, kernels: Sequence[Any]) -> str:
         return f"from one pass with p = {max(kernel.p for kernel in kernels)}"
 
     def grams(
-        self,
-        kernels: Sequence[GapWeighted],
-        documents: Documents,
-        device: Device,
-        progress: Progress | None = None,
+        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
     ) -> Iterator[tuple[int, Any]]:
         if device.kind == "cuda":
             from textsvm.kernels.gap.cuda import cuda_grams
@@ -77,17 +73,15 @@ class SharedPass(Sharing):
         for position in range(len(kernels)):
             yield position, matrices.pop()
 
-    def columns(
-        self, kernels: Sequence[GapWeighted], documents: Documents, device: Device
-    ) -> SharedColumns | None:
+    def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
         return _Columns(kernels, documents) if device.kind == "cpu" else None
 
-    def divides(self, kernels: Sequence[GapWeighted], documents: Documents) -> bool:
+    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
         swept, _ = shared_pass([kernel.recurrence for kernel in kernels])
         return swept.divides(documents.lengths)
 
     def cross(
-        self, kernels: Sequence[GapWeighted], others: Documents, documents: Documents
+        self, kernels: Sequence[Any], others: Documents, documents: Documents
     ) -> list[NDArray[np.float32]]:
         columns = _Columns(kernels, documents)
         matrices = [np.empty((len(others), len(documents)), np.float32) for _ in kernels]

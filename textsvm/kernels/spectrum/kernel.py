@@ -157,18 +157,14 @@ class SharedLengths(Sharing):
     weight: str
     idf: bool
 
-    def passes(self, kernels: Sequence[Spectrum], room: int) -> list[list[int]]:
+    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
         return [sorted(range(len(kernels)), key=lambda i: kernels[i].lengths[1])]
 
-    def description(self, kernels: Sequence[Spectrum]) -> str:
+    def description(self, kernels: Sequence[Any]) -> str:
         return "from the sum over lengths"
 
     def grams(
-        self,
-        kernels: Sequence[Spectrum],
-        documents: Documents,
-        device: Device,
-        progress: Progress | None = None,
+        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
     ) -> Iterator[tuple[int, Any]]:
         if device.kind == "cuda":
             from textsvm.kernels.spectrum.cuda import cuda_grams
@@ -395,7 +391,7 @@ class HostSpectrum(HostFeatureRows):
 
 
 def host_grams(
-    kernels: Sequence[Spectrum], documents: Documents, device: Device, progress: Progress | None = None
+    kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Numbered Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2.
 
