@@ -70,7 +70,7 @@ class CudaCountedDocuments:
         return PmerWeights(self.vocabulary, self.df.get(), len(train), bool(kernel.idf), odds)
 
     def _odds(self, classes: Any) -> Array:
-        """`pmer_weights.log_odds` of all documents."""
+        """`features.log_odds` of all documents."""
         cp = gpu.cupy()
         squares, total = cp.zeros(self.n_pmers), float(max(int(self.df.sum()), 1))
         for c in range(int(classes.max()) + 1):

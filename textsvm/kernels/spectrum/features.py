@@ -77,16 +77,6 @@ class PmerWeights:
     odds: NDArray[np.float64] | None = None  #: shape (number of p-mers,)
 
     @classmethod
-    def learn(
-        cls, documents: Documents, p1: int, p2: int, idf: bool = True, odds: bool = False
-    ) -> PmerWeights:
-        """Learn from training documents; odds need their classes."""
-        vocabulary, counts = count(documents, p1, p2)
-        return cls.of_counts(
-            vocabulary, counts, np.arange(len(documents)), idf, documents.classes if odds else None
-        )
-
-    @classmethod
     def of_counts(
         cls,
         vocabulary: Vocabulary,

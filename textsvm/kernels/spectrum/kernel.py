@@ -213,7 +213,10 @@ class SpectrumFeatureMap(Features):
         return CudaCountedDocuments(self.kernel, documents)
 
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
-        _require_classes(self.kernel, counted.documents)
+        if self.kernel.odds and counted.documents.classes is None:
+            raise InputError(
+                "odds are learnt from classes: give such a kernel to a classifier of one label a text"
+            )
         if is_weighted(self.kernel):
             self.kernel.weights_ = counted.weights(self.kernel, train)
 
@@ -265,7 +268,7 @@ class Spectrum(SymbolKernel):
     keep_case : bool
         Distinguish upper and lower case.
     odds : bool
-        Weight every p-mer by its log-odds for the classes (`spectrum.pmer_weights`), learnt by `fit`.
+        Weight every p-mer by its log-odds for the classes (`spectrum.features`), learnt by `fit`.
 
     Examples
     --------
@@ -310,13 +313,9 @@ class Spectrum(SymbolKernel):
 
     def fit(self, documents: Documents, device: Device | None = None) -> Spectrum:
         self.check()
-        if device is not None and device.kind == "cuda" and is_weighted(self):
+        if is_weighted(self):
             counted = self.features.count(documents, device)
             self.features.fit_counted(counted, np.arange(len(documents)))
-            return self
-        _require_classes(self, documents)
-        if is_weighted(self):
-            self.weights_ = PmerWeights.learn(documents, *self.lengths, self.idf, self.odds)
         return self
 
     def rows(self, documents: Documents, device: Device) -> Any:
@@ -342,13 +341,6 @@ class Spectrum(SymbolKernel):
             self.weights_ = PmerWeights.from_state(state, *self.lengths, self.idf, self.odds)
         except _DAMAGE as error:
             raise InputError(f"the saved weights are damaged ({error}); train the model again") from None
-
-
-def _require_classes(kernel: Spectrum, documents: Documents) -> None:
-    if kernel.odds and documents.classes is None:
-        raise InputError(
-            "odds are learnt from classes: give such a kernel to a classifier of one label a text"
-        )
 
 
 def fixed_default() -> Spectrum:

@@ -1,6 +1,6 @@
 """Machines as weight vectors over features: products on all cores, and their smallest exact saved form.
 
-The keys of a vocabulary (vocabulary.py) are saved in two arrays per length q: "begins_q", the number of
+The keys of a vocabulary (counting.py) are saved in two arrays per length q: "begins_q", the number of
 p-mers that begin with each p-mer of the first part, and "ends_q", the second part of each p-mer. This takes
 about two bytes per p-mer; a key takes eight. Of the texts, the file reveals nothing but their p-mers.
 
