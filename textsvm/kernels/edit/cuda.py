@@ -132,11 +132,6 @@ class CudaEdit:
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
         return self._block(others, np.arange(len(others)), np.float32, progress)
 
-    def between(self, others: CudaEdit) -> Any:
-        """k(others.documents, documents): `cross` for documents on the device."""
-        picks = np.arange(others.n)
-        return self._block(others.documents, picks, np.float32, None, getattr(others, "_patterns", None))
-
     def distances(self, others: Documents, progress: Progress | None = None) -> Any:
         """d(others, documents), shape (len(others), n), on the device."""
         return self._block(others, np.arange(len(others)), np.int32, progress)
@@ -195,12 +190,7 @@ class CudaEdit:
         return values
 
     def _block(
-        self,
-        others: Documents,
-        picks: NDArray[np.int64] | None,
-        dtype: Any,
-        progress: Progress | None = None,
-        patterns: DeviceDocuments | None = None,
+        self, others: Documents, picks: Indices | None, dtype: Any, progress: Progress | None = None
     ) -> Any:
         """Values (float32) or distances (int32) of others[picks]; the symmetric matrix if picks is None."""
         symmetric = picks is None
@@ -212,7 +202,7 @@ class CudaEdit:
             if fits(self.documents, others):
                 kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
                 own = others is self.documents
-                patterns = self._patterns if own else patterns or DeviceDocuments(others, np.uint16)
+                patterns = self._patterns if own else DeviceDocuments(others, np.uint16)
                 job = _Job(self.kernel, patterns, self._texts, kind, own, symmetric)
                 job.fill(order, out, progress)
             else:

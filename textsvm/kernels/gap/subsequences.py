@@ -202,11 +202,10 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
         stages.append(_prefixes(documents, patterns, stages, places))
         size = len(stages[-1].keys)
         places, bound = places_of_stage(int(places[-1]) + 1, size, n_symbols, patterns)
-    entries = _Entries.of(documents, patterns, decay, _Keys(stages, places, bound))
-    distinct, features, table = _ranks(entries.keys, bound)
+    indptr, keys, values = _entries(documents, patterns, decay, stages, places, bound)
+    distinct, features, table = _ranks(keys, bound)
     stages.append(Stage(places, distinct, table))
-    x = Sparse(entries.indptr, features, entries.values, len(distinct))
-    return Subsequences(n_symbols, tuple(stages)), x
+    return Subsequences(n_symbols, tuple(stages)), Sparse(indptr, features, values, len(distinct))
 
 
 def ids_of(documents: Documents, patterns: Patterns, own: Subsequences) -> NDArray[np.int64]:
@@ -214,15 +213,6 @@ def ids_of(documents: Documents, patterns: Patterns, own: Subsequences) -> NDArr
     *before, last = own.stages
     keys = _keys_of(documents, patterns, (0, len(documents)), before, last.kept)
     return last.find(keys).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class _Keys:
-    """Composition of the keys of the last stage: previous stages, its places, and an upper bound."""
-
-    stages: list[Stage]
-    places: NDArray[np.int64]
-    bound: int
 
 
 def _prefixes(documents: Documents, patterns: Patterns, stages: list[Stage], places: Array) -> Stage:
@@ -249,40 +239,30 @@ def _keys_of(
     return keys
 
 
-@dataclass(frozen=True)
-class _Entries:
-    """(Document, subsequence) entries by ascending key.
+def _entries(
+    documents: Documents, patterns: Patterns, decay: float, stages: list[Stage], places: Array, bound: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    """Offsets of the documents, and keys below `bound`, ascending, and values of their subsequences."""
+    numbers = np.zeros(len(documents), np.int64)
+    powers = float(decay) ** np.arange(patterns.n_gaps)
+    pieces = _pieces(documents, patterns, max(1, ROOM // (bound * patterns.n_gaps)))
+    entries: dict[int, tuple[Array, Array]] = {}
 
-    indptr : int64, (n + 1,); keys : int64; values : float32, (number of entries,)
-    """
+    def count_piece(piece: tuple[int, int]) -> None:
+        first, last = piece
+        words = _keys_of(documents, patterns, piece, stages, places)
+        _pack(documents.offsets, first, last, patterns.spans, patterns.p, bound, words)
+        words.sort()
+        keys, values = np.empty(len(words), np.int64), np.empty(len(words), np.float32)
+        n = _combine(words, powers, bound, numbers[first:last], keys, values)
+        entries[first] = copied(keys[:n], np.int64), copied(values[:n], np.float32)
 
-    indptr: NDArray[np.int64]
-    keys: NDArray[np.int64]
-    values: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, documents: Documents, patterns: Patterns, decay: float, how: _Keys) -> _Entries:
-        """Entries of all documents."""
-        numbers = np.zeros(len(documents), np.int64)
-        powers = float(decay) ** np.arange(patterns.n_gaps)
-        pieces = _pieces(documents, patterns, max(1, ROOM // (how.bound * patterns.n_gaps)))
-        entries: dict[int, tuple[Array, Array]] = {}
-
-        def count_piece(piece: tuple[int, int]) -> None:
-            first, last = piece
-            words = _keys_of(documents, patterns, piece, how.stages, how.places)
-            _pack(documents.offsets, first, last, patterns.spans, patterns.p, how.bound, words)
-            words.sort()
-            keys, values = np.empty(len(words), np.int64), np.empty(len(words), np.float32)
-            n = _combine(words, powers, how.bound, numbers[first:last], keys, values)
-            entries[first] = copied(keys[:n], np.int64), copied(values[:n], np.float32)
-
-        run(count_piece, pieces)
-        indptr = np.concatenate([[0], np.cumsum(numbers)])
-        check_entries(int(indptr[-1]))
-        ordered = [entries.pop(first) for first, _ in pieces]
-        keys = joined([np.empty(0, np.int64), *(keys for keys, _ in ordered)])
-        return cls(indptr, keys, joined([np.empty(0, np.float32), *(values for _, values in ordered)]))
+    run(count_piece, pieces)
+    indptr = np.concatenate([[0], np.cumsum(numbers)])
+    check_entries(int(indptr[-1]))
+    ordered = [entries.pop(first) for first, _ in pieces]
+    keys = joined([np.empty(0, np.int64), *(keys for keys, _ in ordered)])
+    return indptr, keys, joined([np.empty(0, np.float32), *(values for _, values in ordered)])
 
 
 def _pieces(documents: Documents, patterns: Patterns, most: int) -> list[tuple[int, int]]:

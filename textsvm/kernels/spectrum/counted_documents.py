@@ -43,7 +43,8 @@ class CountedDocuments:
         weights, alone = None, np.ones(len(self.documents))
         if is_weighted(kernel):
             table = self.weights(kernel, train).table
-            weights, alone = table[shared.number], self._alone(table)
+            # The p-mers that no other document has have equal weights within a document.
+            weights, alone = table[shared.number], np.where(self._single >= 0, table[self._single], 0.0)
         rows = shared.weighed(weights, alone, kernel.normalised)
         if not kernel.normalised:
             return rows
@@ -51,18 +52,16 @@ class CountedDocuments:
 
     def shared(self, kernel: Any) -> SharedFeatures:
         """Features before learnt weights, cached per `weight` of a kernel."""
-        if kernel.weight not in self._shared:
-            self._shared[kernel.weight] = self._new_shared(kernel)
-        return self._shared[kernel.weight]
-
-    def _new_shared(self, kernel: Any) -> SharedFeatures:
-        if kernel.weight == "intersection":
+        weight = kernel.weight
+        if weight not in self._shared and weight == "intersection":
             starts = feature_starts(kernel, self.counts, int(self.vocabulary.first[-1]))
             x = matrix_of(kernel, self.counts, None, starts)
-            return SharedFeatures.of(x, x.frequencies())
-        largest = int(self.counts.counts.max(initial=0))
-        table = np.append(0, weigh(kernel.weight, np.arange(1, largest + 1, dtype=np.int32)))
-        return SharedFeatures.of_counts(self.counts, table.astype(np.float32), self.df)
+            self._shared[weight] = SharedFeatures.of(x, x.frequencies())
+        elif weight not in self._shared:
+            largest = int(self.counts.counts.max(initial=0))
+            table = np.append(0, weigh(weight, np.arange(1, largest + 1, dtype=np.int32)))
+            self._shared[weight] = SharedFeatures.of_counts(self.counts, table.astype(np.float32), self.df)
+        return self._shared[weight]
 
     @cached_property
     def _single(self) -> NDArray[np.int64]:
@@ -71,10 +70,6 @@ class CountedDocuments:
         arrays = (self.counts.indptr, self.counts.features, self.df, pmers)
         share(self.counts.indptr, lambda i, j: _find_single(i, j, *arrays))
         return pmers
-
-    def _alone(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weight of the p-mers that no other document has: equal for all p-mers of a document."""
-        return np.where(self._single >= 0, table[self._single], 0.0)
 
 
 def featureless_groups(

@@ -172,17 +172,12 @@ def read_vocabulary(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols:
         array = state.get(f"keys_{q}")
         if array is None or not len(array):
             break  # longer lengths are missing too
-        keys[q] = _check_keys(np.asarray(array), q, sizes[a] * sizes[b])
-        sizes[q], last = len(keys[q]), max(last, q)
+        if array.dtype != np.uint64 or array.ndim != 1:
+            raise ValueError(f"keys_{q} must be a uint64 vector")
+        if not np.all(array[1:] > array[:-1]) or int(array[-1]) >= sizes[a] * sizes[b]:
+            raise ValueError(f"keys_{q} is out of order or out of range")
+        keys[q], sizes[q], last = array, len(array), max(last, q)
     return Vocabulary(p1, last, n_symbols, keys)
-
-
-def _check_keys(keys: NDArray[Any], q: int, bound: int) -> NDArray[np.uint64]:
-    if keys.dtype != np.uint64 or keys.ndim != 1:
-        raise ValueError(f"keys_{q} must be a uint64 vector")
-    if not np.all(keys[1:] > keys[:-1]) or int(keys[-1]) >= bound:
-        raise ValueError(f"keys_{q} is out of order or out of range")
-    return keys
 
 
 #: (features, documents), int64 arrays of equal length -> weight of each feature for each document.
