@@ -10,9 +10,16 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.counting import count
-from textsvm.kernels.spectrum.features import PmerWeights, feature_starts, is_weighted, matrix_of, weigh
+from textsvm.kernels.spectrum.features import (
+    PmerWeights,
+    feature_starts,
+    is_weighted,
+    log_odds,
+    matrix_of,
+    weigh,
+)
 from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
-from textsvm.linalg.sparse import Sparse, count_features, share
+from textsvm.linalg.sparse import Sparse, count_features, count_features_of, share
 from textsvm.runtime.compiled import njit
 from textsvm.text.documents import Documents
 
@@ -34,8 +41,10 @@ class CountedDocuments:
 
     def weights(self, kernel: Any, train: NDArray[np.int64]) -> PmerWeights:
         """Weights that a kernel learns from the documents `train`."""
-        classes = self.documents.classes if kernel.odds else None
-        return PmerWeights.of_counts(self.vocabulary, self.counts, train, bool(kernel.idf), classes)
+        counts, classes = self.counts, self.documents.classes
+        df = count_features_of(counts.indptr, counts.features, train, int(self.vocabulary.first[-1]))
+        odds = log_odds(counts, train, classes[train], df) if kernel.odds and classes is not None else None
+        return PmerWeights(self.vocabulary, df, len(train), bool(kernel.idf), odds)
 
     def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from the documents `train`."""

@@ -76,21 +76,6 @@ class PmerWeights:
     idf: bool = True  #: Whether to weight by idf
     odds: NDArray[np.float64] | None = None  #: shape (number of p-mers,)
 
-    @classmethod
-    def of_counts(
-        cls,
-        vocabulary: Vocabulary,
-        counts: Counts,
-        rows: NDArray[np.int64],
-        idf: bool,
-        classes: NDArray[np.int64] | None,
-    ) -> PmerWeights:
-        """Learn from some rows of `counts`; odds if the classes of all rows are given."""
-        size = int(vocabulary.first[-1])
-        df = count_features_of(counts.indptr, counts.features, rows, size)
-        odds = None if classes is None else log_odds(counts, rows, classes[rows], df)
-        return cls(vocabulary, df, len(rows), idf, odds)
-
     @cached_property
     def table(self) -> NDArray[np.float64]:
         """Weight of every p-mer; the last entry is the weight of unknown p-mers."""
@@ -222,17 +207,15 @@ class FeatureSpace:
         vocabulary, counts = count(others, *self.kernel.lengths)
         starts = feature_starts(self.kernel, counts, int(vocabulary.first[-1]))
         pmers = self.vocabulary.find(vocabulary)
-        x = matrix_of(self.kernel, counts, self._pmer_weights(vocabulary, pmers), starts)
+        learnt_weights = None
+        if is_weighted(self.kernel):
+            learnt: PmerWeights = self.kernel.weights_
+            # -1, an unknown p-mer, reads the last entry.
+            same = learnt.vocabulary is self.vocabulary
+            learnt_weights = learnt.table[pmers] if same else learnt.weights(vocabulary)
+        x = matrix_of(self.kernel, counts, learnt_weights, starts)
         normalisation = Normalisation(others, x.squares(), self.kernel.normalised, columns)
         return dot(x, self._features(starts, pmers), weights), normalisation
-
-    def _pmer_weights(self, vocabulary: Vocabulary, pmers: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        """Learnt weights of the p-mers of a vocabulary, given their numbers here."""
-        if not is_weighted(self.kernel):
-            return None
-        learnt: PmerWeights = self.kernel.weights_
-        same = learnt.vocabulary is self.vocabulary
-        return learnt.table[pmers] if same else learnt.weights(vocabulary)  # -1 reads the last entry
 
     def attribute(self, documents: Documents, weight_of: FeatureWeight) -> Contributions:
         """Contributions of symbols to decision values, given the feature weights of each document."""
