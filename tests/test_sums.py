@@ -386,7 +386,7 @@ BAD = [
     (Sum(), "must be a list of kernels, not empty"),
     (Product([]), "must be a list of kernels, not empty"),
     (Sum(Spectrum()), "must be a list of kernels, not empty"),
-    (Sum([Spectrum(), "gap"]), "part 1 of a sum of kernels is 'gap', which is no kernel"),
+    (Sum([Spectrum(), "gap"]), "part 1 of a sum of kernels is 'gap', which is not a kernel"),
     (Product([Spectrum(), Sum([])]), "must be a list of kernels, not empty"),
     (Sum([Spectrum()], [-1]), "must be finite, not negative and not all 0"),
     (Sum([Spectrum(), Spectrum()], [0, 0]), "must be finite, not negative and not all 0"),

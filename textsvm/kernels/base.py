@@ -143,8 +143,8 @@ class Kernel(Parameters, ABC):
 
         Parameters
         ----------
-        texts : texts, or vectors or a table where the kernel reads these; m of them
-        others : the same, n of them, optional
+        texts : m texts, or vectors or a table for kernels of vectors or columns
+        others : n texts, vectors or a table, optional
             The columns; the texts themselves by default.
 
         Returns
@@ -238,7 +238,7 @@ def is_whole(value: object) -> bool:
 
 
 def check_flag(kernel: Kernel, name: str) -> None:
-    """Raise InputError if a parameter is no bool."""
+    """Raise InputError unless a parameter is a bool."""
     value = getattr(kernel, name)
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name}={value!r} of the {kernel.name} kernel must be True or False")
@@ -384,7 +384,7 @@ class Composite(Kernel):
         for number, part in enumerate(self.kernels):
             if not isinstance(part, Kernel):
                 raise InputError(
-                    f"part {number} of a {self.name} of kernels is {part!r}, which is no kernel; give "
+                    f"part {number} of a {self.name} of kernels is {part!r}, which is not a kernel; give "
                     "objects such as Spectrum(4)"
                 )
             part.check()

@@ -27,7 +27,7 @@ from textsvm.text.documents import Documents, View, Views
 
 #: Bytes of kernel values that prediction holds at a time.
 BLOCK_BYTES = 32 << 20
-#: Rows that a solver asks for at a time by default; more would evict rows in use (reports/tiers.md).
+#: Rows that a solver requests at a time by default; more would evict rows in use (reports/tiers.md).
 AHEAD = 8
 #: Values a second of a kernel without a cost model, such as a Python function.
 UNKNOWN_RATE = 5e5 / 60
@@ -82,8 +82,8 @@ class HostRows(ABC):
     """Base class of rows on a CPU: decision values from blocks of `cross`."""
 
     n: int
-    #: Rows that a solver should ask for at a time, including rows it will probably need next. 1 where a row
-    #: takes as long alone as in a block.
+    #: Rows that a solver should request at a time, including rows that it will probably need next; 1 if a
+    #: block saves no time.
     ahead: int = AHEAD
 
     @abstractmethod
@@ -178,7 +178,7 @@ class Sharing(ABC):
         """Position and matrix of each kernel of a pass; the caller may keep the matrix."""
 
     def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
-        """Prepare documents as the columns of rows of all kernels; None if there is no such pass."""
+        """Prepare documents as columns for all kernels; None without a shared pass."""
         return None
 
     def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
@@ -228,12 +228,12 @@ class Structure:
 
     @property
     def leaves(self) -> tuple[Any, ...]:
-        """Kernels that are no composites, depth first."""
+        """Kernels that are neither sums nor products, depth first."""
         return (self.kernel,)
 
     @property
     def terms(self) -> Sequence[tuple[float, Any]]:
-        """The kernel as a weighted sum of kernels that are no sums; terms of weight 0 are left out."""
+        """The kernel as a weighted sum of kernels that are not sums; terms of weight 0 are left out."""
         return ((1.0, self.kernel),)
 
     @property
@@ -369,7 +369,7 @@ class Cost:
 class Features:
     """Explicit feature map of a kernel.
 
-    `key`, `occurrences`, `count`, `fit_counted` and `bytes` are of a kernel that is no sum; `rows`,
+    `key`, `occurrences`, `count`, `fit_counted` and `bytes` are for kernels that are not sums; `rows`,
     `count_terms` and `counted_rows` work for sums, too. Machines can be kept as weights of features where
     `has_weights` is true.
     """

@@ -46,8 +46,8 @@ def as_texts(X: Any) -> list[str]:
     of_rows = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
     if isinstance(X, Mapping) or hasattr(X, "columns") or of_rows:
         raise InputError(
-            "expected one column of texts, got a table; select a column, or say On(column, kernel) of each "
-            "that is compared"
+            "expected one column of texts, got a table; select a column, or give a kernel "
+            "On(column, kernel) for each column"
         )
     if isinstance(X, StoredTexts | Iterator):
         return cast("list[str]", X if isinstance(X, StoredTexts) else StoredTexts.of(_checked(X)))
@@ -78,7 +78,7 @@ def _only_column(X: Any) -> Any:
 
 
 def listed(column: Any) -> Any:
-    """The values of a column as Python objects, in a list; raises TypeError if it is no column."""
+    """The values of a column as Python objects, in a list; TypeError if this is impossible."""
     for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
         if hasattr(column, convert):
             return getattr(column, convert)()
@@ -86,7 +86,7 @@ def listed(column: Any) -> Any:
 
 
 def _checked(texts: Iterable[Any]) -> Iterator[str]:
-    """Texts of an iterator; raises InputError at a value that is no string."""
+    """Texts of an iterator; InputError at a value that is not a string."""
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise _no_text(i, text)
@@ -148,7 +148,7 @@ class InputTable:
         return self._n
 
     def texts(self, name: str) -> list[str]:
-        """A column of texts; raises InputError if it does not exist or a cell is no text."""
+        """A column of texts; InputError if it does not exist or a cell is not a text."""
         if name not in self._texts:
             try:
                 self._texts[name] = as_texts(self._column(name))
@@ -236,7 +236,7 @@ def _dense(name: str, column: Any) -> NDArray[Any]:
 
 
 def _no_numbers(name: str, cells: Sequence[Any]) -> InputError:
-    """The error of the first cell that is no number, or no vector like that of row 0."""
+    """The error for the first cell that is neither a number nor a vector of the length of row 0."""
     width = None
     for row, cell in enumerate(cells):
         of_cell = len(cell) if isinstance(cell, list | tuple | np.ndarray) else 0
@@ -353,7 +353,7 @@ def encode_table(
 def encode_inputs(X: Any, views: Sequence[View], known: Any = None) -> Any:
     """Encode texts, vectors or a table, as `textsvm.SVC.fit` takes them, in the default normal form.
 
-    `views` are the views of the kernel, and `known` the examples that these are compared with.
+    `views` are the views of the kernel, and `known` the examples for comparison.
     """
     if any(view.column is not None for view in views):
         table = encode_table(InputTable.of(X), views, known)

@@ -2,8 +2,9 @@
 
 The recurrence without decays
 -----------------------------
-Write S_q(i, j) = decay^(k + c) P_q / (unit decay^2q) and R_q likewise, with k the number of a row within a
-*period* and c that of a column within a *block*. A cell then costs an addition, and another on a match:
+Write S_q(i, j) = decay^(k + c) P_q / (unit decay^2q), and R_q with the same factors, with k the number of a
+row within a *period* and c that of a column within a *block*. A cell then costs an addition, and another on a
+match:
 
     r_q += M (P_{q-1} of the row and the column before + b_{q-1} decay^-(k + c)),    P_q += r_q
 

@@ -179,7 +179,7 @@ class SelfValues(Normalisation):
         return super().diagonal() if self.normalised else self.raw().astype(np.float32)
 
     def finish(self, sums: NDArray[np.float64], columns: SelfValues) -> None:
-        """Turn sums of the recurrence, (these documents, `columns`), into kernel values in place."""
+        """Turn sums of the recurrence, (documents, `columns`), into kernel values in place."""
         sums *= inverse_roots(self.self_values)[:, None]
         sums *= inverse_roots(columns.self_values)
         self.finish_rows(sums, columns)

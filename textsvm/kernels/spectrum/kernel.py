@@ -306,9 +306,7 @@ class Spectrum(SymbolKernel):
         super().check()
         p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
         if len(p) != 2 or not all(map(is_whole, p)) or not 1 <= p[0] <= p[1]:
-            raise InputError(
-                f"p={self.p!r} is no length of a substring: give a whole number from 1 or a range (p1, p2)"
-            )
+            raise InputError(f"p={self.p!r} must be a whole number from 1, or a range (p1, p2)")
         check_choice(self, "weight", WEIGHTS)
 
     def fit(self, documents: Documents, device: Device | None = None) -> Spectrum:
