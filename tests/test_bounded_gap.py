@@ -16,8 +16,7 @@ from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, load, read_corp
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError
-from textsvm.kernels import KERNELS, spelling
-from textsvm.kernels import feature_rows
+from textsvm.kernels import KERNELS, feature_rows, spelling
 from textsvm.kernels.gap import subsequences
 from textsvm.kernels.gap.bounded import left_out, worst_left_out
 from textsvm.kernels.gap.subsequences import count, ids_of, patterns_of

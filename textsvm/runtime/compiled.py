@@ -118,7 +118,7 @@ def _warn_once(reason: str) -> None:
 
 
 @njit(inline="always")
-def popcount(x):
+def popcount(x: Any) -> Any:
     """Number of bits of a uint64 that are set."""
     # LLVM compiles this idiom to the popcount instruction, if available.
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))

@@ -203,31 +203,22 @@ class HostEdit(HostRows):
     def diag(self) -> NDArray[np.float32]:
         return np.ones(self.n, np.float32)
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self._values(self.documents, np.asarray(indices, np.int64), None)
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        return self._compute(self.documents, np.asarray(indices, np.int64), np.float32)
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
-        return self._values(others, np.arange(len(others)), progress)
+    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[Any]:
+        return self._compute(others, np.arange(len(others)), np.float32, progress)
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
-        out = np.empty((self.n, self.n), np.float32)
-        self._half(out.view(np.int32), progress)
-        self._finish(out.view(np.int32), self.lengths, out)
-        return out
+    def gram(self, progress: Progress | None = None) -> NDArray[Any]:
+        return self._compute(self.documents, None, np.float32, progress)
 
-    def distances(self, others: Documents, progress: Progress | None = None) -> NDArray[np.int32]:
+    def distances(self, others: Documents, progress: Progress | None = None) -> NDArray[Any]:
         """d(others, documents), shape (len(others), n)."""
-        out = np.empty((len(others), self.n), np.int32)
-        self._block(others, np.arange(len(others)), out, progress)
-        self._finish(out, None, out)
-        return out
+        return self._compute(others, np.arange(len(others)), np.int32, progress)
 
-    def distances_gram(self, progress: Progress | None = None) -> NDArray[np.int32]:
+    def distances_gram(self, progress: Progress | None = None) -> NDArray[Any]:
         """d(documents, documents), shape (n, n), of which half is computed."""
-        out = np.empty((self.n, self.n), np.int32)
-        self._half(out, progress)
-        self._finish(out, None, out)
-        return out
+        return self._compute(self.documents, None, np.int32, progress)
 
     def gram_of(self, kernel: EditDistance, distances: NDArray[np.int32]) -> NDArray[np.float32]:
         """The kernel matrix for another gamma from `distances_gram`."""
@@ -241,12 +232,18 @@ class HostEdit(HostRows):
         run(fill, range(0, self.n, batch))
         return out
 
-    def _values(
-        self, others: Documents, picks: NDArray[np.int64], progress: Progress | None
-    ) -> NDArray[np.float32]:
-        out = np.empty((len(picks), self.n), np.float32)
-        self._block(others, picks, out.view(np.int32), progress)
-        self._finish(out.view(np.int32), others.lengths[picks], out)
+    def _compute(
+        self, others: Documents, picks: NDArray[np.int64] | None, dtype: Any, progress: Progress | None = None
+    ) -> NDArray[Any]:
+        """Values (float32) or distances (int32) of others[picks]; the symmetric matrix if picks is None."""
+        lengths = others.lengths if picks is None else others.lengths[picks]
+        out = np.empty((len(lengths), self.n), dtype)
+        distances = out.view(np.int32)
+        if picks is None:
+            self._half(distances, progress)
+        else:
+            self._block(others, picks, distances, progress)
+        self._finish(distances, None if dtype == np.int32 else lengths, out)
         return out
 
     def _half(self, out: NDArray[np.int32], progress: Progress | None) -> None:

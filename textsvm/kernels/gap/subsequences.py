@@ -133,7 +133,7 @@ class SubsequenceRows(FeatureKernelRows):
         self.normalisation = normalisation_of(kernel, documents, squares)
 
     @property
-    def space(self) -> SubsequenceRows:  # type: ignore[override]
+    def space(self) -> SubsequenceRows:
         """The rows are their own feature space (`FeaturePredictor`)."""
         return self
 
