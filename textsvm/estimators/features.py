@@ -152,7 +152,8 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 
     def make_kernel(self) -> Spectrum:
         """The kernel whose features these are."""
-        return Spectrum(self.p, self.weight, self.idf, self.normalised, self.tokens, self.keep_case)
+        symbols = {"tokens": self.tokens, "keep_case": self.keep_case}
+        return Spectrum(self.p, self.weight, self.idf, self.normalised, **symbols)
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
