@@ -77,7 +77,7 @@ def _variants(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(lengths > limits[-1], long, np.searchsorted(limits, lengths))
 
 
-class _Texts:
+class _PackedTexts:
     """Column documents on a GPU: sorted by length, 32 side by side, two symbols per word.
 
     Row documents have only symbols below `patterns_alphabet`, if it is given.
@@ -117,7 +117,7 @@ class CudaEdit:
         if fits(documents):
             with gpu.use(device):
                 self._patterns = DeviceDocuments(documents, np.uint16)
-                self._texts = _Texts(self._patterns, None)
+                self._texts = _PackedTexts(self._patterns, None)
 
     def diag(self) -> Any:
         with gpu.use(self.device):
@@ -168,21 +168,25 @@ class CudaEdit:
         coef = np.ascontiguousarray(coef, np.float64)
         with gpu.use(self.device):
             if fits(self.documents, others):
-                texts = _Texts(DeviceDocuments(others, np.uint16), len(self.documents.alphabet))
+                texts = _PackedTexts(DeviceDocuments(others, np.uint16), len(self.documents.alphabet))
                 return self._sums(self._patterns, texts, coef, progress)
             values = np.zeros((len(others), coef.shape[1]))
             for run, rows, columns in narrow_runs(self.documents, np.arange(self.n), others):
-                texts = _Texts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
+                texts = _PackedTexts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
                 step = part(progress, run.start, run.stop - run.start, self.n)
                 values += self._sums(DeviceDocuments(rows, np.uint16), texts, coef[run], step)
             return values
 
     def _sums(
-        self, patterns: DeviceDocuments, texts: _Texts, coef: NDArray[np.float64], progress: Progress | None
+        self,
+        patterns: DeviceDocuments,
+        texts: _PackedTexts,
+        coef: NDArray[np.float64],
+        progress: Progress | None,
     ) -> NDArray[np.float64]:
         """k(texts, patterns) @ coef, on the host."""
         sums, n = gpu.cupy().zeros((coef.shape[1], texts.n)), texts.n_documents
-        job = _Job(self.kernel, patterns, texts, OF_DISTANCE)
+        job = _Comparison(self.kernel, patterns, texts, OF_DISTANCE)
         for launch in job.run(np.arange(patterns.n), lambda launch: launch.prepare_sums(coef), progress):
             sums += launch.sums.sum(axis=0)
         values = np.empty((n, coef.shape[1]))
@@ -203,7 +207,7 @@ class CudaEdit:
                 kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
                 own = others is self.documents
                 patterns = self._patterns if own else DeviceDocuments(others, np.uint16)
-                job = _Job(self.kernel, patterns, self._texts, kind, own, symmetric)
+                job = _Comparison(self.kernel, patterns, self._texts, kind, own, symmetric)
                 job.fill(order, out, progress)
             else:
                 self._fill_narrowed(others, order, out, progress)
@@ -215,20 +219,20 @@ class CudaEdit:
         """`_block` for large alphabets; every value is computed, of symmetric matrices too."""
         kind = DISTANCES if out.dtype == np.int32 else OF_DISTANCE
         for run, rows, columns in narrow_runs(others, picks, self.documents):
-            texts = _Texts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
-            job = _Job(self.kernel, DeviceDocuments(rows, np.uint16), texts, kind)
+            texts = _PackedTexts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
+            job = _Comparison(self.kernel, DeviceDocuments(rows, np.uint16), texts, kind)
             step = part(progress, run.start, run.stop - run.start, len(picks))
             job.fill(np.arange(len(rows)), out[run], step)
 
 
-class _Job:
+class _Comparison:
     """Comparison of row documents with texts, split into launches."""
 
     def __init__(
         self,
         kernel: Any,
         patterns: DeviceDocuments,
-        texts: _Texts,
+        texts: _PackedTexts,
         kind: int,
         own: bool = False,
         symmetric: bool = False,
@@ -309,7 +313,7 @@ class _Launch:
     sums: Any = None
 
     def __init__(
-        self, job: _Job, variant: Variant, documents: Indices, rows: Indices, places: Indices
+        self, job: _Comparison, variant: Variant, documents: Indices, rows: Indices, places: Indices
     ) -> None:
         self.job, self.variant = job, variant
         self.work = float((job.all_lengths[documents] + 1.0).sum())
@@ -379,7 +383,7 @@ class CudaEditNear:
         self.sets = [documents] if others is None else [documents, others]
         self._classes = classes_of(self.sets)
         self._blocks: dict[tuple[int, int], tuple[DeviceDocuments, Any]] = {}
-        self._texts: dict[int, _Texts] = {}
+        self._texts: dict[int, _PackedTexts] = {}
         self._capacity = CAPACITY
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
@@ -388,8 +392,8 @@ class CudaEditNear:
             patterns, pattern_counts = self._block(-1, rows)
             texts, text_counts = self._block(0, columns)
             if columns.start not in self._texts:
-                self._texts[columns.start] = _Texts(texts, None)
-            job = _Job(self.kernel, patterns, self._texts[columns.start], NEAR, same, same)
+                self._texts[columns.start] = _PackedTexts(texts, None)
+            job = _Comparison(self.kernel, patterns, self._texts[columns.start], NEAR, same, same)
             row, column, distances = self._list(job, self._near(pattern_counts, text_counts, bound))
         values = values_of(self.kernel, distances, patterns.lengths[row], texts.lengths[column])
         enough = values >= np.minimum(bound.rows[row], bound.columns[column])
@@ -417,7 +421,7 @@ class CudaEditNear:
             "most": np.iinfo(np.int32).max if bound.within is None else bound.within,
         }
 
-    def _list(self, job: _Job, near: dict[str, Any]) -> tuple[Any, Any, Any]:
+    def _list(self, job: _Comparison, near: dict[str, Any]) -> tuple[Any, Any, Any]:
         """Rows and columns within the blocks, and distances, on the host."""
         cp = gpu.cupy()
         while True:

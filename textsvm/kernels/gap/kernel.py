@@ -48,7 +48,7 @@ MOST_SAVED, MOST_SECONDS = 64, 0.5
 
 
 @dataclass(frozen=True)
-class SharedPass(Sharing):
+class SharedRecurrence(Sharing):
     """A pass for the greatest length gives all lengths and their blends; each takes a matrix."""
 
     decay: float
@@ -95,8 +95,8 @@ class GapCost(Cost):
     in_shards = True
 
     @property
-    def sharing(self) -> SharedPass | None:
-        return SharedPass(float(self.kernel.decay)) if self.kernel.recurrence.shares else None
+    def sharing(self) -> SharedRecurrence | None:
+        return SharedRecurrence(float(self.kernel.decay)) if self.kernel.recurrence.shares else None
 
     def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         return self.kernel.p * row_lengths.astype(float) * column_lengths.sum() / RATE
