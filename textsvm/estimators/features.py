@@ -152,8 +152,9 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 
     def make_kernel(self) -> Spectrum:
         """The kernel whose features these are."""
-        symbols = {"tokens": self.tokens, "keep_case": self.keep_case}
-        return Spectrum(self.p, self.weight, self.idf, self.normalised, **symbols)
+        return Spectrum(
+            self.p, self.weight, self.idf, self.normalised, tokens=self.tokens, keep_case=self.keep_case
+        )
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""

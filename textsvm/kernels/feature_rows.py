@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Occurrences of features in documents that are predicted together.
 BATCH = 1 << 26
@@ -39,6 +42,10 @@ class FeatureKernelRows(ABC):
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+
+    @abstractmethod
+    def gram(self, progress: Progress | None = None) -> Any:
+        """The whole matrix, of which half is computed."""
 
     @abstractmethod
     def project(self, others: Documents) -> tuple[Any, Normalisation]:
@@ -129,7 +136,7 @@ class FeaturePredictor:
         )
 
     @classmethod
-    def of_support(cls, rows: FeatureKernelRows, coef: NDArray[np.float64]) -> FeaturePredictor:
+    def of_support(cls, rows: FeatureKernelRows, coef: NDArray[np.float64]) -> Self:
         """From the rows of support vectors and coef (n_machines, n_sv): w = sum_j a_j phi(t_j) / |t_j|."""
         columns = rows.normalisation
         with devices.use(rows.device):

@@ -359,17 +359,17 @@ class HostSpectrum(HostFeatureRows):
         return space, x
 
     @property
-    def space(self) -> FeatureSpace:  # type: ignore[override]
+    def space(self) -> FeatureSpace:
         """Features of the columns."""
         return self._represented[0]
 
     @property
-    def x(self) -> Sparse:  # type: ignore[override]
+    def x(self) -> Sparse:
         """X of the columns; `gram` does not need it."""
         return self._represented[1]
 
     @cached_property
-    def normalisation(self) -> Normalisation:  # type: ignore[override]
+    def normalisation(self) -> Normalisation:
         """k(s, s) of the columns."""
         return Normalisation(self.documents, self.x.squares(), self.kernel.normalised)
 
