@@ -20,7 +20,7 @@ from textsvm.runtime.parallel import limit
 from textsvm.solvers import columns, problems
 from textsvm.solvers.feature_machines import solve_classifier
 from textsvm.solvers.problems import Classification
-from textsvm.text.documents import MultiView, View, encode, encode_as
+from textsvm.text.documents import View, Views, encode, encode_as
 
 ODDS = Spectrum((1, 3), "log", idf=True, odds=True)
 
@@ -34,7 +34,7 @@ def gram_of(rows):
 def views(texts, classes=None):
     """Texts as characters and as words."""
     both = {View(): encode(texts), View("words"): encode_as(texts, "words")}
-    return MultiView(both).with_classes(None if classes is None else np.asarray(classes))
+    return Views(both).with_classes(None if classes is None else np.asarray(classes))
 
 
 TEXT = st.text(st.sampled_from("ab c"), max_size=9)

@@ -20,7 +20,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage, part
-from textsvm.text.documents import Documents, MultiView, View
+from textsvm.text.documents import Documents, View, Views
 
 #: Seconds of the alternative (scikit-learn's `TfidfVectorizer` of 1 to 5 characters, and `LinearSVC`) per
 #: symbol, and per entry and class, measured on two cores.
@@ -48,7 +48,7 @@ class Choice:
 
 
 def choose(
-    documents: Documents | MultiView,
+    documents: Documents | Views,
     target: NDArray[np.int64],
     weight: NDArray[np.float64],
     device: Device,
@@ -60,7 +60,7 @@ def choose(
 
     Parameters
     ----------
-    documents : Documents or MultiView, n of them
+    documents : Documents or Views, n of them
         With views as characters and as words.
     target : int64 array, shape (n,)
         Classes, 0..n_classes-1.

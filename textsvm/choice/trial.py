@@ -19,7 +19,7 @@ from textsvm.runtime.parallel import Progress, run
 from textsvm.solvers import problems
 from textsvm.solvers.columns import MachineColumns, solve_columns
 from textsvm.solvers.problems import Classification
-from textsvm.text.documents import Documents, MultiView
+from textsvm.text.documents import Documents, Views
 
 #: Largest violation of the optimality conditions in a trial: decisions no longer change well above 1e-3.
 TOLERANCE = 0.1
@@ -30,7 +30,7 @@ FOLDS = 3
 class TrialExamples:
     """The examples of the trials."""
 
-    documents: Documents | MultiView
+    documents: Documents | Views
     target: NDArray[np.int64]  #: shape (n,): Classes, from 0
     n_classes: int
     weight: NDArray[np.float64]  #: shape (n,): Factors of C

@@ -132,7 +132,7 @@ def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
     """Columns that a kernel is on, without the vectors of --vectors and the unnamed text column."""
     from textsvm.readers.corpus import VECTORS
 
-    names = [view.column for view in kernel.structure.resolved().structure.views]
+    names = [view.column for view in kernel.structure.bound().structure.views]
     texts = list(dict.fromkeys(name for name in names if isinstance(name, str)))
     numbers = list(dict.fromkeys(part for name in names if isinstance(name, tuple) for part in name))
     if with_vectors:

@@ -68,7 +68,7 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
         Sorted; with two classes a positive decision value means ``classes_[1]``.
     support_ : int64 array, shape (n_sv,)
         Indices of the support vectors of all machines in the training texts.
-    support_documents_ : Documents, MultiView or Vectors
+    support_documents_ : Documents, Views or Vectors
         Their encoded texts, or themselves; None with a precomputed kernel matrix.
     dual_coef_ : float64 array, shape (n_machines, n_sv)
         sign_i alpha_i of each machine; machines in the order of `textsvm.solvers.problems`.

@@ -164,7 +164,7 @@ def sharded_gram(
     tiles differ in bits from the whole matrix, or without enough memory.
     """
     read, cards = kernel.structure.read(examples), len(device.cards)
-    tiles = kernel.cost.tileable(read, device.kind)
+    tiles = kernel.cost.divides(read, device.kind)
     if current() is not None or not _shards(len(examples), cards) or not (tiles or kernel.cost.in_shards):
         return None
     documents = kernel.structure.leaves[0].structure.read(read)

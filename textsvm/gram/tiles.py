@@ -2,7 +2,7 @@
 
 Documents are sorted by length and cut into blocks of about equal work. Tile (a, b), a <= b, is block a
 against block b: the shorter document of a pair is the row, as in a matrix that is computed as a whole,
-because a sum of floats depends on its order (`Cost.tileable` says for which kernels that is sufficient).
+because a sum of floats depends on its order (`Cost.divides` says for which kernels that is sufficient).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class TileRecipe:
     sharing: Sharing | None
     device: str
 
-    def tileable(self, documents: Any) -> bool:
+    def divides(self, documents: Any) -> bool:
         """Whether tiles have the bits of the whole matrices."""
         if self.sharing is None:
-            return bool(self.kernels[0].cost.tileable(documents, self.device))
-        return self.device == "cpu" and self.sharing.tileable(self.kernels, documents)
+            return bool(self.kernels[0].cost.divides(documents, self.device))
+        return self.device == "cpu" and self.sharing.divides(self.kernels, documents)
 
     def tile(self, rows: Any, columns: Any) -> list[NDArray[np.float32]]:
         """Tile of each matrix, on the host; of a block with itself if `rows` is `columns`."""
@@ -102,7 +102,7 @@ def tiling_of(rows: Any) -> Tiling | None:
 
 def _tiling(recipe: TileRecipe, documents: Any) -> Tiling | None:
     workers = current()
-    if workers is None or not recipe.tileable(documents):
+    if workers is None or not recipe.divides(documents):
         return None
     seconds = max(kernel.cost.seconds(documents, documents) for kernel in recipe.kernels) / 2
     if not workers.pays(seconds):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import Documents, MultiView
+from textsvm.text.documents import Documents, Views
 
 Array = NDArray[np.float64]
 Lengths = NDArray[np.int64]
@@ -85,7 +85,7 @@ class Attributor:
 
 def occlusion(
     decide: Callable[[Any, Array], Array],
-    documents: Documents | MultiView,
+    documents: Documents | Views,
     coef: Array,
     progress: Progress | None = None,
 ) -> Contributions:
@@ -95,7 +95,7 @@ def occlusion(
     ----------
     decide : callable
         `KernelRows.decision` of the support vectors.
-    documents : Documents or MultiView
+    documents : Documents or Views
         Over an extension of the alphabet of the support vectors.
     coef : float64 array, shape (len(documents), n_sv)
     progress : callable, optional

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import Documents, MultiView, View
+from textsvm.text.documents import Documents, View, Views
 
 #: Bytes of kernel values that prediction holds at a time.
 BLOCK_BYTES = 32 << 20
@@ -181,8 +181,8 @@ class Sharing(ABC):
         """Prepare documents as columns for all kernels; None without a shared pass."""
         return None
 
-    def tileable(self, kernels: Sequence[Any], documents: Documents) -> bool:
-        """Whether tiles of the matrices of a pass have the same bits; see `Cost.tileable`."""
+    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
+        """Whether tiles of the matrices of a pass have the same bits; see `Cost.divides`."""
         return False
 
     def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Any]:
@@ -222,7 +222,7 @@ class Structure:
         """Whether equal parameters mean equal kernels: not so for Python functions."""
         return bool(self.kernel._comparable)
 
-    def resolved(self) -> Any:
+    def bound(self) -> Any:
         """A fresh kernel of the same parameters, in which `On` is applied to leaves only."""
         return self.kernel.__sklearn_clone__()
 
@@ -267,7 +267,7 @@ class Structure:
         """Kind of examples, "texts", "vectors" or "columns", for messages."""
         return "columns" if self.reads_tables else "vectors" if self.reads_vectors else "texts"
 
-    def read(self, documents: Documents | MultiView) -> Any:
+    def read(self, documents: Documents | Views) -> Any:
         """The view of documents that the kernel compares."""
         return documents.of(self.view)
 
@@ -336,7 +336,7 @@ class Cost:
         """Predicted seconds of a core for the kernel values of each row document with all columns, (m,)."""
         return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
 
-    def seconds(self, rows: Documents | MultiView, columns: Documents | MultiView) -> float:
+    def seconds(self, rows: Documents | Views, columns: Documents | Views) -> float:
         """Predicted seconds of a core for all values of some documents with others."""
         total = 0.0
         for leaf in self.kernel.structure.leaves:
@@ -344,7 +344,7 @@ class Cost:
             total += float(leaf.cost.of_rows(some, others).sum())
         return total
 
-    def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
         """Whether a Gram computed in tiles, documents in order of length, has the bits of the whole.
 
         False by default: values that are quick to compute are not worth sending. `kind` is the kind of
@@ -410,11 +410,11 @@ class Features:
         rows: FeatureRows = counted.rows(self.kernel, train)
         return rows
 
-    def rows(self, documents: Documents | MultiView, device: Device) -> FeatureRows:
+    def rows(self, documents: Documents | Views, device: Device) -> FeatureRows:
         """Fit the kernel to documents, and return them as rows of features."""
         return self.counted_rows(self.count_terms(documents, device), np.arange(len(documents)), device)
 
-    def count_terms(self, documents: Documents | MultiView, device: Device) -> dict[Hashable, Any]:
+    def count_terms(self, documents: Documents | Views, device: Device) -> dict[Hashable, Any]:
         """Counted documents of all terms, by `key`."""
         counted: dict[Hashable, Any] = {}
         for _, term in self.kernel.structure.terms:
@@ -441,7 +441,7 @@ class Features:
         """Machines, coef (n_machines, n_sv), as weights of features."""
         raise NotImplementedError
 
-    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | MultiView) -> Weights:
+    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | Views) -> Weights:
         """Restore weights, and the state of the kernel, from `Weights.state`."""
         raise NotImplementedError
 

@@ -29,7 +29,7 @@ def make_kernel(given: Any) -> Kernel:
             raise InputError(f"kernel={given!r} is not one of {known}, precomputed")
         return KERNELS[given]()
     if isinstance(given, Kernel):
-        kernel: Kernel = given.structure.resolved()
+        kernel: Kernel = given.structure.bound()
         return kernel
     if callable(given):
         return UserKernel(given)

@@ -38,7 +38,7 @@ from textsvm.runtime.parallel import Lock, StageProgress, of_stage
 from textsvm.runtime.parameters import Parameters
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.texts import TextSource
-from textsvm.text.documents import Documents, MultiView
+from textsvm.text.documents import Documents, Views
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -230,10 +230,7 @@ class KernelMachine(Parameters, ABC):
         return make_kernel(self.kernel)
 
     def encode(
-        self,
-        texts: list[str],
-        known: Documents | MultiView | None = None,
-        progress: StageProgress | None = None,
+        self, texts: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
     ) -> Any:
         """Normalise and encode texts; codes of `known` documents stay comparable."""
         return self.source.prepare(texts, known, progress)

@@ -19,7 +19,7 @@ from textsvm.machines.training import train
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress
 from textsvm.sources.texts import TextSource
-from textsvm.text.documents import Documents, MultiView
+from textsvm.text.documents import Documents, Views
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def settle(model: Classifier, given: Given, progress: StageProgress | None) -> s
     return chosen.description
 
 
-def encode(model: Classifier, given: Given, progress: StageProgress | None) -> Documents | MultiView:
+def encode(model: Classifier, given: Given, progress: StageProgress | None) -> Documents | Views:
     """The texts as characters, and where there is a choice as words too; their classes known."""
     read: Kernel = fixed_default()
     if model.kernel == "auto":
@@ -79,7 +79,7 @@ def encode(model: Classifier, given: Given, progress: StageProgress | None) -> D
 
 
 def choice_of(
-    model: Classifier, documents: Documents | MultiView, given: Given, progress: StageProgress | None
+    model: Classifier, documents: Documents | Views, given: Given, progress: StageProgress | None
 ) -> Choice | None:
     """What cross-validation chooses, None where nothing is to be chosen."""
     if model.kernel != "auto":

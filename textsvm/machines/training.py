@@ -20,7 +20,7 @@ from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.solvers import newton
 from textsvm.solvers.problems import Classification, Labelling, Machines, OneClass, Problem, Regression
 from textsvm.solvers.solve import solve
-from textsvm.text.documents import Documents, MultiView
+from textsvm.text.documents import Documents, Views
 
 #: A `textsvm.machines.base.KernelMachine`, which imports this module.
 Machine = Any
@@ -55,7 +55,7 @@ def plan_training(
     """The plan to train from features; None if a Gram is better, requested or given."""
     compute = machine.compute_options
     requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
-    if requested or not isinstance(documents, Documents | MultiView | Vectors):
+    if requested or not isinstance(documents, Documents | Views | Vectors):
         return None
     memory = allowed_bytes(compute.memory, device)
     trouble = obstacle(machine, kernel, device, problem)

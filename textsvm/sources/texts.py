@@ -23,7 +23,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.sources.base import Kept, Source
-from textsvm.text.documents import Documents, MultiView, View
+from textsvm.text.documents import Documents, View, Views
 from textsvm.text.normal_form import NORMALISATIONS
 from textsvm.text.tokens import SINGLE
 
@@ -136,17 +136,14 @@ class TextSource(Source):
         return as_texts(X)
 
     def prepare(
-        self,
-        given: list[str],
-        known: Documents | MultiView | None = None,
-        progress: StageProgress | None = None,
-    ) -> Documents | MultiView:
-        """See `Source`; documents of a view, or `MultiView` if parts of the kernel have several."""
+        self, given: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
+    ) -> Documents | Views:
+        """See `Source`; documents of one view, or `Views` where parts of the kernel have several."""
         return self._encoded(given, self.make_kernel().structure.views, known, progress)
 
     def prepare_for(
         self, sources: Sequence[Source], given: list[str], progress: StageProgress | None = None
-    ) -> Documents | MultiView:
+    ) -> Documents | Views:
         """See `Source`."""
         kernels = [source.make_kernel() for source in sources if isinstance(source, TextSource)]
         views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.structure.views))
@@ -156,16 +153,16 @@ class TextSource(Source):
         self,
         given: list[str],
         views: Sequence[View],
-        known: Documents | MultiView | None,
+        known: Documents | Views | None,
         progress: StageProgress | None,
-    ) -> Documents | MultiView:
+    ) -> Documents | Views:
         return self._together(encode_texts(given, views, known, self._form, of_stage(progress, "encode")))
 
     def _together(self, views: dict[View, Any]) -> Any:
         """Examples of several views, or of one."""
-        return MultiView(views) if len(views) > 1 else next(iter(views.values()))
+        return Views(views) if len(views) > 1 else next(iter(views.values()))
 
-    def kernel_for(self, examples: Documents | MultiView) -> Kernel:
+    def kernel_for(self, examples: Documents | Views) -> Kernel:
         """See `Source`."""
         kernel = self.make_kernel()
         for view in kernel.structure.views:
@@ -190,7 +187,7 @@ class TextSource(Source):
         """See `Source`."""
         return wished
 
-    def keep(self, kernel: Kernel, examples: Documents | MultiView, support: NDArray[np.int64]) -> Kept:
+    def keep(self, kernel: Kernel, examples: Documents | Views, support: NDArray[np.int64]) -> Kept:
         """See `Source`; of the views that examples have, those that the kernel reads."""
         return Kept(support, kernel, examples.only(kernel.structure.views).take(support))
 
@@ -216,7 +213,7 @@ class TextSource(Source):
         weights = kernel.features.weights(kernel.structure.read(support), coef)
         return Kept(kept.support[:0], kernel, alphabets, None, weights)
 
-    def others(self, given: list[str], kept: Kept) -> Documents | MultiView:
+    def others(self, given: list[str], kept: Kept) -> Documents | Views:
         """See `Source`."""
         assert kept.documents is not None
         return self.prepare(given, cast("Any", kept.documents))
@@ -283,7 +280,7 @@ class TextSource(Source):
         return documents_from(arrays, prefix, tokens=view.tokens not in SINGLE)
 
 
-def _require_bounds(kernel: Kernel, support: Documents | MultiView) -> None:
+def _require_bounds(kernel: Kernel, support: Documents | Views) -> None:
     """Parameters of a saved kernel are bounded by the support vectors beside them, as work is not."""
     demand = 0.0
     for leaf in kernel.structure.leaves:
@@ -302,5 +299,5 @@ def _require_bounds(kernel: Kernel, support: Documents | MultiView) -> None:
 
 
 def _named(views: Sequence[View]) -> list[tuple[str, View]]:
-    """The views, each with the prefix of the names of its arrays: "" if there is a single view."""
+    """Views, and what the names of their arrays begin with: nothing if there is one."""
     return [(f"view_{number}." if len(views) > 1 else "", view) for number, view in enumerate(views)]

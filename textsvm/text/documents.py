@@ -166,7 +166,7 @@ class Documents:
 
 
 @dataclass(frozen=True)
-class MultiView:
+class Views:
     """The same documents in several views, for kernels whose parts read them differently."""
 
     documents: Mapping[View, Any]  #: Or vectors, see `textsvm.kernels.combined.table`
@@ -194,15 +194,15 @@ class MultiView:
             return self.of(views[0])
         return replace(self, documents={view: self.of(view) for view in views})
 
-    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> MultiView:
+    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Views:
         """The documents at `indices`, in that order."""
         return self._each(lambda documents: documents.take(indices))
 
-    def with_classes(self, classes: NDArray[np.int64] | None) -> MultiView:
+    def with_classes(self, classes: NDArray[np.int64] | None) -> Views:
         """The same documents with class numbers."""
         return self._each(lambda documents: documents.with_classes(classes))
 
-    def _each(self, change: Callable[[Any], Any]) -> MultiView:
+    def _each(self, change: Callable[[Any], Any]) -> Views:
         return replace(
             self, documents={view: change(documents) for view, documents in self.documents.items()}
         )
@@ -227,7 +227,7 @@ class MultiView:
         """Name of a feature of a view."""
         return feature
 
-    def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> MultiView:
+    def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> Views:
         """The document, then a copy for each range (a, b) of ``shown(index)`` without the symbols in it."""
         left = {}
         for view, each in self.documents.items():

@@ -2,7 +2,7 @@
 
     k((s, x), (t, y)) = w_1 k_text(s, t) + w_2 k_numbers((x - m) / c, (y - m) / c) + ...
 
-`On(column, kernel)` is the form in which a user gives such a kernel. For computation (`Structure.resolved`) a
+`On(column, kernel)` is the form in which a user gives such a kernel. For computation (`Structure.bound`) a
 kernel of texts is bound to the column: it is the kernel itself, and the column is in its `View`. A kernel of
 vectors stays an `On`, which standardises numbers: they come in any unit, so a column of single numbers has
 its mean m subtracted and is divided by its standard deviation c over the training rows (c = 1 for a constant
@@ -166,7 +166,7 @@ def _together(numbers: Numbers, totals: NDArray[np.float64]) -> Contributions:
 class OnStructure(Structure):
     """Structure of a kernel on columns."""
 
-    def resolved(self) -> Any:
+    def bound(self) -> Any:
         on = self.kernel.__sklearn_clone__()
         try:
             on._check_columns()

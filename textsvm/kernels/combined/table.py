@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.vectors import Vectors
-from textsvm.text.documents import MultiView, View
+from textsvm.text.documents import View, Views
 from textsvm.text.tokens import Spans, align
 
 #: Numbers that are shown of an example; of more, how many there are.
@@ -67,7 +67,7 @@ def _named(column: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Table(MultiView):
+class Table(Views):
     """Rows of a table, of several views: documents of a column (`Documents`) or `Numbers` of some.
 
     A row is shown as a line for each column, such as ``subject: Lunch``; what is found in a column is found

@@ -53,7 +53,7 @@ class Definition(Protocol):
 class PositionCost(Cost):
     """Cost of a kernel that compares texts position by position."""
 
-    def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
         return True
 
 
