@@ -93,11 +93,11 @@ class Documents:
         return {token: code for code, token in enumerate(self.alphabet)}
 
     def of(self, view: View) -> Documents:
-        """Documents of a view: the documents themselves, as there is a single view."""
+        """Documents of one view: themselves, as there is a single view."""
         return self
 
     def only(self, views: Sequence[View]) -> Documents:
-        """Documents of some views: the documents themselves, as there is a single view."""
+        """Documents of some views: themselves, as there is a single view."""
         return self
 
     def codes_for(self, *others: Documents) -> NDArray[np.unsignedinteger]:
