@@ -8,7 +8,7 @@ from test_spectrum import CPU, news, oracle, variants
 
 from textsvm import SVC, Sum, load, save
 from textsvm.errors import InputError
-from textsvm.kernels import feature_rows
+from textsvm.kernels.spectrum import features as spectrum_features
 from textsvm.kernels.spectrum.cuda import cuda_grams
 from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum
 from textsvm.linalg import products_cuda, sparse_cuda
@@ -129,7 +129,7 @@ def test_prediction_happens_on_the_gpu_and_is_the_same(p, weight, idf, device, m
     coef = np.random.default_rng(0).normal(size=(3, len(documents)))
     new = encode([*news(300, 1), "", "e", "☃", "eee" * 9000], documents.alphabet)
     expected = kernel.predictor(documents, coef, CPU).values(new)
-    monkeypatch.setattr(feature_rows, "count", None)
+    monkeypatch.setattr(spectrum_features, "count", None)
     predictor = kernel.predictor(documents, coef, device)
     assert predictor.device == device
     values = predictor.values(new)
