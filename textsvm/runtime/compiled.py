@@ -17,6 +17,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from textsvm.runtime import memory as host_memory
 
 #: Largest number of symbols or entries processed by NumPy while Numba is not imported.
@@ -113,3 +115,13 @@ def _warn_once(reason: str) -> None:
             f"compiled functions cannot be kept ({reason}) and are compiled anew in every run, which takes "
             "seconds; let NUMBA_CACHE_DIR name a folder that can be written"
         )
+
+
+@njit(inline="always")
+def popcount(x: Any) -> Any:
+    """Number of bits of a uint64 that are set."""
+    # LLVM compiles this idiom to the popcount instruction, if available.
+    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int32((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
