@@ -150,11 +150,11 @@ def test_rows_that_are_left_out_change_nothing(monkeypatch):
     monkeypatch.setattr(ProximalProblem, "part", lambda *given: parts.append(given) or part(*given))
     for kind in ("ovr", "svr"):
         problem = problem_of(kind, len(texts))
-        monkeypatch.setattr(newton, "LEAST_NEAR", 10_000)
+        monkeypatch.setattr(newton, "MIN_NEAR", 10_000)
         whole = newton_machines.solve(problem, rows, Stopping(1e-5))
         assert not parts
-        monkeypatch.setattr(newton, "LEAST_NEAR", 5)
-        monkeypatch.setattr(newton, "MOST_NEAR", 0.99)
+        monkeypatch.setattr(newton, "MIN_NEAR", 5)
+        monkeypatch.setattr(newton, "MAX_NEAR", 0.99)
         some = newton_machines.solve(problem, rows, Stopping(1e-5))
         assert parts, kind
         parts.clear()

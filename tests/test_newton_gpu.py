@@ -82,7 +82,7 @@ def test_lists_of_free_rows_change_no_bit(device, monkeypatch):
         rows = KERNELS["log idf"].features.rows(documents_of(texts), device)
         found = []
         for most, worth in ((0.0, 6), (1.0, -1)):
-            monkeypatch.setattr(newton_cuda, "MOST_FREE", most)
+            monkeypatch.setattr(newton_cuda, "MAX_FREE", most)
             monkeypatch.setattr(newton_cuda, "WORTH", worth)
             found.append(newton_machines.solve(problem_of("ovr", len(texts)), rows, Stopping()))
     np.testing.assert_array_equal(found[0].coef, found[1].coef)

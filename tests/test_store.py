@@ -111,7 +111,7 @@ def small(monkeypatch):
     """Panels of 4 rows."""
     monkeypatch.setattr(stores, "PANEL_BYTES", 0)
     monkeypatch.setattr(stores, "ROWS_OF_LARGE", 4)
-    monkeypatch.setattr(stores, "LEAST_ROWS", 1)
+    monkeypatch.setattr(stores, "MIN_ROWS", 1)
 
 
 def wanted(kernel=None, index=range(N), **form):
@@ -567,7 +567,7 @@ def test_panels_heed_memory_and_predicted_time(tmp_path):
     assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 1 << 40) == 500
     assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 16 * 500 * 40) == 40
     slow = stores.panel_rows(GramRequest(GapWeighted(200), documents, {}, CPU), 1 << 40)
-    assert stores.LEAST_ROWS <= slow < 500
+    assert stores.MIN_ROWS <= slow < 500
     many = SVC().encode(["a"] * 200_000)
     assert stores.panel_rows(GramRequest(Spectrum(1), many, {}, CPU), 1 << 40) == stores.ROWS_OF_LARGE
 

@@ -33,7 +33,7 @@ from textsvm.runtime.files import replacing
 
 FORMAT, MONTH = 1, 30 * 86_400.0
 #: Writing to a disk: bytes at a time, most bytes, and seconds after which it ends; bytes read at a time.
-_WRITTEN, _MOST, _ENOUGH, _PIECE = 16 << 20, 128 << 20, 0.2, 2 << 20
+_WRITTEN, _MAX_BYTES, _MAX_SECONDS, _PIECE = 16 << 20, 128 << 20, 0.2, 2 << 20
 #: Bytes per second (read, written) of a disk that cannot be measured: a modest SSD's.
 UNKNOWN = (5e8, 5e8)
 #: Threads that read a disk, as in `textsvm.gram.panels`.
@@ -99,7 +99,7 @@ def measured_disk(folder: Path) -> tuple[float, float]:
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         handle, piece, size = file.fileno(), os.urandom(_WRITTEN), 0
         clock = time.perf_counter()
-        while size < _MOST and time.perf_counter() - clock < _ENOUGH:
+        while size < _MAX_BYTES and time.perf_counter() - clock < _MAX_SECONDS:
             size += os.write(handle, piece)
             os.fsync(handle)
         written = time.perf_counter() - clock

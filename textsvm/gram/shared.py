@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.gram.base import DenseGram, Gram
-from textsvm.gram.build import make_gram
+from textsvm.gram.build import gram_of_rows
 from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.measure import allowed_bytes
-from textsvm.gram.plan import Case, plan
-from textsvm.gram.tiles import TileRecipe, shared_grams, tiling_of, whole_gram
+from textsvm.gram.plan import Case, plan_gram
+from textsvm.gram.tiles import TileRecipe, shared_grams, whole_gram
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.combined.rows import add, scale
 from textsvm.kernels.contract import Sharing
@@ -90,7 +90,7 @@ class _MatricesInMemory:
         self.size = max(1, 4 * len(documents) ** 2)
 
     def description(self, suffix: str) -> str:
-        return plan(Case(len(self.documents), self.allowed)).reason + suffix
+        return plan_gram(Case(len(self.documents), self.allowed)).reason + suffix
 
     def sum_description(self, kernel: Kernel) -> str:
         return self.description(
@@ -99,8 +99,7 @@ class _MatricesInMemory:
 
     def matrix(self, kernel: Kernel, documents: Documents, progress: Progress | None) -> Any:
         """The whole matrix of a fitted kernel."""
-        rows = kernel.rows(documents, self.device)
-        return whole_gram(rows, "", tiling_of(rows), progress).matrix
+        return whole_gram(kernel.rows(documents, self.device), "", progress).matrix
 
 
 def _added(total: Any, values: Any, weight: float, reuse: bool) -> Any:
@@ -219,7 +218,7 @@ class _GridGrams(_MatricesInMemory):
             yield part, DenseGram(self.matrix(kernel, read, progress))
             return
         sharded = sharded_gram(kernel, read, self.device, self.allowed, progress)
-        yield part, sharded or make_gram(kernel.rows(read, self.device), self.allowed, progress)
+        yield part, sharded or gram_of_rows(kernel.rows(read, self.device), self.allowed, progress)
 
     def _hand_out(self, part: _Part, gram: Gram) -> Iterator[Numbered]:
         """The Gram of a part of the grid, and the sums that are complete with it."""

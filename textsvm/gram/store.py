@@ -47,7 +47,7 @@ _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _TEXTS: dict[str, type] = {"n": int, "form": dict, "views": dict}
 #: Most bytes and predicted seconds of a panel, which a killed run loses; and its fewest rows, as later panels
 #: read the columns of an earlier panel in pieces of its rows.
-PANEL_BYTES, PANEL_SECONDS, LEAST_ROWS, ROWS_OF_LARGE = 128 << 20, 5.0, 16, 256
+PANEL_BYTES, PANEL_SECONDS, MIN_ROWS, ROWS_OF_LARGE = 128 << 20, 5.0, 16, 256
 #: Fields of `Documents` that no stored kernel value depends on: class weights (idf) are part of a kernel's
 #: state.
 _NOT_READ = ("characters", "classes")
@@ -257,7 +257,7 @@ def panel_rows(request: GramRequest, memory: int) -> int:
     if request.device.kind == "cpu":
         seconds = request.kernel.cost.seconds(request.examples, request.examples) / max(1, n) / n_threads()
         rows = min(rows, int(PANEL_SECONDS / max(seconds, 1e-9)))
-    return max(1, min(n, max(LEAST_ROWS, rows)))
+    return max(1, min(n, max(MIN_ROWS, rows)))
 
 
 def digest(value: Any) -> str:

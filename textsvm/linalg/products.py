@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from textsvm.linalg.sparse import Sparse, feature_type
 from textsvm.runtime.compiled import njit
-from textsvm.runtime.parallel import Progress, run
+from textsvm.runtime.parallel import Progress, one_blas_thread, run
 
 Array = NDArray[Any]
 #: Columns held by this share of the rows are kept dense, up to these bytes, from this number of rows on.
@@ -167,7 +166,7 @@ def _run(
     progress: Progress | None,
 ) -> None:
     """`parallel.run` with one BLAS thread each."""
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         run(function, work, costs or [b - a for a, b in work], progress)
 
 

@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 
 from textsvm.linalg.products_cuda import DOUBLE, NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, Finish, finish_defines, rows_of, warps
-from textsvm.linalg.vectors_cuda import MOST_FEATURES, SLAB, DigitColumns, digits_of
+from textsvm.linalg.vectors_cuda import MAX_FEATURES, SLAB, DigitColumns, digits_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 
@@ -66,7 +66,7 @@ class Sparsity:
         dense = self.full / WIDE[self.small] + PAIR
         lists = self.listed / 2 * -(-self.n // PASS) / LISTS
         seconds = {"columns": self.n**2 / 2 * dense + lists + LAUNCHES}
-        if self.n_features <= MOST_FEATURES and 0 < DENSE * self.n * self.width <= self.room:
+        if self.n_features <= MAX_FEATURES and 0 < DENSE * self.n * self.width <= self.room:
             value, number = DIGITS[self.small]
             seconds["digits"] = self.n**2 * (value + number * self.width)
         return seconds

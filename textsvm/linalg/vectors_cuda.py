@@ -42,9 +42,9 @@ from textsvm.runtime.parallel import Progress
 #: Methods of multiplication, by the number of products of digits.
 ONE, SIX, EIGHT = 1, 2, 3
 #: Largest N of three digits, one less than 127 in each, for a centre on the grid.
-MOST = 127 * 65536 + 127 * 256 + 127 - 1
+MAX_NUMBER = 127 * 65536 + 127 * 256 + 127 - 1
 #: Number of features up to which sums of digits stay below 2^31.
-MOST_FEATURES = 32_000
+MAX_FEATURES = 32_000
 #: Features whose low products are rounded together.
 SLAB = 32
 #: Tolerated absolute error of exp(-gamma |x - y|^2).
@@ -153,16 +153,16 @@ def grids(finish: Finish, bounds: Bounds) -> Iterator[Grid]:
         most = float(cp.maximum(abs(bounds.low), abs(bounds.high)).max())
         origin = cp.zeros(len(bounds.low))
         yield Grid(ONE, origin, power_of_two(most / 127), True)
-        yield Grid(EIGHT, origin, power_of_two(most / MOST), True)
+        yield Grid(EIGHT, origin, power_of_two(most / MAX_NUMBER), True)
         yield Grid(EIGHT, origin, None, False)
         return
     middle, width = (bounds.low + bounds.high) / 2, float((bounds.high - bounds.low).max())
     unit = power_of_two(width / 255)
     yield Grid(ONE, unit * cp.ceil(middle / unit), unit, True)
-    unit = power_of_two(width / (2 * MOST))
+    unit = power_of_two(width / (2 * MAX_NUMBER))
     centre = unit * cp.rint(middle / unit)
     yield from _three_digits(finish.gamma, centre, unit, exact=True)
-    yield from _three_digits(finish.gamma, middle, width / (2 * MOST) or 1.0, exact=False)
+    yield from _three_digits(finish.gamma, middle, width / (2 * MAX_NUMBER) or 1.0, exact=False)
 
 
 def _three_digits(gamma: float, centre: Array, unit: float, *, exact: bool) -> Iterator[Grid]:
@@ -219,7 +219,7 @@ def _units_of(values: Array) -> Array:
     """Unit of each vector."""
     cp = gpu.cupy()
     most = cp.maximum(values.max(axis=1), -values.min(axis=1)).astype(np.float64)
-    return cp.where(most > 0, most / MOST, 1.0)
+    return cp.where(most > 0, most / MAX_NUMBER, 1.0)
 
 
 def _function(name: str, way: int) -> Any:
@@ -251,7 +251,7 @@ def dense_columns(values: Any, finish: Finish) -> DigitColumns | Float64Columns:
 
 def digits_of(values: Array, finish: Finish) -> Digits | None:
     """Vectors, (n, d) on the GPU, on the first grid that fits, or None."""
-    if not finish.known or not 0 < values.shape[1] <= MOST_FEATURES or not len(values):
+    if not finish.known or not 0 < values.shape[1] <= MAX_FEATURES or not len(values):
         return None
     for grid in grids(finish, Bounds.of(values)):
         digits = encode(values, grid, finish)

@@ -9,7 +9,7 @@ from typing import Any
 from textsvm.errors import InputError
 from textsvm.gram.base import FeatureProducts
 from textsvm.gram.measure import allowed_bytes
-from textsvm.gram.plan import SOLVERS, Case, FeatureCase, Plan, plan
+from textsvm.gram.plan import SOLVERS, Case, FeatureCase, Plan, plan_features
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
@@ -60,8 +60,7 @@ def plan_training(
     memory = allowed_bytes(compute.memory, device)
     trouble = obstacle(machine, kernel, device, problem)
     features = features_of(kernel, documents, problem, device, trouble, memory)
-    decision = plan(Case(len(documents), memory, device.kind, solver=compute.solver, features=features))
-    return decision if decision.way == "features" else None
+    return plan_features(Case(len(documents), memory, device.kind), features, compute.solver == "features")
 
 
 def features_of(

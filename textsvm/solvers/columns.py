@@ -34,7 +34,7 @@ Array = NDArray[Any]
 #: The square of the bias feature, for rows of mean k(s, s) = 1.
 RHO = 1.0
 #: Fewest columns that are worth a thread of their own, and number that is enough for one thread.
-LEAST_COLUMNS, MOST_COLUMNS = 4, 16
+MIN_COLUMNS, MAX_COLUMNS = 4, 16
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ def solve_columns(
 
 def _pieces(m: int) -> int:
     """Number of pieces of m columns: the same for any number of threads, because bits depend on it."""
-    if m < LEAST_COLUMNS:
+    if m < MIN_COLUMNS:
         return m
-    return 1 if m < 2 * LEAST_COLUMNS else 2 * max(1, m // (2 * MOST_COLUMNS))
+    return 1 if m < 2 * MIN_COLUMNS else 2 * max(1, m // (2 * MAX_COLUMNS))
 
 
 @dataclass(frozen=True)

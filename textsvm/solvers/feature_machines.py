@@ -33,7 +33,7 @@ from textsvm.linalg.sparse import share
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import Progress, run
-from textsvm.solvers.columns import LEAST_COLUMNS, Descent, MachineColumns, solve_columns
+from textsvm.solvers.columns import MIN_COLUMNS, Descent, MachineColumns, solve_columns
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.problems import Classification, Labelling, MachineDual, Machines, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
@@ -100,7 +100,7 @@ def _together(
     """Alphas from a common descent of machines of the same rows, and its epochs; None for other machines."""
     n, m = len(rows.x), len(parts)
     duals: list[Any] = [part.dual for part in parts]
-    if m < LEAST_COLUMNS or any(len(part.at) < n for part in parts):
+    if m < MIN_COLUMNS or any(len(part.at) < n for part in parts):
         return [None] * m, 0
     signs = np.stack([dual.sign for dual in duals], axis=1).astype(np.int8)
     box = np.stack([dual.upper for dual in duals], axis=1).astype(np.float32)

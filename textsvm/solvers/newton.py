@@ -64,13 +64,13 @@ START, GROW = 0.2, 3.0
 #: Gradient at which a proximal step ends, in units of the violation.
 INNER = 0.5
 #: Bound on proximal steps: sigma has outgrown float64 by then.
-MOST_PROXIMAL = 40
+MAX_PROXIMAL = 40
 #: Violation, in units of the best so far, that shows that sigma has outgrown the precision of the products.
 WORSE = 10.0
 #: Distance from the kink of p, in units of f, from which a row is left out: FAR times the violation plus
-#: FARTHER. All rows take part where fewer than LEAST_NEAR rows or more than a share MOST_NEAR are nearer, or
-#: after MOST_TRIES attempts in vain.
-FAR, FARTHER, LEAST_NEAR, MOST_NEAR, MOST_TRIES = 0.7, 0.05, 500, 0.5, 4
+#: FARTHER. All rows take part where fewer than MIN_NEAR rows or more than a share MAX_NEAR are nearer, or
+#: after MAX_TRIES attempts in vain.
+FAR, FARTHER, MIN_NEAR, MAX_NEAR, MAX_TRIES = 0.7, 0.05, 500, 0.5, 4
 #: Residual that ends conjugate gradients, in units of the gradient: at most, and at least. In between it is
 #: the square of the share of the gradient that the previous step left (Eisenstat and Walker 1996): while the
 #: free rows are still changing, an exact step is wasted.
@@ -82,7 +82,7 @@ UNBALANCED = 1e-3
 #: Armijo's constant, and the smallest step.
 DESCENT, SMALLEST_STEP = 1e-4, 2.0**-20
 #: Bound on Newton steps in a proximal step.
-MOST_STEPS = 50
+MAX_STEPS = 50
 
 #: Whether coefficients and K times these, both on the host, are good enough before the tolerance is reached.
 Satisfied = Callable[[Values, Values], bool]
@@ -259,7 +259,7 @@ class _ProximalMethod:
         f = self.values(weights, bias)
         violation = self.violation(f + self.q + self.ridge * self.coef)
         first, least, best = float(violation.max()), np.inf, (self.coef, f)
-        for _ in range(MOST_PROXIMAL):
+        for _ in range(MAX_PROXIMAL):
             point = self.proximal_step(weights, bias, f, violation)
             weights, bias, f = point.weights, point.bias, point.f
             self.coef = balance_columns(xp, point.coef, self.low, self.high, self.total)
@@ -289,12 +289,12 @@ class _ProximalMethod:
         goal = xp.maximum(INNER * self.tol, INNER * xp.minimum(violation, 1.0))
         whole = ProximalProblem(self.products, self.duals, self.sigma)
         margin = FAR * min(1.0, float(violation.max())) + FARTHER
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             near, before = whole.near(f, margin), whole.proximal(f)
             index = xp.flatnonzero(near)
             room = ((self.high - self.low) * near[:, None]).sum(axis=0)
             enough = bool((room >= 2 * xp.abs(self.total - before.sum(axis=0))).all())
-            if not enough or not LEAST_NEAR < len(index) < MOST_NEAR * len(near):
+            if not enough or not MIN_NEAR < len(index) < MAX_NEAR * len(near):
                 break
             part = whole.part(index, before)
             self.passes += 1
@@ -386,7 +386,7 @@ class ProximalProblem:
         """Take Newton steps from a point with values f until the gradient is within `goal`, (k,)."""
         xp, reach, point = self.xp, self.products.constant, self.point(weights, bias, f)
         before = None
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             gradient, of_bias = self.gradient(point)
             size = reach * xp.sqrt(square(gradient, of_bias))
             moving = (size > goal) | (abs(of_bias) > UNBALANCED * reach * self.width)

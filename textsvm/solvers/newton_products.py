@@ -34,7 +34,7 @@ Array = Any
 Curve = Callable[[Array, Array], tuple[Array, Array]]
 
 #: Bound on products with the Hessian in a Newton step.
-MOST_PRODUCTS = 500
+MAX_PRODUCTS = 500
 #: Free rows in the sample of a preconditioner, per feature.
 SAMPLE = 16
 #: Speed of a product of matrices relative to a pass over rows, which waits for memory.
@@ -44,7 +44,7 @@ FRESH = 10
 #: Cost of a factor and its inverse, in products of d x d matrices.
 FACTOR = 3
 #: Most bytes of W, for all columns together.
-MOST_BYTES = 2 << 30
+MAX_BYTES = 2 << 30
 
 
 class Products(Protocol):
@@ -104,7 +104,7 @@ def conjugate_gradients(
     goal = rest * system.forcing**2
     d, d_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
     gain = rest if precondition is None else (r * d).sum(axis=0) + r_bias * d_bias
-    while bool((rest > goal).any()) and products < MOST_PRODUCTS:
+    while bool((rest > goal).any()) and products < MAX_PRODUCTS:
         curved, curved_bias = curve(d, d_bias)
         products += 1
         curved, curved_bias = curved + d, curved_bias + system.hold * d_bias
@@ -209,7 +209,7 @@ class Preconditioner:
         free = (system.curvature > 0).sum(axis=0)
         rows = float(xp.minimum(free, SAMPLE * d).sum()) + FACTOR * k * d
         cost = rows * d / (2 * RATE * max(1, int((system.curvature > 0).any(axis=1).sum())))
-        if self.iterations > FRESH + cost and 8 * k * (d + 1) ** 2 <= MOST_BYTES:
+        if self.iterations > FRESH + cost and 8 * k * (d + 1) ** 2 <= MAX_BYTES:
             self._inverses.clear()  # frees memory for the new ones
             self._inverses += [self._inverse(xp, x, system, c) for c in range(k)]
 

@@ -53,7 +53,7 @@ Array = NDArray[np.float64]
 #: Pairs that are optimised between checks of the clock.
 STRETCH = 200
 #: Most pairs that a call of `settle` optimises: far more than a mail takes, some seconds.
-MOST_PAIRS = 1_000_000
+MAX_PAIRS = 1_000_000
 #: A bound that no sum of coefficients reaches.
 NO_BOUND = 1e9
 #: Part of an example's value that is due to its own coefficient, in units of alpha K(x, x); see `left_out`.
@@ -208,7 +208,7 @@ class OnlineMachine:
         Parameters
         ----------
         seconds : float, optional
-            Time limit; the next call continues from the coefficients reached. `MOST_PAIRS` pairs are a limit
+            Time limit; the next call continues from the coefficients reached. `MAX_PAIRS` pairs are a limit
             too.
 
         Returns
@@ -373,7 +373,7 @@ class OnlineMachine:
         tile, none = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
         self._state[loop.CLOCK] = self._K.used.max()
         loop.find_first(F, up, down, gains, self._state, self._extrema)
-        while self.pairs < MOST_PAIRS:
+        while self.pairs < MAX_PAIRS:
             relaxation = 1.0 if self.pairs < 2 * n else RELAXATION
             reason, done = loop.iterate(
                 STRETCH, self.tol, relaxation, self._K.values, self._K.slots, self._K.used, tile, none, none,

@@ -13,7 +13,7 @@ from textsvm.solvers.problems import Classification, Labelling, Machines, Proble
 from textsvm.solvers.solution import Stopping
 
 #: Bound on epochs of coordinate descent where the user sets none.
-MOST_EPOCHS = 1000
+MAX_EPOCHS = 1000
 
 
 def solve(
@@ -46,7 +46,7 @@ def solve_from_features(
 ) -> Machines:
     """Train a problem's machines: sparse classifiers on a CPU by coordinate descent, others by Newton."""
     if rows.descent and isinstance(rows.x, Sparse) and isinstance(problem, Classification | Labelling):
-        most = MOST_EPOCHS if stopping.max_iter < 0 else max(1, stopping.max_iter // max(1, len(rows.x)))
+        most = MAX_EPOCHS if stopping.max_iter < 0 else max(1, stopping.max_iter // max(1, len(rows.x)))
         gap = stopping.duality_gap
         return feature_machines.solve_classifier(problem, rows, stopping.tol, most, progress, gap)
     return newton.solve(problem, rows, stopping, progress)
