@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from problems import gaussian
+from problems import gaussian, solve_dual
 from test_smo import ArrayRows
 
 from textsvm.errors import InputError
@@ -14,7 +14,6 @@ from textsvm.gram.plan import Case, parse_bytes, plan_gram, show_bytes
 from textsvm.kernels import GapWeighted, Spectrum, Sum
 from textsvm.kernels.contract import AHEAD
 from textsvm.runtime.device import select
-from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svc
 from textsvm.text.documents import encode
 

@@ -28,15 +28,11 @@ FINISHES = ("linear", "polynomial", "gaussian", "sigmoid")
 
 @dataclass(frozen=True)
 class Finish:
-    """Function of <x, y>, |x|^2 and |y|^2.
+    """Function of <x, y>, |x|^2 and |y|^2."""
 
-    name : one of FINISHES; for other names only products are computed by kernels, and `value` afterwards
-    numbers : gamma, coef0, degree, as many as it has
-    value : the function on float64 arrays: products (m, n), |x|^2 (m, 1) and |y|^2 (n,)
-    """
-
-    name: str
-    numbers: tuple[float, ...]
+    name: str  #: From FINISHES; for other names kernels compute only products, and `value` is applied to them
+    numbers: tuple[float, ...]  #: gamma, coef0, degree, as far as the function has them
+    #: The function on float64 arrays: products (m, n), |x|^2 (m, 1) and |y|^2 (n,).
     value: Callable[[Array, Array, Array], Array]
 
     @property
@@ -63,22 +59,15 @@ def finish_fields(finish: Finish | None) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class CudaSparse:
-    """Sparse matrix X on a GPU.
+    """Sparse matrix X on a GPU."""
 
-    indptr : int64, (n + 1,)
-    documents, features : int32, (entries,), row and feature (-1: dropped) of each entry
-    values : (entries,), float32 and >= 0 for texts, float64 for vectors, of which only the arrays are used
-    df, highest : int32, (features,), rows with a feature, and a bound of its absolute values if whole
-    whole : whether all values are whole numbers
-    """
-
-    indptr: Array
-    documents: Array
-    features: Array
-    values: Array
-    df: Array
-    highest: Array
-    whole: bool
+    indptr: Array  #: int64, (n + 1,)
+    documents: Array  #: int32, (entries,): Row of each entry
+    features: Array  #: int32, (entries,): Feature of each entry; -1: dropped
+    values: Array  #: (entries,): float32 and >= 0 for texts, float64 for vectors
+    df: Array  #: int32, (features,): Rows with a feature
+    highest: Array  #: int32, (features,): Bound of its absolute values, if whole
+    whole: bool  #: Whether all values are whole numbers
 
     def __len__(self) -> int:
         return len(self.indptr) - 1

@@ -5,11 +5,11 @@ Real vectors are put on a grid of whole numbers N (`Grid`):
     x = centre + unit * N,    N = 65536 a + 256 b + c,    a, b, c from -128 to 127
 
 A product of two vectors is then a sum of products of digits, exact in 32 bits in any order, which tensor
-cores compute twice as fast as products of 16-bit floats. One digit suffices for small whole numbers (0 and 1,
-or pixels, in any power of 2); three are 24 bits of the largest number. Distances |x|^2 + |y|^2 - 2 <x, y> do
-not cancel: the only error is the rounding to the grid, except in the lowest products. With three digits, six
-products of digits are summed (SIX: a a', a b' + b a', and a c' + b b' + c a' in units of 2^24, rounded once
-per 32 features) or eight (EIGHT: in units of 2^16, with b c' + c b' rounded likewise).
+cores compute twice as fast as products of 16-bit floats. A single digit suffices for small whole numbers (0
+and 1, or pixels, in any power of 2); three digits are 24 bits of the largest number. Distances |x|^2 + |y|^2
+- 2 <x, y> do not cancel: the only error is the rounding to the grid, except in the lowest products. With
+three digits, six products of digits are summed (SIX: a a', a b' + b a', and a c' + b b' + c a' in units of
+2^24, rounded once per 32 features) or eight (EIGHT: in units of 2^16, with b c' + c b' rounded likewise).
 
 Values have the same bits in `half`, `rows` and `cross`, in any tile. They are finished in registers and
 written once, with the mirror image of a square.
@@ -20,7 +20,7 @@ written once, with the mirror image of a square.
 
 Vectors that no grid approximates well enough, and kernels that finish.cuh does not have, are multiplied in
 float64. There, for vectors far from the mean, |x|^2 + |y|^2 - 2 <x, y> loses the digits of gamma |x - y|^2:
-rows with gamma |x|^2 above FAR are computed from differences, one by one.
+rows with gamma |x|^2 above FAR are computed from differences, row by row.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from textsvm.linalg.products_cuda import mirror
+from textsvm.linalg.products_cuda import empty_matrix, mirror
 from textsvm.linalg.sparse_cuda import FINISHES, Finish, finish_defines, finish_fields, rows_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
@@ -87,8 +87,7 @@ def power_of_two(least: float) -> float:
 def gaussian_error(way: int, gamma: float, unit: float, n_features: int, *, rounded: bool) -> float:
     """Bound of the error of exp(-gamma |x - y|^2) for vectors of three digits in this unit.
 
-    It is six standard deviations for uniformly distributed low digits. `way` is SIX or EIGHT; `rounded` is
-    whether numbers were rounded to the unit.
+    It is six standard deviations for uniformly distributed low digits; `way` is SIX or EIGHT.
     """
     slabs = -(-n_features // SLAB)
     if way == SIX:
@@ -132,18 +131,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Grid:
-    """Grid for vectors.
+    """Grid for vectors."""
 
-    way : ONE, SIX or EIGHT
-    centre : float64, (d,)
-    unit : None if each vector has its own
-    exact : whether rounding is not allowed
-    """
-
-    way: int
-    centre: Array
-    unit: float | None
-    exact: bool
+    way: int  #: ONE, SIX or EIGHT
+    centre: Array  #: float64, (d,)
+    unit: float | None  #: None if each vector has its own
+    exact: bool  #: Whether rounding is not allowed
 
 
 def grids(finish: Finish, bounds: Bounds) -> Iterator[Grid]:
@@ -175,18 +168,13 @@ def _three_digits(gamma: float, centre: Array, unit: float, *, exact: bool) -> I
 
 @dataclass(frozen=True)
 class Digits:
-    """Vectors on a grid.
-
-    digits : int8, (n, 1 or 3, 32 * slabs), highest first
-    units, squares : float64, (n,), scale of products, for both vectors; products of each vector with itself
-    fits : whether the grid represents the vectors as accurately as it should
-    """
+    """Vectors on a grid."""
 
     grid: Grid
-    digits: Array
-    units: Array
-    squares: Array
-    fits: bool
+    digits: Array  #: int8, (n, 1 or 3, 32 * slabs), highest first
+    units: Array  #: float64, (n,): Scale of products, for both vectors
+    squares: Array  #: float64, (n,): Product of each vector with itself
+    fits: bool  #: Whether the grid represents the vectors accurately enough
 
     @property
     def slabs(self) -> int:
@@ -227,7 +215,7 @@ def _function(name: str, way: int) -> Any:
 
 
 def on_card(values: Any) -> Array:
-    """Dense rows on the current GPU, float32 or float64; sparse ones become dense."""
+    """Rows on the current GPU as a dense array, float32 or float64."""
     cp, (n, d) = gpu.cupy(), values.shape
     dtype = np.dtype(np.float32 if values.dtype == np.float32 else np.float64)
     gpu.require_memory(n * d * dtype.itemsize, f"{n:,} vectors of {d:,} numbers")
@@ -241,9 +229,7 @@ def on_card(values: Any) -> Array:
 
 
 def dense_columns(values: Any, finish: Finish) -> DigitColumns | Float64Columns:
-    """Prepare vectors (n, d), NumPy, SciPy or CuPy, for values of rows with them, in the fastest accurate
-    form.
-    """
+    """Prepare vectors (n, d), NumPy, SciPy or CuPy, for kernel values, in the fastest accurate form."""
     array = on_card(values)
     digits = digits_of(array, finish)
     return Float64Columns(array, finish) if digits is None else DigitColumns(values, digits, finish)
@@ -278,7 +264,7 @@ class DigitColumns:
 
     def half(self, what: str, progress: Progress | None = None) -> Array:
         """Values of all pairs, shape (n, n), one half computed; `what` names the matrix."""
-        out = _empty(self.n, self.n, what)
+        out = empty_matrix(self.n, self.n, what)
         total = sum(_groups(self.digits, self.n, self.n, half=True))
         size = total if progress is None else max(1, -(-total // PARTS))
         for first in range(0, total, size):
@@ -289,7 +275,7 @@ class DigitColumns:
 
     def rows(self, which: Array, what: str) -> Array:
         """Values of the rows of `which`, an int64 array on the GPU, with all."""
-        out = _empty(len(which), self.n, what)
+        out = empty_matrix(len(which), self.n, what)
         self._fill(out, self.digits, which, self.digits)
         return out
 
@@ -299,7 +285,7 @@ class DigitColumns:
         digits, columns = self._on_one_grid(others)
         if digits is None or columns is None:
             return Float64Columns(on_card(self.values), self.finish).cross(others, what, progress)
-        out = _empty(len(others), self.n, what)
+        out = empty_matrix(len(others), self.n, what)
         self._fill(out, digits, None, columns)
         gpu.report(progress, len(others), len(others))
         return out
@@ -379,12 +365,6 @@ def _groups(columns: Digits, m: int, n: int, *, half: bool) -> list[int]:
     return [group * (wide - (start * high // WIDE if half else 0)) for start in starts]
 
 
-def _empty(m: int, n: int, what: str) -> Array:
-    what = f"the {m:,} x {n:,} matrix of {what}"
-    gpu.require_memory(4 * m * n, what, "lower --memory, or run with --device cpu")
-    return gpu.cupy().empty((m, n), np.float32)
-
-
 def _waves() -> int:
     """Blocks that keep the GPU busy."""
     return 8 * int(gpu.cupy().cuda.Device().attributes["MultiProcessorCount"])
@@ -451,11 +431,8 @@ class Float64Columns:
         size = max(1, TILE_BYTES // (8 * max(1, self.n)))
         return [(first, min(first + size, m)) for first in range(0, m, size)]
 
-    def _empty(self, m: int, what: str) -> Array:
-        needed = 4 * m * self.n + 3 * min(TILE_BYTES, 8 * m * self.n)
-        what = f"the {m:,} x {self.n:,} matrix of {what}"
-        gpu.require_memory(needed, what, "lower --memory, or run with --device cpu")
-        return gpu.cupy().empty((m, self.n), np.float32)
+    def _empty(self, m: int, values: str) -> Array:
+        return empty_matrix(m, self.n, values, 3 * min(TILE_BYTES, 8 * m * self.n))
 
 
 def _squares(values: Array) -> Array:

@@ -19,6 +19,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.solvers import newton
 from textsvm.solvers.problems import Classification, Labelling, Machines, OneClass, Problem, Regression
+from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import Documents, Views
 
@@ -159,14 +160,8 @@ def train(
             prepared = machine.compare(documents, kernel, progress)
         seconds.update(prepared.seconds)
         clock = time.perf_counter()
-        [[machines]] = solve(
-            prepared.gram,
-            [[problem]],
-            tol=machine.tol,
-            max_iter=machine.max_iter,
-            duality_gap=machine.duality_gap,
-            progress=of_stage(progress, "solve"),
-        )
+        stopping = Stopping(machine.tol, machine.max_iter, machine.duality_gap)
+        [[machines]] = solve(prepared.gram, [[problem]], stopping, of_stage(progress, "solve"))
     lap(seconds, "solve", clock)
     description = prepared.description
     # At once: the garbage collector would free the cycle of a Gram and its window too late for a card.

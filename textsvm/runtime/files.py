@@ -52,7 +52,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = target_of(path)
     _clear_leftovers(target)
     try:
-        mode = _mode_of_new(target)  # before the temporary file: a killed process leaves one file at most
+        mode = _mode_of_new(
+            target
+        )  # before the temporary file: a killed process leaves at most a single file
         handle, name = tempfile.mkstemp(
             prefix=f".{target.name}.{os.getpid()}.", suffix=".tmp", dir=target.parent
         )

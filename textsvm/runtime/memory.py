@@ -172,7 +172,7 @@ def copied(array: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Concatenate arrays of one dtype, allocated by `empty`."""
+    """Concatenate arrays of the same dtype, allocated by `empty`."""
     import numpy as np
 
     return np.concatenate(parts, out=empty(sum(map(len, parts)), parts[0].dtype))

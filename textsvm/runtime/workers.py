@@ -3,8 +3,8 @@
     with on_workers("tcp://10.0.0.1:8786"):
         tune(model, texts, labels, grid)
 
-Code with such pieces gets the workers from `current` and passes the pieces to `Workers.run`. A task runs in
-one thread, so that its result does not depend on the number of threads. Data that all tasks share is sent
+Code with such pieces gets the workers from `current` and passes the pieces to `Workers.run`. A task runs in a
+single thread, so that its result does not depend on the number of threads. Data that all tasks share is sent
 once to each worker. If a worker ends, its unfinished tasks and results are computed again elsewhere, and lost
 shared data is sent again; each result is returned once.
 """
@@ -48,7 +48,8 @@ def on_workers(where: Any) -> Iterator[Workers]:
     """Use Dask workers for divisible work inside the block.
 
     Kernel matrices of edit-distance and gap-weighted kernels are computed in tiles; cross-validation and
-    tuning solve the folds of every kernel, and its paths along C, as tasks. Results are those of one machine.
+    tuning solve the folds of every kernel, and its paths along C, as tasks. Results are the same as without
+    workers.
 
     Parameters
     ----------
@@ -140,16 +141,13 @@ def _connected(where: Any) -> Iterator[Any]:
 
 
 def versions(locate: Callable[..., Any] = lambda function, *args: function(*args)) -> dict[str, Any]:
-    """Versions of packages and Python; `locate` calls a function here or on the workers."""
+    """Versions of packages and Python; `locate` calls a standard function here or on the workers."""
     packages = {name: locate(pydoc.locate, f"{name}.__version__") for name in PACKAGES}
     return packages | {"python": locate(platform.python_version)}
 
 
 def require_same_versions(client: Any) -> None:
-    """Raise InputError if a worker has other versions than this process.
-
-    Only functions of the standard library are called on workers, because every worker has them.
-    """
+    """Raise InputError if a worker has other versions than this process."""
     ours, theirs = versions(), versions(lambda *call: client.run(*call, on_error="return"))
     for name, version in ours.items():
         for worker, other in theirs[name].items():
@@ -196,7 +194,7 @@ class Workers:
         return f"{count} worker{'s' * (count > 1)} at {self._client.scheduler.address} ({tasks})"
 
     def pays(self, seconds: float) -> bool:
-        """Whether to distribute work that takes one core this long."""
+        """Whether to distribute work that takes a core this long."""
         return seconds >= self.worth * parallel.n_threads()
 
     def everywhere(self, function: Callable[[], Any]) -> dict[str, Any]:
@@ -212,7 +210,7 @@ class Workers:
         work: Sequence[float] | None = None,
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Call ``function(*shared, piece)`` for every piece, each in one thread of a worker.
+        """Call ``function(*shared, piece)`` for every piece, each in a thread of a worker.
 
         Parameters
         ----------
@@ -245,10 +243,10 @@ class Workers:
     def _round(
         self, function: Callable[..., Any], shared: Sequence[Any], pieces: dict[int, Any]
     ) -> Generator[tuple[int, Any], None, None]:
-        """Results of some pieces, except those whose shared data has been lost."""
+        """Results of some pieces, except pieces whose shared data has been lost."""
         held = [self._send(value) for value in shared]
         submit, last = self._client.submit, time.monotonic()
-        pending = {submit(_call, function, *held, one, pure=False): k for k, one in pieces.items()}
+        pending = {submit(_call, function, *held, piece, pure=False): k for k, piece in pieces.items()}
         try:
             while pending:
                 arrived = self._arrived(list(pending))

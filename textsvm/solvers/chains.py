@@ -1,14 +1,15 @@
-"""Chains of dual problems over one Gram, solved side by side: on all cores, on one GPU, or on several.
+"""Chains of dual problems over a Gram, solved side by side: on all cores, on a GPU, or on several.
 
-Each problem of a chain starts from the solution of the previous one. Chains are independent: each runs in a
-thread of its own. Where rows are computed on demand and evict each other, chains run one after another. The
-multiclass solver can use all cores for one problem; it does, chain by chain, when there are fewer chains than
-cores.
+Each problem of a chain starts from the solution of the previous problem. Chains are independent.
 
-Where a Gram is sharded over several cards, all cards solve one problem together
-(`textsvm.solvers.shards_cuda`). If there are many problems and each card has room for a copy of the Gram,
-each card takes some of them instead. The chains are then cut into stretches just as one card with the
-multiprocessors of all would cut them.
+On a CPU each chain runs in a thread, if the Gram allows concurrent reads; otherwise (rows computed on demand
+would evict each other) chains run in sequence. If there are fewer multiclass chains than cores, they run in
+sequence too, and all cores work on the same problem.
+
+On a GPU all chains run in slots (`textsvm.solvers.cuda_queue`). If the Gram is sharded over several cards,
+all cards solve each problem together (`textsvm.solvers.shards_cuda`); with many problems and room for a copy
+of the Gram on every card, problems are divided among the cards instead. Chains are then cut into the
+stretches that a single card with all multiprocessors would use, so that results are the same.
 """
 
 from __future__ import annotations
@@ -35,23 +36,6 @@ Vector = NDArray[np.float64]
 Chain = Sequence[AnyDual]
 
 
-def solve_dual(
-    gram: Gram,
-    dual: AnyDual,
-    tol: float = 1e-3,
-    max_iter: int = -1,
-    initial: Vector | None = None,
-    progress: Progress | None = None,
-    duality_gap: float | None = None,
-) -> Solution:
-    """Solve one dual problem over a Gram: `solve_chains` with a single chain of one problem.
-
-    `tol`, `max_iter` and `duality_gap` are those of `textsvm.solvers.solution.Stopping`.
-    """
-    stopping = Stopping(tol, max_iter, duality_gap)
-    return solve_chains(gram, [[dual]], stopping, [initial], progress)[0][0]
-
-
 def solve_chains(
     gram: Gram,
     chains: Sequence[Chain],
@@ -59,20 +43,20 @@ def solve_chains(
     initial: Sequence[Vector | None] | None = None,
     progress: Progress | None = None,
 ) -> list[list[Solution]]:
-    """Solve chains of dual problems of either kind over one Gram, on the Gram's device.
+    """Solve chains of dual problems of either kind over a Gram, on the Gram's device.
 
     Parameters
     ----------
     gram : Gram, n rows
     chains : sequence of sequences of Dual, or of MulticlassDual
         The problems of a chain have the same variables (sign or target, index) and differ in `upper` or
-        `linear`; each starts from the solution of the previous one (`textsvm.solvers.solution.warm_start`),
-        unless a GPU has room for all at once.
+        `linear`; each starts from the previous solution (`textsvm.solvers.solution.warm_start`), unless a GPU
+        has room for all at once.
     stopping : Stopping, optional
         Applies to each problem.
-    initial : sequence of float64 arrays or None, one per chain, optional
+    initial : sequence of float64 arrays or None, an entry per chain, optional
         Feasible variables for the first problem of each chain; zeros by default. For a `MulticlassDual`
-        coefficients of shape (n_classes, m); where they exceed the bounds they are scaled down.
+        coefficients of shape (n_classes, m); coefficients beyond the bounds are scaled down.
     progress : callable, optional
         Called every few hundredths of a second with (done, total), where done grows from 0 to total on a
         logarithmic scale of the violations; may raise to stop.
@@ -80,7 +64,7 @@ def solve_chains(
     Returns
     -------
     list of lists of Solution, in the shape of `chains`
-        Also where the bound on iterations or the precision of float64 ended the run: see their `status`.
+        Their `status` says whether the bound on iterations or the precision of float64 ended the run.
     """
     stopping = stopping or Stopping()
     initial = [None] * len(chains) if initial is None else initial
@@ -94,7 +78,7 @@ def solve_chains(
     with parallel.one_blas_thread():
         if gram.shards:
             return _on_shards(gram, chains, starts, stopping, progress)
-        return _on_card(gram, chains, starts, stopping, progress)
+        return _on_gpu(gram, chains, starts, stopping, progress)
 
 
 def _start(chain: Chain, initial: Vector | None, diag: NDArray[np.float32]) -> Vector:
@@ -204,7 +188,7 @@ def _on_cores(
     return results
 
 
-def _on_card(
+def _on_gpu(
     gram: Gram,
     chains: Sequence[Chain],
     starts: Sequence[Vector],
@@ -245,7 +229,7 @@ def _on_shards(
         copies = gram.copies() if len(pieces) >= len(gram.shards) > 1 else []
         if copies:
             return _on_copies(copies, pieces, chains, starts, stopping, progress)
-        return _on_card(gram, chains, starts, stopping, progress)
+        return _on_gpu(gram, chains, starts, stopping, progress)
     except BaseException:  # an interruption leaves cards at work, maybe in each other's memory
         with suppress(Exception):  # of a card that has failed
             for shard in gram.shards:
@@ -261,7 +245,7 @@ def _on_copies(
     stopping: Stopping,
     progress: Progress | None,
 ) -> list[list[Solution]]:
-    """Divide pieces, (chain, first problem, last problem + 1), among cards, with one thread per card."""
+    """Divide pieces, (chain, first problem, last problem + 1), among cards, with a thread per card."""
     parts = [chains[c][first:last] for c, first, last in pieces]
     costs = [_cost(part) for part in parts]
     shares = divide(costs, len(grams))
@@ -276,7 +260,7 @@ def _on_copies(
         share, of_card = shares[card], shared.of_chain(card, _nothing)
         with shared.stopping():
             some = [parts[k] for k in share], [start_of(k) for k in share]
-            of_share = _on_card(grams[card], *some, stopping, of_card, cuts=False)
+            of_share = _on_gpu(grams[card], *some, stopping, of_card, cuts=False)
             for k, solutions in zip(share, of_share, strict=True):
                 solved[k] = solutions
             of_card(1.0, 1.0)
@@ -290,13 +274,7 @@ def _on_copies(
 
 
 def divide(costs: Sequence[float], cards: int) -> list[list[int]]:
-    """Divide pieces among cards, the largest first, each to the card with the least cost so far.
-
-    Returns
-    -------
-    list of lists of int
-        The pieces of each card, in order.
-    """
+    """The pieces of each card, in order: the largest first, each to the card with the least cost so far."""
     shares: list[list[int]] = [[] for _ in range(cards)]
     loads = [0.0] * cards
     for k in sorted(range(len(costs)), key=lambda k: -costs[k]):

@@ -1,6 +1,6 @@
 """Many machines at once from features: an augmented Lagrangian with semismooth Newton steps, no kernel value.
 
-A column is one machine. With K = X X' + diag(r) over n rows of features (`textsvm.linalg.rows`) its dual is
+A column is a machine. With K = X X' + diag(r) over n rows of features (`textsvm.linalg.rows`) its dual is
 
     minimise   1/2 |X'b|^2 + sum_i g_i(b_i),   g_i(b) = q_i b + epsilon |b| + r_i b^2 / 2  on [low_i, high_i],
     subject to sum b = total,
@@ -27,7 +27,7 @@ C the first Hessian would be empty. Li, Sun, Toh 2018 (semismooth Newton augment
 Rows at a bound and far from the kink of p are left out of a proximal step (shrinking): their contribution to
 the gradient is constant. All rows are checked after the step, which continues if a left-out row has moved.
 
-Sums beside those with X have a fixed order or are sums of integers: two runs give the same bits.
+All sums have a fixed order or are sums of integers: two runs give the same bits.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Values = NDArray[np.float64]
 
 #: Machines that are trained side by side.
 TOGETHER = 8
-#: Share of the tolerance that is aimed at: objectives are then 1e-5 from the optimum, as those of SMO are.
+#: Share of the tolerance to reach: objectives are then 1e-5 from the optimum, as with SMO.
 SHARE = 0.7
 STOPPED = "stopped at its bound on passes"
 #: sigma over C at the start, and its growth factor.
@@ -65,19 +65,19 @@ START, GROW = 0.2, 3.0
 INNER = 0.5
 #: Bound on proximal steps: sigma has outgrown float64 by then.
 MAX_PROXIMAL = 40
-#: Violation, in units of the best so far, that shows that sigma has outgrown the precision of the products.
+#: Violation, in units of the best so far, at which sigma has outgrown the precision of the products.
 WORSE = 10.0
-#: Distance from the kink of p, in units of f, from which a row is left out: FAR times the violation plus
-#: FARTHER. All rows take part where fewer than MIN_NEAR rows or more than a share MAX_NEAR are nearer, or
-#: after MAX_TRIES attempts in vain.
+#: A row is left out if its distance from the kink of p, in units of f, is more than FAR times the violation
+#: plus FARTHER. No row is left out if fewer than MIN_NEAR rows or more than a share MAX_NEAR are nearer, or
+#: after MAX_TRIES failed attempts.
 FAR, FARTHER, MIN_NEAR, MAX_NEAR, MAX_TRIES = 0.7, 0.05, 500, 0.5, 4
-#: Residual that ends conjugate gradients, in units of the gradient: at most, and at least. In between it is
-#: the square of the share of the gradient that the previous step left (Eisenstat and Walker 1996): while the
-#: free rows are still changing, an exact step is wasted.
+#: Bounds of the residual, in units of the gradient, that ends conjugate gradients. Between them it is the
+#: square of the share of the gradient that the previous step left (Eisenstat and Walker 1996), because an
+#: exact step is wasted while free rows are changing.
 LOOSE, TIGHT = 0.5, 1e-4
-#: Curvature added for the bias, in units of that of one free row: there may be no free row.
+#: Curvature added for the bias, in units of the curvature of a free row: there may be no free row.
 HOLD = 0.01
-#: Deviation of sums of coefficients to accept, in units of C.
+#: Accepted deviation of sums of coefficients, in units of C.
 UNBALANCED = 1e-3
 #: Armijo's constant, and the smallest step.
 DESCENT, SMALLEST_STEP = 1e-4, 2.0**-20
@@ -89,23 +89,16 @@ Satisfied = Callable[[Values, Values], bool]
 
 
 def can_solve(problem: Problem) -> bool:
-    """Whether each dual of a problem has a single constraint: all but those of Crammer-Singer."""
+    """Whether each dual of a problem has a single constraint; Crammer-Singer's does not."""
     return getattr(problem, "strategy", "") != "crammer-singer"
 
 
-def solve(
+def solve_by_newton(
     problem: Problem, rows: FeatureRows, stopping: Stopping, progress: Progress | None = None
 ) -> Machines:
-    """Train the machines of a problem.
+    """Train the machines of a problem that `can_solve` accepts; its index refers to `rows`.
 
-    Parameters
-    ----------
-    problem : Problem
-        One that `can_solve` accepts; its index refers to `rows`.
-    rows : FeatureRows
-    stopping : Stopping
-        Its bound on iterations counts passes over a row.
-    progress : callable, optional
+    The bound on iterations of `stopping` counts passes over a row.
     """
     products, parts = products_of(rows), machine_duals(problem)
     solutions: list[Solution] = []
@@ -118,9 +111,9 @@ def solve(
 
 def products_of(rows: FeatureRows) -> Products:
     """Products with rows, sparse or dense, on the device of the rows."""
-    if isinstance(rows.x, Sparse):
-        return HostProducts(rows)
     x: Any = rows.x
+    if isinstance(x, Sparse):
+        return HostProducts(rows)
     return CudaProducts(rows) if isinstance(x, CudaRows) else DenseProducts(rows)
 
 
@@ -150,15 +143,15 @@ def _column(problem: Problem, part: MachineDual, n: int) -> ColumnDuals:
     index = dual.index
     low, high = bounds(dual)
     linear = dual.sign * dual.linear
-    if isinstance(problem, Regression):  # the two variables of an example become one
+    if isinstance(problem, Regression):  # the two variables of an example become a single variable
         half, epsilon = len(index) // 2, problem.epsilon
         low, high, linear, index = low[half:], high[:half], -problem.target, index[:half]
-    columns = np.zeros((4, n))
-    columns[0, index], columns[1, index], columns[2, index] = linear, low, high
+    columns = np.zeros((4, n, 1))
+    columns[:3, index, 0] = linear, low, high
     if part.initial is not None:
-        columns[3, index] = dual.sign * part.initial
-    shaped = columns[:, :, None]
-    return ColumnDuals(shaped[0], shaped[1], shaped[2], epsilon, np.array([dual.total]), shaped[3])
+        columns[3, index, 0] = dual.sign * part.initial
+    linear, low, high, start = columns
+    return ColumnDuals(linear, low, high, epsilon, np.array([dual.total]), start)
 
 
 def _assess(
@@ -170,26 +163,19 @@ def _assess(
     if isinstance(problem, Regression):
         half = len(coef) // 2
         coef = np.concatenate([np.maximum(coef[:half], 0), np.minimum(coef[half:], 0)])
-    solution = assess(dual, coef, fitted + dual.sign * dual.linear, iterations, STOPPED, stopping.tol)
-    if stopping.satisfied(solution.duality_gap):
-        solution = replace(solution, converged=True, status="converged")
-    return solution
+    return assess(dual, coef, fitted + dual.sign * dual.linear, iterations, STOPPED, stopping)
 
 
 @dataclass(frozen=True)
 class ColumnDuals:
-    """The duals of k machines over n rows; a row that a machine does not use has a box of [0, 0].
+    """The duals of k machines over n rows; a row that a machine does not use has a box of [0, 0]."""
 
-    `linear` (q), the bounds `low` and `high` of sign * alpha and the feasible `start` are float64 of shape
-    (n, k), `total` has the shape (k,).
-    """
-
-    linear: Array
-    low: Array
-    high: Array
+    linear: Array  #: shape (n, k): q
+    low: Array  #: shape (n, k): Lower bounds of sign * alpha
+    high: Array  #: shape (n, k): Upper bounds
     epsilon: float
-    total: Array
-    start: Array
+    total: Array  #: shape (k,)
+    start: Array  #: shape (n, k): Feasible sign * alpha
 
     def at(self, index: Array) -> ColumnDuals:
         """The duals over some of the rows."""
@@ -226,7 +212,7 @@ def solve_newton(
 
 
 def balance_columns(xp: Any, coef: Array, low: Array, high: Array, total: Array) -> Array:
-    """Make the sums of coefficients (n, k) exact, within the bounds, by moving the free ones equally."""
+    """Make the sums of coefficients (n, k) exact, within the bounds, by moving free coefficients equally."""
     for _ in range(100):
         rest = coef.sum(axis=0) - total
         off = abs(rest) > 1e-12 * abs(coef).sum(axis=0)  # rounding: coefficients at their bounds stay there

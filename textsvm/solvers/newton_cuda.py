@@ -13,9 +13,9 @@ import numpy as np
 
 from textsvm.linalg.dense import padded, slices
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, CudaRows, numbered
+from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, numbered
 from textsvm.runtime import device as gpu
-from textsvm.solvers.newton_products import MAX_PRODUCTS, NewtonSystem, constant_of
+from textsvm.solvers.newton_products import MAX_PRODUCTS, NewtonSystem, Products, constant_of
 
 Array = Any  # a CuPy array
 BLOCK, MAX_BLOCKS = 256, 1024
@@ -32,29 +32,21 @@ GRADIENTS = np.dtype(
 )
 
 
-class CudaProducts:
+class CudaProducts(Products):
     """Products with sparse rows on a GPU."""
 
     def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
         #: Products with the Hessian in the last step.
         self.xp, self.last_products = gpu.cupy(), 0
-        self.x: CudaRows = rows.x  # type: ignore[assignment]
-        self.ridge = rows.ridge
+        self.x, self.ridge = rows.x, rows.ridge
         self.squares = self.x.squares()
         self.lengths = self.xp.sqrt(self.squares)
         self.constant = constant_of(rows, self.squares) if constant is None else constant
 
     def take(self, index: Array) -> CudaProducts:
-        x: Any = self.x.part(index)
-        some = CudaProducts(FeatureRows(x, self.ridge[index]), self.constant)
+        some = CudaProducts(FeatureRows(self.x.part(index), self.ridge[index]), self.constant)
         some.last_products = self.last_products
         return some
-
-    def values(self, weights: Array, bias: Array) -> Array:
-        return self.x.dot(weights) + self.constant * bias
-
-    def combine(self, coef: Array) -> Array:
-        return self.x.transposed_dot(coef)
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         xp = self.xp
@@ -70,7 +62,7 @@ class CudaProducts:
 
 
 class _Gradients:
-    """Conjugate gradients for the columns of one launch."""
+    """Conjugate gradients for the columns of a launch."""
 
     def __init__(self, products: CudaProducts, width: int, system: NewtonSystem) -> None:
         cp = gpu.cupy()
