@@ -282,7 +282,6 @@ def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
     monkeypatch.setattr(build, "max_rows", lambda n, memory: 6)
     monkeypatch.setattr(build, "held_rows", lambda *given: given)
     monkeypatch.setattr(build, "CachedGram", lambda *given: given)
-    monkeypatch.setattr(build, "spread", lambda gram, *given: gram)
     if store:
         stored_rows(tmp_path, wanted())
         monkeypatch.setattr(build, "StoredRows", lambda stored, request: StoredRows(stored, wanted()))
@@ -301,7 +300,6 @@ def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
 def test_main_memory_of_a_card(tmp_path, monkeypatch, store):
     monkeypatch.setattr(build, "held_rows", lambda *given: given)
     monkeypatch.setattr(build, "CachedGram", lambda *given: given)
-    monkeypatch.setattr(build, "spread", lambda gram, *given: gram)
     if store:
         stored_rows(tmp_path, wanted())
         monkeypatch.setattr(build, "StoredRows", lambda stored, request: StoredRows(stored, wanted()))

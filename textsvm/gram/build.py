@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from textsvm.gram.base import CachedGram, FeatureGram, Gram, max_rows
-from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.measure import allowed_bytes, bus_rate, disk_rates, measured_rate
 from textsvm.gram.plan import Case, Plan, Rates, candidates, plan_gram
 from textsvm.gram.store import GramRequest, Store
@@ -40,7 +39,7 @@ def build_gram(
     progress: Progress | None = None,
     movable: bool = True,
 ) -> Gram:
-    """The Gram of a fitted kernel and examples, on all cards of a device or in the tier that is planned.
+    """The Gram of a fitted kernel and examples, in the tier that is planned.
 
     Parameters
     ----------
@@ -57,10 +56,6 @@ def build_gram(
         functions, cannot.
     """
     device, kernel = request.device, request.kernel
-    if store is None and tier in ("auto", "device"):
-        sharded = sharded_gram(kernel, request.examples, device, memory, progress)
-        if sharded is not None:
-            return sharded
     on_gpu, rows, stored = device.kind == "cuda", None, None
     if store is None and not (tier == "host" and on_gpu):
         rows = kernel.rows(kernel.structure.read(request.examples), device)
@@ -82,17 +77,14 @@ def build_gram(
     decision = plan_gram(case, rates)
     if stored is not None:
         stored.complete(progress)
-    gram: Gram
     if decision.tier == "host":
         origin = "" if stored is None else f"{stored.description}; "
-        gram = CachedGram(held_rows(request, allowed, stored, progress), allowed, origin + decision.reason)
-    elif stored is None:
-        gram = _planned(rows, decision, progress)
-    elif decision.tier == "device":
-        gram = stored.dense(decision.reason, progress)
-    else:
-        gram = CachedGram(stored, allowed, f"{stored.description}; {decision.reason}")
-    return spread(gram, device, memory)
+        return CachedGram(held_rows(request, allowed, stored, progress), allowed, origin + decision.reason)
+    if stored is None:
+        return _planned(rows, decision, progress)
+    if decision.tier == "device":
+        return stored.dense(decision.reason, progress)
+    return CachedGram(stored, allowed, f"{stored.description}; {decision.reason}")
 
 
 def stored_rows(

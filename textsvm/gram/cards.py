@@ -74,10 +74,10 @@ class ShardedGram(Gram):
         self._copies: list[DenseGram] = []
 
     def diag(self) -> Any:
-        return self._together([self._diagonal(shard) for shard in self.shards])
+        return self._gathered(lambda shard: shard.values[shard.first : shard.last].diagonal().copy())
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
-        return self._together([self._part(shard, indices) for shard in self.shards])
+        return self._gathered(lambda shard: shard.values[devices.cupy().asarray(indices)])
 
     def window(self) -> Window:
         """All rows on the first card, for solvers that cannot use shards."""
@@ -117,19 +117,13 @@ class ShardedGram(Gram):
                 cuda.runtime.memcpy2DAsync(to, by, *source, width, self.n, cuda.runtime.memcpyDefault, stream)
             return whole
 
-    def _diagonal(self, shard: Shard) -> Any:
-        with devices.use(shard.device):
-            part = shard.values[shard.first : shard.last].diagonal().copy()
-        devices.synchronize(shard.device)
-        return part
-
-    def _part(self, shard: Shard, indices: NDArray[np.int64]) -> Any:
-        with devices.use(shard.device):
-            part = shard.values[devices.cupy().asarray(indices)]
-        devices.synchronize(shard.device)
-        return part
-
-    def _together(self, parts: list[Any]) -> Any:
+    def _gathered(self, take: Callable[[Shard], Any]) -> Any:
+        """Columns that `take` copies from each shard, on the first card."""
+        parts = []
+        for shard in self.shards:
+            with devices.use(shard.device):
+                parts.append(take(shard))
+            devices.synchronize(shard.device)
         with devices.use(self.device):
             cp = devices.cupy()
             return cp.concatenate([cp.asarray(part) for part in parts], axis=-1)

@@ -51,8 +51,8 @@ def grams(
 ) -> Iterator[Numbered]:
     """(Number, Gram) of every kernel, each of which is fitted to the documents, in an order that shares work.
 
-    A Gram is valid until the next Gram is requested. Rows of all Grams may take `memory` bytes at a time; None
-    is half of the free memory.
+    A Gram is valid until the next Gram is requested. Rows of all Grams may take `memory` bytes at a time;
+    None is half of the free memory.
     """
     for kernel in kernels:
         kernel.check()

@@ -50,8 +50,8 @@ _LOCKED_BYTE = 1 << 30
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: Required entries of store.json.
 _TEXTS: dict[str, type] = {"n": int, "form": dict, "views": dict}
-#: Maximum bytes and predicted seconds of a panel, which a killed run loses; its minimum number of rows, because
-#: later panels read columns of this height; and the minimum for large n.
+#: Maximum bytes and predicted seconds of a panel, which a killed run loses; its minimum number of rows,
+#: because later panels read columns of this height; and the minimum for large n.
 PANEL_BYTES, PANEL_SECONDS, MIN_ROWS, ROWS_OF_LARGE = 128 << 20, 5.0, 16, 256
 #: Fields of `Documents` that do not affect stored values: class weights are part of a kernel's state.
 _NOT_READ = ("characters", "classes")

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from textsvm.linalg.dense import WIDTHS, padded, slices
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of
+from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of, warps
 from textsvm.runtime import device as gpu
 
 Array = Any  # a CuPy array
@@ -75,9 +75,7 @@ class CudaRows:
     @cached_property
     def _squares(self) -> Array:
         sums = gpu.cupy().zeros(len(self))
-        warps = gpu.function("products.cu", "squares", (("SUM", "uint32"),))
-        if len(self):
-            warps((-(-len(self) // 8),), (BLOCK,), (np.int64(len(self)), self.indptr, self.values, sums))
+        warps("squares", len(self), self.indptr, self.values, sums)
         return sums
 
     def take(self, indices: Array) -> CudaRows:
@@ -233,12 +231,9 @@ def _place(
     x: CudaRows, base: int, root: float, index: Array, begin: Array, features: Array, values: Array
 ) -> None:
     """Write rows (of `index`) with scaled values into other arrays, from `begin` on."""
+    arrays = (np.uint64(0) if index is None else index, x.indptr, x.features, x.values, begin)
     n = len(x) if index is None else len(index)
-    if n:
-        numbers = (np.int64(n), np.int32(base), np.float32(root))
-        arrays = (np.uint64(0) if index is None else index, x.indptr, x.features, x.values, begin)
-        kernel = gpu.function(SOURCE, "place", DEFINE_SETS[0][1])
-        kernel((-(-n * 32 // BLOCK),), (BLOCK,), (*numbers, *arrays, features, values))
+    _warps("place", n, np.int32(base), np.float32(root), *arrays, features, values)
 
 
 def numbered(n: int, indices: Array, numbers: Array = None) -> Array:
@@ -269,9 +264,7 @@ def _each(name: str, n: int, *args: Any) -> None:
 
 
 def _warps(name: str, n: int, *args: Any) -> None:
-    """Launch a kernel with a warp for each of n elements; n is its first argument."""
-    if n:
-        gpu.function(SOURCE, name, DEFINE_SETS[0][1])((-(-n * 32 // BLOCK),), (BLOCK,), (np.int64(n), *args))
+    gpu.each_warp(gpu.function(SOURCE, name, DEFINE_SETS[0][1]), n, *args)
 
 
 def joined(parts: Sequence[CudaRows]) -> CudaRows:

@@ -21,7 +21,6 @@ EXACT = {np.uint32: (("SUM", "uint32"),), np.uint64: (("SUM", "uint64"),)}
 FIXED = (("SUM", "uint64"), ("FIXED", 1))
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, defines) for defines in (*EXACT.values(), FIXED)]
-WARP = 32
 #: Functions of finish.cuh.
 FINISHES = ("linear", "polynomial", "gaussian", "sigmoid")
 
@@ -90,7 +89,7 @@ class CudaSparse:
         return _dot(self.indptr, self.features, self.values, dense)
 
     def transposed_dot(self, dense: NDArray[np.float64]) -> Array:
-        """X.T @ dense likewise: (n, k) -> (n_features, k); `dense` is on the host."""
+        """X.T @ dense, with `dense` on the host: (n, k) -> (n_features, k)."""
         cp = gpu.cupy()
         entries = len(self.features)
         needed = 24 * entries + 8 * len(self.df) * dense.shape[1]
@@ -118,10 +117,8 @@ def _dot(indptr: Array, features: Array, values: Array, dense: Array) -> Array:
 
 
 def warps(name: str, n: int, *args: Any, defines: Defines = EXACT[np.uint32]) -> None:
-    """Launch a kernel of products.cu with a warp for each of n rows; n is its first argument."""
-    if n:
-        blocks = -(-n // (gpu.THREADS // WARP))
-        gpu.function(SOURCE, name, defines)((blocks,), (gpu.THREADS,), (np.int64(n), *args))
+    """Launch a kernel of products.cu with a warp for each of n rows."""
+    gpu.each_warp(gpu.function(SOURCE, name, defines), n, *args)
 
 
 def starts_of(numbers: Array) -> Array:

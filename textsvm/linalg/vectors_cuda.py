@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -112,24 +112,6 @@ DEFINE_SETS = [
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """Smallest and largest number of each column, float64, shape (d,)."""
-
-    low: Array
-    high: Array
-
-    @classmethod
-    def of(cls, values: Array) -> Bounds:
-        """Bounds of vectors, (n, d)."""
-        return cls(values.min(axis=0).astype(np.float64), values.max(axis=0).astype(np.float64))
-
-    def with_others(self, others: Bounds) -> Bounds:
-        """Bounds of both."""
-        cp = gpu.cupy()
-        return Bounds(cp.minimum(self.low, others.low), cp.maximum(self.high, others.high))
-
-
-@dataclass(frozen=True)
 class Grid:
     """Grid for vectors."""
 
@@ -139,17 +121,19 @@ class Grid:
     exact: bool  #: Whether rounding is not allowed
 
 
-def grids(finish: Finish, bounds: Bounds) -> Iterator[Grid]:
-    """Grids for vectors within bounds, fastest first; the last, if any, fits all vectors."""
+def grids(finish: Finish, *several: Array) -> Iterator[Grid]:
+    """Grids for arrays of vectors, (n, d), fastest first; the last, if any, fits all vectors."""
     cp = gpu.cupy()
+    low = reduce(cp.minimum, [values.min(axis=0).astype(np.float64) for values in several])
+    high = reduce(cp.maximum, [values.max(axis=0).astype(np.float64) for values in several])
     if finish.gamma is None:
-        most = float(cp.maximum(abs(bounds.low), abs(bounds.high)).max())
-        origin = cp.zeros(len(bounds.low))
+        most = float(cp.maximum(abs(low), abs(high)).max())
+        origin = cp.zeros(len(low))
         yield Grid(ONE, origin, power_of_two(most / 127), True)
         yield Grid(EIGHT, origin, power_of_two(most / MAX_NUMBER), True)
         yield Grid(EIGHT, origin, None, False)
         return
-    middle, width = (bounds.low + bounds.high) / 2, float((bounds.high - bounds.low).max())
+    middle, width = (low + high) / 2, float((high - low).max())
     unit = power_of_two(width / 255)
     yield Grid(ONE, unit * cp.ceil(middle / unit), unit, True)
     unit = power_of_two(width / (2 * MAX_NUMBER))
@@ -239,7 +223,7 @@ def digits_of(values: Array, finish: Finish) -> Digits | None:
     """Vectors, (n, d) on the GPU, on the first grid that fits, or None."""
     if not finish.known or not 0 < values.shape[1] <= MAX_FEATURES or not len(values):
         return None
-    for grid in grids(finish, Bounds.of(values)):
+    for grid in grids(finish, values):
         digits = encode(values, grid, finish)
         if digits.fits:
             return digits
@@ -296,8 +280,7 @@ class DigitColumns:
         if rows.fits:
             return rows, self.digits
         mine = on_card(self.values)
-        both = Bounds.of(mine).with_others(Bounds.of(others))
-        for grid in grids(self.finish, both):
+        for grid in grids(self.finish, mine, others):
             rows = encode(others, grid, self.finish)
             columns = encode(mine, grid, self.finish) if rows.fits else rows
             if columns.fits:

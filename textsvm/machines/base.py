@@ -284,19 +284,17 @@ class KernelMachine(Parameters, ABC):
 
     def compare(self, examples: Any, kernel: Kernel, progress: StageProgress | None = None) -> Prepared:
         """Build the Gram of encoded examples and a kernel fitted to some or all of them; inside `at_work`."""
-        from textsvm.gram.build import build_gram
         from textsvm.gram.measure import allowed_bytes
-        from textsvm.machines.storing import gram_request, is_movable
+        from textsvm.machines.storing import make_gram
         from textsvm.machines.training import Prepared
 
-        device, clock, compute = devices.select(self.device), time.perf_counter(), self.compute_options
+        device, clock = devices.select(self.device), time.perf_counter()
         if progress is not None:
             # Preparing, and compiling at first use, come before any work is counted.
             progress("gram", 0, 1)
-        memory = self.source.memory(compute.memory, len(examples), device)
+        memory = self.source.memory(self.compute_options.memory, len(examples), device)
         kernel.cost.require_memory(len(examples), allowed_bytes(memory, device))
-        request, of_gram = gram_request(self, kernel, examples, device), of_stage(progress, "gram")
-        gram = build_gram(request, memory, compute.tier, compute.store, of_gram, is_movable(self))
+        gram = make_gram(self, kernel, examples, device, memory, of_stage(progress, "gram"))
         devices.synchronize(device)
         return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
 

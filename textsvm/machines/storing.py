@@ -1,4 +1,4 @@
-"""Check the parameters `store` and `tier`, and identify the Gram of a machine's examples in a store."""
+"""Check the parameters `store` and `tier`, and build the Gram of a machine's examples."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from textsvm.errors import InputError
+from textsvm.gram.base import Gram
+from textsvm.gram.build import build_gram
+from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.measure import allowed_bytes
 from textsvm.gram.plan import TIERS
 from textsvm.gram.store import GramRequest, Store
@@ -108,7 +111,20 @@ def store_together(
             complete_together(machine.compute_options.store, requests, memory, progress)
 
 
-def is_movable(machine: Machine) -> bool:
-    """Whether the kernel matrix can be kept outside of the solver's memory."""
-    compute = machine.compute_options
-    return compute.tier != "auto" or compute.store is not None or not _why_not(machine)
+def make_gram(
+    machine: Machine,
+    kernel: Kernel,
+    examples: Any,
+    device: Device,
+    memory: int | str | None,
+    progress: Progress | None,
+) -> Gram:
+    """The Gram of examples and a fitted kernel, with `memory` bytes for its rows."""
+    store, tier = machine.compute_options.store, machine.compute_options.tier
+    if store is None and tier in ("auto", "device"):
+        sharded = sharded_gram(kernel, examples, device, memory, progress)
+        if sharded is not None:
+            return sharded
+    request = gram_request(machine, kernel, examples, device)
+    movable = not (tier == "auto" and store is None and _why_not(machine))
+    return spread(build_gram(request, memory, tier, store, progress, movable), device, memory)

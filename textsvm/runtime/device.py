@@ -83,7 +83,7 @@ DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]
 #: Bytes allocated without checking free memory, which takes longer than a small task.
 SMALL = 1 << 28
 
-#: Threads per block of `each`.
+#: Threads per block of `each` and `each_warp`.
 THREADS = 256
 
 #: Called with the name of a .cu file before it is first loaded in this process.
@@ -374,6 +374,12 @@ def each(kernel: Any, n: int, *args: Any) -> None:
     """Launch a kernel with a thread for each of n elements; n is its first argument."""
     if n:
         kernel((-(-n // THREADS),), (THREADS,), (np.int64(n), *args))
+
+
+def each_warp(kernel: Any, n: int, *args: Any) -> None:
+    """Launch a kernel with a warp for each of n elements; n is its first argument."""
+    if n:
+        kernel((-(-n * 32 // THREADS),), (THREADS,), (np.int64(n), *args))
 
 
 def array_module(device: Device) -> Any:

@@ -231,9 +231,10 @@ class _ProximalMethod:
     def __init__(self, products: Products, duals: ColumnDuals, tol: float, max_passes: int) -> None:
         self.products, self.tol, self.max_passes = products, tol, max_passes
         self.xp = xp = products.xp
-        self.q, self.low, self.high, self.total, self.coef = (
-            xp.asarray(a) for a in (duals.linear, duals.low, duals.high, duals.total, duals.start)
-        )
+        arrays = {name: xp.asarray(value) for name, value in vars(duals).items() if name != "epsilon"}
+        self.duals = replace(duals, **arrays)
+        self.q, self.low, self.high = self.duals.linear, self.duals.low, self.duals.high
+        self.total, self.coef = self.duals.total, self.duals.start
         self.epsilon, self.ridge = duals.epsilon, products.ridge[:, None]
         self.passes = 0.0
         self.sigma = START * (self.high - self.low).max(axis=0)
@@ -264,16 +265,11 @@ class _ProximalMethod:
         self.coef, responses = best
         return responses
 
-    @property
-    def duals(self) -> ColumnDuals:
-        """The duals, starting from the present coefficients."""
-        return ColumnDuals(self.q, self.low, self.high, self.epsilon, self.total, self.coef)
-
     def proximal_step(self, weights: Array, bias: Array, f: Array, violation: Array) -> Point:
         """Minimise phi, over the rows near the kink first."""
         xp = self.xp
         goal = xp.maximum(INNER * self.tol, INNER * xp.minimum(violation, 1.0))
-        whole = ProximalProblem(self.products, self.duals, self.sigma)
+        whole = ProximalProblem(self.products, replace(self.duals, start=self.coef), self.sigma)
         margin = FAR * min(1.0, float(violation.max())) + FARTHER
         for _ in range(MAX_TRIES):
             near, before = whole.near(f, margin), whole.proximal(f)

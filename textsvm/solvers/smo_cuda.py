@@ -154,11 +154,8 @@ class DualSlots(cuda_queue.Slots):
                 row[:size] = part
             index[k, :size] = dual.index
             self.rows[start.slot] = dual.index
-            limit = min(SET, size, self.window.capacity)
-            for name, value in zip(
-                ("size", "limit", "bound", "tol"), (size, limit, start.bound, start.tol), strict=True
-            ):
-                state[name][k] = value
+            state["size"][k], state["limit"][k] = size, min(SET, size, self.window.capacity)
+            state["bound"][k], state["tol"][k] = start.bound, start.tol
             if start.again:  # the stall test compares with the total decrease of the objective
                 state["decrease"][k] = float(self.field("decrease")[start.slot])
         numbers = [start.slot for start in starts]
