@@ -10,8 +10,10 @@ ShardedGram       the matrix on several cards (`textsvm.gram.cards`)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -30,29 +32,19 @@ _SLOT_BYTES = 16
 _STAGING = 64 << 20
 
 
+@dataclass(eq=False)
 class Window:
     """Rows of a Gram that are in memory.
 
     A solver reads row i as ``values[slots[i]]`` if it is resident (``slots[i] >= 0``), and calls `refill`
     for other rows.
-
-    Attributes
-    ----------
-    values : float32 array, shape (capacity, n), where the Gram lives
-    slots : int32 array, shape (n,), likewise
-        Slot of each row in `values`, -1 while it is not resident.
-    used : int64 array, shape (capacity,), on the host
-        Time at which each slot was last read, from a counter. The solver writes it, `refill` reads it.
     """
 
-    def __init__(
-        self,
-        values: Any,
-        slots: Any,
-        used: NDArray[np.int64],
-        refill: Callable[[NDArray[np.int64]], None] | None = None,
-    ) -> None:
-        self.values, self.slots, self.used, self._refill = values, slots, used, refill
+    values: Any  #: float32, shape (capacity, n), on the device of the Gram
+    slots: Any  #: int32, shape (n,), on the same device: Slot of each row in `values`, or -1
+    #: shape (capacity,), on the host: Time at which the solver last read each slot, from a counter.
+    used: NDArray[np.int64]
+    load: Callable[[NDArray[np.int64]], None] | None = None  #: Makes rows resident; None if all rows are
 
     @property
     def capacity(self) -> int:
@@ -62,47 +54,28 @@ class Window:
     @property
     def complete(self) -> bool:
         """Whether every row is resident and stays so."""
-        return self._refill is None
+        return self.load is None
 
     def refill(self, indices: NDArray[np.int64]) -> None:
         """Make these rows (at most the capacity) resident, in place of the least recently used."""
-        if self._refill is not None:
-            self._refill(indices)
+        if self.load is not None:
+            self.load(indices)
 
 
 class Gram(ABC):
-    """Rows of an n x n kernel matrix.
-
-    Attributes
-    ----------
-    n : int
-    device : Device
-        Of the rows: NumPy arrays on the CPU, CuPy arrays on a card.
-    description : str
-        Origin of the rows, for people.
-    concurrent : bool
-        Whether several threads may read rows at once, each through a window of its own.
-    features : FeatureRows, optional
-        Features whose products are the rows, for solvers and decision values that need no rows.
-    feature_solver : bool
-        Whether the planner prefers a solver that uses `features`.
-    matrix : array, shape (n, n), optional
-        The whole matrix, if it is a single array.
-    shards : sequence of Shard
-        Columns of the matrix on several cards; empty for other Grams.
-    ahead : int
-        Best number of rows to compute at a time.
-    """
+    """Rows of an n x n kernel matrix."""
 
     n: int
-    device: Device
-    description: str
+    device: Device  #: Of the rows: NumPy arrays on the CPU, CuPy arrays on a card
+    description: str  #: Origin of the rows, for people
+    #: Whether several threads may read rows at once, each through a window of its own.
     concurrent: bool = False
+    #: Features whose products are the rows, for solvers and decision values that need no rows.
     features: FeatureRows | None = None
-    feature_solver: bool = False
-    matrix: Any = None
-    shards: Sequence[Any] = ()
-    ahead: int = 64
+    feature_solver: bool = False  #: Whether the planner prefers a solver that uses `features`
+    matrix: Any = None  #: shape (n, n): The whole matrix, if it is a single array
+    shards: Sequence[Any] = ()  #: Columns of the matrix on several cards (`Shard`)
+    ahead: int = 64  #: Best number of rows to compute at a time
 
     @abstractmethod
     def diag(self) -> Any:
@@ -126,18 +99,9 @@ class Gram(ABC):
 
 
 class DenseGram(Gram):
-    """A symmetric matrix in one array; every row is resident.
+    """A symmetric matrix in a single array; every row is resident.
 
-    Parameters
-    ----------
-    matrix : float32 array, shape (n, n), NumPy or CuPy
-        Kept without a copy if it is float32 and contiguous.
-    description : str
-
-    Raises
-    ------
-    InputError
-        If the matrix is not square.
+    The array, NumPy or CuPy, is not copied if it is float32 and contiguous; InputError if it is not square.
     """
 
     concurrent = True
@@ -174,16 +138,13 @@ def _staged(n: int, rows: int) -> int:
 
 def max_rows(n: int, memory: int) -> int:
     """Capacity of the largest cache within the memory; InputError if two rows do not fit."""
-    low, high = min(2, n), n
-    if needed_bytes(n, low) > memory:
+    least = min(2, n)
+    if needed_bytes(n, least) > memory:
         raise InputError(
-            f"the solver needs {needed_bytes(n, low):,} bytes for two rows of {n:,} kernel values "
+            f"the solver needs {needed_bytes(n, least):,} bytes for two rows of {n:,} kernel values "
             f"and {memory:,} are allowed; allow more memory or train on fewer documents"
         )
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if needed_bytes(n, middle) <= memory else (low, middle - 1)
-    return low
+    return least - 1 + bisect_right(range(least, n + 1), memory, key=partial(needed_bytes, n))
 
 
 class CachedGram(Gram):

@@ -129,18 +129,18 @@ def run(
 ) -> None:
     """Call ``function(piece)`` for every piece on all cores; inside another `run`, on the calling thread.
 
+    The function releases the GIL most of the time and writes its result into an array of the caller. Pieces
+    are small enough that an interruption takes effect within about a second.
+
     Parameters
     ----------
     function : callable
-        Releases the GIL most of the time and writes its result into an array of the caller.
     pieces : sequence
-        Processed in order; small enough that an interruption takes effect within about a second.
+        In the order of processing.
     work : sequence of float, optional
         Relative cost of each piece, for `progress`; 1 by default.
-    progress : callable, optional
-        Called from the calling thread with (work done, total work).
-    watch : callable, optional
-        Called from the calling thread about every 0.1 s; may raise to stop the work.
+    progress, watch : callable, optional
+        Called from the calling thread, `watch` about every 0.1 s; may raise to stop the work.
     """
     costs = [1.0] * len(pieces) if work is None else list(work)
     total, done = float(sum(costs)), 0.0

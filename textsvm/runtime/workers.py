@@ -101,11 +101,16 @@ def here() -> Iterator[None]:
         _current.reset(token)
 
 
-def _local() -> Any:
-    from distributed import LocalCluster
+def _distributed() -> Any:
+    """The package `distributed`, which is optional and takes long to import."""
+    import distributed
 
+    return distributed
+
+
+def _local() -> Any:
     # No memory limit: a worker near its limit would write shared data to disk, or end.
-    return LocalCluster(
+    return _distributed().LocalCluster(
         n_workers=parallel.n_threads(),
         threads_per_worker=1,
         memory_limit=0,
@@ -118,13 +123,11 @@ def _local() -> Any:
 @contextmanager
 def _connected(where: Any) -> Iterator[Any]:
     """A client of a scheduler that has workers."""
-    from distributed import Client
-    from distributed import TimeoutError as Late
-
+    distributed = _distributed()
     name = getattr(where, "scheduler_address", where)
     try:
-        client = Client(where, timeout=PATIENCE, set_as_default=False)
-    except (OSError, Late, ValueError, TypeError) as error:
+        client = distributed.Client(where, timeout=PATIENCE, set_as_default=False)
+    except (OSError, distributed.TimeoutError, ValueError, TypeError) as error:
         raise InputError(
             f"no scheduler of Dask answers at {name} ({type(error).__name__}, {PATIENCE:g} s); start one "
             "with `dask scheduler`, and give its address, such as tcp://HOST:8786"
@@ -132,7 +135,8 @@ def _connected(where: Any) -> Iterator[Any]:
     with client:
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
-        except (Late, TimeoutError) as error:  # on Python 3.10 not the same, and both are raised
+        # On Python 3.10 these are different classes, and both are raised.
+        except (distributed.TimeoutError, TimeoutError) as error:
             raise InputError(
                 f"the scheduler at {name} has no workers after {PATIENCE:g} s; start some with "
                 f"`dask worker {name}`, where textsvm is installed"
@@ -212,6 +216,8 @@ class Workers:
     ) -> Iterator[tuple[int, Any]]:
         """Call ``function(*shared, piece)`` for every piece, each in a thread of a worker.
 
+        Yields the number and result of each piece, in order of completion.
+
         Parameters
         ----------
         function : callable
@@ -222,10 +228,6 @@ class Workers:
         work : sequence of float, optional
             Relative cost of each piece, 1 by default; costly pieces start first.
         progress : callable, optional
-
-        Yields
-        ------
-        number of the piece and its result, once each, in order of completion
         """
         costs = [1.0] * len(pieces) if work is None else list(work)
         missing = sorted(range(len(pieces)), key=lambda k: -costs[k])
@@ -278,8 +280,6 @@ class Workers:
         return future
 
     def _scatter(self, value: Any) -> Any:
-        from distributed import TimeoutError as Late
-
         last = time.monotonic()
         while True:
             try:
@@ -291,7 +291,7 @@ class Workers:
                     f"data cannot be sent to the workers ({error}); a function of tokens, or a kernel "
                     "function, must not refer to objects of this process alone, such as an open file"
                 ) from error
-            except (OSError, Late):  # a worker ended during the transfer
+            except (OSError, _distributed().TimeoutError):  # a worker ended during the transfer
                 last = self._require_some(last)
 
     def forget(self, value: Any) -> None:
@@ -300,11 +300,9 @@ class Workers:
 
     def _arrived(self, futures: Sequence[Any]) -> list[Any]:
         """Completed futures, waiting for at most a second."""
-        from distributed import TimeoutError as Late
-        from distributed import wait
-
-        with suppress(Late, CancelledError), self._client.as_current():
-            wait(futures, timeout=1, return_when="FIRST_COMPLETED")
+        distributed = _distributed()
+        with suppress(distributed.TimeoutError, CancelledError), self._client.as_current():
+            distributed.wait(futures, timeout=1, return_when="FIRST_COMPLETED")
         return [future for future in futures if future.status != "pending"]
 
     def _require_some(self, last: float) -> float:
@@ -327,9 +325,7 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _as_input_error(error: BaseException) -> BaseException:
-    from distributed import KilledWorker
-
-    if not isinstance(error, KilledWorker):
+    if not isinstance(error, _distributed().KilledWorker):
         return error
     return InputError(
         f"workers have ended one after the other with the same task, the last at {error.last_worker}, as "

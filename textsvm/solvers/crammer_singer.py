@@ -268,8 +268,7 @@ def _sparse(change: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def measure(G: Any, coef: Any, target: Any, upper: Any, top: Any, low: Any, start: Any, stop: Any) -> Any:
-    """Per example: `top`, its largest gradient, and `low`, the smallest of classes that can grow (inf if
-    none).
+    """Set the largest gradient of each example, and the smallest of classes that can grow (inf if none).
 
     Returns False if a gradient is not finite.
     """
@@ -394,8 +393,7 @@ def optimise(
     """Sweep over the w examples of a working set until the largest violation is at most `enough`.
 
     `tile` holds their kernel values, shape (w, w). Steps after the first w are `relaxation` times the best
-    one of the example alone. Returns the number of steps, at most `budget`, and the decrease of the
-    objective.
+    step of the example alone. Returns the number of steps, at most `budget`, and the objective decrease.
     """
     k, w = G.shape
     new = np.empty(k)

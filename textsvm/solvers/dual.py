@@ -70,16 +70,8 @@ def svc(
 ) -> Dual:
     """The dual of the soft-margin classifier with an unregularised bias (Cortes and Vapnik 1995).
 
-    Parameters
-    ----------
-    y : array of +1 and -1, shape (n,)
-        Both values occur.
-    C : float
-        Penalty of margin violations, > 0.
-    sample_weight : array, shape (n,), optional
-        Factors of C, >= 0, including class weights.
-    index : int64 array, shape (n,), optional
-        Rows of the Gram of the examples; 0..n-1 by default.
+    `y` holds labels +1 and -1, `sample_weight` factors of C, including class weights, and `index` the rows of
+    the Gram of the n examples, 0..n-1 by default. InputError for values out of range, also of other builders.
     """
     signs: NDArray[np.float64] = np.asarray(y, np.float64)
     if signs.ndim != 1 or not (np.abs(signs) == 1).all():

@@ -274,12 +274,7 @@ def start_multiclass(dual: MulticlassDual, initial: Vector | None) -> Vector:
 def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Vector | None]:
     """Start a problem from the solution of `former`, which has the same `sign` and `index`.
 
-    Returns
-    -------
-    coef : float64 array, shape (m,)
-        sign * alpha, feasible.
-    responses : float64 array, shape (m,), or None
-        K coef + sign * linear, if they are known without reading rows.
+    Returns feasible coefficients sign * alpha, and their responses, or None if these need rows.
     """
     coef, q, product = (np.empty(len(dual)) for _ in range(3))
     within, most = resumed(
