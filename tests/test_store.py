@@ -815,7 +815,7 @@ def test_a_lock_on_windows(tmp_path, monkeypatch):
                 raise PermissionError(errno.EACCES, "Permission denied")
             held.append(handle)
 
-    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setattr(stores, "fcntl", None)
     monkeypatch.setitem(sys.modules, "msvcrt", Windows)
     with Store(tmp_path).lock():
         assert (tmp_path / ".lock").read_text() == str(os.getpid())
@@ -851,7 +851,7 @@ def test_a_full_disk(tiny, small, monkeypatch):
     with monkeypatch.context() as patched:  # it becomes full on the way
         patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1 << 30))
         with pytest.raises(
-            InputError, match=r"takes .* KiB more on disk and .* are free in .*; what was made is"
+            InputError, match=r"takes .* KiB more on disk and .* are free in .*; complete parts are"
         ):
             stored_rows(store, wanted())
     kept = files(store)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -76,9 +77,8 @@ def solve_chains(
         return _on_cores(common, chains, starts, progress)
     # Between rounds the host works on short vectors, where many BLAS threads only take longer.
     with parallel.one_blas_thread():
-        if gram.shards:
-            return _on_shards(gram, chains, starts, stopping, progress)
-        return _on_gpu(gram, chains, starts, stopping, progress)
+        work = _GpuWork(gram, chains, starts, stopping, progress)
+        return work.solve_on_shards() if gram.shards else work.solve()
 
 
 def _start(chain: Chain, initial: Vector | None, diag: NDArray[np.float32]) -> Vector:
@@ -121,7 +121,7 @@ class _SharedProgress:
         self.costs, self.done = np.array(costs), np.zeros(len(costs))
         self.progress, self.stopped = progress, threading.Event()
 
-    def of_chain(self, c: int, report: Callable[[], None]) -> Progress:
+    def of_chain(self, c: int, report: Callable[[], None] = lambda: None) -> Progress:
         """Progress callback of chain or card c, which calls `report` after each update."""
 
         def progress(done: float, total: float) -> None:
@@ -155,17 +155,13 @@ def _cost(chain: Chain) -> float:
     return classes * len(chain) * float(len(chain[0])) ** 2
 
 
-def _nothing() -> None:
-    pass
-
-
 def _on_cores(
     common: smo.Common, chains: Sequence[Chain], starts: Sequence[Vector], progress: Progress | None
 ) -> list[list[Solution]]:
     shared = _SharedProgress([_cost(chain) for chain in chains], progress)
     results: list[list[Solution]] = [[] for _ in chains]
 
-    def work(c: int, report: Callable[[], None]) -> None:
+    def work(c: int, report: Callable[[], None] = lambda: None) -> None:
         of_chain = shared.of_chain(c, report)
         with shared.stopping():
             chain: Any = chains[c]
@@ -182,95 +178,86 @@ def _on_cores(
     together.sort(key=lambda c: -shared.costs[c])
     with shared.stopping():
         if together:
-            parallel.run(lambda c: work(c, _nothing), together, watch=shared.report)
+            parallel.run(lambda c: work(c), together, watch=shared.report)
         for c in sorted({*range(len(chains))} - {*together}):
             work(c, shared.report)
     return results
 
 
-def _on_gpu(
-    gram: Gram,
-    chains: Sequence[Chain],
-    starts: Sequence[Vector],
-    stopping: Stopping,
-    progress: Progress | None,
-    cuts: bool = True,
-) -> list[list[Solution]]:
-    """Solve two-class chains side by side, then those of 2, 3, .. classes together."""
-    results: list[list[Solution]] = [[] for _ in chains]
-    classes = [chain[0].n_classes if isinstance(chain[0], MulticlassDual) else 0 for chain in chains]
-    done = 0
-    for kind in sorted({*classes}):
-        some = [c for c in range(len(chains)) if classes[c] == kind]
-        solve: Any = crammer_singer_cuda.solve_many if kind else partial(smo_cuda.solve_many, cuts=cuts)
-        part = parallel.part(progress, done, len(some), len(chains))
-        solved = solve(gram, [chains[c] for c in some], [starts[c] for c in some], stopping, part)
-        for c, solutions in zip(some, solved, strict=True):
-            results[c] = solutions
-        done += len(some)
-    return results
+@dataclass(frozen=True)
+class _GpuWork:
+    """Chains to solve over a Gram in device memory, and the coefficients that they start from."""
 
+    gram: Gram
+    chains: Sequence[Chain]
+    starts: Sequence[Vector]
+    stopping: Stopping
+    progress: Progress | None
 
-def _on_shards(
-    gram: Gram,
-    chains: Sequence[Chain],
-    starts: Sequence[Vector],
-    stopping: Stopping,
-    progress: Progress | None,
-) -> list[list[Solution]]:
-    """Divide chains among cards that have room for a copy each, or have all cards solve each together."""
-    try:
-        slots = 0
-        for shard in gram.shards:
-            with devices.use(shard.device):
-                slots += cuda_queue.most_slots()
-        cuts = all(isinstance(chain[0], Dual) for chain in chains)
-        pieces = list(cuda_queue.stretches(chains, slots, cuts))
-        copies = gram.copies() if len(pieces) >= len(gram.shards) > 1 else []
-        if copies:
-            return _on_copies(copies, pieces, chains, starts, stopping, progress)
-        return _on_gpu(gram, chains, starts, stopping, progress)
-    except BaseException:  # an interruption leaves cards at work, maybe in each other's memory
-        with suppress(Exception):  # of a card that has failed
-            for shard in gram.shards:
-                devices.synchronize(shard.device)
-        raise
+    def solve(self, cuts: bool = True) -> list[list[Solution]]:
+        """Solve two-class chains side by side, then those of 2, 3, .. classes together."""
+        chains, starts = self.chains, self.starts
+        results: list[list[Solution]] = [[] for _ in chains]
+        classes = [chain[0].n_classes if isinstance(chain[0], MulticlassDual) else 0 for chain in chains]
+        done = 0
+        for kind in sorted({*classes}):
+            some = [c for c in range(len(chains)) if classes[c] == kind]
+            solve: Any = crammer_singer_cuda.solve_many if kind else partial(smo_cuda.solve_many, cuts=cuts)
+            part = parallel.part(self.progress, done, len(some), len(chains))
+            some_chains, some_starts = [chains[c] for c in some], [starts[c] for c in some]
+            solved = solve(self.gram, some_chains, some_starts, self.stopping, part)
+            for c, solutions in zip(some, solved, strict=True):
+                results[c] = solutions
+            done += len(some)
+        return results
 
+    def solve_on_shards(self) -> list[list[Solution]]:
+        """Divide chains among cards that have room for a copy each, or have all cards solve each together."""
+        shards = self.gram.shards
+        try:
+            slots = 0
+            for shard in shards:
+                with devices.use(shard.device):
+                    slots += cuda_queue.most_slots()
+            cuts = all(isinstance(chain[0], Dual) for chain in self.chains)
+            pieces = list(cuda_queue.stretches(self.chains, slots, cuts))
+            copies = self.gram.copies() if len(pieces) >= len(shards) > 1 else []
+            return self._solve_on_copies(copies, pieces) if copies else self.solve()
+        except BaseException:  # an interruption leaves cards at work, maybe in each other's memory
+            with suppress(Exception):  # of a card that has failed
+                for shard in shards:
+                    devices.synchronize(shard.device)
+            raise
 
-def _on_copies(
-    grams: Sequence[Gram],
-    pieces: Sequence[tuple[int, int, int]],
-    chains: Sequence[Chain],
-    starts: Sequence[Vector],
-    stopping: Stopping,
-    progress: Progress | None,
-) -> list[list[Solution]]:
-    """Divide pieces, (chain, first problem, last problem + 1), among cards, with a thread per card."""
-    parts = [chains[c][first:last] for c, first, last in pieces]
-    costs = [_cost(part) for part in parts]
-    shares = divide(costs, len(grams))
-    shared = _SharedProgress([sum(costs[k] for k in share) for share in shares], progress)
-    solved: list[list[Solution]] = [[] for _ in pieces]
+    def _solve_on_copies(
+        self, grams: Sequence[Gram], pieces: Sequence[tuple[int, int, int]]
+    ) -> list[list[Solution]]:
+        """Divide pieces, (chain, first problem, last problem + 1), among cards, with a thread per card."""
+        parts = [self.chains[c][first:last] for c, first, last in pieces]
+        costs = [_cost(part) for part in parts]
+        shares = divide(costs, len(grams))
+        shared = _SharedProgress([sum(costs[k] for k in share) for share in shares], self.progress)
+        solved: list[list[Solution]] = [[] for _ in pieces]
 
-    def start_of(k: int) -> Vector:
-        c, first, _ = pieces[k]
-        return starts[c] if first == 0 else np.zeros(len(parts[k][0]))
+        def start_of(k: int) -> Vector:
+            c, first, _ = pieces[k]
+            return self.starts[c] if first == 0 else np.zeros(len(parts[k][0]))
 
-    def work(card: int) -> None:
-        share, of_card = shares[card], shared.of_chain(card, _nothing)
-        with shared.stopping():
-            some = [parts[k] for k in share], [start_of(k) for k in share]
-            of_share = _on_gpu(grams[card], *some, stopping, of_card, cuts=False)
-            for k, solutions in zip(share, of_share, strict=True):
-                solved[k] = solutions
-            of_card(1.0, 1.0)
+        def work(card: int) -> None:
+            share, of_card = shares[card], shared.of_chain(card)
+            with shared.stopping():
+                some = [parts[k] for k in share], [start_of(k) for k in share]
+                of_share = _GpuWork(grams[card], *some, self.stopping, of_card).solve(cuts=False)
+                for k, solutions in zip(share, of_share, strict=True):
+                    solved[k] = solutions
+                of_card(1.0, 1.0)
 
-    with shared.stopping(), parallel.limit(len(grams)):
-        parallel.run(work, range(len(grams)), watch=shared.report)
-    results: list[list[Solution]] = [[] for _ in chains]
-    for k in sorted(range(len(pieces)), key=lambda k: pieces[k]):
-        results[pieces[k][0]] += solved[k]
-    return results
+        with shared.stopping(), parallel.limit(len(grams)):
+            parallel.run(work, range(len(grams)), watch=shared.report)
+        results: list[list[Solution]] = [[] for _ in self.chains]
+        for k in sorted(range(len(pieces)), key=lambda k: pieces[k]):
+            results[pieces[k][0]] += solved[k]
+        return results
 
 
 def divide(costs: Sequence[float], cards: int) -> list[list[int]]:
