@@ -48,21 +48,21 @@ DEFINE_SETS: list[tuple[str, devices.Defines]] = [(SOURCE, ())]
 #: Maximum number of shards, and number of values along a side of a thread block.
 MAX_SHARDS, SIDE = 16, 32
 SHARDS = np.dtype([("values", np.uint64, (MAX_SHARDS,)), ("first", np.int64, (MAX_SHARDS + 1,))], align=True)
-#: Blocks of documents per card, in the order in which they are tried; work of the busiest card, relative to
-#: an equal share, above which more blocks are tried; tiles that a card has at a time.
+#: Numbers of blocks per card to try; accepted work of the busiest card, relative to an equal share; tiles
+#: that a card has at a time.
 BLOCKS, UNEVEN, AT_A_TIME = (2, 4, 8, 16), 1.03, 2
-#: Least work of a tile that may be taken first, relative to the largest remaining tile.
+#: Minimum work of the next tile, relative to the largest remaining tile.
 NEARLY = 0.8
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Columns first to last - 1 on one card: `values` is float32, shape (n, last - first), C order."""
+    """Columns first to last - 1 on a card."""
 
     device: Device
     first: int
     last: int
-    values: Any
+    values: Any  #: float32, shape (n, last - first), C order
 
 
 class ShardedGram(Gram):
@@ -170,10 +170,10 @@ def sharded_gram(
 
 
 def spread(gram: Gram, device: Device, memory: int | str | None = None) -> Gram:
-    """Move a whole matrix from one card into shards on all cards of a device; return other Grams unchanged.
+    """Move a whole matrix from a card into shards on all cards of a device; return other Grams unchanged.
 
-    It stays where it is if that card has no room for its shard beside the matrix, within `memory` bytes for
-    both (None: half of the memory that is free beside the matrix).
+    It is not moved if its card has no room for the shard beside the matrix, within `memory` bytes for both
+    (None: half of the memory that is free beside the matrix).
     """
     n, cards = gram.n, len(device.cards)
     if not _shards(n, cards) or gram.matrix is None:

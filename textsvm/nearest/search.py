@@ -164,11 +164,10 @@ class _Tiles:
     def above(self, criteria: Criteria) -> Iterator[Pairs]:
         """Pairs above the bound, by blocks of rows."""
         for block, columns in self._each():
-            bound = _level(block, criteria.least)
-            parts = [
-                self.near.pairs(block, other, Bound(bound, _level(other, criteria.least), criteria.within))
-                for other in columns
-            ]
+            parts = []
+            for other in columns:
+                least = _level(block, criteria.least), _level(other, criteria.least)
+                parts.append(self.near.pairs(block, other, Bound(*least, criteria.within)))
             pairs = joined(parts)
             yield pairs.take(np.lexsort((pairs.columns, -pairs.values, pairs.rows)))
 

@@ -125,13 +125,10 @@ class DeviceStatus:
 
 
 def select(wish: str = "auto") -> Device:
-    """Choose a device.
+    """Choose a device: "auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...
 
-    Parameters
-    ----------
-    wish : {"auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...}
-        "auto" takes the first GPU if it is usable, else the CPU. Several GPUs share kernel matrices; other
-        work runs on the first.
+    "auto" is the first GPU if it is usable, else the CPU. Several GPUs share kernel matrices; other work runs
+    on the first.
     """
     kind, _, index = wish.partition(":")
     if kind == "cuda" and ("," in index or index == "all"):

@@ -70,24 +70,11 @@ class OnlineMachine:
     tol : float
         Largest violation of the optimality conditions to accept, in units of decision values, > 0.
     budget : int, optional
-        Number of examples to keep: beyond it `settle` removes the most `redundant`.
+        Number of examples to keep: `settle` removes the most `redundant` of any further examples.
     memory : int
         Bytes for rows of the kernel matrix.
     free_bias : bool
         Whether the bias is optimised; otherwise it is 0.
-
-    Attributes
-    ----------
-    bias : float
-    pairs : int
-        Pairs of variables that the last call of `settle` optimised.
-    forgotten : list
-        Names of examples removed to keep the budget; the caller may empty it.
-
-    Raises
-    ------
-    InputError
-        If C, tol or budget is not above 0.
     """
 
     def __init__(
@@ -97,8 +84,10 @@ class OnlineMachine:
         for name, value in (("C", C), ("tol", tol), ("budget", budget)):
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be a number above 0, got {value!r}")
-        self.C, self.tol, self.budget = float(C), float(tol), budget
-        self.bias, self.pairs = 0.0, 0
+        self.C, self.tol, self.budget, self.bias = float(C), float(tol), budget, 0.0
+        #: Pairs of variables that the last call of `settle` optimised.
+        self.pairs = 0
+        #: Names of examples removed to keep the budget; the caller may empty it.
         self.forgotten: list[Hashable] = []
         self._X = SparseRows()
         self._K = KeptRows(self._X, memory)
@@ -153,17 +142,8 @@ class OnlineMachine:
     ) -> None:
         """Add an example, or replace the example of this name; `settle` then restores the optimum.
 
-        Parameters
-        ----------
-        name : hashable
-        keys : uint64 array, shape (m,)
-            Distinct features.
-        values : float array, shape (m,)
-            The value of each feature: the same for all, > 0.
-        positive : bool
-            Whether the example is of the positive class.
-        alpha : float
-            Its dual variable if it is known, from 0 to C.
+        `keys` (uint64) are its distinct features, `values` their value, > 0 and the same for all, and `alpha`
+        its dual variable if it is known, from 0 to C.
         """
         keys, values = np.ascontiguousarray(keys, np.uint64), np.asarray(values, np.float32)
         if len(values) and not (values[0] > 0 and (values == values[0]).all()):
@@ -203,18 +183,9 @@ class OnlineMachine:
         self._K.drop(place)
 
     def settle(self, seconds: float | None = None) -> bool:
-        """Optimise until the optimum or the time limit is reached; remove examples beyond the budget.
+        """Optimise, and remove examples beyond the budget; return whether the optimum is reached.
 
-        Parameters
-        ----------
-        seconds : float, optional
-            Time limit; the next call continues from the coefficients reached. `MAX_PAIRS` pairs are a limit
-            too.
-
-        Returns
-        -------
-        bool
-            Whether the optimum is reached.
+        At the time limit in seconds, and after `MAX_PAIRS` pairs, the next call continues.
         """
         end = np.inf if seconds is None else time.perf_counter() + seconds
         self.pairs = 0
