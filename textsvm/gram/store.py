@@ -178,7 +178,7 @@ class Store:
 
     def note(self, texts: Mapping[str, Any]) -> None:
         """Write the identity of its texts; inside `lock`."""
-        if (self.folder / _STORE).is_file():  # another process may have made it a store
+        if (self.folder / _STORE).is_file():  # written by another process since
             self.texts = _read_json(self.folder / _STORE, _TEXTS)
         self._require_same(texts)
         views = {**(self.texts or texts)["views"], **texts["views"]}

@@ -50,7 +50,7 @@ PAD = 64  # the sides of int8 matrices are multiples of it
 SHARED = 100 << 10  # bytes of sums per block: two blocks per multiprocessor
 INT8, INT32 = 3, 10  # cudaDataType
 DOUBLE = (*FIXED, ("VALUE", "double"))
-#: Kernels launched besides those of `sparse_cuda`: products of vectors.
+#: Additional kernels launched here: products of vectors.
 DEFINE_SETS = [(SOURCE, (*DOUBLE, *finish_defines(name))) for name in FINISHES]
 #: struct Products of products.cu.
 PRODUCTS = np.dtype(

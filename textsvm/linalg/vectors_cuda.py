@@ -41,7 +41,7 @@ from textsvm.runtime.parallel import Progress
 
 #: Methods of multiplication, by the number of products of digits.
 ONE, SIX, EIGHT = 1, 2, 3
-#: Largest N of three digits, one less than 127 in each, for a centre on the grid.
+#: Largest N of three digits: 127 in each, less 1 for a centre on the grid.
 MAX_NUMBER = 127 * 65536 + 127 * 256 + 127 - 1
 #: Number of features up to which sums of digits stay below 2^31.
 MAX_FEATURES = 32_000

@@ -117,7 +117,7 @@ class MulticlassRun:
         self.direct = bool((dual.index == np.arange(m)).all())
         self.limit = min(SET, m, self.window.capacity)
         self.top, self.low = np.empty(m), np.empty(m)
-        #: The working set, and its examples that were not in the previous one.
+        #: The working set, and its examples that were not in the previous set.
         self.members = self.newcomers = np.zeros(0, np.int64)
         #: The largest kernel value that has been seen.
         self.largest = 0.0

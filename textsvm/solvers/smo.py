@@ -135,7 +135,7 @@ class Run:
         self.gram, self.stopping, self.tile_bytes = common.gram, common.stopping, common.tile_bytes
         self.window = self.gram.window()
         self.dual, self.progress = dual, progress
-        self.tol = self.stopping.tol  # or a larger one before it
+        self.tol = self.stopping.tol  # preceded by larger tolerances
         self.shrinking = self.stopping.shrinking and len(dual) > 2
         self.index = np.ascontiguousarray(dual.index, np.int64)
         self.direct = len(dual) == self.gram.n and bool((self.index == np.arange(self.gram.n)).all())
