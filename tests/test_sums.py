@@ -29,7 +29,7 @@ from textsvm import (
     tune,
 )
 from textsvm.evaluation.explanation import explain
-from textsvm.gram.build import make_gram
+from textsvm.gram.build import gram_of_rows
 from textsvm.gram.shared import grams
 from textsvm.kernels.edit import kernel as edit
 from textsvm.kernels.spectrum import kernel as spectrum
@@ -376,8 +376,8 @@ def test_rows_on_demand_where_two_matrices_do_not_fit():
     kernel, documents = Sum([Spectrum(2), GapWeighted(2)]), encode(DOCUMENTS)
     matrix = 4 * len(documents) ** 2
     rows = kernel.fit(documents).rows(documents, CPU)
-    assert make_gram(rows, 2 * matrix).window().complete
-    cached = make_gram(rows, 2 * matrix - 1)
+    assert gram_of_rows(rows, 2 * matrix).window().complete
+    cached = gram_of_rows(rows, 2 * matrix - 1)
     assert not cached.window().complete
     np.testing.assert_allclose(cached.rows(np.arange(len(documents))), gram_of(kernel), atol=1e-6)
 

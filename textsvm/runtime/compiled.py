@@ -3,8 +3,8 @@
 Importing Numba takes 0.25 s, which prediction of a single short text does not need. `njit` therefore wraps a
 function in `Compiled`, which imports Numba at the first call. A compiled function refers to others by names
 of its module or of the enclosing function, so before it is compiled these `Compiled` objects are replaced by
-Numba's dispatchers. Functions needed to predict a single text have a NumPy form beside the compiled one, with
-the same bits, used while Numba is not loaded and the input is small (`few`).
+Numba's dispatchers. Functions needed to predict a single text also have a NumPy form with the same bits, used
+while Numba is not loaded and the input is small (`few`).
 """
 
 from __future__ import annotations
