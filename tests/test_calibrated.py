@@ -15,7 +15,7 @@ from textsvm.errors import InputError
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
-from textsvm.machines.decisions import decide
+from textsvm.selection.calibration import decide
 from textsvm.selection import probability_maps
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
@@ -155,8 +155,8 @@ def test_the_state_as_arrays_and_back(method, k):
 
 
 BAD_STATES = [
-    ({}, "no known method"),
-    ({"a": np.ones(3)}, "no known method"),
+    ({}, "unknown method"),
+    ({"a": np.ones(3)}, "unknown method"),
     ({"a": np.ones(3), "b": np.ones(2)}, "does not fit its classes"),
     ({"a": np.ones(1), "b": np.ones(1)}, "does not fit its classes"),
     ({"a": np.array([1, np.nan, 1]), "b": np.ones(3)}, "'a' is not one row of finite"),

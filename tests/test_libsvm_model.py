@@ -150,7 +150,7 @@ def test_a_classifier_that_is_read_decides_as_libsvm(kind, labels, kernel, tmp_p
     assert model.n_features_in_ == 5
     expected = oracle.values(X)
     K = model.kernel_.rows(model.support_documents_, model.predictor().device)
-    ours = K.cross(model.read(X, fitting=False)).astype(float) @ model.dual_coef_.T + model.intercept_
+    ours = K.cross(model.validate(X, fitting=False)).astype(float) @ model.dual_coef_.T + model.intercept_
     machines = list(combinations(sorted(labels), 2))
     scale = 1e-6 * (1 + np.abs(model.dual_coef_).sum())
     for p, (i, j) in enumerate(combinations(labels, 2)):

@@ -111,5 +111,5 @@ def machine(kernel: Any, criteria: Criteria, memory: Any = None, **parameters: A
         raise InputError('neighbours need texts to compare, and kernel="precomputed" has none')
     model = Classifier(kernel, compute=Compute(memory=memory), **parameters)
     model.check()
-    criteria.check(model.make_kernel())
+    criteria.check(model.new_kernel())
     return model

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.machines.targets import is_number
 
 #: Coverages in the report of `evaluate`, and the share of texts that may be rejected.
 COVERAGES, REJECTED = (0.9, 0.95, 0.99), 0.05
@@ -123,13 +124,15 @@ class Conforming:
     conformity_: Conformity | None
 
     def predict_set(self: Any, X: Any, coverage: float = 0.95, per_class: bool = False) -> NDArray[np.bool_]:
-        """Prediction sets: classes that each text may have, with the true class among them as promised.
+        """Prediction sets: classes of each text that include the true class with the promised probability.
 
         Parameters
         ----------
         X : n texts
-        coverage, per_class
-            See `Conformity.sets`.
+        coverage : float
+            Probability that the set holds the true class, above 0 and below 1.
+        per_class : bool
+            Whether the coverage holds for each class rather than on average over all texts.
 
         Returns
         -------
@@ -170,8 +173,7 @@ def largest(decision: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def require_share(name: str, value: object) -> None:
     """Raise InputError unless a value is above 0 and below 1."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 < float(value) < 1:  # type: ignore[arg-type]
+    if not is_number(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]
         raise InputError(f"{name}={value!r} must be a number above 0 and below 1")
 
 

@@ -28,7 +28,6 @@ from scipy.optimize import nnls
 from textsvm.errors import InputError
 from textsvm.machines.base import KernelMachine, is_default
 from textsvm.machines.classifier import Classifier
-from textsvm.machines.default import Given, fit_default
 from textsvm.machines.targets import Target, with_classes
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
@@ -209,12 +208,11 @@ def _choose_and_test(
     progress: StageProgress | None,
 ) -> tuple[list[NDArray[np.float64]], list[str]]:
     """Decision values of the test parts by copies fitted to the training parts, and the choices of these."""
-    values, chosen = [], []
+    values, chosen, labels = [], [], labels_of(task.target)
     for number, (train, test) in enumerate(task.folds):
         step, fitted = of_all(progress, number, len(task.folds)), model.copy()
-        target = Target(task.target.values[train], task.target.classes)
         weight = None if task.weight is None else task.weight[train]
-        fit_default(fitted, Given([texts[i] for i in train], target, weight), step)
+        fitted.fit([texts[i] for i in train], labels[train], weight, step)
         for stage, spent in fitted.seconds_.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
         clock = time.perf_counter()

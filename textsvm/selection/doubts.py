@@ -33,7 +33,6 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.machines.base import is_default
 from textsvm.machines.classifier import Classifier
-from textsvm.machines.default import Given, encode
 from textsvm.machines.targets import Target
 from textsvm.machines.training import Prepared
 from textsvm.nearest.rows import NeighbourTable, nearest
@@ -207,15 +206,14 @@ def doubts(
 
 def plain_kernel(model: Classifier, texts: list[str]) -> Kernel:
     """Default kernel, which learns nothing from labels; with words if the texts have words."""
-    nothing = Target(np.zeros(len(texts), np.int64), np.zeros(1))
-    documents = encode(model.copy().set_params(kernel="auto"), Given(texts, nothing, None), None)
+    documents = model.copy().set_params(kernel="auto").encode_for_choice(texts)
     statistics = shortlist.describe(documents.of(View()), documents.of(shortlist.WORDS))
     return shortlist.Recipe(words=statistics.has_words).kernel()
 
 
 def _prepare(model: Classifier, texts: Any, progress: StageProgress | None) -> Prepared:
     if not isinstance(model.kernel, str) and any(
-        getattr(leaf, "odds", False) for leaf in model.make_kernel().structure.leaves
+        getattr(leaf, "odds", False) for leaf in model.new_kernel().structure.leaves
     ):
         raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
     return model.prepare(texts, progress)

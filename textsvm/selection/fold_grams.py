@@ -21,9 +21,8 @@ from textsvm.gram.plan import Plan
 from textsvm.gram.shared import TermGrams
 from textsvm.kernels.base import Kernel
 from textsvm.machines.base import KernelMachine
-from textsvm.machines.storing import without_store
 from textsvm.machines.targets import Target
-from textsvm.machines.training import Prepared, plan_training
+from textsvm.machines.training import Prepared, plan_training, prepare_gram, without_store
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, limit, of_stage
 from textsvm.runtime.workers import Workers, current
@@ -112,7 +111,7 @@ class FoldGrams:
         if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
-            return self.model.compare(self.examples, kernel, progress)
+            return prepare_gram(self.model, self.examples, kernel, progress)
         clock = time.perf_counter()
         gram = self._terms.gram(kernel, train, of_stage(progress, "gram"))
         devices.synchronize(gram.device)

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError, RareClassWarning
 from textsvm.machines.base import Fold
-from textsvm.machines.targets import Target
+from textsvm.machines.targets import Target, is_integer
 from textsvm.machines.training import Prepared
 from textsvm.runtime.parallel import Progress
 from textsvm.selection.leakage import (
@@ -125,9 +125,9 @@ def make_folds(
     """
     n = len(target.values)
     numbers = None if groups is None else as_groups(groups, n)
-    if isinstance(repeats, bool) or not isinstance(repeats, int | np.integer) or repeats < 1:
+    if not is_integer(repeats) or repeats < 1:
         raise InputError(f"repeats={repeats!r} must be a whole number of at least 1")
-    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+    if is_integer(cv):
         numbered = NumberedFolds(int(cv), target, numbers)
         seeds = [None if random_state is None else random_state + r for r in range(repeats)]
         folds = [fold for seed in seeds for fold in numbered.split(seed)]

@@ -18,9 +18,8 @@ from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.machines.base import KernelMachine, is_default
-from textsvm.machines.storing import store_together
 from textsvm.machines.targets import Target, with_classes
-from textsvm.machines.training import Prepared
+from textsvm.machines.training import Prepared, store_together
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage
@@ -66,7 +65,7 @@ def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
     copy = model.copy()
     if isinstance(copy.kernel, str) and "kernel" not in params and any("kernel__" in name for name in params):
         copy.source.require_tunable(params)
-        copy.kernel = copy.make_kernel()  # so that its parameters can be set
+        copy.kernel = copy.new_kernel()  # so that its parameters can be set
     for name in params:
         if name.partition("__")[0] not in TUNABLE or (name in TUNABLE and name not in copy.get_params()):
             known = [each for each in TUNABLE if each in copy.get_params()]
@@ -103,7 +102,7 @@ def encode_all(
     shared = []
     for of_form in forms.values():
         sources = [settings[k].model.source for k in of_form]
-        examples = with_classes(sources[0].prepare_for(sources, X, progress), target)
+        examples = with_classes(sources[0].encode_for(sources, X, progress), target)
         kernels: dict[Hashable, Kernel] = {}
         members: dict[Hashable, list[int]] = {}
         for k in of_form:

@@ -25,6 +25,7 @@ from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.kernels.near import Nearest
 from textsvm.machines.base import Fold, KernelMachine
+from textsvm.machines.targets import is_number
 from textsvm.nearest.rows import most_similar, similar_pairs
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import Progress
@@ -56,7 +57,7 @@ class Leak:
 
 def check_bound(bound: object) -> None:
     """Raise InputError unless 0 < bound <= 1."""
-    if isinstance(bound, bool) or not isinstance(bound, int | float | np.number) or not 0 < bound <= 1:
+    if not is_number(bound) or not 0 < bound <= 1:  # type: ignore[operator]
         raise InputError(f"the bound of near-duplicates must be above 0 and at most 1, got {bound!r}")
 
 
@@ -147,8 +148,8 @@ def held_out_leak(
     check_bound(bound)
     device = select(model.device)
     with model.at_work(device):
-        documents = model.encode(model.read(training, fitting=False), None)
-        others = kernel.structure.read(model.encode(model.read(held, fitting=False), documents))
+        documents = model.encode(model.validate(training, fitting=False), None)
+        others = kernel.structure.read(model.encode(model.validate(held, fitting=False), documents))
         nearest, best = most_similar(kernel, kernel.structure.read(documents), others, device, progress)
     leaked = np.flatnonzero(best >= _least(bound))
     return Leak(leaked, nearest[leaked], best[leaked], len(leaked) / max(1, len(others)))

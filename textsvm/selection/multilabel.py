@@ -1,15 +1,16 @@
-"""Several labels a document: one machine a label on one Gram, and thresholds from values out of fold.
+"""Several labels per document: a machine for each label on a shared Gram, and out-of-fold thresholds.
 
-A document has every label whose machine gives it more than the label's threshold. At 0, where a machine puts
-it, rare labels are hardly ever predicted; thresholds are chosen from decision values of documents that the
-machines were not trained on, see `textsvm.selection.thresholds`. As with calibration, every fold and the fit
-to all documents are problems over one Gram, solved side by side.
+A document has every label whose decision value is above the label's threshold. With the threshold 0, rare
+labels are hardly ever predicted; thresholds are chosen from out-of-fold decision values, see
+`textsvm.selection.thresholds`. As with calibration, all folds and the fit to all documents are solved side by
+side on the same Gram.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.machines.base import Fold, KernelMachine
-from textsvm.machines.compute import Compute
 from textsvm.machines.labels import FORMS, as_indicator, in_form
 from textsvm.machines.targets import Target
 from textsvm.runtime import device as devices
@@ -34,39 +34,20 @@ if TYPE_CHECKING:
 THRESHOLDS = ("cv", "zero")
 
 
+@dataclass(repr=False, eq=False)
 class MultilabelClassifier(KernelMachine):
     """The machine of `textsvm.MultilabelSVC`."""
 
-    thresholds: str
-    cv: Any
-    random_state: int | None
+    kernel: Kernel | KernelFunction | str = "fast"
+    C: float = 1.0
+    _: KW_ONLY
+    thresholds: str = "cv"
+    cv: Any = 5
+    random_state: int | None = 0
 
     estimator_name = "MultilabelSVC"
 
-    C: float
-
-    def __init__(
-        self,
-        kernel: Kernel | KernelFunction | str = "fast",
-        C: float = 1.0,
-        *,
-        thresholds: str = "cv",
-        cv: Any = 5,
-        normalise: str = "unicode",
-        punctuation: bool = True,
-        max_length: int | None = None,
-        tol: float = 1e-3,
-        duality_gap: float | None = None,
-        max_iter: int = -1,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        compute: Compute | None = None,
-        random_state: int | None = 0,
-    ) -> None:
-        self._assign(locals())
-
     def check(self) -> None:
-        """Raise InputError if a parameter is out of range; `fit` calls it first."""
         super().check()
         if not isinstance(self.thresholds, str) or self.thresholds not in THRESHOLDS:
             raise InputError(f"thresholds={self.thresholds!r} is not one of {', '.join(THRESHOLDS)}")
@@ -74,19 +55,17 @@ class MultilabelClassifier(KernelMachine):
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
     ) -> Self:
-        """Train on texts; folds share the Gram of all, unless the kernel learns (idf).
+        """Train on texts; folds share the Gram of all texts, unless the kernel learns (idf).
 
         Parameters
         ----------
-        X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d);
-            with ``kernel="precomputed"`` the kernel matrix, shape (n, n).
+        X : n texts, vectors, table rows or a kernel matrix, as for `textsvm.SVC.fit`
         y : sequence of n tuples, lists or sets of labels; or array or sparse matrix, shape (n, n_classes)
-            A matrix holds 0 and 1, as `sklearn.preprocessing.MultiLabelBinarizer` makes it.
+            A matrix of 0 and 1, as from `sklearn.preprocessing.MultiLabelBinarizer`.
         sample_weight : array-like, shape (n,), optional
             Factors of C, >= 0. Thresholds count every text once.
         progress : callable, optional
-            See `StageProgress`.
+            Called with the stage, the work done and the total work (`StageProgress`).
         """
         if self.thresholds == "zero":
             self._fit(X, y, sample_weight, progress)
@@ -96,7 +75,7 @@ class MultilabelClassifier(KernelMachine):
         from textsvm.selection.scoring import read_training_data
 
         given, target, weight = read_training_data(self, X, y, sample_weight)
-        self.read(X)  # a table names its columns, and the fitted estimator keeps the names
+        self.validate(X)  # stores the names of the columns of a table
         folds = make_folds(self.cv, target, random_state=self.random_state)
         everyone = np.arange(len(target.values))
         task = Task(target, weight, [*folds, (everyone, np.empty(0, np.int64))])
@@ -107,22 +86,22 @@ class MultilabelClassifier(KernelMachine):
             examples = self.encode(given, None, progress)
             grams = grams_of(self, examples, task)
             lap(seconds, "encode", clock)
-            found = train_and_test([self], grams, task, seconds, progress)
+            trained = train_and_test([self], grams, task, seconds, progress)
         clock = time.perf_counter()
-        self.keep(found.last, target, found.machines[0][-1])
-        self.learn_from_folds(found.values[0], folds, target)
+        self.keep(trained.last, target, trained.machines[0][-1])
+        self.learn_from_folds(trained.values[0], folds, target)
         seconds["thresholds"] = seconds.pop("score") + time.perf_counter() - clock
         self.seconds_ = seconds
         return self
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
-        """Values of the machines, float64, shape (n, n_classes); a label is given above its threshold."""
+        """Values of the machines, float64, shape (n, n_classes)."""
         return self._scores(X, progress)
 
     def predict(self, X: Any) -> Any:
-        """The labels of each text, in the form that they were given in: tuples, array or sparse matrix."""
-        found = self.predictions(self._scores(X), self.classes_)
-        return in_form(found, self.classes_, self.label_form_)
+        """Predict the labels of each text, in the form of the training labels: tuples, array or matrix."""
+        indicator = self.predictions(self._scores(X), self.classes_)
+        return in_form(indicator, self.classes_, self.label_form_)
 
     def as_target(self, y: Any, n: int) -> Target:
         classes, indicator, form = as_indicator(y, n)
@@ -131,7 +110,7 @@ class MultilabelClassifier(KernelMachine):
     def problem(
         self, target: Target, index: NDArray[np.int64], sample_weight: NDArray[np.float64] | None = None
     ) -> Labelling:
-        """See `KernelMachine`; labels that none or all of the documents have are left out."""
+        """The learning problem of the rows `index`, without labels that none or all of them have."""
         from textsvm.solvers.problems import Labelling
 
         weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
@@ -141,29 +120,25 @@ class MultilabelClassifier(KernelMachine):
         return values
 
     def predictions(self, scores: NDArray[np.float64], classes: NDArray[Any] | None) -> NDArray[np.bool_]:
-        """Which labels are given, shape (n, n_classes); a machine that was left out (NaN) gives none."""
+        """Indicator matrix of predicted labels, shape (n, n_classes); False without a machine (NaN)."""
         return scores > vars(self).get("thresholds_", 0.0)
 
     def fold_predictions(
         self, values: Sequence[NDArray[np.float64]], folds: Sequence[Fold], target: Target
     ) -> list[NDArray[np.bool_]]:
-        """See `KernelMachine`; the thresholds of a fold are chosen on documents that it does not test.
-
-        Machines of those other folds were trained on its documents, thresholds never saw their values.
-        """
+        """Predictions of each test part, with thresholds from the documents of the other test parts."""
         if self.thresholds == "zero":
-            return [one > 0 for one in values]
-        found = []
+            return [scores > 0 for scores in values]
+        predictions = []
         for number, (_, test) in enumerate(folds):
             others = [k for k in range(len(folds)) if k != number]
             bounds = _thresholds([values[k] for k in others], [folds[k] for k in others], target, test)
-            found.append(values[number] > bounds)
-        return found
+            predictions.append(values[number] > bounds)
+        return predictions
 
     def learn_from_folds(
         self, values: Sequence[NDArray[np.float64]], folds: Sequence[Fold], target: Target
     ) -> None:
-        """See `KernelMachine`: the thresholds."""
         if self.thresholds == "cv":
             self.thresholds_ = _thresholds(values, folds, target)
 
@@ -175,25 +150,25 @@ class MultilabelClassifier(KernelMachine):
         return [f"{a!s} against the rest" for a in classes]
 
     def keep_machines(self, kernel: Kernel, examples: Any, target: Target, machines: Machines) -> None:
-        """See `KernelMachine`; thresholds are 0 until folds say otherwise."""
+        """Set the fitted attributes, with thresholds of 0, which `learn_from_folds` replaces."""
         assert target.classes is not None
         assert target.form is not None
         for a in np.flatnonzero(np.isnan(machines.bias))[:1]:
             raise InputError(
                 f"there is nothing to learn the label {target.classes[a]!s} from: sample_weight is zero for "
-                "all documents that have it, or that have it not"
+                "all documents with it, or for all without it"
             )
         super().keep_machines(kernel, examples, target, machines)
         self.restore_labels(np.zeros(len(machines.bias)), target.form)
 
     def restore_labels(self, thresholds: NDArray[np.float64], form: str) -> None:
-        """Take thresholds and the form of the labels; raises ValueError if they do not fit the machines."""
+        """Set thresholds and the form of the labels; ValueError if they do not fit the machines."""
         if form not in FORMS:
-            raise ValueError(f"its labels are in no known form, {form!r}")
+            raise ValueError(f"its labels have the unknown form {form!r}")
         if thresholds.shape != self.intercept_.shape or thresholds.dtype != np.float64:
             raise ValueError("its thresholds do not fit its labels")
         if np.isnan(thresholds).any():
-            raise ValueError("its thresholds are no numbers")
+            raise ValueError("its thresholds are not numbers")
         self.thresholds_, self.label_form_ = thresholds, form
 
     def _count_support(self, target: NDArray[Any], classes: NDArray[Any] | None) -> NDArray[np.int64]:
@@ -206,7 +181,7 @@ def _thresholds(
     target: Target,
     without: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float64]:
-    """Thresholds from the values of test parts, but for those of some documents."""
+    """Thresholds from the values of test parts, without the documents `without`."""
     from textsvm.selection.scoring import mean_values
 
     if not values:

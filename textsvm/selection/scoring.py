@@ -41,7 +41,7 @@ def read_training_data(
             f"{type(model).__name__} is neither SVC nor SVR nor MultilabelSVC; nothing is compared with y"
         )
     model.check()
-    given = model.copy().read(X)  # the model stays as it is
+    given = model.copy().validate(X)  # the model stays as it is
     n = len(given)
     if n == 0:
         raise InputError("there are no documents")

@@ -287,7 +287,7 @@ def _plain(line: dict[str, Any]) -> dict[str, Any]:
 
 def _key(model: Any) -> str | None:
     """Identity of a setting; None for a kernel that cannot be compared between processes."""
-    kernel = model.make_kernel()
+    kernel = model.new_kernel()
     if not kernel.structure.comparable:
         return None
     others = {name: value for name, value in model.get_params(deep=False).items() if name not in _PLACES}

@@ -29,9 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.machines.base import KernelMachine
-from textsvm.machines.storing import without_store
-from textsvm.machines.targets import Target
-from textsvm.machines.training import Prepared
+from textsvm.machines.targets import Target, is_number
+from textsvm.machines.training import Prepared, without_store
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
@@ -215,7 +214,7 @@ def tune(
         if search.best != best:  # its results are from the file: not fitted to all documents yet
             for members, grams in all_grams(model, of_kernel(every, best)):
                 search.run(members, grams, seconds, None)
-    search.best_model().read(X)  # a table names its columns, and the fitted model keeps the names
+    search.best_model().validate(X)  # stores the names of the columns of a table
     return _outcome(search, leaks, seconds)
 
 
@@ -257,7 +256,7 @@ def _outcome(search: GridSearch, leaks: list[Leak], seconds: dict[str, float]) -
 
 
 def _check_minutes(minutes: float) -> None:
-    if isinstance(minutes, bool) or not isinstance(minutes, int | float | np.number) or not minutes > 0:
+    if not is_number(minutes) or not minutes > 0:
         raise InputError(f"minutes={minutes!r} must be a number above 0")
 
 
