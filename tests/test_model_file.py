@@ -247,10 +247,10 @@ def test_what_is_no_model_file(tmp_path, model):
 
 def test_a_large_file_is_hashed_while_it_is_read(path, monkeypatch):
     before = textsvm.load(path).digest_
-    monkeypatch.setattr("textsvm.model.bytes.ALONE", 0)
+    monkeypatch.setattr("textsvm.model.bytes.PARALLEL_BYTES", 0)
     assert textsvm.load(path).digest_ == before
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(InputError, match="another digest"):
+    with pytest.raises(InputError, match="does not match its digest"):
         textsvm.load(path)
     path.write_bytes(b"x" * 100)
     with pytest.raises(InputError, match="not a textsvm model"):

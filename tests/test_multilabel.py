@@ -340,8 +340,8 @@ def test_a_loaded_model_decides_the_same(form, tmp_path):
     ("name", "value", "message"),
     [
         ("thresholds", np.zeros(2), "thresholds do not fit"),
-        ("thresholds", np.array([0, np.nan, 0]), "thresholds has values that are no finite"),
-        ("thresholds", np.zeros(3, np.float32), "thresholds has values that are no finite 64-bit"),
+        ("thresholds", np.array([0, np.nan, 0]), "thresholds has values that are not finite"),
+        ("thresholds", np.zeros(3, np.float32), "thresholds has values that are not finite 64-bit"),
         ("thresholds", None, "thresholds"),
         ("label_form", "words", "known form"),
         ("classes", ["a", "b"], "3 biases and needs 2"),

@@ -27,9 +27,9 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
     """Support vector classifier of two classes that learns and unlearns texts incrementally.
 
     After each call of `partial_fit` and `unlearn` it is the C-SVM of the remaining texts, the optimum of
-    `SVC` for this kernel within `tol`. A text costs a few milliseconds among ten thousand texts. The kernel is the
-    cosine of the sets of p-mers of the UTF-8 bytes of two texts, which are not normalised. For more than two
-    classes use ``OneVsRestClassifier(OnlineSVC())``, which also has `partial_fit`.
+    `SVC` for this kernel within `tol`. A text costs a few milliseconds among ten thousand texts. The kernel
+    is the cosine of the sets of p-mers of the UTF-8 bytes of two texts, which are not normalised. For more
+    than two classes use ``OneVsRestClassifier(OnlineSVC())``, which also has `partial_fit`.
 
     Save it by pickling; `textsvm.save` writes estimators with string kernels only.
 
