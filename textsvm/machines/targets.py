@@ -163,7 +163,7 @@ def _column_of(y: Any, n: int, what: str) -> NDArray[Any]:
             "--positive (Corpus.reduce_labels) chooses one to be told from the others"
         )
     if isinstance(y, list | tuple) and len({isinstance(value, str) for value in y}) > 1:
-        # NumPy would make one string type of them.
+        # NumPy would convert them all to strings.
         y = np.array([*y, None], dtype=object)[:-1]
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:

@@ -360,7 +360,7 @@ def _class_codes(model: Any) -> tuple[NDArray[np.int64] | None, NDArray[np.float
     machines = [
         (n - 1 - b, n - 1 - a, row) for (a, b), row in zip(combinations(range(n), 2), dual_coef, strict=True)
     ]
-    # The class of a vector is in all machines with a nonzero coefficient; with a single machine the sign tells.
+    # The class of a vector is in all machines with a nonzero coefficient; a single machine tells by sign.
     counts, coef = np.zeros((n, dual_coef.shape[1])), np.zeros((n - 1, dual_coef.shape[1]))
     for i, j, row in machines:
         counts[i] += (row != 0) + 0.5 * (row > 0)
