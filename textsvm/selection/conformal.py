@@ -1,16 +1,16 @@
-"""Conformal prediction: prediction sets with promised coverage, and rejection of texts unlike every class.
+"""Conformal prediction: prediction sets with guaranteed coverage, and rejection of texts unlike every class.
 
 Both compare a text with the out-of-fold values of the training texts (cross-conformal prediction, Vovk 2015).
-With s_i the calibrated probability of the true class of training text i, class k is in the set of a text
-whose probability of k is p if
+With s_i the calibrated probability of the true class of training text i, the set of a text with probability p
+of class k contains k if
 
     (1 + #{i : s_i <= p}) / (n + 1) > 1 - coverage,
 
-over all training texts, or over texts of class k alone (Mondrian: the promise then holds for each class); the
-likeliest class is in every set. A text is unlike every class if the same share of the training texts, by
-their largest decision values, is at most the share that may be rejected. For texts drawn as the training
-texts were, both promises hold on average over draws; the final machines were trained on a little more than
-those of the folds.
+over all training texts, or over texts of class k alone (Mondrian: the coverage then holds for each class).
+The likeliest class is in every set. A text is unlike every class if the same share, computed from the largest
+decision values of the training texts, is at most the share that may be rejected. For texts from the
+distribution of the training texts, both guarantees hold on average over draws; the final machines are trained
+on slightly more texts than the machines of the folds.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class Conformity:
     def sets(
         self, probability: NDArray[np.float64], coverage: float, per_class: bool = False
     ) -> NDArray[np.bool_]:
-        """Classes in the prediction set of each text, bool array like `probability`, (n, n_classes).
+        """Classes in the prediction set of each text, bool array, shape (n, n_classes).
 
-        `coverage` is promised on average, or with `per_class` for each class: a class with few texts is then
-        in every set. The likeliest class is in every set.
+        `coverage` holds on average, or with `per_class` for each class; a class with few texts is then in
+        every set.
         """
         require_share("coverage", coverage)
         if per_class:

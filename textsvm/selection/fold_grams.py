@@ -1,9 +1,9 @@
 """Grams for training and testing on folds, and the machines of the folds.
 
-The values of most kernels depend on two documents alone: one Gram of all documents serves every fold, and all
-folds are solved side by side. A kernel that learns from documents (idf weights) must learn from the training
-part alone, so every training part needs a Gram of all documents with the weights learnt from that part; of a
-sum of kernels, only the terms that learn are computed anew. Only Grams of the first kind are kept in a store.
+The values of most kernels depend on two documents alone: a Gram of all documents serves every fold, and all
+folds are solved side by side. A kernel that learns from documents (idf weights) must be fitted to the
+training part alone, so each training part has a Gram of all documents; of a sum of kernels, only the terms
+that learn are computed again. Only Grams of kernels that do not learn are kept in a store.
 """
 
 from __future__ import annotations
@@ -43,22 +43,9 @@ class Task:
 class FoldGrams:
     """Grams of the same examples and kernel, fitted to all examples or to training parts.
 
-    Parameters
-    ----------
-    model : KernelMachine
-        Its device and memory limit are used.
-    examples : Examples
-        Encoded by `KernelMachine.encode`.
-    kernel : Kernel
-        Fitted here, unless `whole` is given.
-    whole : Prepared, optional
-        The Gram of the kernel fitted to all examples, if it exists already.
-    terms : TermGrams, optional
-        Cache of Grams of terms, if other kernels share terms with this one.
-    plan : Plan, optional
-        Given if features are used instead of Grams.
-    distribute : bool
-        Whether workers may compute Grams of training parts.
+    `model` gives device and memory limit; `whole` is the Gram of all examples if it exists already; `terms`
+    caches Grams of terms that other kernels share; with `plan` features replace Grams; with `distribute`
+    workers may compute Grams of training parts.
     """
 
     def __init__(
@@ -104,10 +91,8 @@ class FoldGrams:
         """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
         if self._plan is not None:
             return self._list(kernel, train, self._plan.reason)
-        placed = self.model.compute_options.store is not None or self.model.compute_options.tier not in (
-            "auto",
-            "device",
-        )
+        compute = self.model.compute_options
+        placed = compute.store is not None or compute.tier not in ("auto", "device")
         if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
@@ -151,7 +136,7 @@ class FoldGrams:
     def of_folds(
         self, folds: Sequence[Fold], progress: StageProgress | None
     ) -> Iterator[tuple[list[int], Prepared, StageProgress | None]]:
-        """Numbers of folds, their Gram (valid until the next one), and the progress of work on it."""
+        """Numbers of folds, their Gram (released before the next Gram), and the progress of work on it."""
         if not self.kernel.structure.learns:
             yield list(range(len(folds))), self.whole(progress), progress
             return
@@ -224,7 +209,7 @@ def train_and_test(
 
 
 def _seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> float:
-    """Predicted seconds of one core for a Gram of every part and all machines."""
+    """Predicted seconds on a single core for a Gram of every part and all machines."""
     each = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
     solving = solving_seconds(models, task.target, task.folds)
     return each * len(grams.sharing(task.folds)) + solving
