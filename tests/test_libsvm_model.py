@@ -261,7 +261,7 @@ BAD = [
     ("nr_sv 1 1 2", "nr_sv 1 -1 4", "nr_sv does not add up"),
     ("label 1 -1 3", "label 1 1 3", "a label is there twice"),
     ("label 1 -1 3", "label 1 3", "label has 2 numbers and needs 3"),
-    ("label 1 -1 3", "label 1 a 3", "line 7: label is 'a', which is no whole number"),
+    ("label 1 -1 3", "label 1 a 3", "line 7: label is 'a', which is not a whole number"),
     ("nr_sv", "nr_svs", "line 10: 'nr_svs' is not a keyword"),
     ("SV\n", "", "is not a keyword"),
     ("-2.7841523910926194 2.4662163433495774 1:0.2 \n", "", "has 3 support vectors and total_sv says 4"),

@@ -31,7 +31,7 @@ ENTRIES, READING, COLUMN = 2.5, 4e-8, 8e-9
 SHARE, ANYHOW = 0.5, 1.0
 #: Other values of C for the best kernel, as multiples of the given C.
 FACTORS = (1 / 3, 3.0)
-#: Most trials, including those of the best kernel with other values of C.
+#: Most trials, including trials of the best kernel with other values of C.
 MOST_TRIED = 8
 #: Fewest texts of a trial; and most, where no time is given: more texts do not improve the choice.
 FEWEST, MOST = 600, 16_000
@@ -56,25 +56,11 @@ def choose(
     seconds: float | None = None,
     progress: StageProgress | None = None,
 ) -> Choice:
-    """Choose a kernel and C by cross-validation.
+    """Choose a kernel and C (among C / 3, C and 3 C) by cross-validation.
 
-    Parameters
-    ----------
-    documents : Documents or Views, n of them
-        With views as characters and as words.
-    target : int64 array, shape (n,)
-        Classes, 0..n_classes-1.
-    weight : float64 array, shape (n,)
-        Factors of C.
-    device : Device
-        Where Grams of kernels without features are computed; features are used on the host.
-    C : float
-        Tried values are C / 3, C and 3 C.
-    seconds : float, optional
-        Predicted time that trials may take; by default half of the predicted time of the alternative, on at
-        most `MOST` texts.
-    progress : callable, optional
-        Called with the stage "choose".
+    `documents` have views as characters and as words, `target` are classes from 0, and `weight` factors of C.
+    `device` computes Grams of kernels without features. `seconds` bounds the predicted time of the trials;
+    the default is half of the predicted time of the alternative, on at most `MOST` texts.
     """
     characters, words = documents.of(View()), documents.of(shortlist.WORDS)
     statistics = shortlist.describe(characters, words)
@@ -112,7 +98,7 @@ def _affordable(characters: Documents, n_classes: int, statistics: TextStatistic
 def _rounds(
     trials: Trials, statistics: TextStatistics, C: float, progress: StageProgress | None
 ) -> list[Trial]:
-    """Run the rounds of trials one after another, each around the best result so far."""
+    """Run the rounds of trials, each around the best result so far."""
     step = of_stage(progress, "choose")
     first = shortlist.first_round(statistics)
     results = trials.run(first, [C], part(step, 0, len(first), MOST_TRIED))
@@ -124,7 +110,7 @@ def _rounds(
 
 
 def _best(results: Sequence[Trial]) -> Trial:
-    """The most accurate trial; the first of equals, which has the simplest kernel."""
+    """The most accurate trial; among equals the first, which has the simplest kernel."""
     return max(results, key=lambda trial: trial.accuracy)
 
 

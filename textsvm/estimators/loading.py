@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from textsvm.estimators.calibrated import CalibratedSVC
+from textsvm.estimators.svm import SVC, SVR, OneClassSVM
 from textsvm.model.file import load_as
 from textsvm.model.libsvm import read_libsvm_model
 
@@ -70,10 +72,4 @@ def _estimator_class(name: str) -> Any:
         from textsvm.estimators.multilabel import MultilabelSVC
 
         return MultilabelSVC
-    if name == "CalibratedSVC":
-        from textsvm.estimators.calibrated import CalibratedSVC
-
-        return CalibratedSVC
-    from textsvm.estimators import svm
-
-    return getattr(svm, name)
+    return {"SVC": SVC, "SVR": SVR, "OneClassSVM": OneClassSVM, "CalibratedSVC": CalibratedSVC}[name]

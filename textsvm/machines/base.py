@@ -42,7 +42,7 @@ from textsvm.text.documents import Documents, Views
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from textsvm.machines.training import Prepared
+    from textsvm.machines.training import PreparedRows
     from textsvm.solvers.problems import Machines, Problem
 
 #: Values of `kernel` that leave the kernel to the classifier.
@@ -233,7 +233,7 @@ class KernelMachine(Parameters, ABC):
                 f"{self.n_features_in_} features as input"
             )
 
-    def prepare(self, X: Any, progress: StageProgress | None = None) -> Prepared:
+    def prepare(self, X: Any, progress: StageProgress | None = None) -> PreparedRows:
         """Encode training examples, fit the kernel to them and build their Gram matrix."""
         from textsvm.machines.training import prepare_gram
 
@@ -288,7 +288,7 @@ class KernelMachine(Parameters, ABC):
         """A name for each binary machine, for messages."""
         return [""] * n_machines
 
-    def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
+    def keep(self, prepared: PreparedRows, target: Target, machines: Machines) -> None:
         """Set the fitted attributes from a solved problem; warn if it did not converge."""
         self.gram_ = prepared.description
         self.seconds_ = dict(prepared.seconds)

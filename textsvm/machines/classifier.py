@@ -34,7 +34,7 @@ from textsvm.text.documents import Documents, Views
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from textsvm.machines.training import Prepared
+    from textsvm.machines.training import PreparedRows
     from textsvm.solvers.problems import Classification, Machines
 
 
@@ -171,7 +171,7 @@ class Classifier(KernelMachine):
         """Predict the class of each text, shape (n,)."""
         return self.predictions(self._scores(X), self.classes_)
 
-    def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
+    def keep(self, prepared: PreparedRows, target: Target, machines: Machines) -> None:
         super().keep(prepared, target, machines)
         self.C_, self.chosen_ = self.C, ""
 

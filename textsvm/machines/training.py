@@ -38,7 +38,7 @@ MOST_BYTES = 64
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRows:
     """Training examples before any label is used."""
 
     examples: Any  #: Encoded documents, or a given kernel matrix
@@ -143,7 +143,7 @@ def train(
         if decision is not None:
             gram = FeatureProducts(kernel.features.rows(documents, device), device, decision.reason)
             devices.synchronize(device)
-            prepared = Prepared(documents, kernel, gram, {"features": time.perf_counter() - clock})
+            prepared = PreparedRows(documents, kernel, gram, {"features": time.perf_counter() - clock})
         else:
             kernel.fit(kernel.structure.read(documents), device)
             seconds["encode"] += time.perf_counter() - clock
@@ -167,7 +167,7 @@ def train(
 
 def prepare_gram(
     machine: Machine, examples: Any, kernel: Kernel, progress: StageProgress | None = None
-) -> Prepared:
+) -> PreparedRows:
     """Build the Gram matrix of encoded examples; `kernel` is fitted to all or some; inside `at_work`."""
     device, clock = devices.select(machine.device), time.perf_counter()
     if progress is not None:
@@ -185,7 +185,7 @@ def prepare_gram(
         movable = not (tier == "auto" and store is None and _no_stored_matrix(machine))
         gram = spread(build_gram(request, memory, tier, store, step, movable), device, memory)
     devices.synchronize(device)
-    return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
+    return PreparedRows(examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
 
 def check_solver(machine: Machine) -> None:

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from textsvm.errors import MAX_MESSAGE, InputError
 from textsvm.runtime import device as devices
@@ -52,13 +54,9 @@ LIBSVM_BEGINNING = b"svm_type "
 
 def packed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """The bytes of a model file."""
-    from safetensors.numpy import save as to_bytes
-
     text = _as_json({DIGEST: _UNKNOWN, **header})
-    content = to_bytes(
-        {name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata={"textsvm": text}
-    )
-    return sealed(content)
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return sealed(save(contiguous, metadata={"textsvm": text}))
 
 
 def sealed(content: bytes) -> bytes:
@@ -69,8 +67,6 @@ def sealed(content: bytes) -> bytes:
 
 def read_content(path: Path) -> Content:
     """Read a model file and check its digest."""
-    from safetensors import SafetensorError
-
     content = _bytes_of(path)
     try:
         (digest, start), arrays = _digest_and_arrays(content)
@@ -101,8 +97,6 @@ def one_line(error: BaseException) -> str:
 
 def _digest_and_arrays(content: bytes) -> tuple[tuple[str, int], dict[str, NDArray[Any]]]:
     """Results of `_digest_of` and safetensors for the bytes of a file; of a large file in parallel."""
-    from safetensors.numpy import load
-
     results: dict[Any, Any] = {}
 
     def work(function: Any) -> None:

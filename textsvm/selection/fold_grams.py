@@ -22,7 +22,7 @@ from textsvm.gram.shared import TermGrams
 from textsvm.kernels.base import Kernel
 from textsvm.machines.base import KernelMachine
 from textsvm.machines.targets import Target
-from textsvm.machines.training import Prepared, plan_training, prepare_gram, without_store
+from textsvm.machines.training import PreparedRows, plan_training, prepare_gram, without_store
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, limit, of_stage
 from textsvm.runtime.workers import Workers, current
@@ -53,7 +53,7 @@ class FoldGrams:
         model: KernelMachine,
         examples: Any,
         kernel: Kernel,
-        whole: Prepared | None = None,
+        whole: PreparedRows | None = None,
         terms: TermGrams | None = None,
         plan: Plan | None = None,
         distribute: bool = True,
@@ -71,13 +71,13 @@ class FoldGrams:
         elif terms is None and kernel.structure.learns:
             self._terms = terms_of(model, [kernel], examples)
 
-    def whole(self, progress: StageProgress | None = None) -> Prepared:
+    def whole(self, progress: StageProgress | None = None) -> PreparedRows:
         """The kernel fitted to all examples, and its Gram."""
         if self._whole is None:
             self._whole = self._compare(self.kernel, None, progress)
         return self._whole
 
-    def copies_by(self, progress: StageProgress | None = None) -> Prepared | None:
+    def copies_by(self, progress: StageProgress | None = None) -> PreparedRows | None:
         """Rows of `Structure.near_duplicate_kernel`; None if there is no such kernel."""
         kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None or kernel is self.kernel:
@@ -87,7 +87,7 @@ class FoldGrams:
 
     def _compare(
         self, kernel: Kernel, train: NDArray[np.int64] | None, progress: StageProgress | None
-    ) -> Prepared:
+    ) -> PreparedRows:
         """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
         if self._plan is not None:
             return self._list(kernel, train, self._plan.reason)
@@ -100,15 +100,15 @@ class FoldGrams:
         clock = time.perf_counter()
         gram = self._terms.gram(kernel, train, of_stage(progress, "gram"))
         devices.synchronize(gram.device)
-        return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
+        return PreparedRows(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
-    def _list(self, kernel: Kernel, train: NDArray[np.int64] | None, reason: str) -> Prepared:
+    def _list(self, kernel: Kernel, train: NDArray[np.int64] | None, reason: str) -> PreparedRows:
         """`_compare` with features, which are counted once for all folds."""
         clock, some = time.perf_counter(), np.arange(len(self.examples)) if train is None else train
         rows = kernel.features.counted_rows(self._counted, some, self._device)
         devices.synchronize(self._device)
         gram = FeatureProducts(rows, self._device, reason)
-        return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
+        return PreparedRows(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
     def release(self) -> None:
         """Free the memory of the Gram of all examples, and of that of their texts."""
@@ -135,7 +135,7 @@ class FoldGrams:
 
     def of_folds(
         self, folds: Sequence[Fold], progress: StageProgress | None
-    ) -> Iterator[tuple[list[int], Prepared, StageProgress | None]]:
+    ) -> Iterator[tuple[list[int], PreparedRows, StageProgress | None]]:
         """Numbers of folds, their Gram (released before the next Gram), and the progress of work on it."""
         if not self.kernel.structure.learns:
             yield list(range(len(folds))), self.whole(progress), progress
@@ -174,7 +174,7 @@ class FoldResults:
 
     machines: list[list[Machines]]
     values: list[list[NDArray[np.float64]]]
-    last: Prepared
+    last: PreparedRows
 
 
 def train_and_test(
@@ -191,7 +191,7 @@ def train_and_test(
     workers, parts = current(), grams.sharing(task.folds)
     if workers is not None and grams.moves and len(parts) > 1 and workers.pays(_seconds(models, grams, task)):
         return _by_workers(workers, models, grams, task, seconds, progress)
-    results = _Results(models, task)
+    results = _ResultTable(models, task)
     clock = time.perf_counter()
     for numbers, prepared, step in grams.of_folds(task.folds, progress):
         clock = lap(seconds, "gram", clock)
@@ -215,7 +215,7 @@ def _seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> f
     return each * len(grams.sharing(task.folds)) + solving
 
 
-class _Results:
+class _ResultTable:
     """Results of each model on each fold."""
 
     def __init__(self, models: Sequence[KernelMachine], task: Task) -> None:
@@ -235,7 +235,7 @@ class _Results:
             self.machines |= {(k, i): each for i, each in zip(numbers, machines[k], strict=True)}
             self.values |= {(k, i): each for i, each in zip(tested, values[k], strict=True)}
 
-    def together(self, last: Prepared) -> FoldResults:
+    def together(self, last: PreparedRows) -> FoldResults:
         everywhere = range(len(self.folds))
         return FoldResults(
             [[self.machines[k, i] for i in everywhere] for k in self.models],
@@ -253,14 +253,14 @@ def _by_workers(
     progress: StageProgress | None,
 ) -> FoldResults:
     """`train_and_test` by workers: a task computes the Gram, machines and values of a training part."""
-    clock, results = time.perf_counter(), _Results(models, task)
+    clock, results = time.perf_counter(), _ResultTable(models, task)
     grams.release()
     parts = grams.sharing(task.folds)
     # On the kind of device that is used here, whatever a worker would choose by itself.
     model = grams.model.copy().set_params(device=devices.select(grams.model.device).kind)
-    shared = _Shared(models, model, grams.examples, grams.kernel, task)
+    shared = _WorkerInput(models, model, grams.examples, grams.kernel, task)
     work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
-    last: dict[int, Prepared] = {}
+    last: dict[int, PreparedRows] = {}
     for number, part in workers.run(_part, [shared], parts, work, of_stage(progress, "solve")):
         results.add(parts[number], part.machines, part.values)
         last[number] = part.last
@@ -270,7 +270,7 @@ def _by_workers(
 
 
 @dataclass(frozen=True)
-class _Shared:
+class _WorkerInput:
     """Data of all tasks, sent together so that kernel and examples share a function of tokens."""
 
     models: Sequence[KernelMachine]
@@ -280,7 +280,7 @@ class _Shared:
     task: Task
 
 
-def _part(shared: _Shared, numbers: list[int]) -> FoldResults:
+def _part(shared: _WorkerInput, numbers: list[int]) -> FoldResults:
     """Task of a worker: folds with the same training part."""
     model, task = shared.model, shared.task
     with model.at_work(devices.select(model.device)), limit(1):

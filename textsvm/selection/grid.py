@@ -1,4 +1,4 @@
-"""A grid of parameters -> models, and the Grams they need: documents encoded once, each Gram made once."""
+"""Models of a grid of parameters, and their Grams: documents are encoded once, each Gram is built once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.machines.base import KernelMachine, is_default
 from textsvm.machines.targets import Target, with_classes
-from textsvm.machines.training import Prepared, store_together
+from textsvm.machines.training import PreparedRows, store_together
 from textsvm.runtime import device as devices
-from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.selection.fold_grams import FoldGrams, terms_of
 
-#: What can be tuned besides the parameters of the kernel.
+#: Parameters that can be tuned besides the parameters of the kernel.
 TUNABLE = (
     "kernel", "C", "epsilon", "multiclass", "class_weight", "normalise", "punctuation", "max_length",
 )  # fmt: skip
@@ -41,7 +40,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Shared:
-    """Encoded examples of one form, their kernels, and the numbers of each kernel's settings."""
+    """Examples encoded in the same form, their kernels, and the numbers of each kernel's settings."""
 
     examples: Any
     kernels: list[Kernel]
@@ -125,29 +124,29 @@ def all_grams(
     share a pass are computed together, and others on demand. Raises InputError if a store would need texts in
     several forms.
     """
-    device = devices.select(model.device)
-    if model.compute_options.store is not None and len(shared) > 1:
+    device, compute = devices.select(model.device), model.compute_options
+    if compute.store is not None and len(shared) > 1:
         raise InputError(
             "a store keeps kernel matrices of texts in one form, and this grid has several (normalise, "
             "punctuation, max_length); tune these without a store"
         )
     for group in shared:
         kernels, members = group.kernels, group.members
-        memory = model.source.memory(model.compute_options.memory, len(group.examples), device)
+        memory = model.source.memory(compute.memory, len(group.examples), device)
+        # Kernels can share a pass only if whole matrices are computed in memory.
+        fits = Case(len(group.examples), allowed_bytes(memory, device)).fits
         learning = [k for k, kernel in enumerate(kernels) if kernel.structure.learns]
-        if model.compute_options.store is not None or not _together(
-            model, len(group.examples), memory, device
-        ):
+        if compute.store is not None or compute.tier not in ("auto", "device") or not fits:
             learning = sorted(range(len(kernels)), key=lambda k: kernels[k].structure.learns)
         fixed = [k for k in range(len(kernels)) if k not in learning]
         making, clock = of_stage(progress, "gram"), time.perf_counter()
         for at, gram in grams([kernels[k] for k in fixed], group.examples, device, memory, making):
             devices.synchronize(device)
             seconds, k = {"gram": time.perf_counter() - clock}, fixed[at]
-            whole = Prepared(group.examples, kernels[k], gram, seconds)
+            whole = PreparedRows(group.examples, kernels[k], gram, seconds)
             yield members[k], FoldGrams(model, group.examples, kernels[k], whole)
             clock = time.perf_counter()
-        if model.compute_options.store is not None:
+        if compute.store is not None:
             store_together(model, kernels, group.examples, device, making)
         terms = terms_of(model, [kernels[k] for k in learning], group.examples)
         for k in learning:
@@ -155,11 +154,6 @@ def all_grams(
             yield members[k], of_kernel
             of_kernel.release()
             terms.done(kernels[k])
-
-
-def _together(model: KernelMachine, n: int, memory: int | str | None, device: Device) -> bool:
-    """Whether whole matrices are computed in memory, where kernels can share a pass."""
-    return model.compute_options.tier in ("auto", "device") and Case(n, allowed_bytes(memory, device)).fits
 
 
 def simplicity(setting: Setting) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.machines.base import KernelMachine
 from textsvm.machines.targets import Target
-from textsvm.machines.training import Prepared
+from textsvm.machines.training import PreparedRows
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap
@@ -105,7 +105,7 @@ class GridSearch:
         seconds: dict[str, float],
         progress: StageProgress | None,
     ) -> None:
-        """Try the settings of one kernel; if the best so far is among them, fit it to all documents."""
+        """Try the settings of a kernel; if the best so far is among them, fit it to all documents."""
         start = time.perf_counter()
         models = [self.settings[k].model for k in members]
         task = Task(self.target, self.weight, self.all_folds)
@@ -133,7 +133,7 @@ class GridSearch:
             lap(seconds, "solve", clock)
 
     def predictions(self, model: KernelMachine, values: Sequence[NDArray[np.float64]]) -> list[NDArray[Any]]:
-        """Predictions on all folds; those of an outer fold use thresholds learnt from its inner folds."""
+        """Predictions on all folds; the thresholds of an outer fold come from its inner folds."""
         n = len(self.folds)
         predictions = model.fold_predictions(values[:n], self.folds, self.target)
         for inside, outer in self.inner:
@@ -144,7 +144,7 @@ class GridSearch:
             predictions.append(learnt.predictions(values[outer], self.target.classes))
         return predictions
 
-    def refit(self, model: KernelMachine, prepared: Prepared) -> None:
+    def refit(self, model: KernelMachine, prepared: PreparedRows) -> None:
         """Fit a model to all documents."""
         everyone = np.arange(len(self.target.values))
         [[machines]] = solve_folds([model], prepared.gram, self.target, [(everyone, everyone)], self.weight)
@@ -198,10 +198,10 @@ _HEAD = "textsvm tune"
 
 
 class Record:
-    """File of the settings tried in a search; gives its results to the search, and appends new ones.
+    """File of the settings tried in a search, whose results it restores, and to which new results are added.
 
-    `data` are the documents, and all else that the results depend on. Raises InputError if the file belongs
-    to another search, or cannot be read or written.
+    `data` are the documents and other inputs of the results. Raises InputError if the file belongs to another
+    search, or cannot be read or written.
     """
 
     def __init__(self, path: Path, search: GridSearch, data: Any) -> None:
@@ -311,7 +311,7 @@ def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
 
 
 def of_kernel(shared: Sequence[Shared], setting: int) -> list[Shared]:
-    """Only the kernel of one setting."""
+    """The kernel of a single setting."""
     for group in shared:
         for kernel, members in zip(group.kernels, group.members, strict=True):
             if setting in members:
