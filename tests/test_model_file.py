@@ -427,7 +427,7 @@ def test_an_alphabet_with_a_symbol_twice(path):
     alphabet = read_tensors(path.read_bytes())["alphabet"].copy()
     alphabet[0] = alphabet[1]
     _rewrite(path, alphabet=alphabet)
-    with pytest.raises(InputError, match="no code points, or one twice"):
+    with pytest.raises(InputError, match="invalid code points, or a code point twice"):
         textsvm.load(path)
 
 

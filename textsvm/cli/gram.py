@@ -96,8 +96,8 @@ def gram(
     textsvm gram mails.tar.gz --kernel gap --p 4 --store grams/
     """
     from textsvm.gram import files
+    from textsvm.machines.base import Compute
     from textsvm.machines.classifier import Classifier
-    from textsvm.machines.compute import Compute
 
     if against.columns is None and against.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")

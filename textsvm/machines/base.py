@@ -9,6 +9,8 @@ imported when it starts: predicting a single text waits for neither SciPy nor Nu
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import time
 import warnings
@@ -28,7 +30,6 @@ from textsvm.kernels.given import make_kernel, structure_of
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import is_spelled_out, parse
 from textsvm.kernels.user import KernelFunction
-from textsvm.machines.compute import Compute
 from textsvm.machines.targets import Target, as_weights, is_integer, is_number, with_classes
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -45,10 +46,12 @@ if TYPE_CHECKING:
     from textsvm.machines.training import PreparedRows
     from textsvm.solvers.problems import Machines, Problem
 
+
 #: Values of `kernel` that leave the kernel to the classifier.
 DEFAULT_KERNELS = ("auto", "fast")
 #: Indices of training rows and of test rows.
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
+_NYSTROM = re.compile(r"nystrom:0*([1-9][0-9]{0,17})")
 #: Held while a predictor is prepared, so that threads that share a machine prepare it once.
 _preparing = Lock()
 
@@ -74,6 +77,76 @@ def check_jobs(n_jobs: Any) -> None:
     """Raise InputError if `n_jobs` is out of range."""
     if n_jobs is not None and not (is_integer(n_jobs) and (n_jobs > 0 or n_jobs == -1)):
         raise InputError(f"n_jobs={n_jobs!r} must be a whole number above 0, -1 or None for all cores")
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How a machine computes: from kernel values or features, and where the kernel matrix is kept.
+
+    Only `approximate` changes the model that is learnt. A machine takes ``compute=Compute(...)``, or None for
+    the defaults; ``set_params(compute__memory="2GiB")`` sets a single parameter.
+
+    Parameters
+    ----------
+    memory : int or str, optional
+        Bytes for rows of the kernel matrix or of features, such as "2GiB"; on several GPUs the bytes of each.
+        None: half of the free memory, for vectors on a CPU a quarter.
+    store : path, optional
+        Folder in which the kernel matrix is kept on disk (`textsvm.gram.store`). Every later training on the
+        same texts reads it. A run that is killed resumes where it stopped.
+    tier : {"auto", "device", "host", "disk", "recompute"}
+        Where the kernel matrix is kept during training: on `device`; in main memory, with the rows in use on
+        the GPU; in the `store`, with the rows in use in memory; or nowhere, with rows computed on demand.
+        "auto" takes "device" if it fits, else the tier with the lowest predicted time; `gram_` says which. On
+        a CPU "host" and "device" are the same.
+    approximate : str, optional
+        "nystrom:4096" replaces the kernel by its Nystroem approximation with 4,096 landmarks
+        (`textsvm.kernels.nystroem`): 4,096 kernel values per text instead of a value for each pair of texts.
+        The landmarks are drawn from the training texts without regard to labels, in model selection from each
+        training part. Choose C again for the approximation.
+    solver : {"auto", "gram", "features"}
+        Train from kernel values, or from the features of kernels that have features: the optimum is the same.
+        "auto" takes the solver with the lower predicted time; `gram_` says which.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Compute, EditDistance
+    >>> model = SVC(EditDistance(), compute=Compute(memory="1GiB"))
+    >>> model.set_params(compute__tier="recompute").compute
+    Compute(memory='1GiB', tier='recompute')
+    """
+
+    memory: int | str | None = None
+    store: str | os.PathLike[str] | None = None
+    tier: str = "auto"
+    approximate: str | None = None
+    solver: str = "auto"
+
+    @property
+    def landmarks(self) -> int | None:
+        """Number of landmarks of `approximate`; InputError if it is neither None nor "nystrom:N"."""
+        if self.approximate is None:
+            return None
+        match = _NYSTROM.fullmatch(self.approximate) if isinstance(self.approximate, str) else None
+        if match is None:
+            raise InputError(
+                f'approximate={self.approximate!r} must be "nystrom:" and the number of landmarks, above 0, '
+                'such as "nystrom:1000"; or None'
+            )
+        return int(match[1])
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name, for scikit-learn."""
+        return dict(vars(self))
+
+    def __sklearn_clone__(self) -> Compute:
+        return self  # immutable
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{name}={value!r}" for name, value in vars(self).items() if value != getattr(Compute, name)
+        )
+        return f"Compute({', '.join(changed)})"
 
 
 @dataclass(repr=False, eq=False)
@@ -306,10 +379,8 @@ class KernelMachine(Parameters, ABC):
         had_columns = before is None or (before is not self and not before.structure.reads_texts)
         kept = self.source.keep(kernel, examples, support)
         coef = np.ascontiguousarray(every[:, used])
-        self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
-        if kept.n_features is not None:
-            self.n_features_in_ = kept.n_features
-        elif had_columns:  # of a fit to a matrix before
+        self.restore(kept, coef, machines.bias, target.classes, {})
+        if kept.n_features is None and had_columns:  # of an earlier fit to a matrix
             for name in {"n_features_in_", "feature_names_in_"} & set(vars(self)):
                 delattr(self, name)
         self.n_support_ = self._count_support(target.values[support], target.classes)
@@ -335,20 +406,18 @@ class KernelMachine(Parameters, ABC):
 
     def restore(
         self,
-        kernel: Kernel | None,
-        support_documents: Any,
-        support: NDArray[np.int64],
+        kept: Kept,
         dual_coef: NDArray[np.float64],
         intercept: NDArray[np.float64],
         classes: NDArray[Any] | None,
         info: dict[str, Any],
     ) -> Self:
         """Set the fitted state that prediction needs."""
-        self.kernel_ = kernel
-        self.support_documents_, self.support_ = support_documents, support
-        self.weight_vectors_: Weights | None = None
-        self.dual_coef_ = dual_coef
-        self.intercept_ = intercept
+        self.kernel_, self.support_documents_, self.support_ = kept.kernel, kept.documents, kept.support
+        self.weight_vectors_: Weights | None = kept.weights
+        self.dual_coef_, self.intercept_ = dual_coef, intercept
+        if kept.n_features is not None:
+            self.n_features_in_ = kept.n_features
         if classes is not None:
             self.classes_ = classes
         self.info_ = info

@@ -33,9 +33,8 @@ from textsvm.kernels.base import MOST_DEPTH, Kernel
 from textsvm.kernels.contract import under
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
-from textsvm.machines.base import KernelMachine
+from textsvm.machines.base import Compute, KernelMachine
 from textsvm.machines.classifier import Classifier
-from textsvm.machines.compute import Compute
 from textsvm.model.bytes import Content, is_libsvm_model, one_line, packed, read_content
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
@@ -286,10 +285,7 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]], clas
     classes = read_classes(header["classes"]) if name in _CLASSIFIERS else None
     machines = model.n_machines(0 if classes is None else len(classes))
     kept, dual_coef, intercept = _machines(header, arrays, model.source, machines)
-    if kept.n_features is not None:
-        model.n_features_in_ = kept.n_features
-    model.restore(kept.kernel, kept.documents, kept.support, dual_coef, intercept, classes, header["info"])
-    model.weight_vectors_ = kept.weights
+    model.restore(kept, dual_coef, intercept, classes, header["info"])
     if name == "SVC":
         model.__dict__.update(C_=parameters["C"], chosen_=str(header.get("chosen", "")))
     if name == "MultilabelSVC":

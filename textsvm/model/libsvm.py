@@ -39,6 +39,7 @@ from textsvm.readers.files import File
 from textsvm.readers.libsvm import MAX_INDEX, number_text, parse_libsvm, vector_texts
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
+from textsvm.sources.base import Kept
 
 _CLASSIFIERS, _REGRESSIONS = ("c_svc", "nu_svc"), ("epsilon_svr", "nu_svr")
 _IGNORED = ("probA", "probB", "prob_density_marks")
@@ -204,7 +205,9 @@ def _read_vectors(
         end -= 1
     if end - first != total:
         raise InputError(f"{name} has {end - first:,} support vectors and total_sv says {total:,}")
-    _require_memory(name, max(each, len(header["rho"])) * total)
+    need, free = 8 * max(each, len(header["rho"])) * total, devices.free_memory(devices.select("cpu"))
+    if need > free:
+        raise InputError(f"the coefficients of {name} take {need:,} bytes of memory and {free:,} are free")
     coef = np.empty((each, total))
     pairs = [b""] * first
     for i, line in enumerate(lines[first:end]):
@@ -224,12 +227,6 @@ def _read_vectors(
         return csr_array(np.empty((0, 1))), coef
     vectors, _ = parse_libsvm(File(name, b"\n".join(pairs)), [])
     return csr_array(vectors), coef
-
-
-def _require_memory(name: str, numbers: int) -> None:
-    need, free = 8 * numbers, devices.free_memory(devices.select("cpu"))
-    if need > free:
-        raise InputError(f"the coefficients of {name} take {need:,} bytes of memory and {free:,} are free")
 
 
 def _build(
@@ -252,9 +249,8 @@ def _build(
         dual_coef, intercept, counts = coef, -rho, np.array([len(coef[0])])
     ignored = [key for key in _IGNORED if key in header]
     info = {"libsvm": {"svm_type": kind, "ignored": ignored}}
-    support = np.arange(vectors.shape[0])
-    model.n_features_in_ = vectors.shape[1]
-    model.restore(kernel, Vectors(vectors), support, dual_coef, intercept, classes, info)
+    kept = Kept(np.arange(vectors.shape[0]), kernel, Vectors(vectors), vectors.shape[1])
+    model.restore(kept, dual_coef, intercept, classes, info)
     model.n_support_ = counts.astype(np.int64)
     if kind in _CLASSIFIERS:
         model.__dict__.update(C_=model.C, chosen_="")

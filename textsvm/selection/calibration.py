@@ -30,7 +30,7 @@ from textsvm.machines.targets import Target, is_number, with_classes
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.runtime.parameters import Parameters
-from textsvm.selection.conformal import Conforming, Conformity
+from textsvm.selection.conformal import Conformity, largest
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,10 +42,11 @@ METHODS = ("sigmoid", "isotonic")
 UNSURE = "unsure"
 
 
-class CalibratedClassifier(Conforming, Parameters):
+class CalibratedClassifier(Parameters):
     """The machine of `textsvm.CalibratedSVC`."""
 
     estimator_name: ClassVar[str] = "CalibratedSVC"
+    conformity_: Conformity | None
     #: The class of the default `estimator`.
     _default: ClassVar[type[Classifier]] = Classifier
 
@@ -203,6 +204,48 @@ class CalibratedClassifier(Conforming, Parameters):
     def decide(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
         """Predictions, shape (n,), from probabilities, shape (n, n_classes)."""
         return decide(probabilities, self.classes_, self.reject)
+
+    def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> NDArray[np.bool_]:
+        """Prediction sets: classes of each text that include the true class with the promised probability.
+
+        Parameters
+        ----------
+        X : n texts
+        coverage : float
+            Probability that the set holds the true class, above 0 and below 1.
+        per_class : bool
+            Whether the coverage holds for each class rather than on average over all texts.
+
+        Returns
+        -------
+        bool array, shape (n, n_classes)
+            Columns as in `classes_`; at least one class per row.
+        """
+        return self.require_conformity().sets(self.predict_proba(X), coverage, per_class)
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Similarity of each text to the known classes, shape (n,): its largest decision value."""
+        return largest(self.decision_function(X))
+
+    def predict_known(self, X: Any, rejected: float = 0.05) -> NDArray[np.bool_]:
+        """Whether each text is like a known class, shape (n,), by `score_samples`.
+
+        Parameters
+        ----------
+        X : n texts
+        rejected : float
+            Largest share of texts of the classes that is rejected, above 0 and below 1.
+        """
+        return self.require_conformity().known(self.decision_function(X), rejected)
+
+    def require_conformity(self) -> Conformity:
+        """Out-of-fold values of the training texts; InputError if the model has none."""
+        self.require_fitted()
+        if self.conformity_ is None:
+            raise InputError(
+                "the model was saved by an older version, without values for prediction sets; train it again"
+            )
+        return self.conformity_
 
     def __getattr__(self, name: str) -> Any:
         # Fitted attributes of the classifier.

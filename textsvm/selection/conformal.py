@@ -118,54 +118,6 @@ class Conformity:
         return rows, {"allowed": REJECTED, "unlike": float((~self.known(decision, REJECTED)).mean())}
 
 
-class Conforming:
-    """Prediction sets and rejection for a classifier with probabilities and a `conformity_`."""
-
-    conformity_: Conformity | None
-
-    def predict_set(self: Any, X: Any, coverage: float = 0.95, per_class: bool = False) -> NDArray[np.bool_]:
-        """Prediction sets: classes of each text that include the true class with the promised probability.
-
-        Parameters
-        ----------
-        X : n texts
-        coverage : float
-            Probability that the set holds the true class, above 0 and below 1.
-        per_class : bool
-            Whether the coverage holds for each class rather than on average over all texts.
-
-        Returns
-        -------
-        bool array, shape (n, n_classes)
-            Columns as in `classes_`; at least one class per row.
-        """
-        return self.require_conformity().sets(self.predict_proba(X), coverage, per_class)
-
-    def score_samples(self: Any, X: Any) -> NDArray[np.float64]:
-        """Similarity of each text to the known classes, shape (n,): its largest decision value."""
-        return largest(self.decision_function(X))
-
-    def predict_known(self: Any, X: Any, rejected: float = 0.05) -> NDArray[np.bool_]:
-        """Whether each text is like a known class, shape (n,), by `score_samples`.
-
-        Parameters
-        ----------
-        X : n texts
-        rejected : float
-            Largest share of texts of the classes that is rejected, above 0 and below 1.
-        """
-        return self.require_conformity().known(self.decision_function(X), rejected)
-
-    def require_conformity(self: Any) -> Conformity:
-        """Out-of-fold values of the training texts; InputError if the model has none."""
-        self.require_fitted()
-        if self.conformity_ is None:
-            raise InputError(
-                "the model was saved by an older version, without values for prediction sets; train it again"
-            )
-        return self.conformity_
-
-
 def largest(decision: NDArray[np.float64]) -> NDArray[np.float64]:
     """Largest decision value of each text, shape (n,); small for a text unlike every class."""
     return np.abs(decision) if decision.ndim == 1 else decision.max(axis=1)

@@ -27,7 +27,7 @@ from scipy.optimize import nnls
 from textsvm.errors import InputError
 from textsvm.machines.base import KernelMachine, is_default
 from textsvm.machines.classifier import Classifier
-from textsvm.machines.targets import Target, with_classes
+from textsvm.machines.targets import with_classes
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
@@ -161,7 +161,7 @@ def cross_validate(
         examples = with_classes(model.encode(given, None, progress), target)
         grams = FoldGrams(model, examples, model.source.kernel_for(examples))
         clock = lap(seconds, "encode", clock)
-        whole = grams.copies_by(progress)
+        whole = grams.near_duplicate_rows(progress)
         clock = lap(seconds, "gram", clock)
         step = of_stage(progress, "duplicates")
         if group_duplicates is not None:
@@ -222,22 +222,15 @@ def _judged(
         share, _ = mean_values([each.astype(float) for each in predicted], task.folds, len(truth))
         predictions = share > 0.5
     else:
-        predictions = _predictions(model, decision, tested, target)
+        predictions = model.predictions(decision, target.classes)
+        if (tested == 0).any():
+            predictions = predictions.astype(object)
+            predictions[tested == 0] = None
     some = tested > 0
     pooled = judge(model, truth[some], decision[some], target, names, predictions[some])
     mean, sd = mean_and_sd(table)
     lap(known["seconds"], "score", clock)
     return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **known)
-
-
-def _predictions(
-    model: KernelMachine, decision: NDArray[np.float64], tested: NDArray[np.int64], target: Target
-) -> NDArray[Any]:
-    predictions = model.predictions(decision, target.classes)
-    if (tested == 0).any():
-        predictions = predictions.astype(object)
-        predictions[tested == 0] = None
-    return predictions
 
 
 Array = NDArray[np.float64]

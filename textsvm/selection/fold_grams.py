@@ -64,7 +64,7 @@ class FoldGrams:
         self._terms, self._plan = terms, plan
         #: Whether there is a Gram for each training part, which workers can compute.
         self.moves = distribute and kernel.structure.learns
-        self._texts: FoldGrams | None = None
+        self._near_duplicates: FoldGrams | None = None
         if plan is not None:
             self._device = devices.select(model.device)
             self._counted = kernel.features.count_terms(examples, self._device)
@@ -74,23 +74,23 @@ class FoldGrams:
     def whole(self, progress: StageProgress | None = None) -> PreparedRows:
         """The kernel fitted to all examples, and its Gram."""
         if self._whole is None:
-            self._whole = self._compare(self.kernel, None, progress)
+            self._whole = self._fit_and_build(self.kernel, None, progress)
         return self._whole
 
-    def copies_by(self, progress: StageProgress | None = None) -> PreparedRows | None:
+    def near_duplicate_rows(self, progress: StageProgress | None = None) -> PreparedRows | None:
         """Rows of `Structure.near_duplicate_kernel`; None if there is no such kernel."""
         kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None or kernel is self.kernel:
             return None if kernel is None else self.whole(progress)
-        self._texts = FoldGrams(self.model, self.examples, kernel.__sklearn_clone__())
-        return self._texts.whole(progress)
+        self._near_duplicates = FoldGrams(self.model, self.examples, kernel.__sklearn_clone__())
+        return self._near_duplicates.whole(progress)
 
-    def _compare(
+    def _fit_and_build(
         self, kernel: Kernel, train: NDArray[np.int64] | None, progress: StageProgress | None
     ) -> PreparedRows:
         """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
         if self._plan is not None:
-            return self._list(kernel, train, self._plan.reason)
+            return self._features(kernel, train, self._plan.reason)
         compute = self.model.compute_options
         placed = compute.store is not None or compute.tier not in ("auto", "device")
         if placed or self._terms is None or not self._terms.serves(kernel):
@@ -102,8 +102,8 @@ class FoldGrams:
         devices.synchronize(gram.device)
         return PreparedRows(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
-    def _list(self, kernel: Kernel, train: NDArray[np.int64] | None, reason: str) -> PreparedRows:
-        """`_compare` with features, which are counted once for all folds."""
+    def _features(self, kernel: Kernel, train: NDArray[np.int64] | None, reason: str) -> PreparedRows:
+        """`_fit_and_build` with features, which are counted once for all folds."""
         clock, some = time.perf_counter(), np.arange(len(self.examples)) if train is None else train
         rows = kernel.features.counted_rows(self._counted, some, self._device)
         devices.synchronize(self._device)
@@ -111,9 +111,9 @@ class FoldGrams:
         return PreparedRows(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
     def release(self) -> None:
-        """Free the memory of the Gram of all examples, and of that of their texts."""
-        if self._texts is not None:
-            self._texts.release()
+        """Free the memory of the Gram of all examples, and of the Gram for near-duplicates."""
+        if self._near_duplicates is not None:
+            self._near_duplicates.release()
         if self._whole is not None:
             self._whole.gram.release()
             self._whole = None
@@ -144,7 +144,9 @@ class FoldGrams:
         sharing = self.sharing(folds)
         for done, numbers in enumerate(sharing):
             step = of_all(progress, done, len(sharing))
-            prepared = self._compare(self.kernel.__sklearn_clone__(), np.unique(folds[numbers[0]][0]), step)
+            prepared = self._fit_and_build(
+                self.kernel.__sklearn_clone__(), np.unique(folds[numbers[0]][0]), step
+            )
             yield numbers, prepared, step
             prepared.gram.release()
 

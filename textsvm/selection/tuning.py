@@ -192,7 +192,7 @@ def tune(
             progress = WholeProgress(progress, shared, search)
         for number, (members, grams) in enumerate(all_grams(model, shared, progress)):
             if number == 0:
-                whole = grams.copies_by(progress)
+                whole = grams.near_duplicate_rows(progress)
                 clock = lap(seconds, "gram", clock)
                 leaks = _handle_duplicates(search, splitting, nested, whole, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)

@@ -98,16 +98,13 @@ class GivenMatrix:
         """Equal lengths, as kernel values cost no computation."""
         return np.ones(len(self), np.int64)
 
+    def of(self, view: View) -> GivenMatrix:
+        """The matrix is its single view."""
+        return self
+
     def take(self, indices: NDArray[np.int64]) -> GivenMatrix:
         """The matrix of the examples at `indices`."""
         return GivenMatrix(self.values[indices][:, indices])
-
-
-class GivenStructure(Structure):
-    """Structure of a given kernel matrix: the matrix is the single view."""
-
-    def read(self, documents: Any) -> Any:
-        return documents
 
 
 class GivenKernel(Kernel):
@@ -116,8 +113,8 @@ class GivenKernel(Kernel):
     name: ClassVar[str] = "precomputed"
 
     @property
-    def structure(self) -> GivenStructure:
-        return GivenStructure(self, View())
+    def structure(self) -> Structure:
+        return Structure(self, View())
 
     def rows(self, documents: Any, device: Device) -> Any:
         return GivenRows(documents.values, device)
