@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,8 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.machines.base import is_default
 from textsvm.machines.classifier import Classifier
-from textsvm.machines.targets import Target, is_number, with_classes
-from textsvm.runtime import device as devices
+from textsvm.machines.targets import Target, is_number
 from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.runtime.parameters import Parameters
 from textsvm.selection.conformal import Conformity, largest
@@ -42,27 +42,19 @@ METHODS = ("sigmoid", "isotonic")
 UNSURE = "unsure"
 
 
+@dataclass(repr=False, eq=False)
 class CalibratedClassifier(Parameters):
     """The machine of `textsvm.CalibratedSVC`."""
 
+    estimator: Classifier | None = None
+    method: str = "sigmoid"
+    cv: Any = 5
+    reject: Sequence[float] | float | None = None
+    random_state: int | None = 0
+
     estimator_name: ClassVar[str] = "CalibratedSVC"
-    conformity_: Conformity | None
     #: The class of the default `estimator`.
     _default: ClassVar[type[Classifier]] = Classifier
-
-    def __init__(
-        self,
-        estimator: Classifier | None = None,
-        method: str = "sigmoid",
-        cv: Any = 5,
-        reject: Sequence[float] | float | None = None,
-        random_state: int | None = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.method = method
-        self.cv = cv
-        self.reject = reject
-        self.random_state = random_state
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
@@ -91,7 +83,7 @@ class CalibratedClassifier(Parameters):
         X, y, sample_weight, progress
             See `SVC.fit`. Weights count in the machines and in the calibration.
         """
-        from textsvm.selection.fold_grams import grams_of, train_and_test
+        from textsvm.selection.fold_grams import fit_with_folds
         from textsvm.selection.probability_maps import fit_maps
         from textsvm.selection.scoring import mean_values, read_training_data
 
@@ -106,22 +98,14 @@ class CalibratedClassifier(Parameters):
             clock = time.perf_counter()
             chosen = estimator.choose_parameters(given, target, weight, progress)
             lap(seconds, "choose", clock)
-        device = devices.select(estimator.device)
-        with estimator.at_work(device):
-            clock = time.perf_counter()
-            examples = with_classes(estimator.encode(given, None, progress), target)
-            grams = grams_of(estimator, examples, task)
-            lap(seconds, "encode", clock)
-            trained = train_and_test([estimator], grams, task, seconds, progress)
+        values = fit_with_folds(estimator, given, task, seconds, progress)
         clock = time.perf_counter()
-        estimator.device_ = device
-        estimator.keep(trained.last, target, trained.machines[0][-1])
         estimator.chosen_ = chosen
-        decision, _ = mean_values(trained.values[0], task.folds[:-1], len(target.values))
+        decision, _ = mean_values(values, task.folds[:-1], len(target.values))
         self.calibration_ = fit_maps(
             self.method, decision[tested], target.values[tested], None if weight is None else weight[tested]
         )
-        self.conformity_ = Conformity.of(
+        self.conformity_: Conformity | None = Conformity.of(
             self.probabilities(decision[tested]), decision[tested], target.values[tested]
         )
         seconds["calibrate"] = seconds.pop("score") + time.perf_counter() - clock

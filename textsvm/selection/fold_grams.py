@@ -21,7 +21,7 @@ from textsvm.gram.plan import Plan
 from textsvm.gram.shared import TermGrams
 from textsvm.kernels.base import Kernel
 from textsvm.machines.base import KernelMachine
-from textsvm.machines.targets import Target
+from textsvm.machines.targets import Target, with_classes
 from textsvm.machines.training import PreparedRows, plan_training, prepare_gram, without_store
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, limit, of_stage
@@ -208,6 +208,30 @@ def train_and_test(
         results.add(numbers, solved, scored)
         clock = lap(seconds, "score", clock)
     return results.together(prepared)
+
+
+def fit_with_folds(
+    model: KernelMachine,
+    given: Any,
+    task: Task,
+    seconds: dict[str, float],
+    progress: StageProgress | None,
+) -> list[NDArray[np.float64]]:
+    """Fit a model to all documents, and return the decision values of the test part of every fold.
+
+    The last fold of the task trains on all documents and tests none.
+    """
+    model.device_ = devices.select(model.device)
+    with model.at_work(model.device_):
+        clock = time.perf_counter()
+        examples = with_classes(model.encode(given, None, progress), task.target)
+        grams = grams_of(model, examples, task)
+        lap(seconds, "encode", clock)
+        results = train_and_test([model], grams, task, seconds, progress)
+    clock = time.perf_counter()
+    model.keep(results.last, task.target, results.machines[0][-1])
+    lap(seconds, "score", clock)
+    return results.values[0]
 
 
 def _seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> float:

@@ -22,8 +22,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.machines.base import Fold, KernelMachine
 from textsvm.machines.labels import FORMS, as_indicator, in_form
 from textsvm.machines.targets import Target
-from textsvm.runtime import device as devices
-from textsvm.runtime.parallel import StageProgress, lap
+from textsvm.runtime.parallel import StageProgress
 from textsvm.selection.thresholds import choose
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class MultilabelClassifier(KernelMachine):
         if self.thresholds == "zero":
             self._fit(X, y, sample_weight, progress)
             return self
-        from textsvm.selection.fold_grams import Task, grams_of, train_and_test
+        from textsvm.selection.fold_grams import Task, fit_with_folds
         from textsvm.selection.folds import make_folds
         from textsvm.selection.scoring import read_training_data
 
@@ -80,16 +79,9 @@ class MultilabelClassifier(KernelMachine):
         everyone = np.arange(len(target.values))
         task = Task(target, weight, [*folds, (everyone, np.empty(0, np.int64))])
         seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
-        self.device_ = devices.select(self.device)
-        with self.at_work(self.device_):
-            clock = time.perf_counter()
-            examples = self.encode(given, None, progress)
-            grams = grams_of(self, examples, task)
-            lap(seconds, "encode", clock)
-            trained = train_and_test([self], grams, task, seconds, progress)
+        values = fit_with_folds(self, given, task, seconds, progress)
         clock = time.perf_counter()
-        self.keep(trained.last, target, trained.machines[0][-1])
-        self.learn_from_folds(trained.values[0], folds, target)
+        self.learn_from_folds(values, folds, target)
         seconds["thresholds"] = seconds.pop("score") + time.perf_counter() - clock
         self.seconds_ = seconds
         return self
