@@ -258,7 +258,7 @@ BAD = [
     ([("a",), ("b",)], r"there are 3 documents and labels of 2"),
     ([[1, 0], [0, 1], [1, 1]], r"may be labels or the rows of an indicator matrix"),
     (None, r"the target y is None"),
-    (5, r"one tuple, list or set a document, or as an indicator matrix, and this is of type int"),
+    (5, r"a tuple, list or set per document, or as an indicator matrix, and this is of type int"),
     (np.zeros((3, 2, 2)), r"of type ndarray of shape \(3, 2, 2\)"),
     ([("a",), ({"x": 1},), ("b",)], r"labels of different types"),
 ]
