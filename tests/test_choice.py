@@ -10,10 +10,9 @@ from sklearn.base import clone
 import textsvm
 from textsvm import SVC, Compute, GappedKmers, InputError, Spectrum, Sum
 from textsvm.choice import choose, shortlist
-from textsvm.choice import trial as trial_module
-from textsvm.choice.choose import FEWEST, MOST_TRIED
+from textsvm.choice import choose as trial_module
+from textsvm.choice.choose import FEWEST, FOLDS, MOST_TRIED, Trial, TrialExamples, Trials
 from textsvm.choice.shortlist import Recipe
-from textsvm.choice.trial import FOLDS, Trial, TrialExamples, Trials
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell

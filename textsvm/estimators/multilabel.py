@@ -27,7 +27,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator, MultilabelClassifier):
     C : float
         Penalty of margin violations, > 0.
     thresholds : {"cv", "zero"}
-        "cv" chooses a threshold per label by cross-validation, see `textsvm.selection.thresholds`; "zero"
+        "cv" chooses a threshold per label by cross-validation, see `textsvm.selection.multilabel`; "zero"
         sets all thresholds to 0.
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
         Folds of the thresholds. A number of folds means shuffled folds, which are not stratified. A label

@@ -39,7 +39,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedExamples:
     """Examples encoded in the same form, their kernels, and the numbers of each kernel's settings."""
 
     examples: Any
@@ -93,7 +93,7 @@ def _own(value: Any) -> Any:
 
 def encode_all(
     model: KernelMachine, settings: Sequence[Setting], X: Any, target: Target, progress: StageProgress | None
-) -> list[Shared]:
+) -> list[SharedExamples]:
     """Encode the texts in every form of a setting; check that every kernel has something to compare."""
     forms: dict[Hashable, list[int]] = {}
     for k, setting in enumerate(settings):
@@ -111,12 +111,12 @@ def encode_all(
             key = kernel.structure.key if kernel.structure.comparable else id(given)
             kernels.setdefault(key, kernel)
             members.setdefault(key, []).append(k)
-        shared.append(Shared(examples, list(kernels.values()), list(members.values())))
+        shared.append(SharedExamples(examples, list(kernels.values()), list(members.values())))
     return shared
 
 
 def all_grams(
-    model: KernelMachine, shared: Sequence[Shared], progress: StageProgress | None = None
+    model: KernelMachine, shared: Sequence[SharedExamples], progress: StageProgress | None = None
 ) -> Iterator[tuple[list[int], FoldGrams]]:
     """The numbers of each kernel's settings and its Grams, which are valid until the next are requested.
 
@@ -161,6 +161,6 @@ def simplicity(setting: Setting) -> tuple[float, float]:
     return float(setting.model.get_params()["C"]), -float(getattr(setting.model, "epsilon", 0.0))
 
 
-def subset(shared: Sequence[Shared], rows: NDArray[np.int64]) -> list[Shared]:
+def subset(shared: Sequence[SharedExamples], rows: NDArray[np.int64]) -> list[SharedExamples]:
     """The same kernels on some of the examples."""
-    return [Shared(group.examples.take(rows), group.kernels, group.members) for group in shared]
+    return [SharedExamples(group.examples.take(rows), group.kernels, group.members) for group in shared]

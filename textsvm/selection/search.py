@@ -27,7 +27,7 @@ from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.selection.folds import Splitting, as_groups
-from textsvm.selection.grid import Setting, Shared, simplicity
+from textsvm.selection.grid import Setting, SharedExamples, simplicity
 from textsvm.selection.scoring import (
     AREAS,
     judge,
@@ -294,7 +294,7 @@ def _key(model: Any) -> str | None:
     return json.dumps(to_json({**others, "kernel": kernel.structure.as_dict()}), sort_keys=True)
 
 
-def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
+def left(shared: Sequence[SharedExamples], tried: Any, first: bool) -> list[SharedExamples]:
     """Kernels with settings left to try; `first`: also the first kernel, which finds near-duplicates."""
     remaining = []
     for number, group in enumerate(shared):
@@ -310,7 +310,7 @@ def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
     return remaining
 
 
-def of_kernel(shared: Sequence[Shared], setting: int) -> list[Shared]:
+def of_kernel(shared: Sequence[SharedExamples], setting: int) -> list[SharedExamples]:
     """The kernel of a single setting."""
     for group in shared:
         for kernel, members in zip(group.kernels, group.members, strict=True):

@@ -37,7 +37,7 @@ from textsvm.runtime.plain_json import to_json
 from textsvm.runtime.workers import here
 from textsvm.selection.fold_grams import Task, of_all
 from textsvm.selection.folds import Fold, Splitting, report_leaks
-from textsvm.selection.grid import Setting, Shared, all_grams, encode_all, settings_of, subset
+from textsvm.selection.grid import Setting, SharedExamples, all_grams, encode_all, settings_of, subset
 from textsvm.selection.leakage import Leak
 from textsvm.selection.scoring import (
     fold_scores,
@@ -261,7 +261,7 @@ class WholeProgress:
     measurement.
     """
 
-    def __init__(self, progress: StageProgress, shared: Sequence[Shared], search: GridSearch) -> None:
+    def __init__(self, progress: StageProgress, shared: Sequence[SharedExamples], search: GridSearch) -> None:
         self.progress = progress
         self.grams, self.solving = [], []
         for group in shared:
@@ -287,7 +287,7 @@ class WholeProgress:
         self.progress("tune", self.shown, self.total)
 
 
-def _gram_seconds(kernel: Kernel, group: Shared, folds: int) -> float:
+def _gram_seconds(kernel: Kernel, group: SharedExamples, folds: int) -> float:
     """Predicted seconds of the Gram of a kernel; of a kernel that learns, for every training part."""
     try:
         each = kernel.cost.seconds(group.examples, group.examples) / 2
@@ -301,7 +301,11 @@ FIRST, SIDE_BY_SIDE = 100, 10
 
 
 def require_time(
-    minutes: float, settings: Sequence[Setting], shared: Sequence[Shared], task: Task, names: Sequence[str]
+    minutes: float,
+    settings: Sequence[Setting],
+    shared: Sequence[SharedExamples],
+    task: Task,
+    names: Sequence[str],
 ) -> float:
     """Estimated seconds of a grid; InputError if it would take longer than `minutes`."""
     target, folds = task.target, task.folds
@@ -352,7 +356,7 @@ def _time_for(
 
 def _run(
     settings: Sequence[Setting],
-    shared: Sequence[Shared],
+    shared: Sequence[SharedExamples],
     task: Task,
     rows: NDArray[np.int64],
     names: Sequence[str],
