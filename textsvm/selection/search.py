@@ -192,8 +192,6 @@ class GridSearch:
         return [self.settings[k].params for k in chosen], judged
 
 
-#: Parameters that do not change results, and so do not identify a setting.
-_PLACES = ("device", "memory", "store", "tier")
 _HEAD = "textsvm tune"
 
 
@@ -290,8 +288,12 @@ def _key(model: Any) -> str | None:
     kernel = model.new_kernel()
     if not kernel.structure.comparable:
         return None
-    others = {name: value for name, value in model.get_params(deep=False).items() if name not in _PLACES}
-    return json.dumps(to_json({**others, "kernel": kernel.structure.as_dict()}), sort_keys=True)
+    parameters = model.get_params(deep=False)
+    compute = model.compute_options
+    # Device, memory and where the kernel matrix is kept do not change results.
+    del parameters["device"], parameters["compute"]
+    parameters |= {"approximate": compute.approximate, "solver": compute.solver}
+    return json.dumps(to_json({**parameters, "kernel": kernel.structure.as_dict()}), sort_keys=True)
 
 
 def left(shared: Sequence[SharedExamples], tried: Any, first: bool) -> list[SharedExamples]:
