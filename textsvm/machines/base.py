@@ -220,9 +220,8 @@ class KernelMachine(Parameters, ABC):
             self._check_approximated()
         for name in self._POSITIVE:
             value = getattr(self, name)
-            if not (name == "duality_gap" and value is None) and not (
-                is_number(value) and 0 < value < np.inf
-            ):
+            unset = name == "duality_gap" and value is None
+            if not unset and not (is_number(value) and 0 < value < np.inf):
                 raise InputError(f"{name}={value!r} must be a finite number above 0")
         if not (is_integer(self.max_iter) and (self.max_iter > 0 or self.max_iter == -1)):
             raise InputError(f"max_iter={self.max_iter!r} must be a whole number above 0, or -1 for no bound")
