@@ -58,7 +58,7 @@ def test_the_help_tells_the_defaults_of_the_estimators(group):
 )
 def test_without_options_a_model_is_that_of_the_estimator(options, estimator, tmp_path):
     trained = report("train", *options, "-o", tmp_path / "m")
-    assert trained["kernel"] == {"name": "spectrum", **estimator.make_kernel().get_params()}
+    assert trained["kernel"] == {"name": "spectrum", **estimator.new_kernel().get_params()}
     fitted = textsvm.load(tmp_path / "m").get_params(deep=False)
     assert {**fitted, "kernel": "spectrum"} == estimator.get_params(deep=False)
 

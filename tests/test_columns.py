@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from test_spectrum import CPU, news
 
 from textsvm import SVC, Compute, GapWeighted, Spectrum, Sum
-from textsvm.choice.trial import TrialExamples, Trials
+from textsvm.choice.choose import TrialExamples, Trials
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS

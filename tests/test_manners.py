@@ -48,14 +48,14 @@ def test_the_command_line_makes_the_machine_that_python_makes():
         (options().estimator(LearningOptions(multilabel=True)), textsvm.MultilabelSVC()),
     ):
         ours, theirs = as_it_is(made), as_it_is(default)
-        assert made.make_kernel().structure.as_dict() == default.make_kernel().structure.as_dict()
+        assert made.new_kernel().structure.as_dict() == default.new_kernel().structure.as_dict()
         assert {**ours, "kernel": None} == {**theirs, "kernel": None}
 
 
 @pytest.mark.parametrize("name", KERNELS.simple())
 def test_a_named_kernel_is_the_one_of_python(name):
     made = options(kernel=[name]).estimator(LearningOptions())
-    assert made.make_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
+    assert made.new_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
     assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel))
 
 

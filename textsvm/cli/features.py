@@ -154,7 +154,7 @@ def features(
     if names is not None:
         names.write_lines(map(json_line, model.get_feature_names_out()))
     seconds["write"] = time.perf_counter() - clock
-    used, kernel = select(model.device), model.make_kernel()
+    used, kernel = select(model.device), model.new_kernel()
     console.say_device(used)
     report = {
         "output": str(output.path), "rows": matrix.shape[0], "columns": matrix.shape[1],

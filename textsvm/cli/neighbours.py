@@ -192,7 +192,7 @@ def _report(
 ) -> None:
     from textsvm.runtime.device import select
 
-    used, kernel = select(model.device), model.make_kernel()
+    used, kernel = select(model.device), model.new_kernel()
     console.say_device(used)
     report = {
         "output": str(output.path), "rows": counts[0], "columns": counts[1], "pairs": counts[2],

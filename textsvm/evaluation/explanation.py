@@ -116,7 +116,7 @@ def explain(
     progress : callable, optional
     """
     machine = _readable(model, "so there is nothing to explain")
-    texts = machine.read(texts, fitting=False)
+    texts = machine.validate(texts, fitting=False)
     if not len(texts):
         return []
     documents = machine.encode(texts, machine.support_documents_)

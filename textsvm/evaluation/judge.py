@@ -112,7 +112,7 @@ def data_warnings(model: Any, texts: Any) -> list[str]:
     support, machine = getattr(model, "support_documents_", None), machine_of(model)
     if not isinstance(support, Documents | Views):
         return []
-    documents = machine.encode(machine.read(texts, fitting=False), support)
+    documents = machine.encode(machine.validate(texts, fitting=False), support)
     warnings = []
     unseen = max([_unseen(documents.of(view), support.of(view)) for view in model.kernel_.structure.views])
     if unseen > UNSEEN:

@@ -117,7 +117,7 @@ def mutation_scores(
     ('gat', 'acgt', [[[-0.47, -0.47, 0.0, -0.47], [0.0, -1.19, -0.71, -0.71], [-0.47, -0.47, -0.47, 0.0]]])
     """
     machine = machine_of_texts(model, "no letters that could be changed")
-    given = machine.read(texts, fitting=False)
+    given = machine.validate(texts, fitting=False)
     if not len(given):
         return []
     letters = letters_of(machine, alphabet)
@@ -192,7 +192,7 @@ def letters_of(machine: Any, alphabet: str | None) -> str:
     """Alphabet of the changes, as the model reads it; default: the letters of the model's texts."""
     if alphabet is None:
         return _known_letters(machine)
-    documents = machine.encode(machine.read(list(alphabet), fitting=False), machine.support_documents_)
+    documents = machine.encode(machine.validate(list(alphabet), fitting=False), machine.support_documents_)
     read = [documents.shown(i) for i in range(len(documents))]
     for letter, normalised in zip(alphabet, read, strict=True):
         if len(normalised) != 1:

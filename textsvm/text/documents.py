@@ -96,10 +96,6 @@ class Documents:
         """Documents of one view: themselves, as there is a single view."""
         return self
 
-    def only(self, views: Sequence[View]) -> Documents:
-        """Documents of some views: themselves, as there is a single view."""
-        return self
-
     def codes_for(self, *others: Documents) -> NDArray[np.unsignedinteger]:
         """Copy of the codes as uint16, or uint32 if these or `others` are, for compiled loops."""
         types = [each.codes.dtype for each in (self, *others)]
@@ -187,12 +183,6 @@ class Views:
     def of(self, view: View) -> Any:
         """Documents of a view."""
         return self.documents[view]
-
-    def only(self, views: Sequence[View]) -> Any:
-        """Documents of some views."""
-        if len(views) == 1:
-            return self.of(views[0])
-        return replace(self, documents={view: self.of(view) for view in views})
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Views:
         """The documents at `indices`, in that order."""
