@@ -35,7 +35,6 @@ MAX_CU_LINES = 80
 #: Functions that may have more than seven parameters: users call them by keyword.
 MANY_PARAMETERS = {
     "textsvm.bench.harness:benchmark",
-    "textsvm.kernels.mers.gkm:Gkm.__init__",
     "textsvm.nearest.neighbours:neighbours",
     "textsvm.readers.read:read_corpus",
     "textsvm.readers.read:read_documents",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights, under
-from textsvm.kernels.given import approximated, make_kernel
+from textsvm.kernels.given import approximated, as_kernel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
 
@@ -127,7 +127,7 @@ class KernelSource(Source):
 
     def new_kernel(self) -> Kernel:
         """A new kernel with the parameters of the given kernel."""
-        return make_kernel(self.kernel)
+        return as_kernel(self.kernel)
 
     def check(self) -> None:
         self.new_kernel().check()
