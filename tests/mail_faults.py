@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 
 from mails import mail, teach
 
@@ -77,7 +78,7 @@ def kill_commands(folder, times, seed=6):
 
 def check(folder, answered, most):
     """Nothing lost, nothing doubled, nothing damaged; and the filter goes on."""
-    with Lessons(folder) as store:
+    with closing(Lessons(folder)) as store:
         store.check()
         kinds = store.kinds()
         rows, distinct = store._row("select count(*), count(distinct digest) from lessons")

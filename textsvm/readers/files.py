@@ -20,7 +20,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, cast
@@ -69,7 +69,7 @@ def check_expansion(source: str, unpacked: int, packed: int, ratio: int = TEXT_R
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class File:
     """A file in memory: its path inside the folder or archive, with slashes, and its bytes."""
 
@@ -95,10 +95,6 @@ class File:
     def open(self) -> IO[bytes]:
         """A stream of the bytes."""
         return io.BytesIO(self.data)
-
-    def renamed(self, name: str) -> File:
-        """The file with another path."""
-        return replace(self, name=name)
 
 
 class FileOnDisk:
@@ -129,10 +125,6 @@ class FileOnDisk:
             raise
         except _DAMAGED as error:
             raise InputError(f"{self.path} is damaged or cut off: {error or 'unexpected end'}") from error
-
-    def renamed(self, name: str) -> FileOnDisk:
-        self.name = name
-        return self
 
     @property
     def position(self) -> int:
@@ -307,7 +299,9 @@ def combine_files(inputs: Sequence[InputFiles], paths: Sequence[Path]) -> InputF
     for each, path in zip(inputs, paths, strict=True):
         place = PurePosixPath(Path(os.path.relpath(path.absolute(), folder)).as_posix())
         place = place.parent if each.single else place
-        combined.files += [file.renamed(str(place / file.name)) for file in each.files]
+        for file in each.files:
+            file.name = str(place / file.name)
+        combined.files += each.files
         combined.problems += [(str(place / name), problem) for name, problem in each.problems]
     return combined
 

@@ -121,7 +121,8 @@ def parse_libsvm(
     from sklearn.datasets import load_svmlight_file
 
     several, query, underscore = _inspect(file)
-    vectors, labels, reason = None, [], "a number has _ in it"
+    vectors: Any = None
+    labels, reason = [], "a number has _ in it"
     try:
         if not underscore:
             with file.open() as stream:
@@ -134,8 +135,8 @@ def parse_libsvm(
             for number, line in enumerate(stream, 1):
                 content = line.partition(b"#")[0]
                 tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(content)]
-                if tokens and (error := _line_error(tokens)) is not None:
-                    column, message = error
+                if tokens and (first_error := _line_error(tokens)) is not None:
+                    column, message = first_error
                     raise InputError(f"{file.name}, line {number}, column {column}: {message}")
         raise InputError(f"{file.name} cannot be read in LIBSVM's format: {reason}")
     if not vectors.shape[0]:
