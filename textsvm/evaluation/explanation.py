@@ -208,8 +208,7 @@ class _OfWeights:
 
     def look(self, documents: Documents | Views) -> NDArray[np.float64]:
         self.documents = documents
-        values: NDArray[np.float64] = self.predictor.values(documents)
-        return values
+        return np.asarray(self.predictor.values(documents))
 
     def contributions(self, mixes: NDArray[np.float64], progress: Progress | None) -> Contributions:
         parts: Contributions = self.predictor.contributions(self.documents, mixes)

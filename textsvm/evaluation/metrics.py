@@ -392,8 +392,7 @@ def _areas(weight: Any, order: Any, truth: Any, last: Any, areas: Any) -> None:
 
 
 def _ranked(decision: Array) -> Array:
-    values: Array = np.nan_to_num(decision, nan=-np.finfo(np.float64).max)
-    return values
+    return np.asarray(np.nan_to_num(decision, nan=-np.finfo(np.float64).max))
 
 
 # Weighted sums
@@ -408,8 +407,7 @@ def _kappa(weight: Array, truth: NDArray[Any], predicted: NDArray[Any], grades: 
 
 
 def _mean(weight: Array, values: NDArray[Any]) -> Array:
-    mean: Array = weight @ values / weight.sum(axis=1)
-    return mean
+    return np.asarray(weight @ values / weight.sum(axis=1))
 
 
 def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Array:

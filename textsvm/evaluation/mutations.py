@@ -56,8 +56,7 @@ class Mutations:
         """Mean fall of the values over all changes of each letter, shape (len(towards), L)."""
         same = np.array([[letter == each for each in self.letters] for letter in self.text], bool)
         changes = np.maximum((~same.reshape(len(self.text), len(self.letters))).sum(axis=1), 1)
-        importance: Array = -self.scores.sum(axis=2) / changes
-        return importance
+        return np.asarray(-self.scores.sum(axis=2) / changes)
 
 
 @dataclass(frozen=True)
@@ -289,8 +288,7 @@ class Motif:
     def bits(self) -> Array:
         """Heights of the letters in a sequence logo, shape (W, len(letters))."""
         p = self.frequencies
-        heights: Array = p * (np.log2(p.shape[1]) + (p * np.log2(p)).sum(axis=1))[:, None]
-        return heights
+        return np.asarray(p * (np.log2(p.shape[1]) + (p * np.log2(p)).sum(axis=1))[:, None])
 
     @property
     def consensus(self) -> str:

@@ -302,10 +302,8 @@ class Lessons:
         """Write a lesson; it replaces a lesson of the same digest."""
         texts = self.holds_texts
         # SQLite's text is UTF-8 and does not accept half a surrogate pair, which a damaged header may hold.
-        names = [
-            name.encode("utf-8", "replace").decode() if texts else ""
-            for name in (lesson.subject, lesson.sender)
-        ]
+        shown = (lesson.subject, lesson.sender) if texts else ("", "")
+        names = [name.encode("utf-8", "replace").decode() for name in shown]
         message = lesson.message[:MAX_KEPT] if texts and lesson.message is not None else None
         self.drop(lesson.digest)
         row = self.sql.execute(

@@ -26,11 +26,8 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
-FORMATS = (
-    *("reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines"),
-    *SEQUENCES,
-    *VECTOR_FORMATS,
-)
+_DOCUMENT_FORMATS = ("reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines")
+FORMATS = (*_DOCUMENT_FORMATS, *SEQUENCES, *VECTOR_FORMATS)
 #: Readers of the formats that are not tables. "text" is a single document without a label.
 _READERS = {
     **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "text": read_folders},
