@@ -53,10 +53,7 @@ def compare_predictions(
     """
     labels, predicted, other = (np.asarray(given) for given in (truth, first, second))
     if labels.ndim != 1 or labels.shape != predicted.shape or labels.shape != other.shape:
-        raise InputError(
-            f"there are {labels.shape} labels and predictions of {predicted.shape} and {other.shape} "
-            "documents; give a label and two predictions for each document"
-        )
+        raise InputError(f"labels have shape {labels.shape}, predictions {predicted.shape} and {other.shape}")
     n = len(labels)
     if n == 0:
         raise InputError("there are no documents to compare predictions on")

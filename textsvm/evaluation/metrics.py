@@ -266,9 +266,7 @@ def as_grades(labels: NDArray[Any]) -> NDArray[np.int64] | None:
 def check_grades(grades: tuple[int, int] | None) -> None:
     """Raise InputError unless `grades` is a range of at least two grades."""
     if grades is not None and not 0 < grades[1] - grades[0] < MOST_GRADES:
-        raise InputError(
-            f"grades must be a range of 2 to {MOST_GRADES} whole numbers, got {grades[0]} to {grades[1]}"
-        )
+        raise InputError(f"grades must be 2 to {MOST_GRADES} whole numbers, got {grades[0]} to {grades[1]}")
 
 
 def grades_of(truth: NDArray[Any], grades: tuple[int, int] | None) -> tuple[int, int] | None:

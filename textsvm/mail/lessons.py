@@ -136,9 +136,7 @@ class Lessons:
         if create:
             _create_file(self.path)
         elif not _exists(self.path):
-            raise InputError(
-                f"there is no mail store in {folder}; textsvm mail learn --as spam FILE (or ham) creates it"
-            )
+            raise InputError(f"there is no mail store in {folder}; create it with textsvm mail learn")
         with self._messages():
             self.sql = sqlite3.connect(
                 self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False

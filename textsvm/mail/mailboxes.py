@@ -96,8 +96,7 @@ def parse_lessons(lines: Iterable[str | bytes], name: str) -> Iterator[Lesson]:
                 yield _lesson(json.loads(line))
             except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
                 raise InputError(
-                    f"{name}, line {number} is no lesson of `textsvm mail export` ({error}); earlier lines "
-                    "were imported"
+                    f"{name}, line {number} is not a lesson ({error}); earlier lines were imported"
                 ) from error
 
 

@@ -478,18 +478,14 @@ def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budge
             if inner is None:
                 continue
             if info.flag_bits & 1:
-                raise InputError(
-                    f"{shown} is encrypted at {info.filename}; unpack it with its password first"
-                )
+                raise InputError(f"{shown} is encrypted at {info.filename}; unpack it first")
             budget.count()
             budget.spend(info.file_size, ARRAY_RATIO if info.filename.endswith(".npy") else TEXT_RATIO)
             budget.advance(info.compress_size)
             try:
                 inputs.files.append(File(inner, _unzip(archive, info)))
             except NotImplementedError as error:
-                raise InputError(
-                    f"{shown} uses a compression method at {info.filename} that is not read; repack it"
-                ) from error
+                raise InputError(f"{shown} has unknown compression at {info.filename}; repack it") from error
 
 
 def _unzip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

@@ -199,9 +199,7 @@ def iterate_documents(
     if format not in _MIXED:
         for file in files:
             if format != "parquet" and is_binary(file.head) and not _is_parquet(file):
-                raise InputError(
-                    f"{file.name} in {inputs.source} is binary data and cannot be read as {format}"
-                )
+                raise InputError(f"{file.name} is binary data and cannot be read as {format}")
         files = _content(files)
     options = replace(options, format=None if format == "tables" else format)
     return _READERS.get(format, read_tables)(files, inputs.problems, options, progress)

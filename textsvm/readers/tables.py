@@ -209,14 +209,10 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
         taken = {name for role, role_names in roles.items() if role != "text" for name in role_names}
         roles["text"] = [name for name in names if name not in taken]
     if both := set(roles["text"]) & set(roles["numbers"]):
-        raise InputError(
-            f"{file}: the column {min(both)!r} is either text or a number, and was named as both"
-        )
+        raise InputError(f"{file}: the column {min(both)!r} is named both as text and as a number")
     if not roles["text"] and not roles["numbers"]:
         available = ", ".join(names[:20])
-        raise InputError(
-            f"{file}: which column is the text? Name it (--text, text=); the columns are: {available}"
-        )
+        raise InputError(f"{file}: which column is the text? Name it (--text, text=): {available}")
     return roles
 
 
