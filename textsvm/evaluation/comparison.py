@@ -191,10 +191,8 @@ def side_by_side(
 
 def _require_alike(name: str, first: Results, other: str, results: Results) -> None:
     if first.task != results.task or first.labels != results.labels:
-        raise InputError(
-            f"models side by side need the same labels or numbers, and {name} is {_kind(first)}, {other} "
-            f"{_kind(results)}"
-        )
+        kinds = f"{name} is {_kind(first)}, {other} {_kind(results)}"
+        raise InputError(f"models side by side need the same labels or numbers, and {kinds}")
     if not np.array_equal(first.index, results.index):
         raise InputError(f"{name} and {other} were not judged on the same documents, and cannot be compared")
 

@@ -44,10 +44,8 @@ def predict(
         raise InputError("a one-class model needs the label that it was trained on: give the positive label")
     others = sorted({label for label in truth if label != positive}) or ["rest"]
     if len(others) > 1:
-        raise InputError(
-            f"a one-class model tells {positive!s} from all others, and there are the labels "
-            f"{', '.join(map(str, others[:5]))}; reduce them to two"
-        )
+        names = ", ".join(map(str, others[:5]))
+        raise InputError(f"a one-class model separates {positive!s} from {names}; reduce them to two labels")
     classes = np.array(sorted([positive, others[0]]))
     predicted = np.where(decision >= 0, positive, others[0])
     return classes, predicted, decision if classes[1] == positive else -decision, None

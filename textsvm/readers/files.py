@@ -89,11 +89,9 @@ class File:
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
         return len(self.data)
 
     def open(self) -> IO[bytes]:
-        """A stream of the bytes."""
         return io.BytesIO(self.data)
 
 

@@ -63,8 +63,6 @@ def read_vectors(path: str | Path) -> Any:
     """The vectors of a file of any of these formats, an array or CSR matrix; labels are ignored."""
     inputs = read_files(path)
     files = [file for file in inputs.files if file.size]
-    if not files:
-        raise InputError(f"{path} is empty; vectors are expected")
     format = vector_format(inputs, files)
     if format is None:
         raise InputError(f"{path} holds no vectors; they come as .npy, .npz or in LIBSVM's format")
