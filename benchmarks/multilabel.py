@@ -36,7 +36,8 @@ from textsvm.kernels import Spectrum, Sum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.machines.targets import Target
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.selection.folds import make_folds
 from textsvm.selection.leakage import LeakageWarning
 from textsvm.selection.multilabel import choose_thresholds

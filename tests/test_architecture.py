@@ -36,9 +36,6 @@ MAX_CU_LINES = 80
 MANY_PARAMETERS = {
     "textsvm.bench.harness:benchmark",
     "textsvm.nearest.neighbours:neighbours",
-    "textsvm.readers.read:read_corpus",
-    "textsvm.readers.read:read_documents",
-    "textsvm.readers.stream:stream_corpus",
     "textsvm.selection.cross_validation:cross_validate",
     "textsvm.selection.tuning:tune",
 }

@@ -11,7 +11,8 @@ from scipy.sparse import csr_matrix, load_npz
 from textsvm import SpectrumFeatures
 from textsvm.errors import InputError
 from textsvm.estimators.features import read_features, write_features
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 
 TABLE = ["--text", "text", "--label", "dialect"]
 OPTIONS = ["--p", "1-5", "--weight", "log", "--idf", "--min-df", "2", "--device", "cpu"]

@@ -17,7 +17,8 @@ from textsvm.cli.machines import MachineOptions, TextOptions
 from textsvm.cli.train import TaskOptions
 from textsvm.kernels.spelling import spell
 from textsvm.machines.base import DEFAULT_KERNELS
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.text.documents import View
 
 ESSAYS = [sample("essays"), "--regress", "score"]

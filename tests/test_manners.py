@@ -17,7 +17,8 @@ from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.kernels import KERNELS
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.text.documents import normalise
 
 TEXTS, Y = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3

@@ -27,7 +27,8 @@ from textsvm.kernels.nystroem import Nystroem
 from textsvm.linalg import dense
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.sparse import Sparse
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.leakage import LeakageWarning

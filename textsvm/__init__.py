@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from textsvm.model.file import save
     from textsvm.model.libsvm import save_libsvm_model
     from textsvm.nearest.neighbours import neighbours
-    from textsvm.readers import Corpus, read_corpus, stream_corpus
+    from textsvm.readers.corpus import Corpus
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
+    from textsvm.readers.read import read_corpus
+    from textsvm.readers.stream import stream_corpus
     from textsvm.reporting.files import report
     from textsvm.runtime.workers import on_workers
     from textsvm.selection.cross_validation import cross_validate
@@ -66,8 +68,10 @@ _NAMES = {
     "textsvm.model.file": ("save",),
     "textsvm.model.libsvm": ("save_libsvm_model",),
     "textsvm.nearest.neighbours": ("neighbours",),
-    "textsvm.readers": ("Corpus", "read_corpus", "stream_corpus"),
+    "textsvm.readers.corpus": ("Corpus",),
     "textsvm.readers.libsvm": ("read_libsvm", "write_libsvm"),
+    "textsvm.readers.read": ("read_corpus",),
+    "textsvm.readers.stream": ("stream_corpus",),
     "textsvm.reporting.files": ("report",),
     "textsvm.runtime.workers": ("on_workers",),
     "textsvm.selection.cross_validation": ("cross_validate",),

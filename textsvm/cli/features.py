@@ -16,7 +16,7 @@ from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.estimators.features import SpectrumFeatures
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.machines.base import KernelMachine
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
     from textsvm.runtime.device import Device
 
 

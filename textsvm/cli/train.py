@@ -19,7 +19,7 @@ from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.evaluation.results import Results
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 
 class Calibration(Enum):
