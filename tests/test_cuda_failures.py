@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from textsvm.cli import console
-from textsvm.cli.gram import _require_memory
+from textsvm.cli.matrices import require_memory
 from textsvm.errors import InputError
 from textsvm.runtime import device as devices
 
@@ -175,4 +175,4 @@ def test_a_matrix_too_large_for_a_card_may_be_made_on_the_cpu(monkeypatch):
         (devices.select("cpu"), "; use fewer"),
     ):
         with pytest.raises(InputError, match=remedy):
-            _require_memory(1 << 30, device)
+            require_memory(1 << 30, device)

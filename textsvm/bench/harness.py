@@ -27,13 +27,7 @@ from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import n_threads
 
 _LIBRARIES = (
-    "numpy",
-    "scipy",
-    "numba",
-    "scikit-learn",
-    "rapidfuzz",
-    "strkernels",
-    "cleanlab",
+    *("numpy", "scipy", "numba", "scikit-learn", "rapidfuzz", "strkernels", "cleanlab"),
     "cupy-cuda13x",
 )
 
@@ -58,11 +52,9 @@ def environment() -> dict[str, Any]:
 
 
 def paired(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = 3) -> dict[str, float]:
-    """Time two functions in turns, after an untimed call of ours, and return medians and their ratio.
+    """Time two functions in turns, after an untimed call of ours.
 
-    Returns
-    -------
-    dict with ours, theirs (seconds) and ratio (theirs / ours: above 1 we are faster)
+    Returns the medians "ours" and "theirs" in seconds, and their "ratio" theirs / ours.
     """
     ours()
     times: tuple[list[float], list[float]] = ([], [])
@@ -178,19 +170,21 @@ def option(*names: str, recorded: bool = True, **settings: Any) -> BenchmarkOpti
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A registered benchmark; `benchmark` documents the attributes."""
+    """A registered benchmark."""
 
-    name: str
-    title: str
-    output: str
+    name: str  #: Name on the command line
+    title: str  #: Title of the report and in the list of benchmarks
+    output: str  #: Default path of the report without suffix; may contain ``{option}``
     run: Callable[..., list[dict[str, Any]] | None]
-    device: str | None
-    gpu_output: str
-    repeats: int | None
-    quick: str
-    note: str
-    report: type[BenchmarkReport]
-    options: tuple[BenchmarkOption, ...]
+    options: tuple[BenchmarkOption, ...]  #: Options in addition to -o, --device, --repeats and --quick
+    #: Default of --device. None: the benchmark has no such option; "gpu": no option, and it needs a GPU.
+    device: str | None = None
+    gpu_output: str = ""  #: Default path on a GPU, if it differs
+    repeats: int | None = None  #: Default of --repeats; None: no such option
+    quick: str = ""  #: Help of --quick; empty: no such option
+    #: Paragraph above the table, or a module's docstring, from which the first paragraph is dropped.
+    note: str = ""
+    report: type[BenchmarkReport] = BenchmarkReport
 
     def parser(self, prog: str) -> argparse.ArgumentParser:
         """Parser of the shared and the own options."""
@@ -230,48 +224,16 @@ BENCHMARKS: dict[str, Benchmark] = {}
 
 
 def benchmark(
-    name: str,
-    title: str,
-    output: str,
-    *options: BenchmarkOption,
-    device: str | None = None,
-    gpu_output: str = "",
-    repeats: int | None = None,
-    quick: str = "",
-    note: str = "",
-    report: type[BenchmarkReport] = BenchmarkReport,
+    name: str, title: str, output: str, *options: BenchmarkOption, **settings: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function ``run(options, report)`` as a benchmark.
 
-    The function adds rows to the report, or returns the list of all rows.
-
-    Parameters
-    ----------
-    name, title : str
-        Name on the command line; title of the report and of the list of benchmarks.
-    output : str
-        Default path of the report without suffix; may contain ``{option}``.
-    *options : BenchmarkOption
-        Options in addition to -o, --device, --repeats and --quick.
-    device : str, optional
-        Default of --device. None: the benchmark has no such option; "gpu": no option, and it needs a GPU.
-    gpu_output : str
-        Default path on a GPU, if it differs.
-    repeats : int, optional
-        Default of --repeats; None: no such option.
-    quick : str
-        Help of --quick; empty: no such option.
-    note : str
-        Paragraph above the table, or a module's docstring, from which the first paragraph is dropped.
-    report : type
-        Subclass of `BenchmarkReport`.
+    The function adds rows to the report, or returns the list of all rows. `settings` are the other attributes
+    of `Benchmark`.
     """
 
     def register(run: Callable[..., Any]) -> Callable[..., Any]:
-        paragraphs = " ".join(note.partition("\n\n")[2].split()) or note
-        BENCHMARKS[name] = Benchmark(
-            name, title, output, run, device, gpu_output, repeats, quick, paragraphs, report, options
-        )
+        BENCHMARKS[name] = Benchmark(name, title, output, run, options, **settings)
         return run
 
     return register
@@ -289,16 +251,9 @@ def list_benchmarks(package: str) -> dict[str, tuple[str, str]]:
 
 
 def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) -> None:
-    """Parse the options of a benchmark, run it and write its report.
+    """Parse the options of a benchmark of a package, run it and write its report.
 
-    Parameters
-    ----------
-    package : str
-        Package with the module of the benchmark.
-    prog : str
-        Command in the help and in the report, without the name of the benchmark.
-    name : str
-    arguments : sequence of str
+    `prog` is the command in the help and in the report, without the name of the benchmark.
     """
     import_module(f"{package}.{list_benchmarks(package)[name][0]}")
     chosen = BENCHMARKS[name]
@@ -309,7 +264,8 @@ def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) 
     on_gpu = select(wanted).kind == "cuda"
     default = chosen.gpu_output if on_gpu and chosen.gpu_output else chosen.output
     output = options.output or Path(default.format(**vars(options)))
-    report = chosen.report(output, chosen.title, command, chosen.note)
+    note = " ".join(chosen.note.partition("\n\n")[2].split()) or chosen.note
+    report = chosen.report(output, chosen.title, command, note)
     rows = chosen.run(options, report)
     if rows is not None:
         report.rows = {str(number): row for number, row in enumerate(rows)}
@@ -335,13 +291,8 @@ def _commit() -> str:
         return commit
     folder = Path(__file__).resolve().parent
     try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = ["git", "describe", "--always", "--dirty"]
+        answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     except OSError:
         return "unknown"
     return answer.stdout.strip() or "unknown"

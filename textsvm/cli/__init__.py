@@ -10,9 +10,11 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.completion import completion_init, install_callback, show_callback
 
 from textsvm.cli import console
 from textsvm.cli.options import Command, Group, option
+from textsvm.runtime import memory as host_memory
 
 #: Commands. Each is the function or group of its name in the module of its name, or in `_MODULES`.
 COMMANDS = (
@@ -68,8 +70,6 @@ def _version(given: bool) -> None:
 def _completion(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> None:
     """Call Typer's completion for the shell named after the option, or for the current shell."""
     if given:
-        from typer.completion import install_callback, show_callback
-
         act = install_callback if parameter.name == "install_completion" else show_callback
         act(context, parameter, sys.argv[2] if len(sys.argv) > 2 else True)
 
@@ -92,8 +92,6 @@ def _textsvm(
     ] = False,
 ) -> None:  # fmt: skip
     if context.invoked_subcommand in LOADING:
-        from textsvm.runtime import memory as host_memory
-
         host_memory.require(*LIBRARIES)
 
 
@@ -114,8 +112,6 @@ def _run() -> int:
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     completing = "_TEXTSVM_COMPLETE" in os.environ
     if completing:
-        from typer.completion import completion_init
-
         completion_init()
     # A single command takes half as long to set up as all of them.
     alone = command in COMMANDS and not completing

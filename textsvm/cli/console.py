@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from textsvm.errors import InputError, json_escaped, one_line, printable
+from textsvm.errors import InputError, RareClassWarning, json_escaped, one_line, printable
+from textsvm.runtime import compiled
 
 if TYPE_CHECKING:
     from textsvm.runtime.device import Device
@@ -59,6 +61,11 @@ class WrongUsage(InputError):
     """Invalid command-line arguments (exit code 2)."""
 
 
+def usage_message(error: Any) -> str:
+    """Message of a USAGE_ERROR; empty if the help was shown because there was no command."""
+    return error.format_message().replace("Value error, ", "", 1)  # a prefix from pydantic
+
+
 @contextmanager
 def wrong_usage(prefix: str = "") -> Iterator[None]:
     """Turn an InputError of the block into WrongUsage, with a prefix that names the option."""
@@ -86,8 +93,6 @@ class Console:
 
     def __init__(self, quiet: bool = False, stdout_taken: bool = False) -> None:
         from rich.console import Console as RichConsole
-
-        from textsvm.runtime import compiled
 
         class Stderr(RichConsole):
             def on_broken_pipe(self) -> None:
@@ -171,9 +176,6 @@ class Console:
     @contextmanager
     def warnings(self) -> Iterator[None]:
         """Print Python warnings of the block to stderr as they come."""
-        import warnings
-
-        from textsvm.errors import RareClassWarning
 
         def show(message: Warning | str, *where: object, **more: object) -> None:
             kind = "note" if isinstance(message, RareClassWarning) else "warning"
@@ -280,7 +282,7 @@ def main(app: typer.Typer) -> int:
     except InputError as error:
         return _fail(str(error), 1)
     except USAGE_ERROR as error:
-        message = error.format_message()  # empty if the help was shown because there was no command
+        message = usage_message(error)
         return _fail(f"{message} (see textsvm --help)", 2) if message else 2
     except (KeyboardInterrupt, typer.Abort):
         return interrupted()
@@ -289,10 +291,9 @@ def main(app: typer.Typer) -> int:
         sys.stdout = None
         return 1
     except Exception as error:
-        message = _environment_error(error)
-        if message is None:
-            raise
-        return _fail(message, 1)
+        if sentence := _environment_error(error):
+            return _fail(sentence, 1)
+        raise
     if code == INTERRUPTED:
         return interrupted()
     return code if isinstance(code, int) else 0

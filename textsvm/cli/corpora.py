@@ -10,19 +10,21 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions
+from textsvm.cli.console import Console
+from textsvm.cli.kernels import KernelOptions
+from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError
-
-if TYPE_CHECKING:
-    from textsvm.cli.console import Console
-    from textsvm.cli.kernels import KernelOptions
-    from textsvm.kernels.base import Kernel
-    from textsvm.readers import Corpus
+from textsvm.kernels import Gaussian, On, Sum
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.given import structure_of
+from textsvm.kernels.spectrum.kernel import fixed_default
+from textsvm.kernels.spelling import spell
+from textsvm.readers import is_large, read_corpus, read_documents, stream_corpus
+from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.readers.vectors import read_labels, read_vectors
 
 
 def read(
@@ -39,8 +41,6 @@ def read(
 
     `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed.
     """
-    from textsvm.readers import is_large, read_corpus, stream_corpus
-
     learning = learning or LearningOptions()
     learning.check(reading)
     with console.progress():
@@ -62,6 +62,16 @@ def read(
     check_letters(kernel, corpus)
     say_problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
+
+
+def read_unlabelled(
+    console: Console, paths: Any, table: TableOptions, kernel: Any, **settings: Any
+) -> Corpus:
+    """Read documents without labels."""
+    with console.progress():
+        names, progress = columns(table, kernel), console.progress_of("read")
+        corpus = read_documents(paths, table.format, **names, id=table.id, progress=progress, **settings)
+        return with_files(corpus, table)
 
 
 def _with_label_tuples(console: Console, corpus: Corpus) -> Corpus:
@@ -111,14 +121,18 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
 
 
 def truth(corpus: Corpus) -> list[Any]:
-    """Targets of documents that `targets` has checked."""
+    """Targets that `targets` has checked."""
     return list(corpus.targets if corpus.targets is not None else corpus.labels or [])
+
+
+def label_counts(corpus: Corpus) -> Counter[str]:
+    """Number of documents of each label; documents without labels are not counted."""
+    labels = corpus.labels or []
+    return Counter(label for each in labels for label in (each if isinstance(each, tuple) else (each,)))
 
 
 def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
     """Arguments `text` and `numbers` of the readers: the columns of the options, else the kernel's."""
-    from textsvm.kernels.given import structure_of
-
     on_columns = kernel is not None and structure_of(kernel).reads_tables
     if given.text is None and given.numbers is None and on_columns:
         return _columns_of(kernel, given.vectors is not None)
@@ -130,8 +144,6 @@ def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
 
 def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
     """Columns that a kernel is on, without the vectors of --vectors and the unnamed text column."""
-    from textsvm.readers.corpus import VECTORS
-
     names = [view.column for view in kernel.structure.bound().structure.views]
     texts = list(dict.fromkeys(name for name in names if isinstance(name, str)))
     numbers = list(dict.fromkeys(part for name in names if isinstance(name, tuple) for part in name))
@@ -147,14 +159,10 @@ def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
 def with_files(corpus: Corpus, given: Any, numbers: bool = False) -> Corpus:
     """Add the vectors and labels of separate files; with `numbers` the labels are regression targets."""
     if given.vectors is not None:
-        from textsvm.readers.vectors import read_vectors
-
         corpus = corpus.with_vectors(read_vectors(given.vectors), str(given.vectors))
     source = getattr(given, "labels", None)
     if source is None:
         return corpus
-    from textsvm.readers.vectors import read_labels
-
     corpus = corpus.with_labels(read_labels(source), str(source))
     if not numbers:
         return corpus
@@ -166,8 +174,6 @@ def with_files(corpus: Corpus, given: Any, numbers: bool = False) -> Corpus:
 
 def given_to(model: Any, corpus: Corpus) -> Any:
     """Documents of a corpus as a fitted model takes them; sparse vectors get as many columns as it has."""
-    from textsvm.readers.corpus import VECTORS
-
     examples = corpus.examples
     machine = getattr(model, "estimator_", model)
     if machine.kernel_ is not None:
@@ -221,8 +227,6 @@ def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
     estimator.kernel = kernel
     estimator.check()
     if not named:
-        from textsvm.kernels.spelling import spell
-
         kind = "vectors" if corpus.columns is None and corpus.vectors is not None else "columns"
         console.say(f"note: the default kernel for {kind} is used: {spell(kernel)}")
 
@@ -236,48 +240,21 @@ def settle_grid(options: KernelOptions, model: Any, grid: dict[str, list[Any]], 
     model.kernel = grid["kernel"][0]
 
 
-def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
-    """Factories of the classifiers that `compare` compares on a corpus, by name."""
-    from textsvm.cli.kernels import DEFAULTS, spelled_out
-    from textsvm.evaluation import opponents
-    from textsvm.machines.classifier import Classifier
-
-    examples = corpus.examples
-    if not names and not hasattr(examples, "shape") and not isinstance(examples, dict):
-        return opponents.candidates(device)
-    factories: dict[str, Any] = {}
-    for name in names or (["fast"] if isinstance(examples, dict) else ["gaussian", "linear"]):
-        kernel = kernel_for(None if name in DEFAULTS else spelled_out(name), corpus)
-        factories[name] = (
-            partial(opponents.machine, name, device)
-            if kernel is None
-            else partial(Classifier, kernel, device=device)
-        )
-    return factories
-
-
 def kernel_for(kernel: Any, corpus: Corpus) -> Kernel | None:
     """Kernel to set for the documents of a corpus; None to keep `kernel`."""
     examples = corpus.examples
     if not isinstance(examples, dict):
         if kernel is not None:
             _require(_reads(kernel), "the kernel", corpus)
-        if not hasattr(examples, "shape") or kernel is not None:
-            return None
-        from textsvm.kernels import Gaussian
-
-        return Gaussian()
+        return Gaussian() if hasattr(examples, "shape") and kernel is None else None
     return kernel if _reads(kernel) == "columns" else _sum_on_columns(kernel, examples)
 
 
 def _sum_on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
     """Sum of a text kernel on each text column and a vector kernel on all numbers and on the vectors.
 
-    `kernel` is one of the two or None; the other is the fast kernel or a Gaussian kernel.
+    `kernel` replaces the default for its kind of column: the fast kernel for texts, Gaussian for vectors.
     """
-    from textsvm.kernels import Gaussian, On, Sum
-    from textsvm.kernels.spectrum.kernel import fixed_default
-
     of_numbers = kernel if _reads(kernel) == "vectors" else Gaussian()
     of_texts = kernel if _reads(kernel) == "texts" and not isinstance(kernel, str) else fixed_default()
     texts = [name for name, values in examples.items() if not hasattr(values, "dtype")]
@@ -291,8 +268,6 @@ def _sum_on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
 
 def _reads(kernel: Any) -> str:
     """Kind of document that a kernel compares; "" for None."""
-    from textsvm.kernels.given import structure_of
-
     return "" if kernel is None else structure_of(kernel).examples
 
 
@@ -350,51 +325,3 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
             f"note: {lone:,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt; check the label column (--label), or predict numbers with --regress"
         )
-
-
-def hold_out(
-    console: Console, corpus: Corpus, share: float | None, seed: int
-) -> tuple[Corpus, Corpus | None]:
-    """Split a corpus into a training and a test part, stratified if each document has one label."""
-    if share is None:
-        return corpus, None
-    several = any(isinstance(each, tuple) for each in corpus.labels or ())
-    lone: set[int] = set()
-    if corpus.labels is not None and not several:
-        labels = targets(corpus)
-        counts = Counter(labels)
-        lone = {i for i, label in enumerate(labels) if counts[label] == 1}
-    if lone:
-        console.say(f"note: {_lone_note(sorted(str(targets(corpus)[i]) for i in lone))}")
-    from textsvm.selection.folds import shuffle_split
-
-    drawn = [i for i in range(len(corpus)) if i not in lone]
-    stratify: list[Any] | None = (
-        None if several or corpus.labels is None else [corpus.labels[i] for i in drawn]
-    )
-    _require_enough(share, len(drawn), len(set(stratify or [0])))
-    rest, held = shuffle_split(len(drawn), share, seed, stratify or None)
-    kept = sorted([*(drawn[i] for i in rest), *lone])
-    return corpus.subset(kept), corpus.subset([drawn[i] for i in held])
-
-
-def _require_enough(share: float, n: int, classes: int) -> None:
-    """Raise InputError if a part would lack a class."""
-    if not n:
-        raise InputError(f"--holdout {share:g} cannot be drawn: every class has a single document")
-    held = ceil(share * n)
-    for action, size in {"holds out": held, "leaves for training": n - held}.items():
-        if size < classes:
-            each = f"one of each of the {classes} classes" if classes > 1 else "one"
-            raise InputError(
-                f"--holdout {share:g} cannot be drawn: of {n:,} documents it {action} {size:,}, and both "
-                f"parts need {each}; use a {'larger' if action == 'holds out' else 'smaller'} share"
-            )
-
-
-def _lone_note(labels: list[str]) -> str:
-    from textsvm.selection.folds import quoted_names
-
-    if len(labels) == 1:
-        return f"class {quoted_names(labels)} has 1 document: it is trained on and never held out"
-    return f"classes {quoted_names(labels)} have 1 document each: they are trained on and never held out"

@@ -6,22 +6,40 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console
-from textsvm.cli.mail_options import As, Messages, Store, messages, open_filter, read_messages, size_of
 from textsvm.cli.options import option
 from textsvm.cli.output import Force, Kind, Output, check_report
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import PriorDecisions, Status
+    from textsvm.mail.filter import Filter, PriorDecisions, Status
 
 
+MessageKind = Enum("MessageKind", {"spam": "spam", "ham": "ham"})
+
+Store = Annotated[
+    Path | None,
+    option(
+        "Folder of the mail store.",
+        envvar="TEXTSVM_MAIL", metavar="DIR", show_default="~/.local/share/textsvm",
+    ),
+]  # fmt: skip
+Messages = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILES",
+        help="Messages: files, mboxes, Maildirs, folders; - is a message on stdin.",
+        show_default="-",
+    ),
+]
+As = Annotated[MessageKind, option("Class of the messages.", "--as", show_default=False)]
 LESSONS = Kind("lessons of textsvm mail", rb'\{"digest": ', ".jsonl")
 #: Number of messages that `status` lists.
 _SHOWN = 5
@@ -33,6 +51,30 @@ WithoutTexts = Annotated[
         "--without-texts",
     ),
 ]
+
+
+def open_filter(store: Path | None, **options: Any) -> Filter:
+    """Open the filter of a store, by default that of the user."""
+    from textsvm.mail.filter import Filter
+    from textsvm.mail.lessons import store_folder
+
+    return Filter(store_folder(store), **options)
+
+
+def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes of the given messages."""
+    for file in files or ["-"]:
+        if file == "-":
+            yield "-", sys.stdin.buffer.read()
+        else:
+            from textsvm.mail.mailboxes import raw_messages
+
+            yield from raw_messages(file)
+
+
+def messages(n: int) -> str:
+    """Number of messages in words."""
+    return f"{n:,} message" + "s" * (n != 1)
 
 
 @options.with_groups
@@ -50,7 +92,10 @@ def learn(
 
     When the command ends the messages are on disk, and the next decision uses them.
     """
-    console, size = Console(quiet), size_of(files)
+    from textsvm.mail.mailboxes import size_of
+
+    console = Console(quiet)
+    size = sum(size_of(file) for file in files or [] if file != "-")
     counted = _Counted(
         (data for _, data in read_messages(files)),
         lambda done: console.stage("learn", min(done, size), size),

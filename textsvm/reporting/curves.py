@@ -27,41 +27,48 @@ def roc(results: Results) -> str:
     """ROC curves; of more than two classes each against the rest."""
     chart = Chart("ROC curves", _share("false positive rate"), _share("true positive rate"))
     chart.diagonal()
-    shown = []
-    for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
-        fpr, tpr = roc_curve(truth, score)
-        chart.line(fpr, tpr, style, fill=results.task == "binary")
-        chart.only(str(i), i < MOST_CURVES)
-        shown.append((f"{label} {roc_area(truth, score):.4f}", style))
-    if not shown:
+    key = _draw_curves(chart, "roc", results)
+    if not key:
         return ""
     if results.task == "binary":
-        positive = results.predicted == results.labels[1]
+        truth, positive = (each == results.labels[1] for each in (results.truth, results.predicted))
         chart.marker("roc-dot", float(positive[~truth].mean()), float(positive[truth].mean()))
-    note = "Figures: areas under the curves. Dashed: chance." + _left_out(results, len(shown))
-    return card("ROC curve", chart, shown, note, choice=_choice(shown))
+    note = "Figures: areas under the curves. Dashed: chance." + _left_out(results, len(key))
+    return card("ROC curve", chart, key, note, choice=_choice(key))
 
 
 def precision_recall(results: Results) -> str:
     """Precision against recall; of more than two classes each against the rest."""
     chart = Chart("Precision-recall curves", _share("recall"), _share("precision"))
-    shown = []
-    for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
-        precision, recall = precision_recall_curve(truth, score)
-        chart.line(recall, precision, style, fill=results.task == "binary")
-        chart.only(str(i), i < MOST_CURVES)
-        area = average_precisions(truth[:, None], score[:, None])[0]
-        shown.append((f"{label} {area:.4f}", style))
-    if not shown:
+    key = _draw_curves(chart, "pr", results)
+    if not key:
         return ""
     note = "Figures: average precision."
     if results.task == "binary":
-        chart.level(float(truth.mean()))
+        chart.level(float((results.truth == results.labels[1]).mean()))
         chart.marker("pr-dot", results.recall, results.precision)
         note += " Dashed: chance."
-    return card(
-        "Precision and recall", chart, shown, note + _left_out(results, len(shown)), choice=_choice(shown)
-    )
+    note += _left_out(results, len(key))
+    return card("Precision and recall", chart, key, note, choice=_choice(key))
+
+
+def _draw_curves(chart: Chart, kind: str, results: Results) -> list[tuple[str, str]]:
+    """Draw a curve for each class; returns the key: names with areas, and styles."""
+    key = []
+    for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
+        xs, ys, area = curve_of(kind, truth, score)
+        chart.line(xs, ys, style, fill=results.task == "binary")
+        chart.only(str(i), i < MOST_CURVES)
+        key.append((f"{label} {area:.4f}", style))
+    return key
+
+
+def curve_of(kind: str, truth: NDArray[np.bool_], score: Array) -> tuple[Array, Array, float]:
+    """Points of a "roc" or "pr" curve, and its area."""
+    if kind == "roc":
+        return *roc_curve(truth, score), roc_area(truth, score)
+    precision, recall = precision_recall_curve(truth, score)
+    return recall, precision, average_precisions(truth[:, None], score[:, None])[0]
 
 
 def calibration(results: Results) -> str:
@@ -195,12 +202,8 @@ def error_histogram(results: Results) -> str:
         height=400,
     )
     chart.bars(edges, counts, "c1")
-    return card(
-        "Errors",
-        chart,
-        [],
-        f"Mean {error.mean():+.3g}, {format_metric('mae', np.abs(error).mean())} off on average.",
-    )
+    note = f"Mean {error.mean():+.3g}, {format_metric('mae', np.abs(error).mean())} off on average."
+    return card("Errors", chart, [], note)
 
 
 def _one_against_rest(results: Results) -> list[tuple[str, NDArray[np.bool_], Array, str]]:
@@ -361,14 +364,9 @@ def threshold_data(results: Results) -> dict[str, Any] | None:
         return None
     score, positive, _, (low, high), start = _scores_of(results)
     sides = {"positive": score[positive], "negative": score[~positive]}
-    geometry = {
-        "left": LEFT,
-        "right": RIGHT,
-        "top": TOP,
-        "bottom": BOTTOM,
-        "digits": _digits((high - low) / 400),
-    }
-    most = MOST_SCORES if results.n > MOST_SCORES else results.n
+    geometry = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM}
+    geometry["digits"] = _digits((high - low) / 400)
+    most = min(results.n, MOST_SCORES)
     return geometry | {name: _embedded(values, start, results.n / most) for name, values in sides.items()}
 
 

@@ -1,9 +1,10 @@
-"""Text and metrics as reports show them."""
+"""Text, metrics and tables as reports show them."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,18 @@ LEVELS = 4
 def safe(value: Any) -> str:
     """Text as HTML: escaped, without control characters."""
     return escape(printable(str(value)))
+
+
+def html_table(head: Iterable[str], rows: Iterable[Sequence[str]], style: str = "") -> str:
+    """Table of HTML cells, the first of each row a heading; `style` is a class of the style sheet."""
+    body = "".join(
+        f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for name, *cells in rows
+    )
+    kind = f' class="{style}"' if style else ""
+    return (
+        f'<div class="scroll"><table{kind}><thead><tr>{"".join(f"<th>{cell}</th>" for cell in head)}</tr>'
+        f"</thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 def visible(text: str) -> str:

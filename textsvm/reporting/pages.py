@@ -13,7 +13,7 @@ from pathlib import Path
 
 from textsvm.evaluation.comparison import Compared
 from textsvm.reporting.charts import IntervalLine, intervals_chart
-from textsvm.reporting.formatting import cut, safe
+from textsvm.reporting.formatting import cut, html_table, safe
 from textsvm.reporting.html import page
 from textsvm.runtime.files import replacing
 from textsvm.selection.doubts import Doubt
@@ -133,20 +133,12 @@ def accuracy_chart(compared: Sequence[Compared]) -> str:
 
 def comparison_table(compared: Sequence[Compared]) -> str:
     """Table of all classifiers."""
-    head = "".join(
-        f"<th>{name}</th>"
-        for name in ("accuracy", "95 % interval", "macro F1", "difference", "p", "seconds", "chosen")
-    )
-    rows = "".join(
-        f"<tr><th>{safe(each.name)}</th>"
-        f"{''.join(f'<td>{safe(cell)}</td>' for cell in comparison_cells(each))}</tr>"
-        for each in compared
-    )
+    head = ("", "accuracy", "95 % interval", "macro F1", "difference", "p", "seconds", "chosen")
+    rows = [[safe(cell) for cell in (each.name, *comparison_cells(each))] for each in compared]
     return (
-        f'<section><h2>Figures</h2><div class="scroll"><table><thead><tr><th></th>{head}</tr></thead><tbody>'
-        f'{rows}</tbody></table></div><p class="note">Difference: points of accuracy against '
-        f"{safe(compared[0].name)}, with its 95 % bootstrap interval over documents; p: exact McNemar test. "
-        "Seconds: training and prediction, from texts in memory.</p></section>"
+        f'<section><h2>Figures</h2>{html_table(head, rows)}<p class="note">Difference: points of accuracy '
+        f"against {safe(compared[0].name)}, with its 95 % bootstrap interval over documents; p: exact "
+        "McNemar test. Seconds: training and prediction, from texts in memory.</p></section>"
     )
 
 

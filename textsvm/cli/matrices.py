@@ -1,0 +1,83 @@
+"""Kernel matrices and other matrices that commands write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textsvm.cli import corpora
+from textsvm.cli.console import Console, seconds_row
+from textsvm.errors import InputError
+from textsvm.gram.build import stored_rows
+from textsvm.gram.plan import show_bytes
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.storing import gram_request
+from textsvm.readers import Corpus
+from textsvm.runtime.device import Device, free_memory, select
+from textsvm.runtime.parallel import of_stage
+
+
+def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
+    """Labels as numbers, and the names of the classes 1, 2, ... unless the labels are numbers."""
+    if corpus.targets is None and corpus.labels is None:
+        return None, []
+    labels = corpora.targets(corpus)
+    try:
+        return [float(label) for label in labels], []
+    except ValueError:
+        names = sorted({str(label) for label in labels})
+        return [float(1 + names.index(str(label))) for label in labels], names
+
+
+def stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
+    """Compute the missing part of a stored kernel matrix; returns its description and the device."""
+    device = select(model.device)
+    with console.work(model.compute_options.store), model.at_work(device):
+        encoded = model.encode(model.read(documents.examples), None, console.stage)
+        kernel = model.source.kernel_for(encoded)
+        kernel.fit(kernel.structure.read(encoded), device)
+        request = gram_request(model, kernel, encoded, device)
+        rows = stored_rows(str(model.compute_options.store), request, None, of_stage(console.stage, "gram"))
+        return rows.description, device
+
+
+def between(console: Console, model: KernelMachine, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
+    """Kernel values of all documents with all columns, and the device."""
+    device = select(model.device)
+    # A sum needs the result and a matrix per level of its parts.
+    matrices = 1 + model.make_kernel().structure.depth
+    require_memory(4 * len(documents) * len(columns) * matrices, device)
+    if columns is documents:
+        model.set_params(compute__memory=1 << 62)  # there is room for the whole matrix
+        gram = model.prepare(documents.examples, console.stage).gram
+        return gram.window().values, device
+    with model.at_work(device):
+        encoded = model.encode(model.read(columns.examples), None, console.stage)
+        kernel = model.source.kernel_for(encoded)
+        kernel.fit(kernel.structure.read(encoded), device)
+        given = model.read(documents.examples, fitting=False)
+        others = kernel.structure.read(model.encode(given, encoded, console.stage))
+        rows = kernel.rows(kernel.structure.read(encoded), device)
+        return rows.cross(others, console.progress_of("gram")), device
+
+
+def require_memory(needed: int, device: Device) -> None:
+    """Raise InputError if a device has less free memory than a kernel matrix needs."""
+    free = free_memory(device)
+    if needed > free:
+        cpu = "run with --device cpu, or " if device.kind == "cuda" else ""
+        raise InputError(
+            f"the kernel matrix takes {show_bytes(needed)} and {show_bytes(free)} are free on "
+            f"{device.description}; {cpu}use fewer documents, such as one --part"
+        )
+
+
+def show_matrix(console: Console, title: str, report: dict[str, Any]) -> None:
+    """Print the table of a command that writes a matrix."""
+    of = f", of {report['like']}" if report.get("like") else ""
+    rows = [("kernel", report["kernel_spelled"]), ("rows", f"{report['rows']:,}")]
+    rows.append(("columns", f"{report['columns']:,}{of}"))
+    rows += [(name, f"{report[name]:,}") for name in ("entries", "pairs") if name in report]
+    rows += [("device", report["device"]), seconds_row(report["seconds"])]
+    if report.get("labels"):
+        rows.append(("labels", ", ".join(f"{i} {name}" for i, name in enumerate(report["labels"], 1))))
+    console.table(f"{title} {report['output']}", rows)
