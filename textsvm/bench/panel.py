@@ -29,11 +29,6 @@ from textsvm.machines.base import DEFAULT_KERNELS
 WARM_UP = 200
 
 
-def machines(device: str) -> dict[str, Callable[[], Any]]:
-    """Makers of the measured classifiers, by name."""
-    return {name: partial(SVC, name, device=device) for name in DEFAULT_KERNELS}
-
-
 def names_of(folder: Path, wanted: str | None) -> list[str]:
     """Names of the sets of a folder, or of the selected sets."""
     names = sorted(path.name.removesuffix("-train.tsv.xz") for path in folder.glob("*-train.tsv.xz"))
@@ -221,9 +216,10 @@ def run(options: argparse.Namespace, report: BenchmarkReport) -> None:
     folder = options.panel or data_folder() / "panel"
     names = names_of(folder, options.sets)
     known = {} if options.skip_opponents is None else known_opponents(options.skip_opponents)
+    ours = {name: partial(SVC, name, device=options.device) for name in DEFAULT_KERNELS}
     for name in names:
         task = read_set(folder, name)
-        for classifier, make in {**OPPONENTS, **machines(options.device)}.items():
+        for classifier, make in {**OPPONENTS, **ours}.items():
             key = f"{task.name}, {classifier}"
             if key in known:
                 report.row(key, known.get, key)

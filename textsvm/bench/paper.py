@@ -80,7 +80,7 @@ Vector = NDArray[np.float64]
 
 
 def train_and_judge(task: TrainTest, name: str, length: str, device: str, repeats: int = 1) -> dict[str, Any]:
-    """One cell of the table: the run with the median training time."""
+    """Row of the table: the run with the median training time."""
     runs = []
     for _ in range(repeats):
         model = SVC(KERNELS[name], C=C, normalise="none", device=device)
@@ -91,29 +91,17 @@ def train_and_judge(task: TrainTest, name: str, length: str, device: str, repeat
         runs.append((trained - clock, time.perf_counter() - trained, accuracy, model))
     train, test, accuracy, model = sorted(runs, key=lambda run: run[0])[repeats // 2]
     paper, reference, support = EXPECTED.get((task.name, name, length), (None, np.nan, None))
+    seconds = model.seconds_
+    printed = PRINTED.get((task.name, name), ()) if length == "100" else ()
     return {
-        "corpus": task.name,
-        "L": length,
-        "classifier": name,
-        "accuracy %": f"{accuracy:.2f}",
-        "reference %": f"{reference:.2f}",
-        "paper %": "" if paper is None else paper,
-        "support vectors": len(model.support_),
-        "reference SVs": "" if support is None else support,
-        "iterations": model.n_iter_,
-        "gram, s": model.seconds_["gram"],
-        "solve, s": model.seconds_["solve"],
-        "train, s": train,
-        "test, s": test,
-        "LIBSVM on our Gram, s": model.seconds_["encode"]
-        + model.seconds_["gram"]
-        + libsvm_seconds(task, name),
-        "paper's LIBSVM / GPU, s": " / ".join(
-            f"{printed:g}" for printed in PRINTED.get((task.name, name), ())
-        )
-        if length == "100"
-        else "",
-    }
+        "corpus": task.name, "L": length, "classifier": name,
+        "accuracy %": f"{accuracy:.2f}", "reference %": f"{reference:.2f}",
+        "paper %": "" if paper is None else paper, "support vectors": len(model.support_),
+        "reference SVs": "" if support is None else support, "iterations": model.n_iter_,
+        "gram, s": seconds["gram"], "solve, s": seconds["solve"], "train, s": train, "test, s": test,
+        "LIBSVM on our Gram, s": seconds["encode"] + seconds["gram"] + libsvm_seconds(task, name),
+        "paper's LIBSVM / GPU, s": " / ".join(f"{each:g}" for each in printed),
+    }  # fmt: skip
 
 
 def libsvm_seconds(task: TrainTest, name: str) -> float:
@@ -154,10 +142,8 @@ def opponent(task: TrainTest, length: str) -> dict[str, Any]:
     tested = time.perf_counter()
     return {
         "corpus": task.name, "L": length, "classifier": "TF-IDF char 1-5 + LinearSVC",
-        "accuracy %": f"{accuracy:.2f}", "reference %": "", "paper %": "", "support vectors": "",
-        "reference SVs": "", "iterations": "", "gram, s": "", "solve, s": "",
-        "train, s": trained - clock, "test, s": tested - trained, "LIBSVM on our Gram, s": "",
-        "paper's LIBSVM / GPU, s": "",
+        "accuracy %": f"{accuracy:.2f}", "paper %": "",
+        "train, s": trained - clock, "test, s": tested - trained,
     }  # fmt: skip
 
 
@@ -241,7 +227,7 @@ def equal(
 def compare(
     task: TrainTest, name: str, device: Device, tol: float, repeats: int, orders: int
 ) -> dict[str, Any]:
-    """One row of the report."""
+    """Row of the report."""
     kernel, definite = KERNELS[name], not name.startswith("edit")
     documents = encode(task.train)
     rows = kernel.fit(documents).rows(documents, device)

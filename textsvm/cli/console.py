@@ -31,7 +31,6 @@ STAGES = {
     "encode": "encoding",
     "choose": "choosing a kernel",
     "compile": "loading GPU kernels",
-    "features": "features",
     "gram": "kernel matrix",
     "solve": "solving",
     "duplicates": "near-duplicates",
@@ -118,11 +117,6 @@ class Console:
         """Tell a user at a terminal that the command reads standard input."""
         if sys.stdin is not None and sys.stdin.isatty():
             self.say(f"note: waiting for {expected} on standard input; Ctrl-D ends it")
-
-    def fail(self, error: InputError) -> None:
-        """Print an error and continue; the caller sets the exit code."""
-        sys.stdout.flush()
-        _fail(str(error), 1)
 
     def say_device(self, device: Device) -> None:
         """Print the device that did the work, and why it is not a GPU."""
@@ -355,9 +349,14 @@ def _ignore_write_errors() -> Iterator[None]:
         sys.stderr = open(os.devnull, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 (until the end)
 
 
-def _fail(message: str, code: int) -> int:
+def print_error(message: str) -> None:
+    """Print an error to stderr; the caller sets the exit code."""
     with _ignore_write_errors():
         print("textsvm: " + one_line(message), file=sys.stderr, flush=True)
+
+
+def _fail(message: str, code: int) -> int:
+    print_error(message)
     return code
 
 

@@ -20,10 +20,10 @@ import typer
 
 from textsvm.cli import mail_lessons as lessons
 from textsvm.cli import options
-from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, usage_message
+from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, print_error, usage_message
 from textsvm.cli.mail_lessons import Messages, Store, open_filter, read_messages
 from textsvm.cli.options import Command, Group, option, option_field
-from textsvm.errors import InputError, one_line, printable
+from textsvm.errors import InputError, printable
 
 if TYPE_CHECKING:
     from socket import socket as Socket
@@ -68,15 +68,15 @@ def failures_exit_with_3(arguments: list[str]) -> Iterator[None]:
         raise
     except (USAGE_ERROR, WrongUsage) as error:
         if isinstance(error, WrongUsage):
-            _report(str(error))
+            print_error(str(error))
         elif message := usage_message(error):
-            _report(f"{message} (see textsvm mail --help)")
+            print_error(f"{message} (see textsvm mail --help)")
         if any(map(_PASSTHROUGH.fullmatch, arguments)) and not sys.stdin.isatty():
             sys.stdout.buffer.write(sys.stdin.buffer.read())
             sys.stdout.flush()
         raise typer.Exit(FAILED) from error
     except Exception as error:  # the calling program knows only four exit codes
-        _report(_sentence(error))
+        print_error(_sentence(error))
         _drop_stdout()
         raise typer.Exit(FAILED) from error
 
@@ -91,11 +91,6 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'input/output'}: {error.strerror or error}"
     return f"{type(error).__name__}: {error} (please report this)"
-
-
-def _report(message: str) -> None:
-    with suppress(OSError):
-        print("textsvm: " + one_line(message), file=sys.stderr, flush=True)
 
 
 def _drop_stdout() -> None:
@@ -196,9 +191,7 @@ def _lines(opened: Filter, data: bytes, decision: Decision, name: str, form: For
         fields = {"id": name or "-", "kind": decision.kind, "score": decision.score, "value": decision.value}
         yield json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {}))
         return
-    yield (
-        f"{printable(name)} {_short(decision, form)}\n".lstrip(" ") if name else _short(decision, form) + "\n"
-    )
+    yield f"{printable(name)} {_short(decision, form)}\n".lstrip(" ")
     for part, weight in reasons:
         yield f"  {weight:+.4f} {printable(repr(part))}\n"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textsvm.cli import options
-from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.console import Console, WrongUsage, print_error
 from textsvm.cli.kernels import several
 from textsvm.cli.options import option, option_field
 from textsvm.errors import InputError
@@ -140,7 +140,8 @@ def predict(
     def failed(error: InputError) -> None:
         nonlocal failures
         failures += 1
-        console.fail(error)
+        sys.stdout.flush()
+        print_error(str(error))
 
     files, headers = files or ["-"], training.headers
     if table.vectors is not None:  # the documents are read as a whole

@@ -23,7 +23,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.machines.labels import label_sets
 from textsvm.readers import Corpus
 from textsvm.reporting.files import write
-from textsvm.reporting.formatting import NAMES, format_interval, format_metric, length_alone
+from textsvm.reporting.formatting import format_metric, length_alone, metric_rows
 from textsvm.reporting.report import Report, report_of_folds, results_of
 from textsvm.reporting.sections import models_note, models_table, slices_note, slices_table
 from textsvm.runtime.device import select
@@ -81,16 +81,7 @@ def show_results(console: Console, title: str, results: Results) -> None:
     for warning in results.warnings:
         console.say(f"warning: {warning}")
     positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
-    rows = [
-        (
-            title,
-            format_metric(name, results.metrics[name]),
-            format_interval(name, results.intervals.get(name)),
-        )
-        for name, title in NAMES.items()
-        if name in results.metrics
-    ]
-    console.table(f"{title}: {results.n:,} documents{positive}", rows)
+    console.table(f"{title}: {results.n:,} documents{positive}", metric_rows(results))
     if results.task == "regression":
         if results.length_alone:
             console.line(length_alone(results.length_alone))

@@ -124,9 +124,9 @@ def leads(results: Results) -> Array:
 
 
 def _machine_sums(decision: Array) -> Array:
-    """Decision values of each class; for one-vs-one the sums s of its machines without the votes.
+    """Decision values of each class; for ovo the sums s of the machines without the votes.
 
-    They are recovered from the fractions s / (3 (|s| + 1)), see `textsvm.solvers.problems.class_scores`.
+    The sums are recovered from the fractions s / (3 (|s| + 1)), see `textsvm.solvers.problems.class_scores`.
     """
     k, votes = decision.shape[1], np.rint(decision)
     fraction = decision - votes
@@ -207,22 +207,16 @@ def error_histogram(results: Results) -> str:
 
 
 def _one_against_rest(results: Results) -> list[tuple[str, NDArray[np.bool_], Array, str]]:
-    """Name, truth, score and style of each curve: the largest classes, without those that have no curve."""
+    """Name, truth, score and style of each curve: of the largest classes that have a curve."""
     if results.task == "binary":
         truth = results.truth == results.labels[1]
         both = 0 < truth.sum() < len(truth)
         return [(str(results.labels[1]), truth, results.decision, "c2")] if both else []
-    several = results.task == "multilabel"
-    largest = sorted(range(len(results.labels)), key=lambda a: -results.per_class[a]["support"])
-    curves = [
-        (
-            str(results.labels[a]),
-            results.truth[:, a] if several else results.truth == results.labels[a],
-            results.decision[:, a],
-        )
-        for a in largest
-    ]
-    curves = [curve for curve in curves if 0 < curve[1].sum() < results.n and np.all(np.isfinite(curve[2]))]
+    curves = []
+    for a in sorted(range(len(results.labels)), key=lambda a: -results.per_class[a]["support"]):
+        truth = results.truth[:, a] if results.task == "multilabel" else results.truth == results.labels[a]
+        if 0 < truth.sum() < results.n and np.all(np.isfinite(results.decision[:, a])):
+            curves.append((str(results.labels[a]), truth, results.decision[:, a]))
     return [(*curve, f"c{i % STYLES + 1}") for i, curve in enumerate(curves[:MOST_CHOICES])]
 
 
@@ -234,10 +228,9 @@ def _left_out(results: Results, curves: int) -> str:
     if results.task == "binary":
         return ""
     left = len(results.labels) - curves
-    largest = f" Shown at first: the {MOST_CURVES} largest." if curves > MOST_CURVES else ""
-    return (
-        f" Each class against the rest.{largest}{f' Without {left} that have no curve.' if left > 0 else ''}"
-    )
+    note = " Each class against the rest."
+    note += f" Shown at first: the {MOST_CURVES} largest." if curves > MOST_CURVES else ""
+    return note + (f" Without {left} that have no curve." if left > 0 else "")
 
 
 def _choice(shown: list[tuple[str, str]]) -> str:

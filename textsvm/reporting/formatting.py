@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from textsvm.evaluation.results import Results
+
 #: Names of metrics, in the order of reports; F1 of single classes is in the table of classes.
 NAMES = {
     "accuracy": "accuracy",
@@ -117,6 +119,19 @@ def format_interval(name: str, bounds: tuple[float, float] | None) -> str:
         return ""
     low, high = (format_metric(name, bound) for bound in bounds)
     return f"{low.removesuffix(' %')} to {high}"
+
+
+def metric_rows(results: Results) -> list[list[str]]:
+    """Name, value and interval of each metric."""
+    return [
+        [
+            title,
+            format_metric(name, results.metrics[name]),
+            format_interval(name, results.intervals.get(name)),
+        ]
+        for name, title in NAMES.items()
+        if name in results.metrics
+    ]
 
 
 def length_alone(metrics: dict[str, float]) -> str:

@@ -18,11 +18,11 @@ from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, logo
 from textsvm.reporting.formatting import (
     HEADS,
-    NAMES,
     format_interval,
     format_metric,
     html_table,
     length_alone,
+    metric_rows,
     safe,
 )
 from textsvm.reporting.report import Report
@@ -99,10 +99,8 @@ def _warnings(results: Results) -> str:
 
 def _headline(results: Results) -> str:
     tiles = "".join(
-        f"<div><dt>{title}</dt><dd>{format_metric(name, results.metrics[name])}<small>"
-        f"{format_interval(name, results.intervals.get(name)) or '&nbsp;'}</small></dd></div>"
-        for name, title in NAMES.items()
-        if name in results.metrics
+        f"<div><dt>{title}</dt><dd>{value}<small>{interval or '&nbsp;'}</small></dd></div>"
+        for title, value, interval in metric_rows(results)
     )
     grades = f" Grades from {results.span[0]} to {results.span[1]}." if results.span else ""
     positive = (

@@ -108,7 +108,7 @@ def _beside(review: Review, doubt: Doubt) -> str:
 
 
 def write_comparison(path: Path, title: str, lead: str, compared: Sequence[Compared]) -> None:
-    """Write the page of a comparison of classifiers; the file is replaced when the new one is complete."""
+    """Write the page of a comparison of classifiers; an existing file is replaced at once."""
     body = [accuracy_chart(compared), comparison_table(compared)]
     with replacing(path) as temporary:
         temporary.write_text(page(title, lead, body), "utf-8", newline="\n")
