@@ -34,7 +34,6 @@ MAX_KERNEL_MEMBERS = 16  # goal: 15
 MAX_CU_LINES = 80
 #: Functions that may have more than seven parameters: users call them by keyword.
 MANY_PARAMETERS = {
-    "textsvm.bench.harness:benchmark",
     "textsvm.estimators.features:SpectrumFeatures.__init__",
     "textsvm.kernels.mers.gkm:Gkm.__init__",
     "textsvm.machines.classifier:Classifier.__init__",

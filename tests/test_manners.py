@@ -209,7 +209,7 @@ def test_a_search_that_is_interrupted_says_how_to_go_on(tmp_path, monkeypatch, c
     def tune(*options):
         command = ["textsvm", "tune", sample("questions"), "--p", "2,3", "-C", "1,10", "-o", tmp_path / "m"]
         monkeypatch.setattr("sys.argv", [*map(str, command), *map(str, options)])
-        code = cli.console.main(cli.app)
+        code = cli.console.main(cli.app_of())
         return code, *capsys.readouterr()
 
     tried, run_one = [], GridSearch.run

@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -118,8 +118,7 @@ class BenchmarkReport:
         """Lines below the environment: the note and a table of all rows."""
         header = tuple(dict.fromkeys(name for row in rows for name in row if name != "key"))
         lines = [self.note, ""] * bool(self.note)
-        lines += ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-        return lines + ["| " + " | ".join(_cell(row.get(name, "")) for name in header) + " |" for row in rows]
+        return lines + markdown_lines(header, ([row.get(name, "") for name in header] for row in rows), ".4g")
 
     def write_files(self, lines: list[str], content: dict[str, Any]) -> None:
         """Write both files: title, command and environment, then lines (Markdown) or content (JSON)."""
@@ -272,8 +271,14 @@ def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) 
     report.write()
 
 
-def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> list[str]:
+    """Lines of a Markdown table; `form` is the format of floating-point numbers."""
+
+    def line(cells: Iterable[Any]) -> str:
+        texts = (format(cell, form) if isinstance(cell, float) else str(cell) for cell in cells)
+        return f"| {' | '.join(texts)} |"
+
+    return [line(head), "|" + " --- |" * len(head), *map(line, rows)]
 
 
 def _cpu_name() -> str:

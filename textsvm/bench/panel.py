@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 from textsvm.bench.corpora import TrainTest
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, environment, option
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, environment, markdown_lines, option
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation.opponents import OPPONENTS, SHORT, answer
@@ -137,14 +137,14 @@ def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
     lines = ["All sets, in points (percent of accuracy):", ""]
     sums = summaries(rows)
     if sums:
-        lines += _table(list(sums[0]), [list(each.values()) for each in sums])
+        lines += markdown_lines(list(sums[0]), [list(each.values()) for each in sums], ".2f")
     gaps = [(machine, opponent) for machine in machines for opponent in OPPONENTS if opponent in columns]
     lines += ["", "Accuracy % / macro-F1 %, and differences in accuracy:", ""]
     head = ["set", *titles, *(f"{machine} - {SHORT[opponent]}" for machine, opponent in gaps), "chosen"]
-    lines += _table(head, [_figures(name, of, columns, gaps) for name, of in sets.items()])
+    lines += markdown_lines(head, [_figures(name, of, columns, gaps) for name, of in sets.items()], ".2f")
     lines += ["", "Seconds, training + prediction:", ""]
-    lines += _table(["set", *titles], [[name, *_seconds(of, columns)] for name, of in sets.items()])
-    return lines
+    rows_of_seconds = [[name, *_seconds(of, columns)] for name, of in sets.items()]
+    return lines + markdown_lines(["set", *titles], rows_of_seconds, ".2f")
 
 
 def _figures(
@@ -168,14 +168,6 @@ def _figures(
 
 def _seconds(of: dict[str, dict[str, Any]], columns: Sequence[str]) -> list[str]:
     return [f"{of[each]['fit']:.2f} + {of[each]['predict']:.2f}" if each in of else "" for each in columns]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    lines = [head, ["---"] * len(head), *rows]
-    return [
-        "| " + " | ".join(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in line) + " |"
-        for line in lines
-    ]
 
 
 def known_opponents(path: Path) -> dict[str, dict[str, Any]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from functools import lru_cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.completion import completion_init, install_callback, show_callback
@@ -34,8 +33,8 @@ LOADING = {
 LIBRARIES = (150 << 20, 900 << 20)
 
 
-def app_of(names: Iterable[str]) -> typer.Typer:
-    """Application with the given commands."""
+def app_of(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """Application with the given commands, by default with all."""
     app = typer.Typer(
         name="textsvm",
         cls=Group,
@@ -52,11 +51,6 @@ def app_of(names: Iterable[str]) -> typer.Typer:
         else:
             app.command(cls=Command, context_settings=_SETTINGS.get(name))(command)
     return app
-
-
-@lru_cache(maxsize=1)
-def _whole() -> typer.Typer:
-    return app_of(COMMANDS)
 
 
 def _version(given: bool) -> None:
@@ -115,10 +109,4 @@ def _run() -> int:
         completion_init()
     # A single command takes half as long to set up as all of them.
     alone = command in COMMANDS and not completing
-    return console.main(app_of([command]) if alone else _whole())
-
-
-def __getattr__(name: str) -> Any:
-    if name != "app":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _whole()
+    return console.main(app_of([command] if alone else COMMANDS))

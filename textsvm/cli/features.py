@@ -159,12 +159,8 @@ def features(
     if names is not None:
         names.write_lines(map(json_line, model.get_feature_names_out()))
     seconds["write"] = time.perf_counter() - clock
-    used, kernel = select(model.device), model.make_kernel()
-    console.say_device(used)
-    report = {
-        "output": str(output.path), "rows": matrix.shape[0], "columns": matrix.shape[1],
-        "entries": matrix.nnz, "kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel),
-        "min_df": model.min_df, "like": None if file.like is None else str(file.like),
-        "labels": numbered, "device": used.description, "seconds": seconds,
-    }  # fmt: skip
-    console.print_json(report) if printing.json else matrices.show_matrix(console, "features", report)
+    matrices.report_matrix(
+        console, printing.json, "features", model.make_kernel(), select(model.device),
+        output=str(output.path), rows=matrix.shape[0], columns=matrix.shape[1], entries=matrix.nnz,
+        min_df=model.min_df, like=file.like and str(file.like), labels=numbered, seconds=seconds,
+    )  # fmt: skip

@@ -11,7 +11,6 @@ from textsvm.cli import kernels, machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import LIBSVM, NPY, STDOUT, Force, Output
-from textsvm.kernels.spelling import spell
 
 
 @dataclass(frozen=True)
@@ -102,19 +101,15 @@ def gram(
     model = estimators.checked(
         lambda: Classifier(kernel, device=values.device, compute=Compute(store=file.store), **text)
     )
-    documents = columns = corpora.read(
-        console, corpus, reading, options.LearningOptions(regress), kernel=model.kernel
-    )
+    learning = options.LearningOptions(regress)
+    documents = columns = corpora.read(console, corpus, reading, learning, kernel=model.kernel)
     corpora.settle(console, model, values.kernel.named, documents)
     kernel = model.kernel
     if against.columns is not None:
-        where = replace(reading, part=against.part_of_columns)
-        columns = corpora.read(
-            console, against.columns, where, options.LearningOptions(regress), kernel=kernel
-        )
-    labels, names = (
-        matrices.labels_of(documents) if output is not None and output.kind is LIBSVM else (None, [])
-    )
+        reading = replace(reading, part=against.part_of_columns)
+        columns = corpora.read(console, against.columns, reading, learning, kernel=kernel)
+    for_libsvm = output is not None and output.kind is LIBSVM
+    labels, names = matrices.labels_of(documents) if for_libsvm else (None, [])
     clock = time.perf_counter()
     if output is None:
         description, used = matrices.stored(console, model, documents)
@@ -128,11 +123,8 @@ def gram(
         with output.place() as path:
             files.write_gram(path, matrix, labels)
         seconds["write"] = time.perf_counter() - clock
-    console.say_device(used)
-    report = {
-        "output": str(output.path if output else file.store), "rows": len(documents),
-        "columns": len(columns), "labels": names,
-        "kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel), "device": used.description,
-        "seconds": seconds,
-    }  # fmt: skip
-    console.print_json(report) if printing.json else matrices.show_matrix(console, "kernel matrix", report)
+    matrices.report_matrix(
+        console, printing.json, "kernel matrix", kernel, used,
+        output=str(output.path if output else file.store), rows=len(documents), columns=len(columns),
+        labels=names, seconds=seconds,
+    )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
@@ -17,6 +17,7 @@ from textsvm.cli.console import Console
 from textsvm.cli.options import option
 from textsvm.cli.output import Force, Kind, Output, check_report
 from textsvm.errors import InputError
+from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Filter, PriorDecisions, Status
@@ -96,10 +97,16 @@ def learn(
 
     console = Console(quiet)
     size = sum(size_of(file) for file in files or [] if file != "-")
-    counted = _Counted(
-        (data for _, data in read_messages(files)),
-        lambda done: console.stage("learn", min(done, size), size),
-    )
+    n = done = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal n, done
+        for _, data in read_messages(files):
+            n += 1
+            yield data
+            done += len(data)
+            console.stage("learn", min(done, size), size)
+
     with open_filter(store, create=True, texts=not without_texts) as opened, console.progress():
         if without_texts and opened.lessons.holds_texts:
             raise InputError(
@@ -108,9 +115,9 @@ def learn(
             )
         if most is not None:
             opened.set_limit(most)
-        new = opened.learn_all(counted, kind.value)
+        new = opened.learn_all(counted(), kind.value)
         counts = opened.lessons.counts()
-    known = f", {counted.n - new:,} known already" if counted.n > new else ""
+    known = f", {n - new:,} known already" if n > new else ""
     console.say(
         f"{messages(new)} learnt as {kind.value}{known}; there are {counts['spam']:,} spam and "
         f"{counts['ham']:,} ham now"
@@ -140,21 +147,6 @@ def relearn(kind: As, files: Messages = None, store: Store = None, quiet: option
     rest += f", {same:,} were {kind.value} already" if same else ""
     rest += f", {unknown:,} had not been learnt (`learn` does)" if unknown else ""
     Console(quiet).say(f"{messages(moved)} moved to {kind.value}{rest}")
-
-
-class _Counted:
-    """Iterable that counts its items and reports their total size."""
-
-    def __init__(self, data: Iterable[bytes], report: Callable[[int], None]) -> None:
-        self._data, self._report, self.n = data, report, 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        size = 0
-        for each in self._data:
-            self.n += 1
-            yield each
-            size += len(each)
-            self._report(size)
 
 
 @options.with_groups
@@ -213,7 +205,6 @@ def export(
 ) -> None:
     """Write all training messages as JSON Lines, or their features if the store holds no texts."""
     from textsvm.mail.mailboxes import lesson_line
-    from textsvm.runtime.files import replacing
 
     output = Output("FILE", file, LESSONS, force).checked({})
     n = 0

@@ -9,6 +9,8 @@ from textsvm.cli.console import Console, seconds_row
 from textsvm.errors import InputError
 from textsvm.gram.build import stored_rows
 from textsvm.gram.plan import show_bytes
+from textsvm.kernels import Kernel
+from textsvm.kernels.spelling import spell
 from textsvm.machines.base import KernelMachine
 from textsvm.machines.storing import gram_request
 from textsvm.readers import Corpus
@@ -71,13 +73,23 @@ def require_memory(needed: int, device: Device) -> None:
         )
 
 
-def show_matrix(console: Console, title: str, report: dict[str, Any]) -> None:
-    """Print the table of a command that writes a matrix."""
-    of = f", of {report['like']}" if report.get("like") else ""
-    rows = [("kernel", report["kernel_spelled"]), ("rows", f"{report['rows']:,}")]
-    rows.append(("columns", f"{report['columns']:,}{of}"))
-    rows += [(name, f"{report[name]:,}") for name in ("entries", "pairs") if name in report]
-    rows += [("device", report["device"]), seconds_row(report["seconds"])]
-    if report.get("labels"):
-        rows.append(("labels", ", ".join(f"{i} {name}" for i, name in enumerate(report["labels"], 1))))
-    console.table(f"{title} {report['output']}", rows)
+def report_matrix(
+    console: Console, json: bool, title: str, kernel: Kernel, device: Device, **facts: Any
+) -> None:
+    """Print the facts of a command that has written a matrix."""
+    console.say_device(device)
+    described = {"kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel)}
+    if json:
+        console.print_json({**facts, **described, "device": device.description})
+        return
+    of = f", of {facts['like']}" if facts.get("like") else ""
+    rows = [
+        ("kernel", spell(kernel)),
+        ("rows", f"{facts['rows']:,}"),
+        ("columns", f"{facts['columns']:,}{of}"),
+    ]
+    rows += [(name, f"{facts[name]:,}") for name in ("entries", "pairs") if name in facts]
+    rows += [("device", device.description), seconds_row(facts["seconds"])]
+    if facts.get("labels"):
+        rows.append(("labels", ", ".join(f"{i} {name}" for i, name in enumerate(facts["labels"], 1))))
+    console.table(f"{title} {facts['output']}", rows)

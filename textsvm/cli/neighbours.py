@@ -16,7 +16,6 @@ from textsvm.cli import kernels, machines, options
 from textsvm.cli.console import Console, WrongUsage, json_line
 from textsvm.cli.options import option_field
 from textsvm.cli.output import NEIGHBOURS, NPZ, STDOUT, Force, Output, writing
-from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.kernels.near import Pairs
@@ -65,11 +64,6 @@ class PairsFile:
     )
     force: Force = False
 
-    def checked(self, inputs: dict[str, Path | list[Path] | None]) -> Output:
-        """Output file; raises WrongUsage."""
-        kind = NPZ if self.output.suffix.lower() == NPZ.suffix else NEIGHBOURS
-        return Output("-o", self.output, kind, self.force).checked(inputs)
-
 
 @options.with_groups
 def neighbours(
@@ -107,7 +101,10 @@ def neighbours(
     if str(corpus) == str(others) == "-":
         raise WrongUsage("only one corpus can be -, standard input")
     inputs = {"the corpus": corpus, "the other corpus": others}
-    output = file.checked({name: None if path == STDOUT else path for name, path in inputs.items()})
+    kind = NPZ if file.output.suffix.lower() == NPZ.suffix else NEIGHBOURS
+    output = Output("-o", file.output, kind, file.force).checked(
+        {name: None if path == STDOUT else path for name, path in inputs.items()}
+    )
     console = Console(printing.quiet, output.is_stdout)
 
     clock = time.perf_counter()
@@ -129,19 +126,14 @@ def neighbours(
         else:
             count = _write_lines(output, parts, rows, columns)
     seconds["neighbours"] = time.perf_counter() - clock
-    used, compared_by = select(model.device), model.make_kernel()
-    console.say_device(used)
-    report = {
-        "output": str(output.path), "rows": len(rows), "columns": len(columns), "pairs": count,
-        "kernel": compared_by.structure.as_dict(), "kernel_spelled": spell(compared_by),
-        "device": used.description, "seconds": seconds,
-    }  # fmt: skip
-    if printing.json:
-        console.print_json(report)
-    elif output.is_stdout:
+    if output.is_stdout and not printing.json:
+        console.say_device(select(model.device))
         console.say(f"{count:,} pairs")
-    else:
-        matrices.show_matrix(console, "neighbours", report)
+        return
+    matrices.report_matrix(
+        console, printing.json, "neighbours", model.make_kernel(), select(model.device),
+        output=str(output.path), rows=len(rows), columns=len(columns), pairs=count, seconds=seconds,
+    )  # fmt: skip
 
 
 def _write_lines(output: Output, parts: Iterable[Pairs], rows: Corpus, columns: Corpus) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +62,13 @@ def show_search(console: Console, result: Tuning, corpus: Corpus, report: dict[s
     summary.append(seconds_row(report["seconds"]))
     summary.append(("model", report["model"] or "not written; -o FILE writes it"))
     console.table("the best setting", summary)
-    for note in _edge_notes(result):
-        console.say(f"note: {note}")
+    tried = sorted({row["params"]["C"] for row in result.table})
+    best_c = result.best_params_["C"]
+    if len(tried) > 2 and best_c in (tried[0], tried[-1]):
+        side = "smallest" if best_c == tried[0] else "largest"
+        console.say(
+            f"note: the best C, {best_c:g}, is the {side} value tried; values beyond it may be better"
+        )
 
 
 def _mean_and_sd(metric: str, mean: float, sd: float) -> str:
@@ -149,12 +153,3 @@ def draw_heatmap(path: Path, result: Tuning) -> None:
     picture.colorbar(image)
     with replacing(path) as temporary:
         picture.savefig(temporary, format=path.suffix.lower().lstrip("."), dpi=150)
-
-
-def _edge_notes(result: Tuning) -> Iterator[str]:
-    """Warn if the best value of C is the smallest or largest of three or more."""
-    tried = sorted({row["params"]["C"] for row in result.table})
-    best = result.best_params_["C"]
-    if len(tried) > 2 and best in (tried[0], tried[-1]):
-        side = "smallest" if best == tried[0] else "largest"
-        yield f"the best C, {best:g}, is the {side} value tried; values beyond it may be better"

@@ -22,7 +22,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
-    from textsvm.runtime.parallel import StageProgress
+    pass
 
 _search = partial(option_field, panel="Search")
 
@@ -75,7 +75,8 @@ class SearchOptions:
         try:
             yield path
         except BaseException:
-            if n := _settings_in(path):
+            settings = path.read_text("utf-8") if path.exists() else ""
+            if n := settings.count('\n{"setting"'):
                 console.say(f"note: {n} setting{'s' * (n > 1)} tried so far; continue with --resume {path}")
             elif not named:
                 path.unlink(missing_ok=True)
@@ -93,14 +94,6 @@ class SearchOptions:
                 f"{path} holds the settings of an interrupted search; continue with --resume, or remove it"
             )
         return path
-
-
-def _settings_in(path: Path) -> int:
-    """Number of settings in a file."""
-    try:
-        return path.read_text("utf-8").count('\n{"setting"')
-    except OSError:
-        return 0
 
 
 @options.with_groups
@@ -140,12 +133,17 @@ def tune(
     settings = "one setting" if size == 1 else f"{size} settings"
     console.say(f"note: {settings} on {folds.folds * folds.repeats} folds of {len(documents):,} documents")
     read = time.perf_counter() - started
+
+    def progress(stage: str, done: float, total: float) -> None:
+        if stage in ("encode", "tune"):  # the whole search has a single bar
+            console.stage(stage, done, total)
+
     # The file of settings stays until the model is written, so that a full disk costs no search.
     with search.kept(console) as table:
         with model_options.cluster.at_work(console, model.compute_options.store):
             result = run_search(
                 model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
-                nested=search.nested, resume=table, positive=reading.positive, progress=_single_bar(console),
+                nested=search.nested, resume=table, positive=reading.positive, progress=progress,
                 **splits.fold_arguments(folds, documents),
             )  # fmt: skip
         console.say_device(result.best_estimator.device_)
@@ -170,16 +168,6 @@ def tune(
         console.print_json(report)
     else:
         search_results.show_search(console, result, documents, report)
-
-
-def _single_bar(console: Console) -> StageProgress:
-    """Progress callback with one bar for the whole search."""
-
-    def show(stage: str, done: float, total: float) -> None:
-        if stage in ("encode", "tune"):
-            console.stage(stage, done, total)
-
-    return show
 
 
 def _kind_of(path: Path) -> Kind:
