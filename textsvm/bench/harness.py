@@ -189,15 +189,13 @@ class Benchmark:
         """Parser of the shared and the own options."""
         description = f"{self.run.__doc__} {sys.modules[self.run.__module__].__doc__}"
         parser = argparse.ArgumentParser(f"{prog} {self.name}", description=description)
-        parser.add_argument(
-            "-o", "--output", type=Path, help=f"report without suffix (default: {self.output})"
-        )
+        output, repeats = f"report without suffix (default: {self.output})", self.repeats
+        parser.add_argument("-o", "--output", type=Path, help=output)
         if self.device not in (None, "gpu"):
             parser.add_argument("--device", default=self.device, help=f"device (default: {self.device})")
-        if self.repeats is not None:
-            parser.add_argument(
-                "--repeats", type=int, default=self.repeats, help=f"timed runs (default: {self.repeats})"
-            )
+        if repeats is not None:
+            timed = f"timed runs (default: {repeats})"
+            parser.add_argument("--repeats", type=int, default=repeats, help=timed)
         if self.quick:
             parser.add_argument("--quick", action="store_true", help=self.quick)
         for each in self.options:

@@ -124,11 +124,7 @@ def _show(console: Console, title: str, compared: list[Compared], short: dict[st
 
 def _cells(each: Compared) -> tuple[str, ...]:
     low, high = each.interval
-    paired = each.paired
-    return (
-        f"{100 * each.accuracy:.2f}",
-        f"{100 * low:.1f}-{100 * high:.1f}",
-        "" if paired is None else f"{100 * paired.difference:+.2f}",
-        "" if paired is None else f"{paired.p_value:.2g}",
-        f"{each.seconds:.2f}",
-    )
+    interval, lead = f"{100 * low:.1f}-{100 * high:.1f}", ("", "")
+    if each.paired is not None:
+        lead = (f"{100 * each.paired.difference:+.2f}", f"{each.paired.p_value:.2g}")
+    return f"{100 * each.accuracy:.2f}", interval, *lead, f"{each.seconds:.2f}"

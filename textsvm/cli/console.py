@@ -25,7 +25,6 @@ from textsvm.runtime import compiled
 if TYPE_CHECKING:
     from textsvm.runtime.device import Device
 
-
 STAGES = {
     "read": "reading",
     "encode": "encoding",
@@ -50,8 +49,6 @@ _NO_MEMORY = ("failed to map segment", "can't start new thread", "Cannot allocat
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: Counter of JSON lines written to stdout.
 _printed = count()
-
-
 #: ClickException, from whichever Click this Typer uses.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[2]
 
@@ -135,19 +132,18 @@ class Console:
         if self.quiet or not self.stderr.is_terminal or (beside_stdout and sys.stdout.isatty()):
             yield
             return
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn as Eta
+        from rich import progress
 
         from textsvm.runtime import device
 
         columns = (
-            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
-            TimeElapsedColumn(), TextColumn("ETA"), Eta(),
+            progress.TextColumn("{task.description}"), progress.BarColumn(), progress.TaskProgressColumn(),
+            progress.TimeElapsedColumn(), progress.TextColumn("ETA"), progress.TimeRemainingColumn(),
         )  # fmt: skip
         device.on_load = lambda source: self.stage("compile", 0, 1)
         try:
             # Estimate the speed over ten minutes, so that the ETA does not jump with every stage.
-            with Progress(
+            with progress.Progress(
                 *columns, console=self.stderr, transient=True, speed_estimate_period=600
             ) as self._bars:
                 yield
@@ -162,9 +158,8 @@ class Console:
                 yield
         except KeyboardInterrupt:
             if store is not None:
-                self.say(
-                    f"note: the computed part of the kernel matrix is in {store}; the same command continues"
-                )
+                kept = f"the computed part of the kernel matrix is in {store}"
+                self.say(f"note: {kept}; the same command continues")
             raise
 
     @contextmanager

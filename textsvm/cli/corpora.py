@@ -97,19 +97,15 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
                 f"{corpus.source} has no labels: the header of record 1, {corpus.ids[0]}, names none; write "
                 ">id label=NAME, give each class a file, or name a part of the headers with --label"
             )
-        vectors = not (len(corpus.texts) or corpus.columns)
-        remedy = (
-            "give them in a separate file, --labels FILE"
-            if vectors
-            else "name a column with --label, or use a folder per class"
-        )
+        remedy = "name a column with --label, or use a folder per class"
+        if not (len(corpus.texts) or corpus.columns):
+            remedy = "give them in a separate file, --labels FILE"
         raise InputError(f"{corpus.source} has no labels; {remedy}")
     if several:
         for identifier, each in zip(corpus.ids, corpus.labels, strict=True):
             if not each:
-                raise InputError(
-                    f"document {identifier} of {corpus.source} has no label; add one or remove it"
-                )
+                where = f"document {identifier} of {corpus.source}"
+                raise InputError(f"{where} has no label; add one or remove it")
         return list(corpus.labels)
     labels = [label for label in corpus.labels if isinstance(label, str)]
     if len(labels) < len(corpus):
@@ -288,10 +284,8 @@ def say_problems(console: Console, corpus: Corpus) -> None:
     """Report problems of reading, and count empty documents and exact copies."""
     for identifier, problem in corpus.problems[:5]:
         console.say(f"note: {identifier}: {problem}")
-    if len(corpus.problems) > 5:
-        console.say(
-            f"note: {len(corpus.problems) - 5:,} more notes of that kind; `textsvm corpus` shows them all"
-        )
+    if (more := len(corpus.problems) - 5) > 0:
+        console.say(f"note: {more:,} more notes of that kind; `textsvm corpus` shows them all")
     if len(corpus.texts) and corpus.columns is None:
         empty = sum(not text or text.isspace() for text in corpus.texts)
         if empty:
@@ -300,8 +294,8 @@ def say_problems(console: Console, corpus: Corpus) -> None:
     if groups:
         copies = sum(len(group) - 1 for group in groups)
         conflicts = len(corpus.conflicting_duplicates())
-        more = f"; {conflicts:,} sets of copies have different labels" if conflicts else ""
-        console.say(f"note: {copies:,} of {len(corpus):,} documents are exact copies of others{more}")
+        labels = f"; {conflicts:,} sets of copies have different labels" if conflicts else ""
+        console.say(f"note: {copies:,} of {len(corpus):,} documents are exact copies of others{labels}")
 
 
 def say_long_documents(console: Console, corpus: Corpus) -> None:

@@ -26,9 +26,7 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
 
     from textsvm.cli import corpora
     from textsvm.cli.explanations import coloured, legend
-    from textsvm.evaluation.comparison import compare_predictions
-    from textsvm.evaluation.explanation import explain
-    from textsvm.evaluation.opponents import FIRST, answer, first
+    from textsvm.evaluation import comparison, explanation, opponents
     from textsvm.machines.classifier import Classifier
     from textsvm.readers import sample
     from textsvm.selection.folds import shuffle_split
@@ -39,32 +37,32 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     rest, held = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
     training, test = corpus.subset(rest), corpus.subset(held)
     few = training.subset(range(100))
-    answer(Classifier(device=device), few.texts, few.labels or [], few.texts)  # compiles
+    opponents.answer(Classifier(device=device), few.texts, few.labels or [], few.texts)  # compiles
     model = Classifier(device=device)
-    ours = answer(model, training.texts, training.labels or [], test.texts)
-    theirs = answer(first(), training.texts, training.labels or [], test.texts)
+    ours = opponents.answer(model, training.texts, training.labels or [], test.texts)
+    theirs = opponents.answer(opponents.first(), training.texts, training.labels or [], test.texts)
     console.say_device(model.device_)
     console.line(
         f"{len(training)} short messages to learn from, {len(test)} to judge on; "
         f"{model.device_.description}{f'; {ours.chosen}' if ours.chosen else ''}\n"
     )
     labels, rows = test.labels or [], []
-    for name, each in (("textsvm", ours), (f"scikit-learn: {FIRST}", theirs)):
+    for name, each in (("textsvm", ours), (f"scikit-learn: {opponents.FIRST}", theirs)):
         right = sum(map(eq, each.predicted.tolist(), labels))
         seconds = f"{each.fit + each.predict:.2f}"
         rows.append((name, f"{100 * right / len(labels):.1f} %", f"{right} of {len(labels)}", seconds))
     console.table("ham or spam?", rows, ("", "accuracy", "right", "seconds"))
-    paired = compare_predictions(labels, ours.predicted, theirs.predicted)
+    paired = comparison.compare_predictions(labels, ours.predicted, theirs.predicted)
     console.line(
         f"Only textsvm is right on {paired.only_first} of them, only scikit-learn on {paired.only_second}: "
         f"p = {paired.p_value:.2g}.\n"
     )
-    explanation = explain(model, [MESSAGE], positive="spam")[0]
-    console.stdout.print(coloured(explanation), soft_wrap=True)
-    console.stdout.print(legend(explanation), soft_wrap=True)
-    words = ", ".join(f"{printable(word)} {share:+.2f}" for word, share in _words(explanation))
-    verdict = Text(f"is {printable(str(explanation.prediction))}", style="bold")
-    verdict.append(f" (decision value {explanation.value:+.2f}), most of all for {words}", style="not bold")
+    explained = explanation.explain(model, [MESSAGE], positive="spam")[0]
+    console.stdout.print(coloured(explained), soft_wrap=True)
+    console.stdout.print(legend(explained), soft_wrap=True)
+    words = ", ".join(f"{printable(word)} {share:+.2f}" for word, share in _words(explained))
+    verdict = Text(f"is {printable(str(explained.prediction))}", style="bold")
+    verdict.append(f" (decision value {explained.value:+.2f}), most of all for {words}", style="not bold")
     console.stdout.print(verdict, soft_wrap=True)
     console.line("\nThe same on your own messages (a table, or a sub-folder of each class):")
     console.line("  textsvm train MESSAGES -o spam.textsvm --holdout 0.25")

@@ -41,15 +41,10 @@ def review_page(review: Review) -> str:
     shown = review.doubts[:MOST]
     labels = sorted({str(label) for each in shown for label in (each.label, each.suggested)})
     places = {label: str(k) for k, label in enumerate(labels)}
-    body = [
-        _counts(review),
-        _filters(places) if shown else "",
-        *(_doubt_article(review, each, places) for each in shown),
-    ]
+    body = [_counts(review), _filters(places) if shown else ""]
+    body += [_doubt_article(review, each, places) for each in shown]
     if rest := len(review.doubts) - len(shown):
-        body.append(
-            f'<p class="note">{rest:,} more are in the list of the command, and not on this page.</p>'
-        )
+        body.append(f'<p class="note">{rest:,} more are only in the list of the command.</p>')
     lead = f"{len(review.doubts):,} of {len(review.ids):,} texts to be looked at, the most doubtful first"
     return page(review.title, lead, body, scripts=("report.js", "review.js"))
 
@@ -117,9 +112,8 @@ def write_comparison(path: Path, title: str, lead: str, compared: Sequence[Compa
 def accuracy_chart(compared: Sequence[Compared]) -> str:
     """Accuracies with intervals, the best on top; a dashed line at the first classifier."""
     order = sorted(compared, key=lambda each: -each.accuracy)
-    lines = [
-        IntervalLine(each.name, each.accuracy, each.interval, "c2" if each.ours else "c7") for each in order
-    ]
+    styles = {True: "c2", False: "c7"}
+    lines = [IntervalLine(each.name, each.accuracy, each.interval, styles[each.ours]) for each in order]
     title = "Accuracy of each classifier, with 95 % intervals"
     chart = intervals_chart(title, "accuracy", "accuracy", lines, compared[0].accuracy)
     key = '<ul class="key"><li class="c2">textsvm</li><li class="c7">scikit-learn</li></ul>'
@@ -150,12 +144,6 @@ def comparison_cells(each: Compared) -> tuple[str, ...]:
         a, b = each.paired.interval
         difference = f"{100 * each.paired.difference:+.2f} ({100 * a:+.2f} to {100 * b:+.2f})"
         p_value = f"{each.paired.p_value:.2g}"
-    return (
-        f"{100 * each.accuracy:.2f} %",
-        f"{100 * low:.2f} to {100 * high:.2f}",
-        f"{100 * each.macro_f1:.2f} %",
-        difference,
-        p_value,
-        f"{each.seconds:.2f}",
-        each.chosen,
-    )
+    accuracy = (f"{100 * each.accuracy:.2f} %", f"{100 * low:.2f} to {100 * high:.2f}")
+    macro_f1 = f"{100 * each.macro_f1:.2f} %"
+    return *accuracy, macro_f1, difference, p_value, f"{each.seconds:.2f}", each.chosen

@@ -38,7 +38,7 @@ from textsvm.reporting.formatting import (
     safe,
     visible,
 )
-from textsvm.reporting.report import Mistake, Report
+from textsvm.reporting.report import Mistake, Report, wrong_predictions
 from textsvm.selection.cross_validation import LearningCurve
 
 #: Metrics in the table of models, as far as they are defined.
@@ -368,13 +368,10 @@ def _error_text(curve: LearningCurve, value: float) -> str:
 def mistakes_section(report: Report) -> str:
     """The worst mistakes: texts coloured by contributions, substrings, and similar training documents."""
     results = report.results
-    differ = results.predicted != results.truth
-    wrong = int((differ.any(axis=1) if results.task == "multilabel" else differ).sum())
+    wrong = int(wrong_predictions(results).sum())
     if not report.mistakes:
-        count = (
-            f"{wrong:,} of {results.n:,} documents; texts are left out of this report." if wrong else "None."
-        )
-        return f"<section><h2>Mistakes</h2><p>{count}</p></section>"
+        count = f"{wrong:,} of {results.n:,} documents; texts are left out of this report."
+        return f"<section><h2>Mistakes</h2><p>{count if wrong else 'None.'}</p></section>"
     regression = results.task == "regression"
     title = "The largest errors" if regression else f"The worst of {wrong:,} mistakes"
     explained = [each.explanation for each in report.mistakes if each.explanation is not None]
@@ -383,13 +380,11 @@ def mistakes_section(report: Report) -> str:
         method = f" The colours are {explained[0].attribution.description}."
         if len(explained) < len(report.mistakes):
             method += " Where a text has no colours, they would have taken too long."
-        if results.task == "binary":
-            towards, against = safe(results.labels[1]), safe(results.labels[0])
-        else:
-            towards, against = {
-                "multilabel": ("the label of the largest value", "the others"),
-                "regression": ("a higher number", "a lower one"),
-            }.get(results.task, ("the prediction", "other classes"))
+        towards, against = {
+            "multiclass": ("the prediction", "other classes"),
+            "multilabel": ("the label of the largest value", "the others"),
+            "regression": ("a higher number", "a lower one"),
+        }.get(results.task) or (safe(results.labels[1]), safe(results.labels[0]))
         key = f'<ul class="key"><li class="c2">speaks for {towards}</li>'
         key += f'<li class="c1">speaks for {against}</li></ul>'
         note = (
