@@ -22,9 +22,7 @@ COMMANDS = (
 )  # fmt: skip
 _MODULES = {"devices": "about", "bench": "about"}
 #: Options after the name of a benchmark belong to the benchmark.
-_SETTINGS = {
-    "bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-}
+_SETTINGS = {"bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}}
 #: Commands that load the numerical libraries, and bytes that these use and reserve.
 LOADING = {
     "demo", "train", "evaluate", "explain", "tune", "cv", "doubts", "compare", "neighbours", "gram",

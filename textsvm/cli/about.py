@@ -67,8 +67,7 @@ def devices(json: options.Json = False, quiet: options.Quiet = False) -> None:
 
 
 def bench(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))],
+    context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]
 ) -> None:
     """Measure textsvm against CPU baselines on this machine; check that results are equal before timing.
 

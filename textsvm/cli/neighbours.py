@@ -74,8 +74,7 @@ def neighbours(
     file: PairsFile,
     printing: options.PrintingOptions,
     others: Annotated[
-        Path | None,
-        typer.Argument(help="Texts to search; - is stdin.", show_default="the same texts"),
+        Path | None, typer.Argument(help="Texts to search; - is stdin.", show_default="the same texts")
     ] = None,
 ) -> None:
     """Find similar texts exactly: the nearest of each text, all pairs above a threshold, or both.

@@ -44,8 +44,7 @@ Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
 CorpusPath = Annotated[
-    list[Path],
-    typer.Argument(help="Files, archives or folders, read as one corpus.", show_default=False),
+    list[Path], typer.Argument(help="Files, archives or folders, read as one corpus.", show_default=False)
 ]
 ModelPath = Annotated[Path, typer.Argument(help="Model file.", show_default=False)]
 DocumentPaths = Annotated[
