@@ -83,4 +83,7 @@ def concerned(changed: list[str]) -> list[str]:
 
 if __name__ == "__main__":
     base = sys.argv[1] if len(sys.argv) > 1 else default_base()
-    print(*concerned(git("diff", "--name-only", base, "HEAD").split()), sep="\n")
+    files = concerned(git("diff", "--name-only", base, "HEAD").split())
+    # .ci/run has no time for all slow tests if a change concerns everything: begin elsewhere at each commit.
+    start = int(git("rev-parse", "HEAD"), 16) % max(len(files), 1)
+    print(*files[start:], *files[:start], sep="\n")

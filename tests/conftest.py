@@ -1,6 +1,7 @@
 """Fixtures that several test files share, and what a test marked `gpu` needs."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ settings.register_profile("textsvm", deadline=None, print_blob=True)
 settings.load_profile("textsvm")
 
 ROOT = Path(__file__).resolve().parent.parent
+START = time.monotonic()
 
 #: The gpu tests that ran. Reports reach the controller of pytest-xdist too, which collects no tests itself.
 GPU_TESTS: set[str] = set()
@@ -17,9 +19,15 @@ GPU_TESTS: set[str] = set()
 
 def pytest_addoption(parser):
     parser.addoption("--require-gpu", action="store_true", help="fail if no gpu test was run")
+    parser.addoption(
+        "--start-within", type=float, metavar="SECONDS", help="skip the tests whose turn comes later than this"
+    )
 
 
 def pytest_runtest_setup(item):
+    within = item.config.getoption("--start-within")
+    if within is not None and time.monotonic() - START > within:
+        pytest.skip(f"its turn came later than {within:g} s after the start")
     if item.get_closest_marker("gpu") and not item.config.getoption("--require-gpu"):
         from textsvm.runtime.device import gpu_trouble
 

@@ -644,7 +644,7 @@ def test_command_line(tmp_path):
         assert f"stored in {folder} (found)" in trained["kernel_matrix"]
     one, two = (textsvm.load(tmp_path / name) for name in ("one", "two"))
     np.testing.assert_array_equal(one.dual_coef_, two.dual_coef_)
-    assert one.compute.store is None
+    assert one.compute_options.store is None
     judged = report("cv", corpus, *COMMAND, "--store", folder, "--folds", "3")
     assert "(found)" in judged["kernel_matrix"]
     report("tune", corpus, *COMMAND, "--store", folder, "--folds", "3", "--gamma", "0.05,0.1", "-C", "1")

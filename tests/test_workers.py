@@ -137,9 +137,12 @@ def test_cross_validation_is_that_of_one_machine(connected, model):
     model.set_params(device="cpu")
     y = NUMBERS if isinstance(model, SVR) else LABELS
     here, there = alone(cross_validate, model, TEXTS, y), cross_validate(model, TEXTS, y)
-    np.testing.assert_array_equal(there.decision, here.decision)
-    assert there.table == here.table
-    learns = model.make_kernel().structure.learns or model.approximate
+    if model.compute_options.approximate:  # LAPACK's eigenvectors depend on the number of threads
+        np.testing.assert_allclose(there.decision, here.decision, atol=0.005)
+    else:
+        np.testing.assert_array_equal(there.decision, here.decision)
+        assert there.table == here.table
+    learns = model.make_kernel().structure.learns or model.compute_options.approximate
     assert connected.run.pieces("_part" if learns else "_solve_chain") == [5]
 
 
