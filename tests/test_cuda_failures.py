@@ -169,7 +169,7 @@ def test_a_child_forked_from_a_process_that_used_a_gpu_is_told_to_be_spawned():
 
 
 def test_a_matrix_too_large_for_a_card_may_be_made_on_the_cpu(monkeypatch):
-    monkeypatch.setattr(devices, "free_memory", lambda device: 1 << 20)
+    monkeypatch.setattr("textsvm.cli.matrices.free_memory", lambda device: 1 << 20)
     for device, remedy in (
         (CARD, "; run with --device cpu, or use fewer"),
         (devices.select("cpu"), "; use fewer"),

@@ -13,7 +13,6 @@ from typer.completion import completion_init, install_callback, show_callback
 
 from textsvm.cli import console
 from textsvm.cli.options import Command, Group, option
-from textsvm.runtime import memory as host_memory
 
 #: Commands. Each is the function or group of its name in the module of its name, or in `_MODULES`.
 COMMANDS = (
@@ -84,6 +83,8 @@ def _textsvm(
     ] = False,
 ) -> None:  # fmt: skip
     if context.invoked_subcommand in LOADING:
+        from textsvm.runtime import memory as host_memory
+
         host_memory.require(*LIBRARIES)
 
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from textsvm.errors import InputError, RareClassWarning, json_escaped, one_line, printable
-from textsvm.runtime import compiled
 
 if TYPE_CHECKING:
     from textsvm.runtime.device import Device
@@ -89,6 +88,8 @@ class Console:
 
     def __init__(self, quiet: bool = False, stdout_taken: bool = False) -> None:
         from rich.console import Console as RichConsole
+
+        from textsvm.runtime import compiled
 
         class Stderr(RichConsole):
             def on_broken_pipe(self) -> None:

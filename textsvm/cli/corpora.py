@@ -17,11 +17,10 @@ from textsvm.cli.console import Console
 from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError
-from textsvm.kernels import Gaussian, On, Sum
+from textsvm.kernels import spelling
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.given import structure_of
 from textsvm.kernels.spectrum.kernel import fixed_default
-from textsvm.kernels.spelling import spell
 from textsvm.readers import is_large, read_corpus, read_documents, stream_corpus
 from textsvm.readers.corpus import VECTORS, Corpus
 from textsvm.readers.vectors import read_labels, read_vectors
@@ -224,7 +223,7 @@ def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
     estimator.check()
     if not named:
         kind = "vectors" if corpus.columns is None and corpus.vectors is not None else "columns"
-        console.say(f"note: the default kernel for {kind} is used: {spell(kernel)}")
+        console.say(f"note: the default kernel for {kind} is used: {spelling.spell(kernel)}")
 
 
 def settle_grid(options: KernelOptions, model: Any, grid: dict[str, list[Any]], corpus: Corpus) -> None:
@@ -242,7 +241,7 @@ def kernel_for(kernel: Any, corpus: Corpus) -> Kernel | None:
     if not isinstance(examples, dict):
         if kernel is not None:
             _require(_reads(kernel), "the kernel", corpus)
-        return Gaussian() if hasattr(examples, "shape") and kernel is None else None
+        return spelling.parse("gaussian") if hasattr(examples, "shape") and kernel is None else None
     return kernel if _reads(kernel) == "columns" else _sum_on_columns(kernel, examples)
 
 
@@ -251,6 +250,8 @@ def _sum_on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
 
     `kernel` replaces the default for its kind of column: the fast kernel for texts, Gaussian for vectors.
     """
+    from textsvm.kernels import Gaussian, On, Sum
+
     of_numbers = kernel if _reads(kernel) == "vectors" else Gaussian()
     of_texts = kernel if _reads(kernel) == "texts" and not isinstance(kernel, str) else fixed_default()
     texts = [name for name, values in examples.items() if not hasattr(values, "dtype")]

@@ -17,7 +17,6 @@ from textsvm.cli.console import Console, WrongUsage, wrong_usage
 from textsvm.cli.kernels import PANEL as KERNEL_PANEL
 from textsvm.cli.kernels import KernelOptions, several
 from textsvm.cli.options import option_field
-from textsvm.runtime.workers import on_workers, require_dask
 
 _text = partial(option_field, panel="Text")
 _machine = partial(option_field, panel="Machine")
@@ -111,6 +110,8 @@ class ClusterOptions:
     def check(self) -> None:
         """Raise WrongUsage if Dask is not installed."""
         if self.workers is not None:
+            from textsvm.runtime.workers import require_dask
+
             with wrong_usage(f"--workers {self.workers}: "):
                 require_dask()
 
@@ -121,6 +122,8 @@ class ClusterOptions:
             with console.work(store):
                 yield
             return
+        from textsvm.runtime.workers import on_workers
+
         with on_workers(self.workers) as workers:
             console.say(f"workers: {workers.description}")
             with console.work(store):

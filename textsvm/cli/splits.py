@@ -15,8 +15,6 @@ from textsvm.cli.options import HOLDOUT, FoldOptions
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import machine_of
 from textsvm.machines.classifier import Classifier
-from textsvm.nearest.neighbours import machine
-from textsvm.nearest.search import Criteria, search
 from textsvm.readers import Corpus
 from textsvm.selection.folds import make_folds, quoted_names, shuffle_split
 from textsvm.selection.leakage import BOUND, LeakageWarning, groups_of, held_out_leak, leakage_message
@@ -100,6 +98,9 @@ def _require_enough(share: float, n: int, classes: int) -> None:
 
 def near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
     """Groups of ids of near-duplicates, exact copies included."""
+    from textsvm.nearest.neighbours import machine
+    from textsvm.nearest.search import Criteria, search
+
     if not len(corpus.texts):
         raise InputError(f"--near-duplicates needs texts, and {corpus.source} holds none")
     wanted = Criteria(at_least=BOUND)
