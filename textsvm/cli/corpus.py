@@ -23,11 +23,10 @@ def corpus(
 ) -> None:
     """Show statistics of a corpus: parts, labels or numbers, lengths, duplicates, alphabet, problems."""
     from textsvm.cli import corpora
-    from textsvm.cli.corpus_statistics import describe
 
     console = Console(quiet)
     documents = corpora.read(console, corpus, reading, options.LearningOptions(regress))
-    summary = describe(documents)
+    summary = corpora.describe(documents)
     if near_duplicates:
         from textsvm.cli import splits
 

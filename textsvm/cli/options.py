@@ -152,7 +152,7 @@ class LearningOptions:
 
     @property
     def separator(self) -> str | None:
-        """Separator of the labels in a cell; None if each document has one label."""
+        """Separator of the labels in a cell; None if each document has a single label."""
         return (self.label_separator or ";") if self.multilabel else None
 
     def check(self, reading: ReadingOptions) -> None:

@@ -57,7 +57,7 @@ def comparison_parts(
 def hold_out(
     console: Console, corpus: Corpus, share: float | None, seed: int
 ) -> tuple[Corpus, Corpus | None]:
-    """Split a corpus into a training and a test part, stratified if each document has one label."""
+    """Split a corpus into a training and a test part, stratified if each document has a single label."""
     if share is None:
         return corpus, None
     several = any(isinstance(each, tuple) for each in corpus.labels or ())
