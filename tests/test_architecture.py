@@ -34,7 +34,6 @@ MAX_KERNEL_MEMBERS = 16  # goal: 15
 MAX_CU_LINES = 80
 #: Functions that may have more than seven parameters: users call them by keyword.
 MANY_PARAMETERS = {
-    "textsvm.bench.harness:benchmark",
     "textsvm.nearest.neighbours:neighbours",
     "textsvm.selection.cross_validation:cross_validate",
     "textsvm.selection.tuning:tune",

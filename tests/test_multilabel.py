@@ -24,7 +24,7 @@ from benchmarks.corpora import LabelsTask, labels_task
 from textsvm import SVC, InputError, MultilabelSVC, Spectrum, Sum, cross_validate, read_corpus, tune
 from textsvm.bench.corpora import REUTERS
 from textsvm.cli.console import Console
-from textsvm.cli.corpora import hold_out
+from textsvm.cli.splits import hold_out
 from textsvm.evaluation import metrics as figures
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge

@@ -277,7 +277,7 @@ def test_the_command_line_has_it(tmp_path):
     assert by_gram["kernel_matrix"].startswith("whole")
     assert by_features["objective"] == pytest.approx(by_gram["objective"], rel=1e-3)
     for wrong, said in (
-        (["--solver", "x"], "must be one of"),
+        (["--solver", "x"], "for '--solver': 'x' is not one of 'auto', 'gram', 'features'."),
         (["--solver", "features", "--multiclass", "crammer-singer"], "crammer-singer"),
         (["--solver", "features", "--kernel", "gap", "--p", "2"], "no list of features"),
     ):
