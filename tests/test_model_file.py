@@ -488,7 +488,7 @@ def _nested(levels):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda kernel: kernel.update(kernels=[]), "a list of one kernel or more"),
+        (lambda kernel: kernel.update(kernels=[]), "a list of kernels, not empty"),
         (lambda kernel: kernel.update(kernels=[3, 4]), "part 0 of a sum of kernels is 3"),
         (lambda kernel: kernel.update(weights=[1, -1]), "not negative"),
         (lambda kernel: kernel["kernels"][1].update(name="other"), "its kernel 'other' is not known"),

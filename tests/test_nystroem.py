@@ -126,10 +126,11 @@ def test_values_with_landmarks_are_those_of_the_kernel(mails):
 def test_blocks_change_nothing(mails, monkeypatch):
     documents, device = encode(mails[0]), select("cpu")
     kernel = Nystroem(GAP, 20).fit(documents)
-    whole = kernel._features_of(documents, device).x.values
+    whole = kernel.rows(documents, device).make_features().x.values
     monkeypatch.setattr(nystroem, "HOST_BLOCK", 8 * 20 * 7)
     seen = []
-    again = kernel._features_of(documents, device, lambda done, total: seen.append(done / total))
+    rows = kernel.rows(documents, device)
+    again = rows.make_features(lambda done, total: seen.append(done / total))
     np.testing.assert_allclose(again.x.values, whole, atol=1e-6)
     assert np.all(np.diff(seen) >= 0)
     assert seen[-1] == 1
@@ -361,7 +362,7 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
     corpus = read_corpus(sample("questions"))
     texts, labels = [text[:60] for text in corpus.texts[:60]], corpus.labels[:60]
     by_rows = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
-    monkeypatch.setattr(plan, "MOST_ROWS", 10)
+    monkeypatch.setattr(plan, "MAX_ROWS", 10)
     ours = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
     assert ("none, trained from 25 features of 60 texts" in ours.gram_) == (multiclass != "crammer-singer")
     assert "whole kernel matrix" in by_rows.gram_
@@ -377,7 +378,7 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
 
 @pytest.mark.slow
 def test_numbers_outliers_and_several_labels_on_features(mails, monkeypatch):
-    monkeypatch.setattr(plan, "MOST_ROWS", 10)
+    monkeypatch.setattr(plan, "MAX_ROWS", 10)
     texts, _ = mails
     numbers = np.array([len(text.split()) for text in texts], float)
     tags = [("spam", "long") if len(text) > 90 else ("ham",) for text in texts]

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from sklearn.utils import get_tags
 
 from textsvm import SVC, Compute, EditDistance, GapWeighted, Gaussian, InputError, Linear, On, Spectrum, Sum
-from textsvm.gram.build import make_gram
+from textsvm.gram.build import gram_of_rows
 from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.device import select
 from textsvm.sources.columns import ColumnSource
@@ -38,7 +38,7 @@ class SourceContract:
         return examples, kernel
 
     def values(self, examples, kernel):
-        return make_gram(kernel.rows(examples, CPU)).rows(np.arange(len(examples)))
+        return gram_of_rows(kernel.rows(examples, CPU)).rows(np.arange(len(examples)))
 
     def test_there_are_as_many_examples_as_were_given(self, prepared):
         assert len(prepared[0]) == len(TEXTS)

@@ -16,9 +16,10 @@ from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, run
-from textsvm.solvers import problems
 from textsvm.solvers.columns import MachineColumns, solve_columns
 from textsvm.solvers.problems import Classification
+from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve
 from textsvm.text.documents import Documents, Views
 
 #: Largest violation of the optimality conditions in a trial: decisions no longer change well above 1e-3.
@@ -142,7 +143,7 @@ def _of_gram(
     path = [
         Classification(train, target, len(known), C, examples.weight[train], "ovr") for C in sorted(penalties)
     ]
-    [solved] = problems.solve(gram, [path], tol=TOLERANCE)
+    [solved] = solve(gram, [path], Stopping(TOLERANCE))
     by_penalty = dict(zip(sorted(penalties), solved, strict=True))
     values = np.full((len(test), len(penalties), examples.n_classes), -np.inf)
     rows = gram.matrix[np.ix_(test, train)].astype(np.float64)

@@ -27,10 +27,10 @@ from sklearn.utils.validation import check_is_fitted
 from textsvm.errors import InputError
 from textsvm.kernels import Spectrum
 from textsvm.kernels.inputs import TextForm, as_texts
+from textsvm.kernels.spectrum import counting as names
 from textsvm.kernels.spectrum import feature_matrix as host
-from textsvm.kernels.spectrum import vocabulary as names
 from textsvm.kernels.spectrum.feature_matrix import FeatureColumns
-from textsvm.kernels.spectrum.pmer_weights import PmerWeights, is_weighted
+from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
 from textsvm.machines.targets import is_integer, is_number
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -152,7 +152,9 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 
     def make_kernel(self) -> Spectrum:
         """The kernel whose features these are."""
-        return Spectrum(self.p, self.weight, self.idf, self.normalised, self.tokens, self.keep_case)
+        return Spectrum(
+            self.p, self.weight, self.idf, self.normalised, tokens=self.tokens, keep_case=self.keep_case
+        )
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""

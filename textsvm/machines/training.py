@@ -9,7 +9,7 @@ from typing import Any
 from textsvm.errors import InputError
 from textsvm.gram.base import FeatureProducts
 from textsvm.gram.measure import allowed_bytes
-from textsvm.gram.plan import SOLVERS, Case, FeatureCase, Plan, plan
+from textsvm.gram.plan import SOLVERS, Case, FeatureCase, Plan, plan_features
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
@@ -19,6 +19,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.solvers import newton
 from textsvm.solvers.problems import Classification, Labelling, Machines, OneClass, Problem, Regression
+from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import Documents, Views
 
@@ -60,8 +61,7 @@ def plan_training(
     memory = allowed_bytes(compute.memory, device)
     trouble = obstacle(machine, kernel, device, problem)
     features = features_of(kernel, documents, problem, device, trouble, memory)
-    decision = plan(Case(len(documents), memory, device.kind, solver=compute.solver, features=features))
-    return decision if decision.way == "features" else None
+    return plan_features(Case(len(documents), memory, device.kind), features, compute.solver == "features")
 
 
 def features_of(
@@ -160,14 +160,8 @@ def train(
             prepared = machine.compare(documents, kernel, progress)
         seconds.update(prepared.seconds)
         clock = time.perf_counter()
-        [[machines]] = solve(
-            prepared.gram,
-            [[problem]],
-            tol=machine.tol,
-            max_iter=machine.max_iter,
-            duality_gap=machine.duality_gap,
-            progress=of_stage(progress, "solve"),
-        )
+        stopping = Stopping(machine.tol, machine.max_iter, machine.duality_gap)
+        [[machines]] = solve(prepared.gram, [[problem]], stopping, of_stage(progress, "solve"))
     lap(seconds, "solve", clock)
     description = prepared.description
     # At once: the garbage collector would free the cycle of a Gram and its window too late for a card.

@@ -21,6 +21,7 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import Workers, current
 from textsvm.selection.folds import Fold
 from textsvm.solvers.problems import Machines, decision_values
+from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 
 #: Metrics that take longer than all other metrics together.
@@ -119,7 +120,7 @@ class _Problems:
             [models[k].problem(self.target, self.folds[fold][0], self.weight) for k in chain]
             for chain, fold in chains
         ]
-        return solve(gram, paths, first.tol, first.max_iter, first.duality_gap, progress)
+        return solve(gram, paths, Stopping(first.tol, first.max_iter, first.duality_gap), progress)
 
 
 def _by_workers(
