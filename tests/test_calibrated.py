@@ -84,7 +84,15 @@ def test_the_gram_is_computed_once_and_the_classifier_is_that_of_a_fit_to_all(mo
     new, truth = texts(30, seed=2)
     np.testing.assert_allclose(model.decision_function(new), fitted.decision_function(new), atol=1e-4)
     assert np.mean(model.predict(new) == truth) > 0.8
-    for name in ("support_", "support_documents_", "n_iter_", "gram_", "device_", "kernel_", "n_support_"):
+    for name in (
+        "support_",
+        "support_documents_",
+        "n_iter_",
+        "gram_description_",
+        "device_",
+        "kernel_",
+        "n_support_",
+    ):
         assert getattr(model, name) is getattr(model.estimator_, name)
     assert model.seconds_.keys() == {"encode", "gram", "solve", "calibrate"}
 

@@ -399,7 +399,7 @@ def test_features_and_gram_decide_the_same():
         named = auto(kernel=clone(model.kernel_), C=model.C_, tol=1e-5, compute=Compute(solver="gram")).fit(
             texts, y
         )
-        assert model.gram_.startswith("none, ")
+        assert model.gram_description_.startswith("none, ")
         np.testing.assert_allclose(model.decision_function(texts), named.decision_function(texts), atol=1e-2)
 
 

@@ -349,7 +349,7 @@ def test_numbers_of_linear_kernels_are_features_and_weights(kernel, tmp_path):
     by_gram = svc(kernel, compute=Compute(solver="gram"), tol=1e-6).fit(TABLE, LABELS)
     model = svc(kernel, compute=Compute(solver="features"), tol=1e-6).fit(TABLE, LABELS)
     expected = by_gram.decision_function(TABLE)
-    assert model.gram_.startswith("none, ")
+    assert model.gram_description_.startswith("none, ")
     np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=2e-3)
     for each in (by_gram, model):
         save(each, tmp_path / "m.textsvm", texts=False)

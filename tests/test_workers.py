@@ -114,8 +114,8 @@ def test_a_gram_made_in_tiles_has_the_bits_of_one_made_whole(connected, kernel):
 
 def test_what_would_not_have_the_same_bits_is_made_here(connected):
     lengths = np.array([2, 300])
-    assert GapWeighted(5, 0.99).recurrence.divides(np.array([2, 3]))
-    assert not GapWeighted(5, 0.99).recurrence.divides(lengths)
+    assert GapWeighted(5, 0.99).recurrence.tileable(np.array([2, 3]))
+    assert not GapWeighted(5, 0.99).recurrence.tileable(lengths)
     for kernel in (GapWeighted(5, 0.99), Spectrum(3), Sum([GapWeighted(2, tokens="words"), GapWeighted(2)])):
         assert "tiles" not in gram_of(kernel).description
 

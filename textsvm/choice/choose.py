@@ -28,7 +28,7 @@ from textsvm.solvers.columns import MachineColumns, solve_columns
 from textsvm.solvers.problems import Classification
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
-from textsvm.text.documents import Documents, View, Views
+from textsvm.text.documents import Documents, MultiView, View
 
 #: Seconds of the alternative (scikit-learn's `TfidfVectorizer` of 1 to 5 characters, and `LinearSVC`) per
 #: symbol, and per entry and class, measured on two cores.
@@ -59,7 +59,7 @@ class Choice:
 
 
 def choose(
-    documents: Documents | Views,
+    documents: Documents | MultiView,
     target: NDArray[np.int64],
     weight: NDArray[np.float64],
     device: Device,
@@ -168,7 +168,7 @@ def _sentence(trials: Sequence[Trial], best: Trial, n: int, total: int) -> str:
 class TrialExamples:
     """The examples of the trials."""
 
-    documents: Documents | Views
+    documents: Documents | MultiView
     target: NDArray[np.int64]  #: shape (n,): Classes, from 0
     n_classes: int
     weight: NDArray[np.float64]  #: shape (n,): Factors of C

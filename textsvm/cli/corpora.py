@@ -145,7 +145,7 @@ def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
 
 def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
     """Columns that a kernel is on, without the vectors of --vectors and the unnamed text column."""
-    names = [view.column for view in kernel.structure.bound().structure.views]
+    names = [view.column for view in kernel.structure.resolved().structure.views]
     texts = list(dict.fromkeys(name for name in names if isinstance(name, str)))
     numbers = list(dict.fromkeys(part for name in names if isinstance(name, tuple) for part in name))
     if with_vectors:

@@ -163,7 +163,7 @@ def train(
     if chosen := getattr(model, "chosen_", ""):
         console.say(f"note: {chosen}")
     console.say_device(model.device_)
-    console.say(f"kernel matrix: {model.gram_}")
+    console.say(f"kernel matrix: {model.gram_description_}")
     summary = model_files.training_facts(model, training) | {"holdout": None}
     if results is not None and held is not None:
         near = splits.held_out_near_duplicates(console, model, training, held)

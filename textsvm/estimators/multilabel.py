@@ -51,7 +51,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator, MultilabelClassifier):
         The biases.
     n_support_ : int64 array, shape (n_classes,)
         Number of support vectors of each machine; machines may share support vectors.
-    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_
+    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_
         See `textsvm.SVC`.
 
     Examples

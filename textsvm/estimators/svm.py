@@ -68,7 +68,7 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
         Sorted; with two classes a positive decision value means ``classes_[1]``.
     support_ : int64 array, shape (n_sv,)
         Indices of the support vectors of all machines in the training texts.
-    support_documents_ : Documents, Views or Vectors
+    support_documents_ : Documents, MultiView or Vectors
         Support vectors: encoded texts or vectors; None with a precomputed kernel matrix.
     dual_coef_ : float64 array, shape (n_machines, n_sv)
         sign_i alpha_i of each machine; machines in the order of `textsvm.solvers.problems`.
@@ -95,7 +95,7 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
     approximation_ : Approximation
         Number of landmarks and features, and the share of the trace of the kernel matrix that they capture;
         None without `Compute.approximate`. With landmarks, `support_` are the landmarks.
-    gram_ : str
+    gram_description_ : str
         Origin of the rows of the kernel matrix, or why there is no kernel matrix.
     seconds_ : dict
         Wall time of "encode", "gram" (or "features") and "solve".
@@ -150,7 +150,7 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
     intercept_ : float64 array, shape (1,)
         The bias.
     n_support_ : int64 array, shape (1,)
-    kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_, n_features_in_
+    kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
         See `textsvm.SVC`.
 
     Examples
@@ -194,7 +194,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
     offset_ : float
         ``-intercept_``: `decision_function` is `score_samples` minus the offset.
     n_support_ : int64 array, shape (1,)
-    kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_, n_features_in_
+    kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
         See `textsvm.SVC`.
 
     Examples

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 #: Warn if more than this share of the symbols is not in the model's alphabet.
 UNSEEN = 0.05
@@ -105,7 +105,7 @@ def judge(
 def data_warnings(model: Any, texts: Any) -> list[str]:
     """Warnings about documents in another language, and about support vectors among the documents."""
     support, machine = getattr(model, "support_documents_", None), machine_of(model)
-    if not isinstance(support, Documents | Views):
+    if not isinstance(support, Documents | MultiView):
         return []
     documents = machine.encode(machine.validate(texts, fitting=False), support)
     warnings = []

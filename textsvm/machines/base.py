@@ -38,7 +38,7 @@ from textsvm.runtime.parallel import Lock, StageProgress, of_stage
 from textsvm.runtime.parameters import Parameters
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.texts import TextSource
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -97,8 +97,8 @@ class Compute:
     tier : {"auto", "device", "host", "disk", "recompute"}
         Where the kernel matrix is kept during training: on `device`; in main memory, with the rows in use on
         the GPU; in the `store`, with the rows in use in memory; or nowhere, with rows computed on demand.
-        "auto" takes "device" if it fits, else the tier with the lowest predicted time; `gram_` says which. On
-        a CPU "host" and "device" are the same.
+        "auto" takes "device" if it fits, else the tier with the lowest predicted time; `gram_description_`
+        says which. On a CPU "host" and "device" are the same.
     approximate : str, optional
         "nystrom:4096" replaces the kernel by its Nystroem approximation with 4,096 landmarks
         (`textsvm.kernels.nystroem`): 4,096 kernel values per text instead of a value for each pair of texts.
@@ -106,7 +106,7 @@ class Compute:
         training part. Choose C again for the approximation.
     solver : {"auto", "gram", "features"}
         Train from kernel values, or from the features of kernels that have features: the optimum is the same.
-        "auto" takes the solver with the lower predicted time; `gram_` says which.
+        "auto" takes the solver with the lower predicted time; `gram_description_` says which.
 
     Examples
     --------
@@ -274,7 +274,7 @@ class KernelMachine(Parameters, ABC):
         return self.source.validate(X, self, fitting)
 
     def encode(
-        self, texts: Any, known: Documents | Views | None = None, progress: StageProgress | None = None
+        self, texts: Any, known: Documents | MultiView | None = None, progress: StageProgress | None = None
     ) -> Any:
         """Normalise and encode validated texts, over an extension of the alphabet of `known` documents."""
         return self.source.encode(texts, known, progress)
@@ -362,7 +362,7 @@ class KernelMachine(Parameters, ABC):
 
     def keep(self, prepared: PreparedRows, target: Target, machines: Machines) -> None:
         """Set the fitted attributes from a solved problem; warn if it did not converge."""
-        self.gram_ = prepared.description
+        self.gram_description_ = prepared.description
         self.seconds_ = dict(prepared.seconds)
         self.keep_machines(prepared.kernel, prepared.examples, target, machines)
 
@@ -447,7 +447,7 @@ class KernelMachine(Parameters, ABC):
             examples = self.encode(given, None, progress)
             kernel = self.source.kernel_for(examples)
             examples, seconds = with_classes(examples, target), {"encode": time.perf_counter() - clock}
-            machines, self.gram_ = train(self, kernel, examples, problem, seconds, progress)
+            machines, self.gram_description_ = train(self, kernel, examples, problem, seconds, progress)
         self.seconds_ = seconds
         self.keep_machines(kernel, examples, target, machines)
 

@@ -29,7 +29,7 @@ from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.solvers.class_scores import STRATEGIES, class_scores, number_of_machines
 from textsvm.sources.base import Source
 from textsvm.sources.texts import TextSource
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -109,7 +109,7 @@ class Classifier(KernelMachine):
             lap(seconds, "choose", clock)
             self.C_ = float(C)
             problem = self.problem(target, np.arange(len(texts)), weight, C)
-            machines, self.gram_ = train(self, kernel, documents, problem, seconds, progress)
+            machines, self.gram_description_ = train(self, kernel, documents, problem, seconds, progress)
         self.seconds_ = seconds
         self.keep_machines(kernel, documents, target, machines)
 
@@ -126,7 +126,9 @@ class Classifier(KernelMachine):
             self.kernel, self.C, reason = self._choice(documents, target, weight, progress)
         return reason
 
-    def encode_for_choice(self, texts: list[str], progress: StageProgress | None = None) -> Documents | Views:
+    def encode_for_choice(
+        self, texts: list[str], progress: StageProgress | None = None
+    ) -> Documents | MultiView:
         """Encode texts as characters, and for kernel="auto" as words too."""
         kernel: Kernel = fixed_default()
         if self.kernel == "auto":
@@ -138,7 +140,7 @@ class Classifier(KernelMachine):
 
     def _choice(
         self,
-        documents: Documents | Views,
+        documents: Documents | MultiView,
         target: Target,
         weight: NDArray[np.float64] | None,
         progress: StageProgress | None,

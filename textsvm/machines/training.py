@@ -27,7 +27,7 @@ from textsvm.solvers import newton
 from textsvm.solvers.problems import Classification, Labelling, Machines, OneClass, Problem, Regression
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 #: A `textsvm.machines.base.KernelMachine`, which imports this module.
 Machine = Any
@@ -61,7 +61,7 @@ def plan_training(
     """The plan to train from features; None if a Gram is better, requested or given."""
     compute = machine.compute_options
     requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
-    if requested or not isinstance(documents, Documents | Views | Vectors):
+    if requested or not isinstance(documents, Documents | MultiView | Vectors):
         return None
     memory = allowed_bytes(compute.memory, device)
     trouble = obstacle(machine, kernel, device, problem)

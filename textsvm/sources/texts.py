@@ -19,7 +19,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.sources.base import Kept, KernelSource, Source
-from textsvm.text.documents import Documents, View, Views
+from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.normal_form import NORMALISATIONS
 from textsvm.text.tokens import SINGLE
 
@@ -124,11 +124,11 @@ class TextSource(KernelSource):
     def _encode_views(
         self, given: Any, views: Sequence[View], known: Any, progress: StageProgress | None
     ) -> Any:
-        """Documents of a single view, or `Views` of several."""
+        """Documents of a single view, or `MultiView` of several."""
         return self._together(encode_texts(given, views, known, self._form, of_stage(progress, "encode")))
 
     def _together(self, views: dict[View, Any]) -> Any:
-        return Views(views) if len(views) > 1 else next(iter(views.values()))
+        return MultiView(views) if len(views) > 1 else next(iter(views.values()))
 
     def kernel_for(self, examples: Any) -> Kernel:
         kernel = self.new_kernel()
@@ -209,7 +209,7 @@ class TextSource(KernelSource):
         return documents_from(arrays, prefix, tokens=view.tokens not in SINGLE)
 
 
-def _require_bounds(kernel: Kernel, support: Documents | Views) -> None:
+def _require_bounds(kernel: Kernel, support: Documents | MultiView) -> None:
     """Bound the cost of a saved kernel by that of its support vectors, against hostile files."""
     demand = 0.0
     for leaf in kernel.structure.leaves:
@@ -228,5 +228,5 @@ def _require_bounds(kernel: Kernel, support: Documents | Views) -> None:
 
 
 def _prefixed(views: Sequence[View]) -> list[tuple[str, View]]:
-    """Views with the prefixes of the names of their arrays; the prefix of a single view is empty."""
+    """MultiView with the prefixes of the names of their arrays; the prefix of a single view is empty."""
     return [(f"view_{number}." if len(views) > 1 else "", view) for number, view in enumerate(views)]
