@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from textsvm.cli import console
-from textsvm.cli.gram import _require_memory
+from textsvm.cli.matrices import require_memory
 from textsvm.errors import InputError
 from textsvm.runtime import device as devices
 
@@ -169,10 +169,10 @@ def test_a_child_forked_from_a_process_that_used_a_gpu_is_told_to_be_spawned():
 
 
 def test_a_matrix_too_large_for_a_card_may_be_made_on_the_cpu(monkeypatch):
-    monkeypatch.setattr(devices, "free_memory", lambda device: 1 << 20)
+    monkeypatch.setattr("textsvm.cli.matrices.free_memory", lambda device: 1 << 20)
     for device, remedy in (
         (CARD, "; run with --device cpu, or use fewer"),
         (devices.select("cpu"), "; use fewer"),
     ):
         with pytest.raises(InputError, match=remedy):
-            _require_memory(1 << 30, device)
+            require_memory(1 << 30, device)

@@ -166,9 +166,9 @@ def test_a_search_whose_model_cannot_be_written_is_kept(tmp_path, monkeypatch, c
     monkeypatch.setattr("sys.argv", command.split())
     with monkeypatch.context() as patch:
         patch.setattr("textsvm.cli.model_files.save_model", full)
-        assert console.main(cli.app) == 1
+        assert console.main(cli.app_of()) == 1
     expected = f"1 setting tried so far; continue with --resume {tmp_path / 'm'}.tuning"
     assert expected in capsys.readouterr().err
     monkeypatch.setattr("sys.argv", [*command.split(), "--resume", f"{tmp_path / 'm'}.tuning"])
-    assert console.main(cli.app) == 0
+    assert console.main(cli.app_of()) == 0
     assert (tmp_path / "m").exists()

@@ -21,7 +21,7 @@ import pytest
 from command import fails, run
 
 from textsvm import SVC, InputError, Spectrum, load, read_corpus, save
-from textsvm.cli import explain
+from textsvm.cli import explanations
 from textsvm.errors import InputError as Error
 from textsvm.errors import json_escaped, one_line, printable
 from textsvm.gram.files import read_gram
@@ -156,7 +156,7 @@ CELLS = (
 
 @pytest.mark.parametrize("text", CELLS)
 def test_no_cell_is_a_formula_and_all_read_back(text):
-    cell = explain._cell(text)
+    cell = explanations._cell(text)
     if len(text) > 1 and not re.fullmatch(r"[-+]?[\d.]+(e\d+)?", text):
         assert cell.lstrip()[:1] not in {*"=+-@＝＋－＠"}
     # The rule of docs/sequences.md.

@@ -11,7 +11,7 @@ from command import fails, run_fresh
 from mails import mail, teach
 from typer.testing import CliRunner
 
-from textsvm.cli import app
+from textsvm.cli import app_of
 from textsvm.cli.console import Console
 from textsvm.mail.filter import Filter
 from textsvm.mail.lessons import FILE
@@ -43,7 +43,7 @@ def store(taught, tmp_path, monkeypatch):
 
 
 def call(*arguments, stdin=b""):
-    return CliRunner().invoke(app, ["mail", *map(str, arguments)], input=stdin)
+    return CliRunner().invoke(app_of(["mail"]), ["mail", *map(str, arguments)], input=stdin)
 
 
 def counts():

@@ -10,7 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import textsvm
 from textsvm import cli
-from textsvm.cli import kernels, machines
+from textsvm.cli import estimators, kernels, machines
 from textsvm.cli.machines import ClusterOptions
 from textsvm.cli.options import LearningOptions
 from textsvm.errors import InputError
@@ -41,22 +41,22 @@ def as_it_is(estimator):
 
 def test_the_command_line_makes_the_machine_that_python_makes():
     """C was 10 there and 1 here."""
-    assert as_it_is(options().estimator(LearningOptions())) == as_it_is(textsvm.SVC())
+    assert as_it_is(estimators.single(options(), LearningOptions())) == as_it_is(textsvm.SVC())
     assert textsvm.SVC().kernel == "auto"
     for made, default in (
-        (options().estimator(LearningOptions(regress="score")), textsvm.SVR()),
-        (options().one_class(None), textsvm.OneClassSVM()),
-        (options().estimator(LearningOptions(multilabel=True)), textsvm.MultilabelSVC()),
+        (estimators.single(options(), LearningOptions(regress="score")), textsvm.SVR()),
+        (estimators.one_class(options(), None), textsvm.OneClassSVM()),
+        (estimators.single(options(), LearningOptions(multilabel=True)), textsvm.MultilabelSVC()),
     ):
         ours, theirs = as_it_is(made), as_it_is(default)
-        assert made.make_kernel().structure.as_dict() == default.make_kernel().structure.as_dict()
+        assert made.new_kernel().structure.as_dict() == default.new_kernel().structure.as_dict()
         assert {**ours, "kernel": None} == {**theirs, "kernel": None}
 
 
 @pytest.mark.parametrize("name", KERNELS.simple())
 def test_a_named_kernel_is_the_one_of_python(name):
-    made = options(kernel=[name]).estimator(LearningOptions())
-    assert made.make_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
+    made = estimators.single(options(kernel=[name]), LearningOptions())
+    assert made.new_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
     assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel))
 
 
@@ -210,7 +210,7 @@ def test_a_search_that_is_interrupted_says_how_to_go_on(tmp_path, monkeypatch, c
     def tune(*options):
         command = ["textsvm", "tune", sample("questions"), "--p", "2,3", "-C", "1,10", "-o", tmp_path / "m"]
         monkeypatch.setattr("sys.argv", [*map(str, command), *map(str, options)])
-        code = cli.console.main(cli.app)
+        code = cli.console.main(cli.app_of())
         return code, *capsys.readouterr()
 
     tried, run_one = [], GridSearch.run

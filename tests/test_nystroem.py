@@ -127,10 +127,11 @@ def test_values_with_landmarks_are_those_of_the_kernel(mails):
 def test_blocks_change_nothing(mails, monkeypatch):
     documents, device = encode(mails[0]), select("cpu")
     kernel = Nystroem(GAP, 20).fit(documents)
-    whole = kernel._features_of(documents, device).x.values
+    whole = kernel.rows(documents, device).make_features().x.values
     monkeypatch.setattr(nystroem, "HOST_BLOCK", 8 * 20 * 7)
     seen = []
-    again = kernel._features_of(documents, device, lambda done, total: seen.append(done / total))
+    rows = kernel.rows(documents, device)
+    again = rows.make_features(lambda done, total: seen.append(done / total))
     np.testing.assert_allclose(again.x.values, whole, atol=1e-6)
     assert np.all(np.diff(seen) >= 0)
     assert seen[-1] == 1
@@ -161,7 +162,7 @@ def test_the_model_is_a_machine_of_its_landmarks(mails):
     plain = GAP.rows(model.support_documents_, select("cpu"))
     values = plain.cross(encode(texts, model.support_documents_.alphabet)) @ model.dual_coef_[0]
     np.testing.assert_allclose(model.decision_function(texts), values + model.intercept_, atol=1e-6)
-    assert "25 landmarks (rank 25) capture" in model.gram_
+    assert "25 landmarks (rank 25) capture" in model.gram_description_
 
 
 def test_documents_alike_give_fewer_features(mails):
@@ -192,7 +193,7 @@ def test_negative_eigenvalues_are_left_out_and_told(mails):
     model = machine(values, 3).fit(["a", "b", "c"], [0, 1, 1])
     share = -np.linalg.eigvalsh(matrix)[0] / np.abs(np.linalg.eigvalsh(matrix)).sum()
     assert model.approximation_.negative == pytest.approx(share, rel=1e-4)
-    assert "negative eigenvalues" in model.gram_
+    assert "negative eigenvalues" in model.gram_description_
     assert machine(GAP, 60).fit(texts, labels).approximation_.negative == 0
 
 
@@ -362,10 +363,12 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
     corpus = read_corpus(sample("questions"))
     texts, labels = [text[:60] for text in corpus.texts[:60]], corpus.labels[:60]
     by_rows = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
-    monkeypatch.setattr(plan, "MOST_ROWS", 10)
+    monkeypatch.setattr(plan, "MAX_ROWS", 10)
     ours = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
-    assert ("none, trained from 25 features of 60 texts" in ours.gram_) == (multiclass != "crammer-singer")
-    assert "whole kernel matrix" in by_rows.gram_
+    assert ("none, trained from 25 features of 60 texts" in ours.gram_description_) == (
+        multiclass != "crammer-singer"
+    )
+    assert "whole kernel matrix" in by_rows.gram_description_
     for one, other in zip(ours.solutions_, by_rows.solutions_, strict=True):
         assert one.converged
         assert one.objective == pytest.approx(other.objective, rel=1e-6)
@@ -378,7 +381,7 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
 
 @pytest.mark.slow
 def test_numbers_outliers_and_several_labels_on_features(mails, monkeypatch):
-    monkeypatch.setattr(plan, "MOST_ROWS", 10)
+    monkeypatch.setattr(plan, "MAX_ROWS", 10)
     texts, _ = mails
     numbers = np.array([len(text.split()) for text in texts], float)
     tags = [("spam", "long") if len(text) > 90 else ("ham",) for text in texts]
@@ -391,6 +394,6 @@ def test_numbers_outliers_and_several_labels_on_features(mails, monkeypatch):
         ours = estimator(
             GAP, device="cpu", tol=1e-5, compute=Compute(approximate="nystrom:120"), **options
         ).fit(texts, y)
-        assert "none, trained from 120 features" in ours.gram_
+        assert "none, trained from 120 features" in ours.gram_description_
         assert all(one.converged for one in ours.solutions_)
         np.testing.assert_allclose(ours._scores(texts), exact._scores(texts), atol=5e-3)

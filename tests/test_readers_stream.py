@@ -198,7 +198,7 @@ def test_the_command_line_keeps_texts_of_large_corpora_on_disk(monkeypatch, tmp_
         monkeypatch.setattr(stream, "LARGE", large)
         given = ["train", sample("reviews"), *options, "-o", tmp_path / "m", "--force", "--json"]
         monkeypatch.setattr("sys.argv", ["textsvm", *map(str, given)])
-        assert cli.console.main(cli.app) == 0
+        assert cli.console.main(cli.app_of()) == 0
         found = json.loads(capsys.readouterr().out)
         return {name: found[name] for name in ("n_train", "classes", "n_support", "objective", "kernel")} | {
             "accuracy": (found["holdout"] or {}).get("accuracy")

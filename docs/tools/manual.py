@@ -14,7 +14,7 @@ from typing import Any
 from typer.main import get_command
 
 import textsvm
-from textsvm.cli import app
+from textsvm.cli import app_of
 
 MAN_PAGE = Path(__file__).resolve().parents[1] / "textsvm.1"
 EXIT_CODES = {
@@ -33,7 +33,7 @@ def commands() -> Iterator[tuple[str, Any]]:
         for each, sub in getattr(command, "commands", {}).items():
             yield from below(f"{name} {each}", sub)
 
-    return below("textsvm", get_command(app))
+    return below("textsvm", get_command(app_of()))
 
 
 def paragraphs(command: Any) -> list[str]:

@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -27,13 +27,7 @@ from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import n_threads
 
 _LIBRARIES = (
-    "numpy",
-    "scipy",
-    "numba",
-    "scikit-learn",
-    "rapidfuzz",
-    "strkernels",
-    "cleanlab",
+    *("numpy", "scipy", "numba", "scikit-learn", "rapidfuzz", "strkernels", "cleanlab"),
     "cupy-cuda13x",
 )
 
@@ -58,11 +52,9 @@ def environment() -> dict[str, Any]:
 
 
 def paired(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = 3) -> dict[str, float]:
-    """Time two functions in turns, after an untimed call of ours, and return medians and their ratio.
+    """Time two functions in turns, after an untimed call of ours.
 
-    Returns
-    -------
-    dict with ours, theirs (seconds) and ratio (theirs / ours: above 1 we are faster)
+    Returns the medians "ours" and "theirs" in seconds, and their "ratio" theirs / ours.
     """
     ours()
     times: tuple[list[float], list[float]] = ([], [])
@@ -126,8 +118,7 @@ class BenchmarkReport:
         """Lines below the environment: the note and a table of all rows."""
         header = tuple(dict.fromkeys(name for row in rows for name in row if name != "key"))
         lines = [self.note, ""] * bool(self.note)
-        lines += ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-        return lines + ["| " + " | ".join(_cell(row.get(name, "")) for name in header) + " |" for row in rows]
+        return lines + markdown_lines(header, ([row.get(name, "") for name in header] for row in rows), ".4g")
 
     def write_files(self, lines: list[str], content: dict[str, Any]) -> None:
         """Write both files: title, command and environment, then lines (Markdown) or content (JSON)."""
@@ -178,33 +169,33 @@ def option(*names: str, recorded: bool = True, **settings: Any) -> BenchmarkOpti
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A registered benchmark; `benchmark` documents the attributes."""
+    """A registered benchmark."""
 
-    name: str
-    title: str
-    output: str
+    name: str  #: Name on the command line
+    title: str  #: Title of the report and in the list of benchmarks
+    output: str  #: Default path of the report without suffix; may contain ``{option}``
     run: Callable[..., list[dict[str, Any]] | None]
-    device: str | None
-    gpu_output: str
-    repeats: int | None
-    quick: str
-    note: str
-    report: type[BenchmarkReport]
-    options: tuple[BenchmarkOption, ...]
+    options: tuple[BenchmarkOption, ...]  #: Options in addition to -o, --device, --repeats and --quick
+    #: Default of --device. None: the benchmark has no such option; "gpu": no option, and it needs a GPU.
+    device: str | None = None
+    gpu_output: str = ""  #: Default path on a GPU, if it differs
+    repeats: int | None = None  #: Default of --repeats; None: no such option
+    quick: str = ""  #: Help of --quick; empty: no such option
+    #: Paragraph above the table, or a module's docstring, from which the first paragraph is dropped.
+    note: str = ""
+    report: type[BenchmarkReport] = BenchmarkReport
 
     def parser(self, prog: str) -> argparse.ArgumentParser:
         """Parser of the shared and the own options."""
         description = f"{self.run.__doc__} {sys.modules[self.run.__module__].__doc__}"
         parser = argparse.ArgumentParser(f"{prog} {self.name}", description=description)
-        parser.add_argument(
-            "-o", "--output", type=Path, help=f"report without suffix (default: {self.output})"
-        )
+        output, repeats = f"report without suffix (default: {self.output})", self.repeats
+        parser.add_argument("-o", "--output", type=Path, help=output)
         if self.device not in (None, "gpu"):
             parser.add_argument("--device", default=self.device, help=f"device (default: {self.device})")
-        if self.repeats is not None:
-            parser.add_argument(
-                "--repeats", type=int, default=self.repeats, help=f"timed runs (default: {self.repeats})"
-            )
+        if repeats is not None:
+            timed = f"timed runs (default: {repeats})"
+            parser.add_argument("--repeats", type=int, default=repeats, help=timed)
         if self.quick:
             parser.add_argument("--quick", action="store_true", help=self.quick)
         for each in self.options:
@@ -230,48 +221,16 @@ BENCHMARKS: dict[str, Benchmark] = {}
 
 
 def benchmark(
-    name: str,
-    title: str,
-    output: str,
-    *options: BenchmarkOption,
-    device: str | None = None,
-    gpu_output: str = "",
-    repeats: int | None = None,
-    quick: str = "",
-    note: str = "",
-    report: type[BenchmarkReport] = BenchmarkReport,
+    name: str, title: str, output: str, *options: BenchmarkOption, **settings: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function ``run(options, report)`` as a benchmark.
 
-    The function adds rows to the report, or returns the list of all rows.
-
-    Parameters
-    ----------
-    name, title : str
-        Name on the command line; title of the report and of the list of benchmarks.
-    output : str
-        Default path of the report without suffix; may contain ``{option}``.
-    *options : BenchmarkOption
-        Options in addition to -o, --device, --repeats and --quick.
-    device : str, optional
-        Default of --device. None: the benchmark has no such option; "gpu": no option, and it needs a GPU.
-    gpu_output : str
-        Default path on a GPU, if it differs.
-    repeats : int, optional
-        Default of --repeats; None: no such option.
-    quick : str
-        Help of --quick; empty: no such option.
-    note : str
-        Paragraph above the table, or a module's docstring, from which the first paragraph is dropped.
-    report : type
-        Subclass of `BenchmarkReport`.
+    The function adds rows to the report, or returns the list of all rows. `settings` are the other attributes
+    of `Benchmark`.
     """
 
     def register(run: Callable[..., Any]) -> Callable[..., Any]:
-        paragraphs = " ".join(note.partition("\n\n")[2].split()) or note
-        BENCHMARKS[name] = Benchmark(
-            name, title, output, run, device, gpu_output, repeats, quick, paragraphs, report, options
-        )
+        BENCHMARKS[name] = Benchmark(name, title, output, run, options, **settings)
         return run
 
     return register
@@ -289,16 +248,9 @@ def list_benchmarks(package: str) -> dict[str, tuple[str, str]]:
 
 
 def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) -> None:
-    """Parse the options of a benchmark, run it and write its report.
+    """Parse the options of a benchmark of a package, run it and write its report.
 
-    Parameters
-    ----------
-    package : str
-        Package with the module of the benchmark.
-    prog : str
-        Command in the help and in the report, without the name of the benchmark.
-    name : str
-    arguments : sequence of str
+    `prog` is the command in the help and in the report, without the name of the benchmark.
     """
     import_module(f"{package}.{list_benchmarks(package)[name][0]}")
     chosen = BENCHMARKS[name]
@@ -309,15 +261,22 @@ def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) 
     on_gpu = select(wanted).kind == "cuda"
     default = chosen.gpu_output if on_gpu and chosen.gpu_output else chosen.output
     output = options.output or Path(default.format(**vars(options)))
-    report = chosen.report(output, chosen.title, command, chosen.note)
+    note = " ".join(chosen.note.partition("\n\n")[2].split()) or chosen.note
+    report = chosen.report(output, chosen.title, command, note)
     rows = chosen.run(options, report)
     if rows is not None:
         report.rows = {str(number): row for number, row in enumerate(rows)}
     report.write()
 
 
-def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> list[str]:
+    """Lines of a Markdown table; `form` is the format of floating-point numbers."""
+
+    def line(cells: Iterable[Any]) -> str:
+        texts = (format(cell, form) if isinstance(cell, float) else str(cell) for cell in cells)
+        return f"| {' | '.join(texts)} |"
+
+    return [line(head), "|" + " --- |" * len(head), *map(line, rows)]
 
 
 def _cpu_name() -> str:
@@ -335,13 +294,8 @@ def _commit() -> str:
         return commit
     folder = Path(__file__).resolve().parent
     try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = ["git", "describe", "--always", "--dirty"]
+        answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     except OSError:
         return "unknown"
     return answer.stdout.strip() or "unknown"

@@ -1,7 +1,7 @@
 """Kernel matrices on the CPU, against the public libraries.
 
-First the values are compared, then both are timed in turns in one process, on the newswire of Shi et al.
-2011.
+The values are compared first; then both are timed in turns in the same process. Texts: the newswire of Shi et
+al. 2011.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def compare(
     repeats: int,
     rtol: float = 1e-4,
 ) -> dict[str, Any]:
-    """One row of the report; raises AssertionError if the two matrices differ."""
+    """Row of the report; raises AssertionError if the two matrices differ."""
     try:
         theirs = peer(texts)
     except ImportError as error:
@@ -87,7 +88,7 @@ def compare(
 
 
 def row_of(name: str, texts: list[str], seconds: float) -> dict[str, Any]:
-    """One row of the report, without a peer."""
+    """Row of the report, without a peer."""
     pairs = len(texts) * (len(texts) + 1) / 2
     return dict.fromkeys(HEADER, "") | {
         "kernel": name,
@@ -108,17 +109,13 @@ def run(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, 
         task = paper_tasks(None if options.quick else data_folder(), length)[0]
         texts = task.train + task.test
         name = f"spectrum p=4, {label}; peer CountVectorizer + sparse product"
-        rows.append(
-            compare(name, Spectrum(p=4), lambda texts: count_vectorizer(texts, 4), texts, options.repeats)
-        )
+        rows.append(compare(name, Spectrum(p=4), partial(count_vectorizer, p=4), texts, options.repeats))
         name, repeats = f"edit gamma=0.05, {label}; peer RapidFuzz cdist", options.repeats if length else 1
-        rows.append(
-            compare(name, EditDistance(gamma=0.05), lambda texts: rapidfuzz(texts, 0.05), texts, repeats)
-        )
+        rows.append(compare(name, EditDistance(gamma=0.05), partial(rapidfuzz, gamma=0.05), texts, repeats))
         if length:
             name = f"gap p=1-5 decay=0.5, {label}; peer strkernels, on the first 800"
             blend = GapWeighted(p=5, decay=0.5, weights=(1.0,) * 5)
-            rows.append(compare(name, blend, lambda texts: strkernels(texts, 5, 0.5), texts[:800], 1))
+            rows.append(compare(name, blend, partial(strkernels, p=5, decay=0.5), texts[:800], 1))
             clock = time.perf_counter()
             ours(GapWeighted(p=5, decay=0.5), texts)
             rows.append(row_of(f"gap p=5 decay=0.5, {label}", texts, time.perf_counter() - clock))

@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 from textsvm.bench.corpora import TrainTest
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, environment, option
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, environment, markdown_lines, option
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation.opponents import OPPONENTS, SHORT, answer
@@ -27,11 +27,6 @@ from textsvm.machines.base import DEFAULT_KERNELS
 
 #: Number of documents in the warm-up.
 WARM_UP = 200
-
-
-def machines(device: str) -> dict[str, Callable[[], Any]]:
-    """Makers of the measured classifiers, by name."""
-    return {name: partial(SVC, name, device=device) for name in DEFAULT_KERNELS}
 
 
 def names_of(folder: Path, wanted: str | None) -> list[str]:
@@ -142,14 +137,14 @@ def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
     lines = ["All sets, in points (percent of accuracy):", ""]
     sums = summaries(rows)
     if sums:
-        lines += _table(list(sums[0]), [list(each.values()) for each in sums])
+        lines += markdown_lines(list(sums[0]), [list(each.values()) for each in sums], ".2f")
     gaps = [(machine, opponent) for machine in machines for opponent in OPPONENTS if opponent in columns]
     lines += ["", "Accuracy % / macro-F1 %, and differences in accuracy:", ""]
     head = ["set", *titles, *(f"{machine} - {SHORT[opponent]}" for machine, opponent in gaps), "chosen"]
-    lines += _table(head, [_figures(name, of, columns, gaps) for name, of in sets.items()])
+    lines += markdown_lines(head, [_figures(name, of, columns, gaps) for name, of in sets.items()], ".2f")
     lines += ["", "Seconds, training + prediction:", ""]
-    lines += _table(["set", *titles], [[name, *_seconds(of, columns)] for name, of in sets.items()])
-    return lines
+    rows_of_seconds = [[name, *_seconds(of, columns)] for name, of in sets.items()]
+    return lines + markdown_lines(["set", *titles], rows_of_seconds, ".2f")
 
 
 def _figures(
@@ -173,14 +168,6 @@ def _figures(
 
 def _seconds(of: dict[str, dict[str, Any]], columns: Sequence[str]) -> list[str]:
     return [f"{of[each]['fit']:.2f} + {of[each]['predict']:.2f}" if each in of else "" for each in columns]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    lines = [head, ["---"] * len(head), *rows]
-    return [
-        "| " + " | ".join(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in line) + " |"
-        for line in lines
-    ]
 
 
 def known_opponents(path: Path) -> dict[str, dict[str, Any]]:
@@ -221,9 +208,10 @@ def run(options: argparse.Namespace, report: BenchmarkReport) -> None:
     folder = options.panel or data_folder() / "panel"
     names = names_of(folder, options.sets)
     known = {} if options.skip_opponents is None else known_opponents(options.skip_opponents)
+    ours = {name: partial(SVC, name, device=options.device) for name in DEFAULT_KERNELS}
     for name in names:
         task = read_set(folder, name)
-        for classifier, make in {**OPPONENTS, **machines(options.device)}.items():
+        for classifier, make in {**OPPONENTS, **ours}.items():
             key = f"{task.name}, {classifier}"
             if key in known:
                 report.row(key, known.get, key)

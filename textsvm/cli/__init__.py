@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from functools import lru_cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typer.completion import completion_init, install_callback, show_callback
 
 from textsvm.cli import console
 from textsvm.cli.options import Command, Group, option
@@ -21,9 +21,7 @@ COMMANDS = (
 )  # fmt: skip
 _MODULES = {"devices": "about", "bench": "about"}
 #: Options after the name of a benchmark belong to the benchmark.
-_SETTINGS = {
-    "bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-}
+_SETTINGS = {"bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}}
 #: Commands that load the numerical libraries, and bytes that these use and reserve.
 LOADING = {
     "demo", "train", "evaluate", "explain", "tune", "cv", "doubts", "compare", "neighbours", "gram",
@@ -32,8 +30,8 @@ LOADING = {
 LIBRARIES = (150 << 20, 900 << 20)
 
 
-def app_of(names: Iterable[str]) -> typer.Typer:
-    """Application with the given commands."""
+def app_of(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """Application with the given commands, by default with all."""
     app = typer.Typer(
         name="textsvm",
         cls=Group,
@@ -52,11 +50,6 @@ def app_of(names: Iterable[str]) -> typer.Typer:
     return app
 
 
-@lru_cache(maxsize=1)
-def _whole() -> typer.Typer:
-    return app_of(COMMANDS)
-
-
 def _version(given: bool) -> None:
     if given:
         from textsvm.cli.about import version_lines
@@ -68,8 +61,6 @@ def _version(given: bool) -> None:
 def _completion(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> None:
     """Call Typer's completion for the shell named after the option, or for the current shell."""
     if given:
-        from typer.completion import install_callback, show_callback
-
         act = install_callback if parameter.name == "install_completion" else show_callback
         act(context, parameter, sys.argv[2] if len(sys.argv) > 2 else True)
 
@@ -114,15 +105,7 @@ def _run() -> int:
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     completing = "_TEXTSVM_COMPLETE" in os.environ
     if completing:
-        from typer.completion import completion_init
-
         completion_init()
     # A single command takes half as long to set up as all of them.
     alone = command in COMMANDS and not completing
-    return console.main(app_of([command]) if alone else _whole())
-
-
-def __getattr__(name: str) -> Any:
-    if name != "app":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _whole()
+    return console.main(app_of([command] if alone else COMMANDS))

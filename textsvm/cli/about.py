@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+import textsvm
 from textsvm.cli import options
 from textsvm.cli.console import Console, device_line
 
@@ -19,7 +20,6 @@ NAMES = ("kernels", "panel", "paper", "solver")
 
 def version_lines() -> list[str]:
     """Version, device and libraries. Imports no library except CuPy, which is needed to find the device."""
-    import textsvm
     from textsvm.runtime.device import select
 
     return [
@@ -67,8 +67,7 @@ def devices(json: options.Json = False, quiet: options.Quiet = False) -> None:
 
 
 def bench(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))],
+    context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]
 ) -> None:
     """Measure textsvm against CPU baselines on this machine; check that results are equal before timing.
 

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -18,18 +19,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from textsvm.errors import InputError, json_escaped, one_line, printable
+from textsvm.errors import InputError, RareClassWarning, json_escaped, one_line, printable
 
 if TYPE_CHECKING:
     from textsvm.runtime.device import Device
-
 
 STAGES = {
     "read": "reading",
     "encode": "encoding",
     "choose": "choosing a kernel",
     "compile": "loading GPU kernels",
-    "features": "features",
     "gram": "kernel matrix",
     "solve": "solving",
     "duplicates": "near-duplicates",
@@ -49,14 +48,17 @@ _NO_MEMORY = ("failed to map segment", "can't start new thread", "Cannot allocat
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: Counter of JSON lines written to stdout.
 _printed = count()
-
-
 #: ClickException, from whichever Click this Typer uses.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[2]
 
 
 class WrongUsage(InputError):
     """Invalid command-line arguments (exit code 2)."""
+
+
+def usage_message(error: Any) -> str:
+    """Message of a USAGE_ERROR; empty if the help was shown because there was no command."""
+    return error.format_message().replace("Value error, ", "", 1)  # a prefix from pydantic
 
 
 @contextmanager
@@ -114,11 +116,6 @@ class Console:
         if sys.stdin is not None and sys.stdin.isatty():
             self.say(f"note: waiting for {expected} on standard input; Ctrl-D ends it")
 
-    def fail(self, error: InputError) -> None:
-        """Print an error and continue; the caller sets the exit code."""
-        sys.stdout.flush()
-        _fail(str(error), 1)
-
     def say_device(self, device: Device) -> None:
         """Print the device that did the work, and why it is not a GPU."""
         self.say(device_line(device))
@@ -136,19 +133,18 @@ class Console:
         if self.quiet or not self.stderr.is_terminal or (beside_stdout and sys.stdout.isatty()):
             yield
             return
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn as Eta
+        from rich import progress
 
         from textsvm.runtime import device
 
         columns = (
-            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
-            TimeElapsedColumn(), TextColumn("ETA"), Eta(),
+            progress.TextColumn("{task.description}"), progress.BarColumn(), progress.TaskProgressColumn(),
+            progress.TimeElapsedColumn(), progress.TextColumn("ETA"), progress.TimeRemainingColumn(),
         )  # fmt: skip
         device.on_load = lambda source: self.stage("compile", 0, 1)
         try:
             # Estimate the speed over ten minutes, so that the ETA does not jump with every stage.
-            with Progress(
+            with progress.Progress(
                 *columns, console=self.stderr, transient=True, speed_estimate_period=600
             ) as self._bars:
                 yield
@@ -163,17 +159,13 @@ class Console:
                 yield
         except KeyboardInterrupt:
             if store is not None:
-                self.say(
-                    f"note: the computed part of the kernel matrix is in {store}; the same command continues"
-                )
+                kept = f"the computed part of the kernel matrix is in {store}"
+                self.say(f"note: {kept}; the same command continues")
             raise
 
     @contextmanager
     def warnings(self) -> Iterator[None]:
         """Print Python warnings of the block to stderr as they come."""
-        import warnings
-
-        from textsvm.errors import RareClassWarning
 
         def show(message: Warning | str, *where: object, **more: object) -> None:
             kind = "note" if isinstance(message, RareClassWarning) else "warning"
@@ -280,7 +272,7 @@ def main(app: typer.Typer) -> int:
     except InputError as error:
         return _fail(str(error), 1)
     except USAGE_ERROR as error:
-        message = error.format_message()  # empty if the help was shown because there was no command
+        message = usage_message(error)
         return _fail(f"{message} (see textsvm --help)", 2) if message else 2
     except (KeyboardInterrupt, typer.Abort):
         return interrupted()
@@ -289,10 +281,9 @@ def main(app: typer.Typer) -> int:
         sys.stdout = None
         return 1
     except Exception as error:
-        message = _environment_error(error)
-        if message is None:
-            raise
-        return _fail(message, 1)
+        if sentence := _environment_error(error):
+            return _fail(sentence, 1)
+        raise
     if code == INTERRUPTED:
         return interrupted()
     return code if isinstance(code, int) else 0
@@ -354,9 +345,14 @@ def _ignore_write_errors() -> Iterator[None]:
         sys.stderr = open(os.devnull, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 (until the end)
 
 
-def _fail(message: str, code: int) -> int:
+def print_error(message: str) -> None:
+    """Print an error to stderr; the caller sets the exit code."""
     with _ignore_write_errors():
         print("textsvm: " + one_line(message), file=sys.stderr, flush=True)
+
+
+def _fail(message: str, code: int) -> int:
+    print_error(message)
     return code
 
 

@@ -1,4 +1,4 @@
-"""Read corpora for commands, and choose the kernel that fits their documents.
+"""Read and describe corpora for commands, and choose the kernel that fits their documents.
 
 A corpus holds texts, vectors, or columns of both. If no kernel is named, vectors get a Gaussian kernel, and
 columns the sum of the fast kernel on each text column and a Gaussian kernel on the numbers.
@@ -10,19 +10,26 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions
+import numpy as np
+
+from textsvm.cli.console import Console
+from textsvm.cli.kernels import KernelOptions
+from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError
-
-if TYPE_CHECKING:
-    from textsvm.cli.console import Console
-    from textsvm.cli.kernels import KernelOptions
-    from textsvm.kernels.base import Kernel
-    from textsvm.readers.corpus import Corpus
+from textsvm.kernels import spelling
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.given import structure_of
+from textsvm.kernels.spectrum.kernel import fixed_default
+from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.readers.read import read_corpus, read_documents
+from textsvm.readers.stream import is_large, stream_corpus
+from textsvm.readers.vectors import read_labels, read_vectors
+from textsvm.text.documents import encode
+from textsvm.text.encoding import Reading
+from textsvm.text.normal_form import normal_form
 
 
 def read(
@@ -39,9 +46,6 @@ def read(
 
     `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed.
     """
-    from textsvm.readers.read import read_corpus
-    from textsvm.readers.stream import is_large, stream_corpus
-
     learning = learning or LearningOptions()
     learning.check(reading)
     with console.progress():
@@ -63,6 +67,16 @@ def read(
     check_letters(kernel, corpus)
     say_problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
+
+
+def read_unlabelled(
+    console: Console, paths: Any, table: TableOptions, kernel: Any, **settings: Any
+) -> Corpus:
+    """Read documents without labels."""
+    with console.progress():
+        names, progress = columns(table, kernel), console.progress_of("read")
+        corpus = read_documents(paths, table.format, **names, id=table.id, progress=progress, **settings)
+        return with_files(corpus, table)
 
 
 def _with_label_tuples(console: Console, corpus: Corpus) -> Corpus:
@@ -88,19 +102,15 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
                 f"{corpus.source} has no labels: the header of record 1, {corpus.ids[0]}, names none; write "
                 ">id label=NAME, give each class a file, or name a part of the headers with --label"
             )
-        vectors = not (len(corpus.texts) or corpus.columns)
-        remedy = (
-            "give them in a separate file, --labels FILE"
-            if vectors
-            else "name a column with --label, or use a folder per class"
-        )
+        remedy = "name a column with --label, or use a folder per class"
+        if not (len(corpus.texts) or corpus.columns):
+            remedy = "give them in a separate file, --labels FILE"
         raise InputError(f"{corpus.source} has no labels; {remedy}")
     if several:
         for identifier, each in zip(corpus.ids, corpus.labels, strict=True):
             if not each:
-                raise InputError(
-                    f"document {identifier} of {corpus.source} has no label; add one or remove it"
-                )
+                where = f"document {identifier} of {corpus.source}"
+                raise InputError(f"{where} has no label; add one or remove it")
         return list(corpus.labels)
     labels = [label for label in corpus.labels if isinstance(label, str)]
     if len(labels) < len(corpus):
@@ -112,14 +122,18 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
 
 
 def truth(corpus: Corpus) -> list[Any]:
-    """Targets of documents that `targets` has checked."""
+    """Targets that `targets` has checked."""
     return list(corpus.targets if corpus.targets is not None else corpus.labels or [])
+
+
+def label_counts(corpus: Corpus) -> Counter[str]:
+    """Number of documents of each label; documents without labels are not counted."""
+    labels = corpus.labels or []
+    return Counter(label for each in labels for label in (each if isinstance(each, tuple) else (each,)))
 
 
 def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
     """Arguments `text` and `numbers` of the readers: the columns of the options, else the kernel's."""
-    from textsvm.kernels.given import structure_of
-
     on_columns = kernel is not None and structure_of(kernel).reads_tables
     if given.text is None and given.numbers is None and on_columns:
         return _columns_of(kernel, given.vectors is not None)
@@ -131,9 +145,7 @@ def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
 
 def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
     """Columns that a kernel is on, without the vectors of --vectors and the unnamed text column."""
-    from textsvm.readers.corpus import VECTORS
-
-    names = [view.column for view in kernel.structure.bound().structure.views]
+    names = [view.column for view in kernel.structure.resolved().structure.views]
     texts = list(dict.fromkeys(name for name in names if isinstance(name, str)))
     numbers = list(dict.fromkeys(part for name in names if isinstance(name, tuple) for part in name))
     if with_vectors:
@@ -148,14 +160,10 @@ def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
 def with_files(corpus: Corpus, given: Any, numbers: bool = False) -> Corpus:
     """Add the vectors and labels of separate files; with `numbers` the labels are regression targets."""
     if given.vectors is not None:
-        from textsvm.readers.vectors import read_vectors
-
         corpus = corpus.with_vectors(read_vectors(given.vectors), str(given.vectors))
     source = getattr(given, "labels", None)
     if source is None:
         return corpus
-    from textsvm.readers.vectors import read_labels
-
     corpus = corpus.with_labels(read_labels(source), str(source))
     if not numbers:
         return corpus
@@ -167,8 +175,6 @@ def with_files(corpus: Corpus, given: Any, numbers: bool = False) -> Corpus:
 
 def given_to(model: Any, corpus: Corpus) -> Any:
     """Documents of a corpus as a fitted model takes them; sparse vectors get as many columns as it has."""
-    from textsvm.readers.corpus import VECTORS
-
     examples = corpus.examples
     machine = getattr(model, "estimator_", model)
     if machine.kernel_ is not None:
@@ -222,10 +228,8 @@ def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
     estimator.kernel = kernel
     estimator.check()
     if not named:
-        from textsvm.kernels.spelling import spell
-
         kind = "vectors" if corpus.columns is None and corpus.vectors is not None else "columns"
-        console.say(f"note: the default kernel for {kind} is used: {spell(kernel)}")
+        console.say(f"note: the default kernel for {kind} is used: {spelling.spell(kernel)}")
 
 
 def settle_grid(options: KernelOptions, model: Any, grid: dict[str, list[Any]], corpus: Corpus) -> None:
@@ -237,47 +241,22 @@ def settle_grid(options: KernelOptions, model: Any, grid: dict[str, list[Any]], 
     model.kernel = grid["kernel"][0]
 
 
-def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
-    """Factories of the classifiers that `compare` compares on a corpus, by name."""
-    from textsvm.cli.kernels import DEFAULTS, spelled_out
-    from textsvm.evaluation import opponents
-    from textsvm.machines.classifier import Classifier
-
-    examples = corpus.examples
-    if not names and not hasattr(examples, "shape") and not isinstance(examples, dict):
-        return opponents.candidates(device)
-    factories: dict[str, Any] = {}
-    for name in names or (["fast"] if isinstance(examples, dict) else ["gaussian", "linear"]):
-        kernel = kernel_for(None if name in DEFAULTS else spelled_out(name), corpus)
-        factories[name] = (
-            partial(opponents.machine, name, device)
-            if kernel is None
-            else partial(Classifier, kernel, device=device)
-        )
-    return factories
-
-
 def kernel_for(kernel: Any, corpus: Corpus) -> Kernel | None:
     """Kernel to set for the documents of a corpus; None to keep `kernel`."""
     examples = corpus.examples
     if not isinstance(examples, dict):
         if kernel is not None:
             _require(_reads(kernel), "the kernel", corpus)
-        if not hasattr(examples, "shape") or kernel is not None:
-            return None
-        from textsvm.kernels import Gaussian
-
-        return Gaussian()
+        return spelling.parse("gaussian") if hasattr(examples, "shape") and kernel is None else None
     return kernel if _reads(kernel) == "columns" else _sum_on_columns(kernel, examples)
 
 
 def _sum_on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
     """Sum of a text kernel on each text column and a vector kernel on all numbers and on the vectors.
 
-    `kernel` is one of the two or None; the other is the fast kernel or a Gaussian kernel.
+    `kernel` replaces the default for its kind of column: the fast kernel for texts, Gaussian for vectors.
     """
     from textsvm.kernels import Gaussian, On, Sum
-    from textsvm.kernels.spectrum.kernel import fixed_default
 
     of_numbers = kernel if _reads(kernel) == "vectors" else Gaussian()
     of_texts = kernel if _reads(kernel) == "texts" and not isinstance(kernel, str) else fixed_default()
@@ -292,8 +271,6 @@ def _sum_on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
 
 def _reads(kernel: Any) -> str:
     """Kind of document that a kernel compares; "" for None."""
-    from textsvm.kernels.given import structure_of
-
     return "" if kernel is None else structure_of(kernel).examples
 
 
@@ -314,10 +291,8 @@ def say_problems(console: Console, corpus: Corpus) -> None:
     """Report problems of reading, and count empty documents and exact copies."""
     for identifier, problem in corpus.problems[:5]:
         console.say(f"note: {identifier}: {problem}")
-    if len(corpus.problems) > 5:
-        console.say(
-            f"note: {len(corpus.problems) - 5:,} more notes of that kind; `textsvm corpus` shows them all"
-        )
+    if (more := len(corpus.problems) - 5) > 0:
+        console.say(f"note: {more:,} more notes of that kind; `textsvm corpus` shows them all")
     if len(corpus.texts) and corpus.columns is None:
         empty = sum(not text or text.isspace() for text in corpus.texts)
         if empty:
@@ -326,8 +301,8 @@ def say_problems(console: Console, corpus: Corpus) -> None:
     if groups:
         copies = sum(len(group) - 1 for group in groups)
         conflicts = len(corpus.conflicting_duplicates())
-        more = f"; {conflicts:,} sets of copies have different labels" if conflicts else ""
-        console.say(f"note: {copies:,} of {len(corpus):,} documents are exact copies of others{more}")
+        labels = f"; {conflicts:,} sets of copies have different labels" if conflicts else ""
+        console.say(f"note: {copies:,} of {len(corpus):,} documents are exact copies of others{labels}")
 
 
 def say_long_documents(console: Console, corpus: Corpus) -> None:
@@ -353,49 +328,78 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
         )
 
 
-def hold_out(
-    console: Console, corpus: Corpus, share: float | None, seed: int
-) -> tuple[Corpus, Corpus | None]:
-    """Split a corpus into a training and a test part, stratified if each document has one label."""
-    if share is None:
-        return corpus, None
-    several = any(isinstance(each, tuple) for each in corpus.labels or ())
-    lone: set[int] = set()
-    if corpus.labels is not None and not several:
-        labels = targets(corpus)
-        counts = Counter(labels)
-        lone = {i for i, label in enumerate(labels) if counts[label] == 1}
-    if lone:
-        console.say(f"note: {_lone_note(sorted(str(targets(corpus)[i]) for i in lone))}")
-    from textsvm.selection.folds import shuffle_split
-
-    drawn = [i for i in range(len(corpus)) if i not in lone]
-    stratify: list[Any] | None = (
-        None if several or corpus.labels is None else [corpus.labels[i] for i in drawn]
-    )
-    _require_enough(share, len(drawn), len(set(stratify or [0])))
-    rest, held = shuffle_split(len(drawn), share, seed, stratify or None)
-    kept = sorted([*(drawn[i] for i in rest), *lone])
-    return corpus.subset(kept), corpus.subset([drawn[i] for i in held])
+# Statistics
 
 
-def _require_enough(share: float, n: int, classes: int) -> None:
-    """Raise InputError if a part would lack a class."""
-    if not n:
-        raise InputError(f"--holdout {share:g} cannot be drawn: every class has a single document")
-    held = ceil(share * n)
-    for action, size in {"holds out": held, "leaves for training": n - held}.items():
-        if size < classes:
-            each = f"one of each of the {classes} classes" if classes > 1 else "one"
-            raise InputError(
-                f"--holdout {share:g} cannot be drawn: of {n:,} documents it {action} {size:,}, and both "
-                f"parts need {each}; use a {'larger' if action == 'holds out' else 'smaller'} share"
-            )
+def describe(corpus: Corpus) -> dict[str, Any]:
+    """Statistics as JSON values; lengths and alphabet of the normalised texts."""
+    return {
+        "source": corpus.source,
+        "format": corpus.format,
+        "n": len(corpus),
+        "parts": dict(Counter(part or "none" for part in corpus.part)),
+        "labels": dict(label_counts(corpus).most_common()),
+        "numbers": _quantiles(corpus.targets) if corpus.targets is not None else None,
+        "unlabelled": sum(1 for each in corpus.labels or [] if each == ()),
+        **_of_texts(corpus.texts),
+        "letters": _letters(corpus.texts) if corpus.of_sequences else None,
+        "columns": corpus.columns and {name: _of_column(each) for name, each in corpus.columns.items()},
+        "vectors": None if corpus.vectors is None else _of_vectors(corpus.vectors),
+        "duplicates": [list(group) for group in corpus.duplicates()],
+        "problems": [{"id": identifier, "problem": problem} for identifier, problem in corpus.problems],
+    }
 
 
-def _lone_note(labels: list[str]) -> str:
-    from textsvm.selection.folds import quoted_names
+def _of_texts(texts: Any) -> dict[str, Any]:
+    """Lengths and alphabet; None without texts."""
+    if not len(texts):
+        return {"lengths": None, "empty": None, "alphabet": None}
+    encoded = encode(texts, None, Reading(normal_form("unicode", True, False)))
+    lengths = encoded.lengths
+    quantiles = {name: round(value) for name, value in _quantiles(lengths).items()}
+    return {
+        "lengths": quantiles | {"mean": float(lengths.mean())},
+        "empty": int((lengths == 0).sum()),
+        "alphabet": len(encoded.alphabet),
+    }
 
-    if len(labels) == 1:
-        return f"class {quoted_names(labels)} has 1 document: it is trained on and never held out"
-    return f"classes {quoted_names(labels)} have 1 document each: they are trained on and never held out"
+
+def _letters(texts: Any) -> dict[str, Any]:
+    """Shares of letters (case ignored), of lower case, and of G and C in DNA or RNA."""
+    encoded = encode(texts)
+    counts = np.bincount(encoded.codes, minlength=len(encoded.alphabet)) / max(1, len(encoded.codes))
+    shares: Counter[str] = Counter()
+    lower = 0.0
+    for letter, share in zip(map(chr, encoded.alphabet), counts.tolist(), strict=True):
+        shares[letter.lower()] += share
+        lower += share * letter.islower()
+    known = sum(shares[letter] for letter in "acgtu")
+    gc = (shares["g"] + shares["c"]) / known if known and set(shares) <= set("acgtun") else None
+    return {
+        "shares": {name: share for name, share in sorted(shares.items()) if share},
+        "lower": lower,
+        "gc": gc,
+    }
+
+
+def _of_column(values: Any) -> dict[str, Any]:
+    return {"numbers": _quantiles(values)} if hasattr(values, "dtype") else _of_texts(values)
+
+
+def _of_vectors(vectors: Any) -> dict[str, Any]:
+    n, d = vectors.shape
+    stored = vectors.data if hasattr(vectors, "indptr") else vectors
+    return {
+        "d": d,
+        "sparse": hasattr(vectors, "indptr"),
+        "non_zeros": int(np.count_nonzero(stored)),
+        "share": float(np.count_nonzero(stored) / (n * d)),
+        "least": float(stored.min(initial=0)),
+        "most": float(stored.max(initial=0)),
+        "type": str(vectors.dtype),
+    }
+
+
+def _quantiles(values: Any) -> dict[str, float]:
+    quantiles = np.percentile(values, [0, 25, 50, 75, 100]).tolist()
+    return dict(zip(("min", "q1", "median", "q3", "max"), quantiles, strict=True))

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import textsvm
-from textsvm.cli import corpora, kernels, machines, model_files, options
-from textsvm.cli.console import Console, json_line
-from textsvm.cli.evaluate import ReportFile, write_report
-from textsvm.cli.options import option
-from textsvm.cli.output import PREDICTIONS, Output
-from textsvm.kernels.spelling import spell
+from textsvm.cli import machines, options
+from textsvm.cli.console import Console
+from textsvm.cli.options import option_field
+from textsvm.cli.output import PREDICTIONS, Output, ReportFile
 from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:
-    from textsvm.readers.corpus import Corpus
-    from textsvm.reporting.report import Report
     from textsvm.selection.cross_validation import CrossValidation
 
 #: Columns of the printed tables: short names of the metrics. JSON has all metrics.
@@ -36,14 +31,12 @@ class CvOptions:
     """Additional outputs."""
 
     file: ReportFile
-    predictions: Annotated[
-        Path | None,
-        option("Write the out-of-fold prediction of each document as JSON Lines; - is stdout."),
-    ] = None
-    learning_curve: Annotated[
-        bool,
-        option("Also train on 10, 20, 40 and 80 % of the training texts.", "--learning-curve"),
-    ] = False
+    predictions: Path | None = option_field(
+        "Write the out-of-fold prediction of each document as JSON Lines; - is stdout."
+    )
+    learning_curve: bool = option_field(
+        "Also train on 10, 20, 40 and 80 % of the training texts.", "--learning-curve", default=False
+    )
 
     def output(self, corpus: list[Path]) -> Output | None:
         """File of predictions, checked."""
@@ -77,11 +70,13 @@ def cv(
     output = extra.output(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
 
+    from textsvm.cli import corpora, estimators, results, splits
     from textsvm.evaluation.slices import make_slices
     from textsvm.reporting.sections import learning_sentence, learning_table
+    from textsvm.runtime.device import select
     from textsvm.selection.cross_validation import cross_validate, learning_curve
 
-    model = model_options.estimator(learning)
+    model: Any = estimators.single(model_options, learning)
     kernel = corpora.kernel_of(model)
     documents = corpora.read(console, corpus, reading, learning, groups=folds.groups, kernel=kernel)
     corpora.settle(console, model, model_options.kernel.named, documents)
@@ -94,7 +89,7 @@ def cv(
             truth,
             positive=reading.positive,
             progress=console.stage,
-            **folds.arguments(documents),
+            **splits.fold_arguments(folds, documents),
         )
         curve = None
         if extra.learning_curve:
@@ -103,24 +98,26 @@ def cv(
                 sample_weight=documents.weights, progress=console.stage,
             )  # fmt: skip
     if output is not None:
-        output.write_lines(_prediction_lines(documents, truth, result))
+        output.write_lines(results.prediction_lines(documents, truth, result))
     for number, chosen in enumerate(result.chosen, 1):
         console.say(f"note: fold {number}: {chosen}")
-    console.say_device(model_files.device_of(model))
+    console.say_device(select(model.device))
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
-    alone = _length_alone(documents, result)
+    alone = results.length_alone_on_folds(documents, result)
     if extra.file.report is not None:
         title = f"Cross-validation of {corpora.names_of(corpus)}"
-        report = _report(model, documents, result, title, extra.file.mistakes, reading.positive)
+        report = results.report_on_folds(
+            model, documents, result, title, extra.file.mistakes, reading.positive
+        )
         groups = documents.groups
         slices = make_slices(report.results, str(folds.groups), groups) if groups is not None else None
-        write_report(console, extra.file, replace(report, slices=slices, learning=curve))
+        results.write_report(console, extra.file, replace(report, slices=slices, learning=curve))
     if printing.json:
         beside = {} if alone is None else {"length_alone": alone}
         if curve is not None:
             beside["learning_curve"] = curve.as_dict()
-        console.print_json(_summary(result, documents, model) | beside | {"seconds": seconds})
+        console.print_json(results.summary_of_folds(result, documents, model) | beside | {"seconds": seconds})
     else:
         _show(console, f"{len(documents):,} documents of {documents.source}", result, alone)
         if curve is not None:
@@ -128,75 +125,6 @@ def cv(
             console.table("learning curve", rows, head)
             console.line(learning_sentence(curve))
         console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
-
-
-def _report(
-    model: Any, corpus: Corpus, result: CrossValidation, title: str, mistakes: int, positive: str | None
-) -> Report:
-    """Report on the out-of-fold predictions."""
-    from textsvm.reporting.report import report_of_folds, results_of
-
-    with_texts = len(corpus.texts) == len(corpus)
-    kernel = model.kernel if model.kernel in kernels.DEFAULTS else spell(model.kernel)
-    facts = [
-        ("machine", model.estimator_name), ("kernel", str(kernel)), ("C", f"{model.C:g}"),
-        ("folds", f"{len(result.folds)}, each document judged by machines that were not trained on it"),
-        ("corpus", corpus.source), ("kernel matrix", result.gram),
-        ("device", model_files.device_of(model).description),
-        ("written by", f"textsvm {textsvm.__version__}"),
-    ]  # fmt: skip
-    results = results_of(result, corpora.truth(corpus), positive)
-    return report_of_folds(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
-
-
-def _summary(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:
-    """JSON values of a cross-validation, with ids of documents."""
-    from textsvm.runtime.plain_json import to_json
-
-    values = result.as_dict()
-    return {
-        "n": len(corpus),
-        "kernel": to_json(model.kernel),
-        "kernel_spelled": model.kernel if model.kernel in kernels.DEFAULTS else spell(model.kernel),
-        "chosen": values["chosen"],
-        "C": model.C,
-        "device": model_files.device_of(model).description,
-        "folds": [
-            {"n_train": len(train), "n_test": len(test), "metrics": fold["metrics"]}
-            for (train, test), fold in zip(result.folds, values["folds"], strict=True)
-        ],
-        "mean": values["mean"],
-        "sd": values["sd"],
-        "pooled": values["pooled"],
-        "near_duplicates": leaks_by_id(values["leaks"], corpus),
-        "kernel_matrix": result.gram,
-    }
-
-
-def leaks_by_id(leaks: list[dict[str, Any]], corpus: Corpus) -> list[dict[str, Any]]:
-    """Near-duplicates across folds, with numbers of folds from 1 and ids of documents."""
-    return [
-        {"fold": number, "test": corpus.ids[test], "train": corpus.ids[train], "value": value}
-        for number, leak in enumerate(leaks, 1)
-        for test, train, value in leak["pairs"]
-    ]
-
-
-def _length_alone(corpus: Corpus, result: CrossValidation) -> dict[str, float] | None:
-    """Mean metrics of predictions from lengths alone on the same folds, for a regression on texts."""
-    from textsvm.evaluation.length_baseline import LengthBaseline
-    from textsvm.selection.scoring import mean_and_sd
-
-    if corpus.targets is None:
-        return None
-    table = []
-    for train, test in result.folds:
-        known, judged = corpus.subset(train), corpus.subset(test)
-        baseline = LengthBaseline.fit(known.examples, known.targets or [])
-        if baseline is None:
-            return None
-        table.append(baseline.judge(judged.examples, judged.targets or []))
-    return mean_and_sd(table)[0]
 
 
 def _show(console: Console, title: str, result: CrossValidation, alone: dict[str, float] | None) -> None:
@@ -216,23 +144,3 @@ def _show(console: Console, title: str, result: CrossValidation, alone: dict[str
     if alone is not None:
         rows.append(("length alone", "", "", *cells(dict.fromkeys(names, float("nan")) | alone)))
     console.table(title, rows, ("fold", "trained on", "tested on", *(SHOWN[name] for name in names)))
-
-
-def _prediction_lines(corpus: Corpus, truth: Sequence[Any], result: CrossValidation) -> Iterator[str]:
-    import numpy as np
-
-    from textsvm.machines.labels import label_sets
-
-    values = result.as_dict()
-    if isinstance(truth[0], tuple):
-        classes = np.unique([label for labels in truth for label in labels])
-        values["predictions"] = label_sets(result.predictions, classes)
-    folds_of: list[list[int]] = [[] for _ in corpus.ids]
-    for number, (_, test) in enumerate(result.folds, 1):
-        for i in test.tolist():
-            folds_of[i].append(number)
-    rows = zip(corpus.ids, truth, values["predictions"], values["decision"], folds_of, strict=True)
-    for identifier, true, predicted, decision, folds in rows:
-        yield json_line(
-            {"id": identifier, "truth": true, "predicted": predicted, "decision": decision, "folds": folds}
-        )

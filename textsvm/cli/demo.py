@@ -6,13 +6,12 @@ import re
 from operator import eq
 from typing import TYPE_CHECKING
 
-from textsvm.cli import corpora, options
+from textsvm.cli import options
 from textsvm.cli.console import Console
+from textsvm.errors import printable
 
 if TYPE_CHECKING:
     from textsvm.evaluation.explanation import Explanation
-    from textsvm.evaluation.opponents import Answer
-    from textsvm.readers.corpus import Corpus
 
 MESSAGE = (
     "Hi Anna, see you on Friday? You were chosen for a pr1ze of 900 euros, cla1m your free phone: reply YES"
@@ -23,14 +22,16 @@ WORDS = 5
 
 def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     """Train a spam filter on embedded messages, compare it with scikit-learn, and explain a prediction."""
-    console = Console(quiet)
+    from rich.text import Text
 
-    from textsvm.evaluation import opponents
-    from textsvm.evaluation.explanation import explain
+    from textsvm.cli import corpora
+    from textsvm.cli.explanations import coloured, legend
+    from textsvm.evaluation import comparison, explanation, opponents
     from textsvm.machines.classifier import Classifier
     from textsvm.readers import sample
     from textsvm.selection.folds import shuffle_split
 
+    console = Console(quiet)
     console.say("The first run compiles the kernels for this processor: some seconds, once.")
     corpus = corpora.read(console, sample("messages"), options.ReadingOptions(text=["text"], label="label"))
     rest, held = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
@@ -45,46 +46,27 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
         f"{len(training)} short messages to learn from, {len(test)} to judge on; "
         f"{model.device_.description}{f'; {ours.chosen}' if ours.chosen else ''}\n"
     )
-    _compare(console, test, ours, theirs)
-    _explain(console, explain(model, [MESSAGE], positive="spam")[0])
-    console.line("\nThe same on your own messages (a table, or a sub-folder of each class):")
-    console.line("  textsvm train MESSAGES -o spam.textsvm --holdout 0.25")
-    console.line("  textsvm explain spam.textsvm message.eml")
-
-
-def _compare(console: Console, test: Corpus, ours: Answer, theirs: Answer) -> None:
-    """Print the accuracy of both classifiers, and the significance of their difference."""
-    from textsvm.evaluation.comparison import compare_predictions
-    from textsvm.evaluation.opponents import FIRST
-
-    labels = test.labels or []
-    rows = []
-    for name, each in (("textsvm", ours), (f"scikit-learn: {FIRST}", theirs)):
+    labels, rows = test.labels or [], []
+    for name, each in (("textsvm", ours), (f"scikit-learn: {opponents.FIRST}", theirs)):
         right = sum(map(eq, each.predicted.tolist(), labels))
         seconds = f"{each.fit + each.predict:.2f}"
         rows.append((name, f"{100 * right / len(labels):.1f} %", f"{right} of {len(labels)}", seconds))
     console.table("ham or spam?", rows, ("", "accuracy", "right", "seconds"))
-    paired = compare_predictions(labels, ours.predicted, theirs.predicted)
+    paired = comparison.compare_predictions(labels, ours.predicted, theirs.predicted)
     console.line(
         f"Only textsvm is right on {paired.only_first} of them, only scikit-learn on {paired.only_second}: "
         f"p = {paired.p_value:.2g}.\n"
     )
-
-
-def _explain(console: Console, explanation: Explanation) -> None:
-    """Print a prediction and the words with the largest contributions."""
-    from rich.text import Text
-
-    from textsvm.cli.explain import coloured, key
-    from textsvm.errors import printable
-
-    console.stdout.print(coloured(explanation), soft_wrap=True)
-    console.stdout.print(key(explanation), soft_wrap=True)
-    head = Text(f"is {printable(str(explanation.prediction))}", style="bold")
-    head.append(f" (decision value {explanation.value:+.2f}), most of all for", style="not bold")
-    for number, (word, share) in enumerate(_words(explanation)):
-        head.append(f"{', ' if number else ' '}{printable(word)} {share:+.2f}", style="not bold")
-    console.stdout.print(head, soft_wrap=True)
+    explained = explanation.explain(model, [MESSAGE], positive="spam")[0]
+    console.stdout.print(coloured(explained), soft_wrap=True)
+    console.stdout.print(legend(explained), soft_wrap=True)
+    words = ", ".join(f"{printable(word)} {share:+.2f}" for word, share in _words(explained))
+    verdict = Text(f"is {printable(str(explained.prediction))}", style="bold")
+    verdict.append(f" (decision value {explained.value:+.2f}), most of all for {words}", style="not bold")
+    console.stdout.print(verdict, soft_wrap=True)
+    console.line("\nThe same on your own messages (a table, or a sub-folder of each class):")
+    console.line("  textsvm train MESSAGES -o spam.textsvm --holdout 0.25")
+    console.line("  textsvm explain spam.textsvm message.eml")
 
 
 def _words(explanation: Explanation) -> list[tuple[str, float]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from textsvm.cli import corpora, machines, model_files, options
+from textsvm.cli import machines, options
 from textsvm.cli.console import Console, json_line
-from textsvm.cli.options import option
+from textsvm.cli.options import option_field
 from textsvm.cli.output import DOUBTS, STDOUT, Force, Output, check_report, writing
 
 if TYPE_CHECKING:
@@ -21,18 +21,17 @@ if TYPE_CHECKING:
 class ListingOptions:
     """Selection and output of doubtful texts."""
 
-    output: Annotated[Path, option("Output file, JSON Lines; - is stdout.", "-o", "--output")] = STDOUT
-    report: Annotated[Path | None, option("Write a page for reviewing them: .html.")] = None
-    at_least: Annotated[
-        float,
-        option(
-            "Minimum score of doubtful labels. Near-copies with different labels and texts similar to no "
-            "other text are always listed.",
-            min=0, max=1,
-        ),
-    ] = 0.5  # fmt: skip
-    folds: Annotated[int, option("Number of folds.", min=2)] = 10
-    seed: Annotated[int, option("Random seed.")] = 0
+    output: Path = option_field("Output file, JSON Lines; - is stdout.", "-o", "--output", default=STDOUT)
+    report: Path | None = option_field("Write a page for reviewing them: .html.")
+    at_least: float = option_field(
+        "Minimum score of doubtful labels. Near-copies with different labels and texts similar to no "
+        "other text are always listed.",
+        min=0,
+        max=1,
+        default=0.5,
+    )
+    folds: int = option_field("Number of folds.", min=2, default=10)
+    seed: int = option_field("Random seed.", default=0)
     force: Force = False
 
     def checked(self, corpus: list[Path]) -> Output:
@@ -58,13 +57,16 @@ def doubts(
 
     Each label is compared with out-of-fold predictions and with the labels of the most similar texts.
     """
+    from textsvm.cli import corpora, estimators
+    from textsvm.reporting.pages import Review, review_page
+    from textsvm.runtime.device import select
     from textsvm.selection.doubts import doubts as find_doubts
 
     output = listing.checked(corpus)
     model_options.cluster.check()
     console = Console(quiet)
     learning = options.LearningOptions()
-    model: Any = model_options.estimator(learning)
+    model: Any = estimators.single(model_options, learning)
     documents = corpora.read(console, corpus, reading, learning, kernel=corpora.kernel_of(model))
     corpora.settle(console, model, model_options.kernel.named, documents)
     labels = corpora.targets(documents)
@@ -75,14 +77,12 @@ def doubts(
         )  # fmt: skip
     ranked = result.ranked(documents.ids, listing.at_least)
     if listing.report is not None:
-        from textsvm.reporting.pages import Review, review_page
-
         title = f"Doubtful labels of {documents.source}"
         with writing(listing.report) as stream:
             stream.write(review_page(Review(title, ranked, documents.ids, labels, text_of(documents))))
         console.say(f"report: {listing.report}")
     output.write_lines(_line(doubt, documents) for doubt in ranked)
-    console.say_device(model_files.device_of(model))
+    console.say_device(select(model.device))
     doubtful = sum("label" in each.kinds for each in ranked)
     console.say(
         f"note: {doubtful:,} of {len(documents):,} labels are doubtful; {len(ranked):,} texts are listed"

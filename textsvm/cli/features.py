@@ -5,39 +5,34 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from textsvm.cli import corpora, gram, kernels, machines, options
+from textsvm.cli import kernels, machines, options
 from textsvm.cli.console import Console, WrongUsage, json_line
-from textsvm.cli.options import option
+from textsvm.cli.options import option_field
 from textsvm.cli.output import NAMES, NPZ, STDOUT, VECTORS, Force, Output
 from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.estimators.features import SpectrumFeatures
-    from textsvm.readers.corpus import Corpus
 
 
 @dataclass(frozen=True)
 class FeatureFiles:
     """Input and output files of the features."""
 
-    output: Annotated[
-        Path | None,
-        option("Output file: .npz for scipy.sparse.load_npz (- is stdout), or .libsvm.", "--output", "-o"),
-    ] = None
-    like: Annotated[
-        Path | None,
-        option(
-            "Use columns, idf weights and options of this file, which `textsvm features` wrote for the "
-            "training texts.",
-            metavar="FILE",
-        ),
-    ] = None
-    names: Annotated[
-        Path | None, option("Write the name of each column, a JSON string per line.", metavar="FILE")
-    ] = None
+    output: Path | None = option_field(
+        "Output file: .npz for scipy.sparse.load_npz (- is stdout), or .libsvm.", "--output", "-o"
+    )
+    like: Path | None = option_field(
+        "Use columns, idf weights and options of this file, which `textsvm features` wrote for the "
+        "training texts.",
+        metavar="FILE",
+    )
+    names: Path | None = option_field(
+        "Write the name of each column, a JSON string per line.", metavar="FILE"
+    )
     force: Force = False
 
     def checked(self, corpus: list[Path]) -> tuple[Output, Output | None]:
@@ -68,28 +63,27 @@ class FeatureOptions:
 
     kernel: kernels.KernelOptions
     text: machines.TextOptions
-    min_df: Annotated[
-        str | None,
-        option(
-            "Minimum document frequency: a number, or a share such as 0.01 (default: 1).",
-            metavar="NUMBER", panel=kernels.PANEL,
-        ),
-    ] = None  # fmt: skip
+    min_df: str | None = option_field(
+        "Minimum document frequency: a number, or a share such as 0.01 (default: 1).",
+        metavar="NUMBER",
+        panel=kernels.PANEL,
+    )
     device: options.Device = "auto"
 
     def model(self, like: Path | None) -> SpectrumFeatures:
         """Transformer that the options describe, or the fitted transformer of a file."""
+        from textsvm.cli.estimators import checked
         from textsvm.estimators.features import SpectrumFeatures, read_features
 
         if like is None:
             given = self.text.as_dict() | self._least() | {"device": self.device}
-            return machines.checked(lambda: SpectrumFeatures(**self._of_kernel(), **given))
+            return checked(lambda: SpectrumFeatures(**self._of_kernel(), **given))
         others = {**vars(self.kernel), **self.text.as_dict(), **self._least()}
         for name, value in others.items():
             if value not in (None, False) or name == "punctuation":
                 shown = "drop-punctuation" if name == "punctuation" else name.replace("_", "-")
                 raise WrongUsage(f"--{shown} does not go with --like, whose file contains all options")
-        return machines.checked(lambda: read_features(like).set_params(device=self.device))
+        return checked(lambda: read_features(like).set_params(device=self.device))
 
     def _of_kernel(self) -> dict[str, Any]:
         kernel = self.kernel.single()
@@ -130,6 +124,10 @@ def features(
 
     textsvm features r8/ --part test --like train.npz -o test.npz
     """
+    import numpy as np
+
+    from textsvm.cli import corpora, matrices
+    from textsvm.estimators.features import write_features
     from textsvm.readers.libsvm import write_libsvm
     from textsvm.runtime.device import select
 
@@ -139,7 +137,7 @@ def features(
     documents = corpora.read(console, corpus, reading, options.LearningOptions(regress))
     if documents.examples is not documents.texts:
         raise InputError(f"{documents.source} must hold only texts; name a text column with --text")
-    labels, numbered = gram.labels_of(documents) if output.kind is VECTORS else (None, [])
+    labels, numbered = matrices.labels_of(documents) if output.kind is VECTORS else (None, [])
     clock = time.perf_counter()
     with console.progress():
         learn = model.fit_transform if file.like is None else model.transform
@@ -150,31 +148,19 @@ def features(
         with output.place() as path:
             write_libsvm(path, matrix, labels)
     else:
-        _write(output, matrix, documents, model if file.like is None else None)
+        about = {"ids": np.array(documents.ids, str)}
+        if documents.targets is not None:
+            about["labels"] = np.array(documents.targets, np.float64)
+        elif documents.labels is not None:
+            joined = [";".join(each) if isinstance(each, tuple) else each for each in documents.labels]
+            about["labels"] = np.array(joined, str)
+        with output.place() as path:
+            write_features(path, matrix, about, model if file.like is None else None)
     if names is not None:
         names.write_lines(map(json_line, model.get_feature_names_out()))
     seconds["write"] = time.perf_counter() - clock
-    used, kernel = select(model.device), model.make_kernel()
-    console.say_device(used)
-    report = {
-        "output": str(output.path), "rows": matrix.shape[0], "columns": matrix.shape[1],
-        "entries": matrix.nnz, "kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel),
-        "min_df": model.min_df, "like": None if file.like is None else str(file.like),
-        "labels": numbered, "device": used.description, "seconds": seconds,
-    }  # fmt: skip
-    console.print_json(report) if printing.json else gram.show_matrix(console, "features", report)
-
-
-def _write(output: Output, matrix: Any, documents: Corpus, model: SpectrumFeatures | None) -> None:
-    import numpy as np
-
-    from textsvm.estimators.features import write_features
-
-    about = {"ids": np.array(documents.ids, str)}
-    if documents.targets is not None:
-        about["labels"] = np.array(documents.targets, np.float64)
-    elif documents.labels is not None:
-        joined = [";".join(each) if isinstance(each, tuple) else each for each in documents.labels]
-        about["labels"] = np.array(joined, str)
-    with output.place() as path:
-        write_features(path, matrix, about, model)
+    matrices.report_matrix(
+        console, printing.json, "features", model.new_kernel(), select(model.device),
+        output=str(output.path), rows=matrix.shape[0], columns=matrix.shape[1], entries=matrix.nnz,
+        min_df=model.min_df, like=file.like and str(file.like), labels=numbered, seconds=seconds,
+    )  # fmt: skip

@@ -5,29 +5,21 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from textsvm.cli import corpora, kernels, machines, options
-from textsvm.cli.console import Console, WrongUsage, seconds_row
-from textsvm.cli.options import option
+from textsvm.cli import kernels, machines, options
+from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.options import option_field
 from textsvm.cli.output import LIBSVM, NPY, STDOUT, Force, Output
-from textsvm.errors import InputError
-from textsvm.kernels.spelling import spell
-
-if TYPE_CHECKING:
-    from textsvm.machines.base import KernelMachine
-    from textsvm.readers.corpus import Corpus
-    from textsvm.runtime.device import Device
 
 
 @dataclass(frozen=True)
 class MatrixFile:
     """File or store of the kernel matrix."""
 
-    output: Annotated[
-        Path | None,
-        option("Output file: .npy (- is stdout), or .libsvm or .txt for LIBSVM.", "--output", "-o"),
-    ] = None
+    output: Path | None = option_field(
+        "Output file: .npy (- is stdout), or .libsvm or .txt for LIBSVM.", "--output", "-o"
+    )
     store: options.StoreFolder = None
     force: Force = False
 
@@ -56,13 +48,12 @@ class MatrixFile:
 class AgainstOptions:
     """Documents of the columns."""
 
-    columns: Annotated[
-        Path | None,
-        option("Columns for the documents of this (training) corpus, instead of the rows'.", "--against"),
-    ] = None
-    part_of_columns: Annotated[
-        str | None, option("Use only this part of --against: train or test.", "--against-part")
-    ] = None
+    columns: Path | None = option_field(
+        "Columns for the documents of this (training) corpus, instead of the rows'.", "--against"
+    )
+    part_of_columns: str | None = option_field(
+        "Use only this part of --against: train or test.", "--against-part"
+    )
 
 
 @dataclass(frozen=True)
@@ -95,9 +86,10 @@ def gram(
 
     textsvm gram mails.tar.gz --kernel gap --p 4 --store grams/
     """
+    from textsvm.cli import corpora, estimators, matrices
     from textsvm.gram import files
+    from textsvm.machines.base import Compute
     from textsvm.machines.classifier import Classifier
-    from textsvm.machines.compute import Compute
 
     if against.columns is None and against.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
@@ -106,114 +98,33 @@ def gram(
     console = Console(printing.quiet, output is not None and output.is_stdout)
     kernel: Any = values.kernel.single()
     text = values.text.as_dict()
-    model = machines.checked(
+    model = estimators.checked(
         lambda: Classifier(kernel, device=values.device, compute=Compute(store=file.store), **text)
     )
-    documents = columns = corpora.read(
-        console, corpus, reading, options.LearningOptions(regress), kernel=model.kernel
-    )
+    learning = options.LearningOptions(regress)
+    documents = columns = corpora.read(console, corpus, reading, learning, kernel=model.kernel)
     corpora.settle(console, model, values.kernel.named, documents)
     kernel = model.kernel
     if against.columns is not None:
-        where = replace(reading, part=against.part_of_columns)
-        columns = corpora.read(
-            console, against.columns, where, options.LearningOptions(regress), kernel=kernel
-        )
-    labels, names = labels_of(documents) if output is not None and output.kind is LIBSVM else (None, [])
+        reading = replace(reading, part=against.part_of_columns)
+        columns = corpora.read(console, against.columns, reading, learning, kernel=kernel)
+    for_libsvm = output is not None and output.kind is LIBSVM
+    labels, names = matrices.labels_of(documents) if for_libsvm else (None, [])
     clock = time.perf_counter()
     if output is None:
-        description, used = _stored(console, model, documents)
+        description, used = matrices.stored(console, model, documents)
         seconds = {"gram": time.perf_counter() - clock}
         console.say(f"kernel matrix: {description}")
     else:
         with values.cluster.at_work(console, model.compute_options.store):
-            matrix, used = _matrix(console, model, documents, columns)
+            matrix, used = matrices.between(console, model, documents, columns)
         seconds = {"gram": time.perf_counter() - clock}
         clock = time.perf_counter()
         with output.place() as path:
             files.write_gram(path, matrix, labels)
         seconds["write"] = time.perf_counter() - clock
-    console.say_device(used)
-    report = {
-        "output": str(output.path if output else file.store), "rows": len(documents),
-        "columns": len(columns), "labels": names,
-        "kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel), "device": used.description,
-        "seconds": seconds,
-    }  # fmt: skip
-    console.print_json(report) if printing.json else show_matrix(console, "kernel matrix", report)
-
-
-def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
-    """Labels as numbers, and the names of the classes 1, 2, ... unless the labels are numbers."""
-    if corpus.targets is None and corpus.labels is None:
-        return None, []
-    labels = corpora.targets(corpus)
-    try:
-        return [float(label) for label in labels], []
-    except ValueError:
-        names = sorted({str(label) for label in labels})
-        return [float(1 + names.index(str(label))) for label in labels], names
-
-
-def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
-    """Compute the missing part of a stored kernel matrix; returns its description and the device."""
-    from textsvm.gram.build import stored_rows
-    from textsvm.machines.storing import gram_request
-    from textsvm.runtime.device import select
-    from textsvm.runtime.parallel import of_stage
-
-    device = select(model.device)
-    with console.work(model.compute_options.store), model.at_work(device):
-        encoded = model.encode(model.read(documents.examples), None, console.stage)
-        kernel = model.source.kernel_for(encoded)
-        kernel.fit(kernel.structure.read(encoded), device)
-        request = gram_request(model, kernel, encoded, device)
-        rows = stored_rows(str(model.compute_options.store), request, None, of_stage(console.stage, "gram"))
-        return rows.description, device
-
-
-def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
-    """Kernel values of all documents with all columns, and the device."""
-    from textsvm.runtime.device import select
-
-    device = select(model.device)
-    # A sum needs the result and a matrix per level of its parts.
-    matrices = 1 + model.make_kernel().structure.depth
-    _require_memory(4 * len(documents) * len(columns) * matrices, device)
-    if columns is documents:
-        model.set_params(compute__memory=1 << 62)  # there is room for the whole matrix
-        gram = model.prepare(documents.examples, console.stage).gram
-        return gram.window().values, device
-    with model.at_work(device):
-        encoded = model.encode(model.read(columns.examples), None, console.stage)
-        kernel = model.source.kernel_for(encoded)
-        kernel.fit(kernel.structure.read(encoded), device)
-        given = model.read(documents.examples, fitting=False)
-        others = kernel.structure.read(model.encode(given, encoded, console.stage))
-        rows = kernel.rows(kernel.structure.read(encoded), device)
-        return rows.cross(others, console.progress_of("gram")), device
-
-
-def _require_memory(needed: int, device: Device) -> None:
-    from textsvm.gram.plan import show_bytes
-    from textsvm.runtime.device import free_memory
-
-    free = free_memory(device)
-    if needed > free:
-        cpu = "run with --device cpu, or " if device.kind == "cuda" else ""
-        raise InputError(
-            f"the kernel matrix takes {show_bytes(needed)} and {show_bytes(free)} are free on "
-            f"{device.description}; {cpu}use fewer documents, such as one --part"
-        )
-
-
-def show_matrix(console: Console, title: str, report: dict[str, Any]) -> None:
-    """Print the table of a command that writes a matrix."""
-    of = f", of {report['like']}" if report.get("like") else ""
-    rows = [("kernel", report["kernel_spelled"]), ("rows", f"{report['rows']:,}")]
-    rows.append(("columns", f"{report['columns']:,}{of}"))
-    rows += [(name, f"{report[name]:,}") for name in ("entries", "pairs") if name in report]
-    rows += [("device", report["device"]), seconds_row(report["seconds"])]
-    if report.get("labels"):
-        rows.append(("labels", ", ".join(f"{i} {name}" for i, name in enumerate(report["labels"], 1))))
-    console.table(f"{title} {report['output']}", rows)
+    matrices.report_matrix(
+        console, printing.json, "kernel matrix", kernel, used,
+        output=str(output.path if output else file.store), rows=len(documents), columns=len(columns),
+        labels=names, seconds=seconds,
+    )  # fmt: skip

@@ -7,12 +7,12 @@ are (``--kernel spectrum:2-7,log,idf+gap:4``, see `textsvm.kernels.spelling`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, make_dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textsvm.cli.console import WrongUsage, wrong_usage
-from textsvm.cli.options import option
+from textsvm.cli.options import option_field
 from textsvm.kernels import KERNELS, Kernels, spelling
 
 if TYPE_CHECKING:
@@ -29,16 +29,14 @@ DEFAULTS = ("auto", "fast")
 class _KernelOptions:
     """The kernel. `options_of` adds the options of the kernels as fields of a subclass."""
 
-    kernel: Annotated[
-        list[str] | None,
-        option(
-            "Kernel name, or several kernels spelled out as a sum (+) or product (*), such as "
-            "spectrum:2-7,log,idf+words:1-2,log,idf. auto: chosen by cross-validation; fast: "
-            "spectrum:1-5,log,idf (default: auto in train and cv of a classifier, else spectrum; with "
-            "kernel options alone spectrum). Repeatable in tune.",
-            metavar="|".join([*DEFAULTS, *spelling.names()]), panel=PANEL,
-        ),
-    ] = None  # fmt: skip
+    kernel: list[str] | None = option_field(
+        "Kernel name, or several kernels spelled out as a sum (+) or product (*), such as "
+        "spectrum:2-7,log,idf+words:1-2,log,idf. auto: chosen by cross-validation; fast: "
+        "spectrum:1-5,log,idf (default: auto in train and cv of a classifier, else spectrum; with "
+        "kernel options alone spectrum). Repeatable in tune.",
+        metavar="|".join([*DEFAULTS, *spelling.names()]),
+        panel=PANEL,
+    )
 
     @property
     def named(self) -> bool:
@@ -144,11 +142,10 @@ def options_of(kernels: Kernels) -> type[_KernelOptions]:
         first = next(iter(of_kernels.values()))
         help = f"{', '.join(of_kernels)}: {first.help}{_defaults(of_kernels)}."
         if first.metavar:
-            declared = option(help, metavar=first.metavar, panel=PANEL)
-            fields.append((name, Annotated[str | None, declared], field(default=None)))
+            fields.append((name, str | None, option_field(help, metavar=first.metavar, panel=PANEL)))
         else:
-            declared = option(help, f"--{name.replace('_', '-')}", panel=PANEL)
-            fields.append((name, Annotated[bool, declared], field(default=False)))
+            flag = f"--{name.replace('_', '-')}"
+            fields.append((name, bool, option_field(help, flag, panel=PANEL, default=False)))
     return make_dataclass("KernelOptions", fields, bases=(_KernelOptions,), frozen=True)
 
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textsvm.cli import mail_lessons as lessons
 from textsvm.cli import options
-from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line
-from textsvm.cli.mail_lessons import export, import_, learn, relearn, report, retrain, status, unlearn
-from textsvm.cli.mail_options import Messages, Store, open_filter, read_messages
-from textsvm.cli.options import Command, Group, option
-from textsvm.errors import InputError, one_line, printable
+from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, print_error, usage_message
+from textsvm.cli.mail_lessons import Messages, Store, open_filter, read_messages
+from textsvm.cli.options import Command, Group, option, option_field
+from textsvm.errors import InputError, printable
 
 if TYPE_CHECKING:
     from socket import socket as Socket
@@ -68,17 +68,16 @@ def failures_exit_with_3(arguments: list[str]) -> Iterator[None]:
     except (typer.Exit, typer.Abort, KeyboardInterrupt):
         raise
     except (USAGE_ERROR, WrongUsage) as error:
-        # The message of a usage error is empty if the help was shown because there was no command.
         if isinstance(error, WrongUsage):
-            _report(str(error))
-        elif message := error.format_message():
-            _report(f"{message} (see textsvm mail --help)")
+            print_error(str(error))
+        elif message := usage_message(error):
+            print_error(f"{message} (see textsvm mail --help)")
         if any(map(_PASSTHROUGH.fullmatch, arguments)) and not sys.stdin.isatty():
             sys.stdout.buffer.write(sys.stdin.buffer.read())
             sys.stdout.flush()
         raise typer.Exit(FAILED) from error
     except Exception as error:  # the calling program knows only four exit codes
-        _report(_sentence(error))
+        print_error(_sentence(error))
         _drop_stdout()
         raise typer.Exit(FAILED) from error
 
@@ -93,11 +92,6 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'input/output'}: {error.strerror or error}"
     return f"{type(error).__name__}: {error} (please report this)"
-
-
-def _report(message: str) -> None:
-    with suppress(OSError):
-        print("textsvm: " + one_line(message), file=sys.stderr, flush=True)
 
 
 def _drop_stdout() -> None:
@@ -116,12 +110,12 @@ _LETTERS = {"spam": "S", "ham": "H", "unsure": "U"}
 class Passing:
     """Output of the message itself."""
 
-    passthrough: Annotated[
-        bool, option("Write the message to stdout with the decision in its header.", "--passthrough", "-p")
-    ] = False
-    bogofilter: Annotated[bool, option("-p: use Bogofilter's header, X-Bogosity.", "--bogofilter")] = False
-    embed: Annotated[bool, option("Exit with 0 for any decision, and 3 after errors.", "--embed", "-e")] = (
-        False
+    passthrough: bool = option_field(
+        "Write the message to stdout with the decision in its header.", "--passthrough", "-p", default=False
+    )
+    bogofilter: bool = option_field("-p: use Bogofilter's header, X-Bogosity.", "--bogofilter", default=False)
+    embed: bool = option_field(
+        "Exit with 0 for any decision, and 3 after errors.", "--embed", "-e", default=False
     )
 
 
@@ -129,17 +123,18 @@ class Passing:
 class Form:
     """Form of the printed decision."""
 
-    terse: Annotated[bool, option("Print a letter (S, H, U) and the score.", "--terse", "-t")] = False
-    fixed: Annotated[
-        int,
-        option(
-            "As -t, in a fixed form for scripts; -TT: only 16 digits.", "-T", count=True, show_default=False
-        ),
-    ] = 0
-    verbose: Annotated[
-        bool, option("Print the contributions of parts of the message; positive: spam.", "--verbose", "-v")
-    ] = False
-    json: Annotated[bool, option("Print one JSON object per message.", "--json")] = False
+    terse: bool = option_field("Print a letter (S, H, U) and the score.", "--terse", "-t", default=False)
+    fixed: int = option_field(
+        "As -t, in a fixed form for scripts; -TT: only 16 digits.",
+        "-T",
+        count=True,
+        show_default=False,
+        default=0,
+    )
+    verbose: bool = option_field(
+        "Print the contributions of parts of the message; positive: spam.", "--verbose", "-v", default=False
+    )
+    json: bool = option_field("Print one JSON object per message.", "--json", default=False)
 
 
 @options.with_groups
@@ -200,9 +195,7 @@ def _lines(opened: Filter, message: RawMessage, decision: Decision, name: str, f
         fields = {"id": name or "-", "kind": decision.kind, "score": decision.score, "value": decision.value}
         yield json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {}))
         return
-    yield (
-        f"{printable(name)} {_short(decision, form)}\n".lstrip(" ") if name else _short(decision, form) + "\n"
-    )
+    yield f"{printable(name)} {_short(decision, form)}\n".lstrip(" ")
     for part, weight in reasons:
         yield f"  {weight:+.4f} {printable(repr(part))}\n"
 
@@ -303,5 +296,8 @@ mail = typer.Typer(
     help="A mail filter that learns. Exit codes: 0 done or spam, 1 ham, 2 unsure, 3 failed.",
     no_args_is_help=True,
 )
-for command in (classify, learn, unlearn, relearn, status, export, import_, retrain, report, serve):
+for command in (
+    classify, lessons.learn, lessons.unlearn, lessons.relearn, lessons.status, lessons.export,
+    lessons.import_, lessons.retrain, lessons.report, serve,
+):  # fmt: skip
     mail.command(command.__name__.strip("_"), cls=Command)(command)

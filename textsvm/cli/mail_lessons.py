@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console
-from textsvm.cli.mail_options import As, Messages, Store, messages, open_filter, read_messages, size_of
 from textsvm.cli.options import option
 from textsvm.cli.output import Force, Kind, Output, check_report
 from textsvm.errors import InputError
+from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import PriorDecisions, Status
+    from textsvm.mail.filter import Filter, PriorDecisions, Status
 
 
+MessageKind = Enum("MessageKind", {"spam": "spam", "ham": "ham"})
+
+Store = Annotated[
+    Path | None,
+    option(
+        "Folder of the mail store.",
+        envvar="TEXTSVM_MAIL", metavar="DIR", show_default="~/.local/share/textsvm",
+    ),
+]  # fmt: skip
+Messages = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILES",
+        help="Messages: files, mboxes, Maildirs, folders; - is a message on stdin.",
+        show_default="-",
+    ),
+]
+As = Annotated[MessageKind, option("Class of the messages.", "--as", show_default=False)]
 LESSONS = Kind("lessons of textsvm mail", rb'\{"digest": ', ".jsonl")
 #: Number of messages that `status` lists.
 _SHOWN = 5
@@ -33,6 +52,30 @@ WithoutTexts = Annotated[
         "--without-texts",
     ),
 ]
+
+
+def open_filter(store: Path | None, **options: Any) -> Filter:
+    """Open the filter of a store, by default that of the user."""
+    from textsvm.mail.filter import Filter
+    from textsvm.mail.lessons import store_folder
+
+    return Filter(store_folder(store), **options)
+
+
+def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes of the given messages."""
+    for file in files or ["-"]:
+        if file == "-":
+            yield "-", sys.stdin.buffer.read()
+        else:
+            from textsvm.mail.mailboxes import raw_messages
+
+            yield from raw_messages(file)
+
+
+def messages(n: int) -> str:
+    """Number of messages in words."""
+    return f"{n:,} message" + "s" * (n != 1)
 
 
 @options.with_groups
@@ -50,11 +93,20 @@ def learn(
 
     When the command ends the messages are on disk, and the next decision uses them.
     """
-    console, size = Console(quiet), size_of(files)
-    counted = _Counted(
-        (data for _, data in read_messages(files)),
-        lambda done: console.stage("learn", min(done, size), size),
-    )
+    from textsvm.mail.mailboxes import size_of
+
+    console = Console(quiet)
+    size = sum(size_of(file) for file in files or [] if file != "-")
+    n = done = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal n, done
+        for _, data in read_messages(files):
+            n += 1
+            yield data
+            done += len(data)
+            console.stage("learn", min(done, size), size)
+
     with open_filter(store, create=True, texts=not without_texts) as opened, console.progress():
         if without_texts and opened.lessons.holds_texts:
             raise InputError(
@@ -63,9 +115,9 @@ def learn(
             )
         if most is not None:
             opened.set_limit(most)
-        new = opened.learn_all(counted, kind.value)
+        new = opened.learn_all(counted(), kind.value)
         counts = opened.lessons.counts()
-    known = f", {counted.n - new:,} known already" if counted.n > new else ""
+    known = f", {n - new:,} known already" if n > new else ""
     console.say(
         f"{messages(new)} learnt as {kind.value}{known}; there are {counts['spam']:,} spam and "
         f"{counts['ham']:,} ham now"
@@ -95,21 +147,6 @@ def relearn(kind: As, files: Messages = None, store: Store = None, quiet: option
     rest += f", {same:,} were {kind.value} already" if same else ""
     rest += f", {unknown:,} had not been learnt (`learn` does)" if unknown else ""
     Console(quiet).say(f"{messages(moved)} moved to {kind.value}{rest}")
-
-
-class _Counted:
-    """Iterable that counts its items and reports their total size."""
-
-    def __init__(self, data: Iterable[bytes], report: Callable[[int], None]) -> None:
-        self._data, self._report, self.n = data, report, 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        size = 0
-        for each in self._data:
-            self.n += 1
-            yield each
-            size += len(each)
-            self._report(size)
 
 
 @options.with_groups
@@ -168,7 +205,6 @@ def export(
 ) -> None:
     """Write all training messages as JSON Lines, or their features if the store holds no texts."""
     from textsvm.mail.mailboxes import lesson_line
-    from textsvm.runtime.files import replacing
 
     output = Output("FILE", file, LESSONS, force).checked({})
     n = 0

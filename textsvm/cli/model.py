@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from textsvm.cli import options
 from textsvm.cli.console import Console
 from textsvm.cli.options import option
+from textsvm.errors import InputError
 
 
 def model(
@@ -19,12 +20,10 @@ def model(
 
     The file is read and checked as in `predict`. With --check a file without a digest has exit code 1 too.
     """
-    console = Console(quiet)
-    from textsvm.errors import InputError
     from textsvm.model.file import describe
     from textsvm.runtime.plain_json import to_json
 
-    contents = describe(model)
+    console, contents = Console(quiet), describe(model)
     if check and contents["digest"] is None:
         raise InputError(f"{model} has no digest, so damage cannot be detected; save it again")
     if json:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from textsvm.cli.console import Console
-    from textsvm.cli.options import LearningOptions, ReadingOptions
-    from textsvm.cli.output import Output
-    from textsvm.readers.corpus import Corpus
+from textsvm.cli.console import Console
+from textsvm.cli.corpora import label_counts
+from textsvm.cli.options import LearningOptions, ReadingOptions
+from textsvm.cli.output import Output
+from textsvm.evaluation.judge import machine_of
+from textsvm.kernels.spelling import spell
+from textsvm.model.file import load_machine, save
+from textsvm.readers.corpus import Corpus
 
 _OF_THE_RUN = ("seconds", "kernel_matrix")
 
@@ -35,17 +38,8 @@ class Training:
         return cls(positive, negative, headers, regress, separator)
 
 
-def device_of(model: Any) -> Any:
-    """Device of an estimator."""
-    from textsvm.runtime.device import select
-
-    return select(model.device)
-
-
 def load_model(console: Console, path: Path, device: str) -> Any:
     """Load a model for use on a device."""
-    from textsvm.model.file import load_machine
-
     model = load_machine(path)
     if getattr(model, "digest_", "none needed") is None:
         console.say(
@@ -69,9 +63,6 @@ def save_model(
 
     `corpus` is the training corpus, from which the ids of the support vectors are taken.
     """
-    from textsvm.evaluation.judge import machine_of
-    from textsvm.model.file import save
-
     labels = {"positive": reading.positive, "negative": reading.negative or _opposite(model, reading)}
     ids = [corpus.ids[i] for i in machine_of(model).support_] if texts else None
     info = {
@@ -83,6 +74,42 @@ def save_model(
     with output.place() as path:
         save(model, path, without_run(info), texts)
         return path.stat().st_size
+
+
+def training_facts(model: Any, training: Corpus) -> dict[str, Any]:
+    """Facts of a training run, for --json and the model file."""
+    solutions, approximation = model.solutions_, machine_of(model).approximation_
+    return {
+        "estimator": model.estimator_name,
+        "device": model.device_.description,
+        "kernel": model.kernel_.structure.as_dict(),
+        "kernel_spelled": spell(model.kernel_),
+        "chosen": getattr(model, "chosen_", "") or None,
+        "C": getattr(model, "C_", getattr(model, "C", None)),
+        "kernel_matrix": model.gram_description_,
+        "approximation": None if approximation is None else asdict(approximation),
+        "n_train": len(training),
+        "classes": _per_class(model, training),
+        "n_support": len(model.support_),
+        "machines": len(solutions),
+        "iterations": model.n_iter_,
+        "converged": all(solution.converged for solution in solutions),
+        "status": "; ".join(dict.fromkeys(s.status for s in solutions if not s.converged)) or "converged",
+        "objective": sum(solution.objective for solution in solutions),
+        "duality_gap": max(solution.duality_gap for solution in solutions),
+    }
+
+
+def _per_class(model: Any, training: Corpus) -> list[dict[str, Any]]:
+    """Number of documents and support vectors of each class; empty for regression."""
+    if training.targets is not None:
+        return []
+    counts = label_counts(training)
+    names = getattr(model, "classes_", list(counts))
+    return [
+        {"class": str(name), "documents": counts[str(name)], "support_vectors": int(support)}
+        for name, support in zip(names, model.n_support_, strict=True)
+    ]
 
 
 def without_run(value: Any) -> Any:
@@ -99,12 +126,3 @@ def without_run(value: Any) -> Any:
 def _opposite(model: Any, reading: ReadingOptions) -> str:
     """Negative class of a two-class model, else "rest"."""
     return next((str(each) for each in getattr(model, "classes_", ()) if each != reading.positive), "rest")
-
-
-def save_as_libsvm(output: Output, model: Any) -> int:
-    """Save a model in LIBSVM's format; returns the size in bytes."""
-    from textsvm.model.libsvm import save_libsvm_model
-
-    with output.place() as path:
-        save_libsvm_model(model, path)
-        return path.stat().st_size

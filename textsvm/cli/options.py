@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import partial, wraps
 from pathlib import Path
@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from textsvm.cli.console import WrongUsage
 
 if TYPE_CHECKING:
-    from textsvm.readers.corpus import Corpus
+    pass
 
 
 def option(help: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
@@ -28,28 +28,23 @@ def option(help: str, *names: str, panel: str | None = None, **settings: Any) ->
     return typer.Option(*names, help=help, rich_help_panel=panel, **settings)
 
 
-_labels = partial(option, panel="Labels")
-_reading = partial(option, panel="Reading")
-_folds = partial(option, panel="Folds")
+def option_field(help: str, *names: str, default: Any = None, **settings: Any) -> Any:
+    """Declare a field of a group of options."""
+    return field(default=default, metadata={"option": option(help, *names, **settings)})
 
 
-class Split(Enum):
-    """Splits of Reuters-21578."""
-
-    modapte = "modapte"
-    lewis = "lewis"
+_labels, _label_field = (partial(each, panel="Labels") for each in (option, option_field))
+_reading, _reading_field = (partial(each, panel="Reading") for each in (option, option_field))
+_folds = partial(option_field, panel="Folds")
 
 
-class Duplicates(Enum):
-    """Treatment of exact copies."""
+Split = Enum("Split", {"modapte": "modapte", "lewis": "lewis"})
+Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
 
-    keep = "keep"
-    drop = "drop"
-
-
+#: Default share of test documents in `compare`.
+HOLDOUT = 0.25
 CorpusPath = Annotated[
-    list[Path],
-    typer.Argument(help="Files, archives or folders, read as one corpus.", show_default=False),
+    list[Path], typer.Argument(help="Files, archives or folders, read as one corpus.", show_default=False)
 ]
 ModelPath = Annotated[Path, typer.Argument(help="Model file.", show_default=False)]
 DocumentPaths = Annotated[
@@ -106,21 +101,20 @@ class PrintingOptions:
 class ReadingOptions:
     """Selection and reading of documents."""
 
-    positive: Annotated[str | None, _labels("Positive class.")] = None
-    negative: Annotated[str | None, _labels("Negative class, or rest (default: all other labels).")] = None
-    part: Annotated[str | None, _reading("Use only this part of the corpus: train or test.")] = None
-    split: Annotated[Split, _reading("Split of Reuters-21578.")] = Split.modapte
+    positive: str | None = _label_field("Positive class.")
+    negative: str | None = _label_field("Negative class, or rest (default: all other labels).")
+    part: str | None = _reading_field("Use only this part of the corpus: train or test.")
+    split: Split = _reading_field("Split of Reuters-21578.", default=Split.modapte)
     format: Format = None
     text: Text = None
     numbers: Numbers = None
     vectors: Vectors = None
-    label: Annotated[str | None, _reading("Tables: label column.")] = None
-    labels: Annotated[
-        Path | None,
-        _reading("Labels for vectors without labels: a text file, one per line, or .npy.", metavar="FILE"),
-    ] = None
+    label: str | None = _reading_field("Tables: label column.")
+    labels: Path | None = _reading_field(
+        "Labels for vectors without labels: a text file, one per line, or .npy.", metavar="FILE"
+    )
     id: Id = None
-    headers: Annotated[bool, _reading("Mail: use all headers, not only the subject.", "--headers")] = False
+    headers: bool = _reading_field("Mail: use all headers, not only the subject.", "--headers", default=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Settings that are saved with a model."""
@@ -145,22 +139,20 @@ class LearningOptions:
     """Targets and weights of the training documents."""
 
     regress: Regress = None
-    weights: Annotated[str | None, _labels("Tables: column of document weights.", metavar="COLUMN")] = None
-    multilabel: Annotated[
-        bool,
-        _labels(
-            "Allow several labels per document: Reuters topics, JSON lists, or cells separated by ;.",
-            "--multilabel",
-        ),
-    ] = False
-    label_separator: Annotated[
-        str | None, _labels("--multilabel: separator of the labels in a cell (default: ;).", metavar="TEXT")
-    ] = None
-    duplicates: Annotated[Duplicates, _reading("Keep or drop exact copies.")] = Duplicates.keep
+    weights: str | None = _label_field("Tables: column of document weights.", metavar="COLUMN")
+    multilabel: bool = _label_field(
+        "Allow several labels per document: Reuters topics, JSON lists, or cells separated by ;.",
+        "--multilabel",
+        default=False,
+    )
+    label_separator: str | None = _label_field(
+        "--multilabel: separator of the labels in a cell (default: ;).", metavar="TEXT"
+    )
+    duplicates: Duplicates = _reading_field("Keep or drop exact copies.", default=Duplicates.keep)
 
     @property
     def separator(self) -> str | None:
-        """Separator of the labels in a cell; None if each document has one label."""
+        """Separator of the labels in a cell; None if each document has a single label."""
         return (self.label_separator or ";") if self.multilabel else None
 
     def check(self, reading: ReadingOptions) -> None:
@@ -178,16 +170,13 @@ class LearningOptions:
 class FoldOptions:
     """Folds of a cross-validation."""
 
-    folds: Annotated[int, _folds("Number of folds.")] = 5
-    repeats: Annotated[int, _folds("Number of repetitions with new folds.")] = 1
-    groups: Annotated[
-        str | None,
-        _folds("Tables: keep documents with equal values in this column in one fold.", metavar="COLUMN"),
-    ] = None
-    group_duplicates: Annotated[bool, _folds("Keep near-duplicates in one fold.", "--group-duplicates")] = (
-        False
+    folds: int = _folds("Number of folds.", default=5)
+    repeats: int = _folds("Number of repetitions with new folds.", default=1)
+    groups: str | None = _folds(
+        "Tables: keep documents with equal values in this column in one fold.", metavar="COLUMN"
     )
-    seed: Annotated[int, _folds("Random seed.")] = 0
+    group_duplicates: bool = _folds("Keep near-duplicates in one fold.", "--group-duplicates", default=False)
+    seed: int = _folds("Random seed.", default=0)
 
     def check(self) -> None:
         """Raise WrongUsage for numbers out of range."""
@@ -195,19 +184,6 @@ class FoldOptions:
             raise WrongUsage(f"--folds must be at least 2, got {self.folds}")
         if self.repeats < 1:
             raise WrongUsage(f"--repeats must be at least 1, got {self.repeats}")
-
-    def arguments(self, corpus: Corpus) -> dict[str, Any]:
-        """Keyword arguments of `cross_validate` and `tune`."""
-        from textsvm.selection.leakage import BOUND
-
-        return {
-            "cv": self.folds,
-            "repeats": self.repeats,
-            "groups": corpus.groups,
-            "group_duplicates": BOUND if self.group_duplicates else None,
-            "random_state": self.seed,
-            "sample_weight": corpus.weights,
-        }
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -239,6 +215,8 @@ def _parameters_of(group: Any) -> Iterator[inspect.Parameter]:
         if is_dataclass(kind):
             yield from _parameters_of(kind)
         else:
+            if "option" in each.metadata:
+                kind = Annotated[kind, each.metadata["option"]]
             yield inspect.Parameter(
                 each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=kind
             )
@@ -246,13 +224,10 @@ def _parameters_of(group: Any) -> Iterator[inspect.Parameter]:
 
 def _gather(group: Any, given: dict[str, Any]) -> Any:
     """Build a group from its options, which are removed from `given`."""
-    types = {name: kind for name, kind in get_type_hints(group).items() if name in group.__dataclass_fields__}
-    return group(
-        **{
-            name: _gather(kind, given) if is_dataclass(kind) else given.pop(name)
-            for name, kind in types.items()
-        }
-    )
+    types = get_type_hints(group)
+    names = [each.name for each in fields(group)]
+    values = (_gather(types[name], given) if is_dataclass(types[name]) else given.pop(name) for name in names)
+    return group(*values)
 
 
 class _PlainFlags:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 from textsvm.cli.console import WrongUsage, wrong_usage
-from textsvm.cli.options import option
+from textsvm.cli.options import option, option_field
 from textsvm.errors import InputError
 from textsvm.runtime.files import replacing, target_of
 
@@ -145,6 +145,22 @@ def check_report(
     if suffix not in suffixes:
         raise WrongUsage(f"{option} {path}: the name of a report must end in {' or '.join(suffixes)}")
     Output(option, path, REPORTS[suffix], force).checked(inputs)
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """The report."""
+
+    report: Path | None = option_field(
+        "Write a report with charts, intervals and explained mistakes: .html, .md or .json."
+    )
+    mistakes: int = option_field("Number of worst mistakes in the report, with texts.", min=0, default=10)
+    force: Force = False
+
+    def check(self, inputs: dict[str, Any]) -> None:
+        """Raise WrongUsage if the report cannot be written."""
+        if self.report is not None:
+            check_report("--report", self.report, self.force, inputs)
 
 
 def _is_part_of(target: Path, given: Path) -> bool:

@@ -3,61 +3,45 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import corpora, kernels, model_files, options
-from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.options import option
+from textsvm.cli import options
+from textsvm.cli.console import Console, WrongUsage, print_error
+from textsvm.cli.kernels import several
+from textsvm.cli.options import option, option_field
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.readers.corpus import Corpus
+    from textsvm.cli.model_files import Training
 
-_sets = partial(option, panel="Prediction sets (calibrated models)")
-
-
-class _Outputs(NamedTuple):
-    """Outputs of a model, see `textsvm.evaluation.judge.predict`."""
-
-    classes: Any
-    predicted: Any
-    decision: Any
-    probability: Any
+_sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
 
 @dataclass(frozen=True)
 class CalibratedOptions:
     """Outputs of calibrated models, valid for documents like the training texts."""
 
-    proba: Annotated[bool, option("Add the probability of each class.", "--proba")] = False
-    coverage: Annotated[
-        float | None,
-        _sets(
-            'Add the "set" of classes that contains the true class with this probability, such as 0.95.',
-            metavar="SHARE",
-        ),
-    ] = None
-    per_class: Annotated[
-        bool,
-        _sets(
-            "Guarantee --coverage for each class; classes with few training texts are then in every set.",
-            "--per-class",
-        ),
-    ] = False
-    none: Annotated[
-        float | None,
-        _sets(
-            "Give documents unlike every class no label (null), and at most this share of the others, such "
-            "as 0.05.",
-            metavar="SHARE",
-        ),
-    ] = None
+    proba: bool = option_field("Add the probability of each class.", "--proba", default=False)
+    coverage: float | None = _sets(
+        'Add the "set" of classes that contains the true class with this probability, such as 0.95.',
+        metavar="SHARE",
+    )
+    per_class: bool = _sets(
+        "Guarantee --coverage for each class; classes with few training texts are then in every set.",
+        "--per-class",
+        default=False,
+    )
+    none: float | None = _sets(
+        "Give documents unlike every class no label (null), and at most this share of the others, such "
+        "as 0.05.",
+        metavar="SHARE",
+    )
 
     @property
     def conformal(self) -> bool:
@@ -85,7 +69,7 @@ class CalibratedOptions:
             model.require_conformity()
 
     def apply(
-        self, model: Any, outputs: _Outputs, rows: Iterable[dict[str, Any]]
+        self, model: Any, decision: Any, probability: Any, rows: Iterable[dict[str, Any]]
     ) -> Iterator[dict[str, Any]]:
         """Add the prediction sets to rows, and remove the labels of documents unlike every class."""
         if self.coverage is None and self.none is None:
@@ -94,9 +78,9 @@ class CalibratedOptions:
         names, conformity = [str(label) for label in model.classes_], model.require_conformity()
         sets = known = None
         if self.coverage is not None:
-            sets = conformity.sets(outputs.probability, self.coverage, self.per_class).tolist()
+            sets = conformity.sets(probability, self.coverage, self.per_class).tolist()
         if self.none is not None:
-            known = conformity.known(outputs.decision, self.none).tolist()
+            known = conformity.known(decision, self.none).tolist()
         for i, row in enumerate(rows):
             if sets is not None:
                 row = {**row, "set": [name for name, held in zip(names, sets[i], strict=True) if held]}
@@ -133,7 +117,11 @@ def predict(
     is a decision for each, and the largest wins. Multilabel models give all "labels" above their thresholds.
     """
     console = Console(quiet)
-    bounds = None if unsure is None else kernels.several("--unsure", unsure, float)
+    bounds = None if unsure is None else several("--unsure", unsure, float)
+
+    from textsvm.cli import corpora, model_files
+    from textsvm.evaluation import judge
+    from textsvm.readers.stream import incoming_documents
 
     fitted = model_files.load_model(console, model, device)
     if (calibrated.proba or bounds) and not hasattr(fitted, "predict_proba"):
@@ -147,22 +135,37 @@ def predict(
         _reject(fitted, bounds, training)
     if calibrated.conformal:
         calibrated.require(fitted, model)
-    from textsvm.evaluation.judge import machine_of
-
-    kernel, failures = machine_of(fitted).kernel_, 0
+    kernel, failures = judge.machine_of(fitted).kernel_, 0
 
     def failed(error: InputError) -> None:
         nonlocal failures
         failures += 1
-        console.fail(error)
+        sys.stdout.flush()
+        print_error(str(error))
 
-    for documents in _batches(console, files or ["-"], table, fitted, failed):
+    files, headers = files or ["-"], training.headers
+    if table.vectors is not None:  # the documents are read as a whole
+        batches = iter([corpora.read_unlabelled(console, files, table, kernel, headers=headers)])
+    else:
+        if "-" in files:
+            lines = "one text per line" if table.format == "lines" else None
+            console.say_waiting(lines or table.format or "one document")
+        batches = incoming_documents(
+            files, table.format, **corpora.columns(table, kernel), id=table.id, headers=headers, failed=failed
+        )
+    for documents in batches:
         for identifier, problem in documents.problems:
             console.say(f"note: {identifier}: {problem}")
         corpora.check_letters(kernel, documents)
         if len(documents):
-            outputs = _predict(console, fitted, documents, training)
-            rows = calibrated.apply(fitted, outputs, _rows(outputs, training, calibrated.proba))
+            given = corpora.given_to(fitted, documents)
+            with console.progress(beside_stdout=True):
+                classes, predicted, decision, probability = judge.predict(
+                    fitted, given, [], training.positive, console.stage
+                )
+            shown = probability if calibrated.proba else None
+            rows = _rows(classes, predicted, decision, shown, training.positive)
+            rows = calibrated.apply(fitted, decision, probability, rows)
             for identifier, row in zip(documents.ids, rows, strict=True):
                 console.print_json({"id": identifier, **row})
             sys.stdout.flush()
@@ -172,44 +175,7 @@ def predict(
         raise typer.Exit(1)
 
 
-def _batches(
-    console: Console,
-    files: list[str],
-    table: options.TableOptions,
-    model: Any,
-    failed: Callable[[InputError], None],
-) -> Iterator[Corpus]:
-    """Documents as they arrive; all at once if their vectors are in a separate file."""
-    from textsvm.evaluation.judge import machine_of
-    from textsvm.readers.read import read_documents
-    from textsvm.readers.stream import incoming_documents
-
-    settings: dict[str, Any] = {
-        **corpora.columns(table, machine_of(model).kernel_), "id": table.id,
-        "headers": model_files.Training.of(model).headers,
-    }  # fmt: skip
-    if table.vectors is not None:
-        with console.progress():
-            documents = read_documents(files, table.format, **settings, progress=console.progress_of("read"))
-            yield corpora.with_files(documents, table)
-        return
-    if "-" in files:
-        console.say_waiting(
-            "one text per line" if table.format == "lines" else table.format or "one document"
-        )
-    yield from incoming_documents(files, table.format, **settings, failed=failed)
-
-
-def _predict(console: Console, model: Any, documents: Corpus, training: model_files.Training) -> _Outputs:
-    """Outputs for a batch of documents."""
-    from textsvm.evaluation.judge import predict as outputs_of
-
-    given = corpora.given_to(model, documents)
-    with console.progress(beside_stdout=True):
-        return _Outputs(*outputs_of(model, given, [], training.positive, console.stage))
-
-
-def _reject(model: Any, bounds: list[float], training: model_files.Training) -> None:
+def _reject(model: Any, bounds: list[float], training: Training) -> None:
     """Set the bounds of a calibrated model between which documents are unsure."""
     text = ",".join(f"{bound:g}" for bound in bounds)
     if len(bounds) > 2 or not all(0 <= bound <= 1 for bound in bounds) or bounds != sorted(bounds):
@@ -224,27 +190,24 @@ def _reject(model: Any, bounds: list[float], training: model_files.Training) -> 
     model.reject = bounds[0] if len(bounds) == 1 else tuple(bounds)
 
 
-def _rows(outputs: _Outputs, training: model_files.Training, proba: bool) -> Iterator[dict[str, Any]]:
-    """Printed values of each document."""
-    import numpy as np
-
-    if outputs.classes is None:
-        yield from ({"value": value} for value in outputs.predicted.tolist())
+def _rows(
+    classes: Any, predicted: Any, decision: Any, probability: Any, positive: str | None
+) -> Iterator[dict[str, Any]]:
+    """Printed values of each document; without the classes of a classifier, numbers."""
+    if classes is None:
+        yield from ({"value": value} for value in predicted.tolist())
         return
-    classes = [str(label) for label in outputs.classes]
-    if outputs.predicted.ndim == 2:
-        names = np.array(classes, object)
-        for present, values in zip(outputs.predicted, outputs.decision.tolist(), strict=True):
-            yield {"labels": names[present].tolist(), "decision": dict(zip(classes, values, strict=True))}
+    names = [str(label) for label in classes]
+    if predicted.ndim == 2:
+        for present, values in zip(predicted.tolist(), decision.tolist(), strict=True):
+            labels = [name for name, held in zip(names, present, strict=True) if held]
+            yield {"labels": labels, "decision": dict(zip(names, values, strict=True))}
         return
-    sign = -1.0 if outputs.decision.ndim == 1 and training.positive == classes[0] else 1.0
-    decisions = (sign * outputs.decision).tolist()
-    for i, label in enumerate(outputs.predicted.tolist()):
-        several = isinstance(decisions[i], list)
-        row = {
-            "label": label,
-            "decision": dict(zip(classes, decisions[i], strict=True)) if several else decisions[i],
-        }
-        if proba:
-            row["probabilities"] = dict(zip(classes, outputs.probability[i].tolist(), strict=True))
+    sign = -1.0 if decision.ndim == 1 and positive == names[0] else 1.0
+    for i, (label, value) in enumerate(zip(predicted.tolist(), (sign * decision).tolist(), strict=True)):
+        row = {"label": label, "decision": value}
+        if isinstance(value, list):
+            row["decision"] = dict(zip(names, value, strict=True))
+        if probability is not None:
+            row["probabilities"] = dict(zip(names, probability[i].tolist(), strict=True))
         yield row

@@ -3,68 +3,46 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from textsvm.cli import corpora, machines, model_files, options
+from textsvm.cli import machines, options
 from textsvm.cli.console import Console, WrongUsage, seconds_row
-from textsvm.cli.evaluate import judge, show_results
-from textsvm.cli.options import option
+from textsvm.cli.options import option_field
 from textsvm.cli.output import LIBSVM_MODEL, MODEL, Force, Output
-from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.evaluation.results import Results
     from textsvm.readers.corpus import Corpus
 
 
-class Calibration(Enum):
-    """Calibration methods."""
-
-    sigmoid = "sigmoid"
-    isotonic = "isotonic"
-
-
-class Solver(Enum):
-    """Solver families."""
-
-    auto = "auto"
-    gram = "gram"
-    features = "features"
+Calibration = Enum("Calibration", {"sigmoid": "sigmoid", "isotonic": "isotonic"})
+Solver = Enum("Solver", {"auto": "auto", "gram": "gram", "features": "features"})
 
 
 @dataclass(frozen=True)
 class TaskOptions:
     """Kind of model and its evaluation."""
 
-    one_class: Annotated[
-        str | None,
-        option("Train a one-class machine on the documents of this label.", metavar="LABEL", panel="Labels"),
-    ] = None
-    nu: Annotated[
-        float | None,
-        option("--one-class: upper bound on the share of training outliers (default: 0.5).", panel="Machine"),
-    ] = None
-    calibrate: Annotated[
-        Calibration | None,
-        option("Also learn probabilities, for `predict --proba`.", panel="Machine"),
-    ] = None
-    solver: Annotated[
-        Solver | None,
-        option(
-            "Train on the kernel matrix (gram) or, for kernels with sparse features such as spectrum, on "
-            "these (features): same optimum. auto: lower predicted time (default: auto).",
-            panel="Machine",
-        ),
-    ] = None
-    holdout: Annotated[
-        float | None, option("Share of the documents to hold out for evaluation, such as 0.2.")
-    ] = None
-    seed: Annotated[int, option("Random seed.")] = 0
+    one_class: str | None = option_field(
+        "Train a one-class machine on the documents of this label.", metavar="LABEL", panel="Labels"
+    )
+    nu: float | None = option_field(
+        "--one-class: upper bound on the share of training outliers (default: 0.5).", panel="Machine"
+    )
+    calibrate: Calibration | None = option_field(
+        "Also learn probabilities, for `predict --proba`.", panel="Machine"
+    )
+    solver: Solver | None = option_field(
+        "Train on the kernel matrix (gram) or, for kernels with sparse features such as spectrum, on "
+        "these (features): same optimum. auto: lower predicted time (default: auto).",
+        panel="Machine",
+    )
+    holdout: float | None = option_field("Share of the documents to hold out for evaluation, such as 0.2.")
+    seed: int = option_field("Random seed.", default=0)
 
     def check(self, reading: options.ReadingOptions, learning: options.LearningOptions) -> None:
         """Raise WrongUsage for options that contradict each other."""
@@ -92,21 +70,18 @@ class TaskOptions:
 class ModelFile:
     """The model file."""
 
-    output: Annotated[Path, option("Model file to write; - is stdout.", "--output", "-o")] = Path(
-        "model.textsvm"
+    output: Path = option_field(
+        "Model file to write; - is stdout.", "--output", "-o", default=Path("model.textsvm")
     )
-    without_texts: Annotated[
-        bool,
-        option(
-            "Save one weight per feature instead of the support vectors, so that the model contains no "
-            "training text; for spectrum kernels and sums of them.",
-            "--without-texts",
-        ),
-    ] = False
-    libsvm: Annotated[
-        bool,
-        option("Write the model in LIBSVM's format; for vectors, with --multiclass ovo.", "--libsvm"),
-    ] = False
+    without_texts: bool = option_field(
+        "Save one weight per feature instead of the support vectors, so that the model contains no "
+        "training text; for spectrum kernels and sums of them.",
+        "--without-texts",
+        default=False,
+    )
+    libsvm: bool = option_field(
+        "Write the model in LIBSVM's format; for vectors, with --multiclass ovo.", "--libsvm", default=False
+    )
     force: Force = False
 
     def checked(self, corpus: list[Path], calibrate: bool) -> Output:
@@ -144,16 +119,15 @@ def train(
     output = file.checked(corpus, task.calibrate is not None)
     console = Console(printing.quiet, output.is_stdout)
 
+    from textsvm.cli import corpora, model_files, splits
     from textsvm.model.file import require_weights
-    from textsvm.model.libsvm import require_libsvms
+    from textsvm.model.libsvm import require_libsvms, save_libsvm_model
 
     model = _estimator(model_options, task, learning)
     if file.without_texts:
         require_weights(model)
-
-    kernel = model_options.kernel
     documents = corpora.read(console, corpus, reading, learning, kernel=corpora.kernel_of(model))
-    corpora.settle(console, model, kernel.named, documents)
+    corpora.settle(console, model, model_options.kernel.named, documents)
     if file.without_texts:
         require_weights(model)
     if file.libsvm:
@@ -162,48 +136,46 @@ def train(
         documents = _of_one_class(documents, task.one_class)
     corpora.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
-    if (
-        model_options.text.max_length is None
-        and getattr(model, "estimator", model).make_kernel().cost.quadratic
-    ):
+    machine = getattr(model, "estimator", model)
+    if model_options.text.max_length is None and machine.new_kernel().cost.quadratic:
         corpora.say_long_documents(console, documents)
-    training, held = corpora.hold_out(console, documents, task.holdout, task.seed)
+    training, held = splits.hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
         training = training.subset(of_class)
-    store = getattr(model, "estimator", model).compute_options.store
-    console.say(f"note: {_describe(training)}")
-    corpora.say_lone_classes(console, {} if training.targets is not None else _counts(training))
-    with model_options.cluster.at_work(console, store):
+    counts = corpora.label_counts(training)
+    console.say(f"note: {_describe(training, counts)}")
+    corpora.say_lone_classes(console, counts)
+    with model_options.cluster.at_work(console, machine.compute_options.store):
         baseline = None
         if training.targets is not None:
             from textsvm.evaluation.length_baseline import LengthBaseline
 
             baseline = LengthBaseline.fit(training.examples, training.targets)
-        model.fit(
-            training.examples,
-            corpora.truth(training),
-            sample_weight=training.weights,
-            progress=console.stage,
-        )
+        truth = corpora.truth(training)
+        model.fit(training.examples, truth, sample_weight=training.weights, progress=console.stage)
         results = None
         if held is not None:
+            from textsvm.cli.results import judge
+
             positive = task.one_class or reading.positive
             results = judge(model, held, positive, console.stage, baseline=baseline)
     if chosen := getattr(model, "chosen_", ""):
         console.say(f"note: {chosen}")
     console.say_device(model.device_)
-    console.say(f"kernel matrix: {model.gram_}")
-    summary = _summary(model, training) | {"holdout": None}
+    console.say(f"kernel matrix: {model.gram_description_}")
+    summary = model_files.training_facts(model, training) | {"holdout": None}
     if results is not None and held is not None:
-        near = _near_duplicates(console, model, training, held)
+        near = splits.held_out_near_duplicates(console, model, training, held)
         summary["holdout"] = results.as_dict() | {"near_duplicates": near}
     baselines = {} if baseline is None else {"length_baseline": asdict(baseline)}
     if task.one_class is not None:
         reading = replace(reading, positive=task.one_class)
     with console.warnings():
         if file.libsvm:
-            size = model_files.save_as_libsvm(output, model)
+            with output.place() as path:
+                save_libsvm_model(model, path)
+                size = path.stat().st_size
         else:
             size = model_files.save_model(
                 output, model, training, reading, learning, summary | baselines, texts=not file.without_texts
@@ -219,14 +191,15 @@ def _estimator(
     model_options: machines.SingleOptions, task: TaskOptions, learning: options.LearningOptions
 ) -> Any:
     """Checked estimator that the options describe."""
-    solver = None if task.solver is None else task.solver.value
-    if task.one_class is not None:
-        return model_options.one_class(task.nu, solver)
-    model: Any = model_options.estimator(learning, solver)
-    if task.calibrate is None:
-        return model
+    from textsvm.cli import estimators
     from textsvm.selection.calibration import CalibratedClassifier
 
+    solver = None if task.solver is None else task.solver.value
+    if task.one_class is not None:
+        return estimators.one_class(model_options, task.nu, solver)
+    model: Any = estimators.single(model_options, learning, solver)
+    if task.calibrate is None:
+        return model
     return CalibratedClassifier(model, method=task.calibrate.value, random_state=task.seed)
 
 
@@ -241,78 +214,14 @@ def _of_one_class(corpus: Corpus, label: str) -> Corpus:
     return corpus.reduce_labels(label)
 
 
-def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpus) -> list[dict[str, Any]]:
-    """Ids of held-out documents that are near-duplicates of training documents; warns of them."""
-    from textsvm.evaluation.judge import machine_of
-    from textsvm.selection.leakage import LeakageWarning, held_out_leak, leakage_message
-
-    with console.work():
-        machine: Any = machine_of(model)
-        leak = held_out_leak(
-            machine, training.examples, held.examples, progress=console.progress_of("duplicates")
-        )
-        remedy = "`textsvm cv` with group_duplicates keeps them together"
-        if message := leakage_message([leak], machine.kernel_.nearest.alike, remedy):
-            warnings.warn(message, LeakageWarning, stacklevel=2)
-    return [
-        {"test": held.ids[test], "train": training.ids[train], "value": value}
-        for test, train, value in leak.as_dict()["pairs"]
-    ]
-
-
-def _describe(corpus: Corpus) -> str:
+def _describe(corpus: Corpus, counts: Counter[str]) -> str:
     """Number of documents, and their classes or range of numbers."""
     if corpus.targets is not None:
         low, high = min(corpus.targets), max(corpus.targets)
         return f"{len(corpus):,} documents with numbers from {low:g} to {high:g}"
-    counts = _counts(corpus).most_common()
-    shown = ", ".join(f"{name} {count:,}" for name, count in counts[:10])
+    shown = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(10))
     more = f" and {len(counts) - 10} more" if len(counts) > 10 else ""
     return f"{len(corpus):,} documents of {len(counts)} class{'es' * (len(counts) > 1)}: {shown}{more}"
-
-
-def _summary(model: Any, training: Corpus) -> dict[str, Any]:
-    """Facts of a training run, for --json and the model file."""
-    from textsvm.evaluation.judge import machine_of
-
-    solutions, approximation = model.solutions_, machine_of(model).approximation_
-    return {
-        "estimator": model.estimator_name,
-        "device": model.device_.description,
-        "kernel": model.kernel_.structure.as_dict(),
-        "kernel_spelled": spell(model.kernel_),
-        "chosen": getattr(model, "chosen_", "") or None,
-        "C": getattr(model, "C_", getattr(model, "C", None)),
-        "kernel_matrix": model.gram_,
-        "approximation": None if approximation is None else asdict(approximation),
-        "n_train": len(training),
-        "classes": _per_class(model, training),
-        "n_support": len(model.support_),
-        "machines": len(solutions),
-        "iterations": model.n_iter_,
-        "converged": all(solution.converged for solution in solutions),
-        "status": "; ".join(dict.fromkeys(s.status for s in solutions if not s.converged)) or "converged",
-        "objective": sum(solution.objective for solution in solutions),
-        "duality_gap": max(solution.duality_gap for solution in solutions),
-    }
-
-
-def _per_class(model: Any, training: Corpus) -> list[dict[str, Any]]:
-    """Number of documents and support vectors of each class; empty for regression."""
-    if training.targets is not None:
-        return []
-    counts = _counts(training)
-    names = getattr(model, "classes_", list(counts))
-    return [
-        {"class": str(name), "documents": counts[str(name)], "support_vectors": int(support)}
-        for name, support in zip(names, model.n_support_, strict=True)
-    ]
-
-
-def _counts(corpus: Corpus) -> Counter[str]:
-    """Number of documents of each label."""
-    labels = corpora.truth(corpus)
-    return Counter(label for each in labels for label in (each if isinstance(each, tuple) else (each,)))
 
 
 def _show(console: Console, report: dict[str, Any], results: Results | None) -> None:
@@ -338,4 +247,6 @@ def _show(console: Console, report: dict[str, Any], results: Results | None) -> 
         rows = [(each["class"], *(f"{each[name]:,}" for name in columns[1:])) for each in report["classes"]]
         console.table("classes", rows, ("class", "documents", "support vectors"))
     if results is not None:
+        from textsvm.cli.results import show_results
+
         show_results(console, "holdout", results)

@@ -53,10 +53,7 @@ def compare_predictions(
     """
     labels, predicted, other = (np.asarray(given) for given in (truth, first, second))
     if labels.ndim != 1 or labels.shape != predicted.shape or labels.shape != other.shape:
-        raise InputError(
-            f"there are {labels.shape} labels and predictions of {predicted.shape} and {other.shape} "
-            "documents; give a label and two predictions for each document"
-        )
+        raise InputError(f"labels have shape {labels.shape}, predictions {predicted.shape} and {other.shape}")
     n = len(labels)
     if n == 0:
         raise InputError("there are no documents to compare predictions on")
@@ -194,10 +191,8 @@ def side_by_side(
 
 def _require_alike(name: str, first: Results, other: str, results: Results) -> None:
     if first.task != results.task or first.labels != results.labels:
-        raise InputError(
-            f"models side by side need the same labels or numbers, and {name} is {_kind(first)}, {other} "
-            f"{_kind(results)}"
-        )
+        kinds = f"{name} is {_kind(first)}, {other} {_kind(results)}"
+        raise InputError(f"models side by side need the same labels or numbers, and {kinds}")
     if not np.array_equal(first.index, results.index):
         raise InputError(f"{name} and {other} were not judged on the same documents, and cannot be compared")
 

@@ -26,7 +26,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
 from textsvm.runtime.plain_json import to_json
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 #: Documents explained together: each has a weight for every feature of the support vectors.
 CHUNK = 16
@@ -115,7 +115,7 @@ def explain(
     progress : callable, optional
     """
     machine = _readable(model, "so there is nothing to explain")
-    texts = machine.read(texts, fitting=False)
+    texts = machine.validate(texts, fitting=False)
     if not len(texts):
         return []
     documents = machine.encode(texts, machine.support_documents_)
@@ -170,7 +170,7 @@ class _OfSupport:
         if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(each, str) for each in ids):
             self.ids = ids
 
-    def look(self, documents: Documents | Views) -> NDArray[np.float64]:
+    def look(self, documents: Documents | MultiView) -> NDArray[np.float64]:
         """Set the documents; their values without bias, shape (n, n_machines)."""
         coef, self.documents = self.model.dual_coef_, documents
         if not len(self.support):
@@ -206,10 +206,9 @@ class _OfWeights:
     def __init__(self, model: Any, device: Device) -> None:
         self.predictor = model.kept.weights.predictor(device)
 
-    def look(self, documents: Documents | Views) -> NDArray[np.float64]:
+    def look(self, documents: Documents | MultiView) -> NDArray[np.float64]:
         self.documents = documents
-        values: NDArray[np.float64] = self.predictor.values(documents)
-        return values
+        return np.asarray(self.predictor.values(documents))
 
     def contributions(self, mixes: NDArray[np.float64], progress: Progress | None) -> Contributions:
         parts: Contributions = self.predictor.contributions(self.documents, mixes)
@@ -224,7 +223,7 @@ class _OfWeights:
 def _explain(
     model: Any,
     known: _OfSupport | _OfWeights,
-    documents: Documents | Views,
+    documents: Documents | MultiView,
     positive: Any,
     most: tuple[int, int],
     progress: Progress | None,
@@ -252,7 +251,7 @@ def _explain(
     return explanations
 
 
-def texts_of(documents: Documents | Views) -> Sequence[str]:
+def texts_of(documents: Documents | MultiView) -> Sequence[str]:
     """Normalised texts for display."""
     return [documents.shown(i) for i in range(len(documents))]
 

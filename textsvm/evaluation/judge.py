@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 #: Warn if more than this share of the symbols is not in the model's alphabet.
 UNSEEN = 0.05
@@ -44,10 +44,8 @@ def predict(
         raise InputError("a one-class model needs the label that it was trained on: give the positive label")
     others = sorted({label for label in truth if label != positive}) or ["rest"]
     if len(others) > 1:
-        raise InputError(
-            f"a one-class model tells {positive!s} from all others, and there are the labels "
-            f"{', '.join(map(str, others[:5]))}; reduce them to two"
-        )
+        names = ", ".join(map(str, others[:5]))
+        raise InputError(f"a one-class model separates {positive!s} from {names}; reduce them to two labels")
     classes = np.array(sorted([positive, others[0]]))
     predicted = np.where(decision >= 0, positive, others[0])
     return classes, predicted, decision if classes[1] == positive else -decision, None
@@ -107,9 +105,9 @@ def judge(
 def data_warnings(model: Any, texts: Any) -> list[str]:
     """Warnings about documents in another language, and about support vectors among the documents."""
     support, machine = getattr(model, "support_documents_", None), machine_of(model)
-    if not isinstance(support, Documents | Views):
+    if not isinstance(support, Documents | MultiView):
         return []
-    documents = machine.encode(machine.read(texts, fitting=False), support)
+    documents = machine.encode(machine.validate(texts, fitting=False), support)
     warnings = []
     unseen = max([_unseen(documents.of(view), support.of(view)) for view in model.kernel_.structure.views])
     if unseen > UNSEEN:

@@ -266,9 +266,7 @@ def as_grades(labels: NDArray[Any]) -> NDArray[np.int64] | None:
 def check_grades(grades: tuple[int, int] | None) -> None:
     """Raise InputError unless `grades` is a range of at least two grades."""
     if grades is not None and not 0 < grades[1] - grades[0] < MOST_GRADES:
-        raise InputError(
-            f"grades must be a range of 2 to {MOST_GRADES} whole numbers, got {grades[0]} to {grades[1]}"
-        )
+        raise InputError(f"grades must be 2 to {MOST_GRADES} whole numbers, got {grades[0]} to {grades[1]}")
 
 
 def grades_of(truth: NDArray[Any], grades: tuple[int, int] | None) -> tuple[int, int] | None:
@@ -392,8 +390,7 @@ def _areas(weight: Any, order: Any, truth: Any, last: Any, areas: Any) -> None:
 
 
 def _ranked(decision: Array) -> Array:
-    values: Array = np.nan_to_num(decision, nan=-np.finfo(np.float64).max)
-    return values
+    return np.asarray(np.nan_to_num(decision, nan=-np.finfo(np.float64).max))
 
 
 # Weighted sums
@@ -408,8 +405,7 @@ def _kappa(weight: Array, truth: NDArray[Any], predicted: NDArray[Any], grades: 
 
 
 def _mean(weight: Array, values: NDArray[Any]) -> Array:
-    mean: Array = weight @ values / weight.sum(axis=1)
-    return mean
+    return np.asarray(weight @ values / weight.sum(axis=1))
 
 
 def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Array:

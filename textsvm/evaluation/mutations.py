@@ -56,8 +56,7 @@ class Mutations:
         """Mean fall of the values over all changes of each letter, shape (len(towards), L)."""
         same = np.array([[letter == each for each in self.letters] for letter in self.text], bool)
         changes = np.maximum((~same.reshape(len(self.text), len(self.letters))).sum(axis=1), 1)
-        importance: Array = -self.scores.sum(axis=2) / changes
-        return importance
+        return np.asarray(-self.scores.sum(axis=2) / changes)
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def mutation_scores(
     ('gat', 'acgt', [[[-0.47, -0.47, 0.0, -0.47], [0.0, -1.19, -0.71, -0.71], [-0.47, -0.47, -0.47, 0.0]]])
     """
     machine = machine_of_texts(model, "no letters that could be changed")
-    given = machine.read(texts, fitting=False)
+    given = machine.validate(texts, fitting=False)
     if not len(given):
         return []
     letters = letters_of(machine, alphabet)
@@ -190,7 +189,7 @@ def letters_of(machine: Any, alphabet: str | None) -> str:
     """Alphabet of the changes, as the model reads it; default: the letters of the model's texts."""
     if alphabet is None:
         return _known_letters(machine)
-    documents = machine.encode(machine.read(list(alphabet), fitting=False), machine.support_documents_)
+    documents = machine.encode(machine.validate(list(alphabet), fitting=False), machine.support_documents_)
     read = [documents.shown(i) for i in range(len(documents))]
     for letter, normalised in zip(alphabet, read, strict=True):
         if len(normalised) != 1:
@@ -289,8 +288,7 @@ class Motif:
     def bits(self) -> Array:
         """Heights of the letters in a sequence logo, shape (W, len(letters))."""
         p = self.frequencies
-        heights: Array = p * (np.log2(p.shape[1]) + (p * np.log2(p)).sum(axis=1))[:, None]
-        return heights
+        return np.asarray(p * (np.log2(p.shape[1]) + (p * np.log2(p)).sum(axis=1))[:, None])
 
     @property
     def consensus(self) -> str:

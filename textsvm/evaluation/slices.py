@@ -58,9 +58,7 @@ def make_slices(
 ) -> Slices:
     """Metrics of the documents with each value of a column; `values` has a value for each given document."""
     if len(values) <= int(results.index.max()):
-        raise InputError(
-            f"there are {len(values):,} values of {column} and more documents; give a value each"
-        )
+        raise InputError(f"{column} has {len(values):,} values for more documents; give a value each")
     metric = METRICS[results.task][0]
     overall = results.metrics[metric]
     own = np.array([str(values[i]) for i in results.index.tolist()], object)

@@ -416,9 +416,7 @@ def parse_arguments(arguments: list[str]) -> BogofilterArguments:
 def _check_flags(parsed: BogofilterArguments) -> None:
     flags = parsed.flags
     if parsed.objects and "B" not in flags:
-        raise InputError(
-            f"{parsed.objects[0]!r} is not an option; name files after -B, or give the message on stdin"
-        )
+        raise InputError(f"{parsed.objects[0]!r} is not an option; name files after -B, or use stdin")
     if parsed.registers not in ("", "s", "n", "S", "N", "Sn", "Ns"):
         raise InputError("-s, -n, -S and -N exclude each other; only -Sn and -Ns go together")
     if parsed.registers and "u" in flags:

@@ -157,6 +157,4 @@ def read_calibration(lessons: Lessons) -> PlattSigmoid:
 def check_features(lessons: Lessons) -> None:
     """Raise InputError if the store has features of another version."""
     if lessons.meta("features", FEATURES) != FEATURES:
-        raise InputError(
-            f"{lessons.path} has features of another version; compute them again with textsvm mail retrain"
-        )
+        raise InputError(f"{lessons.path} has features of another version; run textsvm mail retrain")

@@ -264,14 +264,13 @@ class Filter:
 
     def _judged(self, lesson: Lesson) -> Lesson:
         """The lesson with the decision on it before it was first learnt."""
+        before: Lesson | Decision | None = None
         if lesson.digest in self._kinds:
-            old = self.lessons.get(lesson.digest)
-            return replace(lesson, value=old.value, score=old.score, alpha=0.0)
-        if len(set(self._kinds.values())) < 2:
-            return replace(lesson, value=None, score=None, alpha=0.0)
-        assert self._machine is not None
-        before = self._decide(self._machine, lesson.keys, lesson.values)
-        return replace(lesson, value=before.value, score=before.score, alpha=0.0)
+            before = self.lessons.get(lesson.digest)
+        elif self._machine is not None and len(set(self._kinds.values())) == 2:
+            before = self._decide(self._machine, lesson.keys, lesson.values)
+        value, score = (None, None) if before is None else (before.value, before.score)
+        return replace(lesson, value=value, score=score, alpha=0.0)
 
     @contextmanager
     def _writing(self, seconds: float | None = SETTLING) -> Iterator[OnlineMachine]:

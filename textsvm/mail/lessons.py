@@ -92,7 +92,7 @@ class Lesson:
     #: bytes: At most the first megabyte; None in a store without texts, or if it was not requested.
     message: bytes | None = field(default=None, repr=False)
     learnt: float = field(default_factory=time.time)  #: Seconds since 1970
-    #: Decision value and P(spam) before it was learnt; None while the filter knew one kind only.
+    #: Decision value and P(spam) before it was learnt; None while the filter knew a single kind.
     value: float | None = None
     score: float | None = None
     alpha: float = 0.0  #: Dual coefficient
@@ -136,9 +136,7 @@ class Lessons:
         if create:
             _create_file(self.path)
         elif not _exists(self.path):
-            raise InputError(
-                f"there is no mail store in {folder}; textsvm mail learn --as spam FILE (or ham) creates it"
-            )
+            raise InputError(f"there is no mail store in {folder}; create it with textsvm mail learn")
         with self._messages():
             self.sql = sqlite3.connect(
                 self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
@@ -155,12 +153,6 @@ class Lessons:
         with self._messages():
             self.sql.close()
 
-    def __enter__(self) -> Lessons:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def _open(self, create: bool, texts: bool) -> None:
         self.sql.execute("pragma synchronous = full")
         self.sql.execute("pragma foreign_keys = on")
@@ -168,7 +160,13 @@ class Lessons:
             self.sql.execute("pragma journal_mode = wal")
             with self.writing():
                 if self._is_empty():  # no other process was quicker
-                    self._create_tables(texts)
+                    for statement in _TABLES.split(";")[:-1]:
+                        self.sql.execute(statement)
+                    self.set_meta("store", uuid.uuid4().hex)
+                    self.set_meta("texts", texts)
+                    self.set_meta("generation", 0)
+                    self.sql.execute(f"pragma user_version = {FORMAT}")
+                    self.sql.execute(f"pragma application_id = {APPLICATION}")
         version = self.pragma("user_version")
         if self.pragma("application_id") != APPLICATION:
             state = "is empty" if self._is_empty() else "is not a mail store of textsvm"
@@ -178,15 +176,6 @@ class Lessons:
 
     def _is_empty(self) -> bool:
         return self.pragma("application_id") == 0 and not self._row("select count(*) from sqlite_master")[0]
-
-    def _create_tables(self, texts: bool) -> None:
-        for statement in _TABLES.split(";")[:-1]:
-            self.sql.execute(statement)
-        self.set_meta("store", uuid.uuid4().hex)
-        self.set_meta("texts", texts)
-        self.set_meta("generation", 0)
-        self.sql.execute(f"pragma user_version = {FORMAT}")
-        self.sql.execute(f"pragma application_id = {APPLICATION}")
 
     def pragma(self, name: str) -> Any:
         """The value of an SQLite pragma."""
@@ -260,11 +249,6 @@ class Lessons:
 
     # Reading
 
-    def kinds(self) -> dict[str, str]:
-        """Digest -> kind of all lessons, in the order of learning."""
-        with self._messages():
-            return dict(self.sql.execute("select digest, kind from lessons order by id"))
-
     def kind(self, digest: str) -> str | None:
         """The kind of a lesson; None if there is no such lesson."""
         row = self._row("select kind from lessons where digest = ?", digest)
@@ -316,10 +300,8 @@ class Lessons:
         """Write a lesson; it replaces a lesson of the same digest."""
         texts = self.holds_texts
         # SQLite's text is UTF-8 and does not accept half a surrogate pair, which a damaged header may hold.
-        names = [
-            name.encode("utf-8", "replace").decode() if texts else ""
-            for name in (lesson.subject, lesson.sender)
-        ]
+        shown = (lesson.subject, lesson.sender) if texts else ("", "")
+        names = [name.encode("utf-8", "replace").decode() for name in shown]
         message = lesson.message[:MAX_KEPT] if texts and lesson.message is not None else None
         self.drop(lesson.digest)
         row = self.sql.execute(

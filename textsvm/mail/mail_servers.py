@@ -121,9 +121,7 @@ async def milter(address: str, classify: Classify) -> Callable[[], None]:
         import anyio
         from kilter.service import Runner
     except ImportError:
-        raise InputError(
-            'a milter needs kilter.service (Python 3.11 or later): pip install "textsvm[mail]"'
-        ) from None
+        raise InputError('a milter needs kilter.service (Python 3.11): pip install "textsvm[mail]"') from None
 
     try:
         if address.isdecimal():

@@ -95,10 +95,8 @@ def parse_lessons(lines: Iterable[str | bytes], name: str) -> Iterator[Lesson]:
             try:
                 yield _lesson(json.loads(line))
             except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-                raise InputError(
-                    f"{name}, line {number} is no lesson of `textsvm mail export` ({error}); earlier lines "
-                    "were imported"
-                ) from error
+                reason = f"is no lesson of `textsvm mail export` ({error}); earlier lines were imported"
+                raise InputError(f"{name}, line {number} {reason}") from error
 
 
 def _lesson(row: Any) -> Lesson:

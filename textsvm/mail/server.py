@@ -297,8 +297,7 @@ def passed_sockets() -> list[socket.socket]:
     """Listening sockets that systemd opened for this process (LISTEN_FDS, sd_listen_fds(3))."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
-    count = int(os.environ.get("LISTEN_FDS", "0"))
-    return [socket.socket(fileno=3 + i) for i in range(count)]
+    return [socket.socket(fileno=3 + i) for i in range(int(os.environ.get("LISTEN_FDS", "0")))]
 
 
 def notify(state: str) -> None:

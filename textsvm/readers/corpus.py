@@ -246,10 +246,8 @@ class Corpus:
     def with_vectors(self, vectors: Any, source: str) -> Corpus:
         """The corpus with vectors beside the texts, a row for each document, read from `source`."""
         if vectors.shape[0] != len(self):
-            raise InputError(
-                f"{source} has {vectors.shape[0]:,} vectors and {self.source} {len(self):,} documents; each "
-                "document needs a vector, in the same order"
-            )
+            counts = f"{source} has {vectors.shape[0]:,} vectors and {self.source} {len(self):,} documents"
+            raise InputError(f"{counts}; each document needs a vector, in the same order")
         if VECTORS in (self.columns or {}):
             raise InputError(
                 f"a column of {self.source} is called {VECTORS!r} like the vectors beside it; rename it"

@@ -20,7 +20,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, cast
@@ -79,7 +79,7 @@ def check_expansion(source: str, unpacked: int, packed: int, ratio: int = TEXT_R
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class File:
     """A file in memory: its path inside the folder or archive, with slashes, and its bytes."""
 
@@ -99,16 +99,10 @@ class File:
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
         return len(self.data)
 
     def open(self) -> IO[bytes]:
-        """A stream of the bytes."""
         return io.BytesIO(self.data)
-
-    def renamed(self, name: str) -> File:
-        """The file with another path."""
-        return replace(self, name=name)
 
 
 class FileOnDisk:
@@ -139,10 +133,6 @@ class FileOnDisk:
             raise
         except _DAMAGED as error:
             raise InputError(f"{self.path} is damaged or cut off: {error or 'unexpected end'}") from error
-
-    def renamed(self, name: str) -> FileOnDisk:
-        self.name = name
-        return self
 
     @property
     def position(self) -> int:
@@ -317,7 +307,9 @@ def combine_files(inputs: Sequence[InputFiles], paths: Sequence[Path]) -> InputF
     for each, path in zip(inputs, paths, strict=True):
         place = PurePosixPath(Path(os.path.relpath(path.absolute(), folder)).as_posix())
         place = place.parent if each.single else place
-        combined.files += [file.renamed(str(place / file.name)) for file in each.files]
+        for file in each.files:
+            file.name = str(place / file.name)
+        combined.files += each.files
         combined.problems += [(str(place / name), problem) for name, problem in each.problems]
     return combined
 
@@ -517,18 +509,14 @@ def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budge
             if inner is None:
                 continue
             if info.flag_bits & 1:
-                raise InputError(
-                    f"{shown} is encrypted at {info.filename}; unpack it with its password first"
-                )
+                raise InputError(f"{shown} is encrypted at {info.filename}; unpack it first")
             budget.count()
             budget.spend(info.file_size, ARRAY_RATIO if info.filename.endswith(".npy") else TEXT_RATIO)
             budget.advance(info.compress_size)
             try:
                 inputs.files.append(File(inner, _unzip(archive, info)))
             except NotImplementedError as error:
-                raise InputError(
-                    f"{shown} uses a compression method at {info.filename} that is not read; repack it"
-                ) from error
+                raise InputError(f"{shown} has unknown compression at {info.filename}; repack it") from error
 
 
 def _unzip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

@@ -121,7 +121,8 @@ def parse_libsvm(
     from sklearn.datasets import load_svmlight_file
 
     several, query, underscore = _inspect(file)
-    vectors, labels, reason = None, [], "a number has _ in it"
+    vectors: Any = None
+    labels, reason = [], "a number has _ in it"
     try:
         if not underscore:
             with file.open() as stream:
@@ -134,8 +135,8 @@ def parse_libsvm(
             for number, line in enumerate(stream, 1):
                 content = line.partition(b"#")[0]
                 tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(content)]
-                if tokens and (error := _line_error(tokens)) is not None:
-                    column, message = error
+                if tokens and (first_error := _line_error(tokens)) is not None:
+                    column, message = first_error
                     raise InputError(f"{file.name}, line {number}, column {column}: {message}")
         raise InputError(f"{file.name} cannot be read in LIBSVM's format: {reason}")
     if not vectors.shape[0]:
@@ -164,7 +165,7 @@ def _line_error(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
     if b":" in label:
         return column, f"the label is missing before {_shown(label)}; a line is `label index:value ...`"
     for piece in label.split(b","):
-        if not _is_finite(piece):
+        if not _FINITE.fullmatch(piece) or not np.isfinite(float(piece)):
             return column, f"the label {_shown(label)} is not a finite number"
     last = 0
     for number, (pair, column) in enumerate(pairs):
@@ -175,7 +176,7 @@ def _line_error(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
             return column, f"{_shown(pair)} is not `index:value`"
         if (message := _index_error(index, last)) is not None:
             return column, message
-        if not _is_finite(value):
+        if not _FINITE.fullmatch(value) or not np.isfinite(float(value)):
             column += len(index) + 1
             return column, f"the value {_shown(value)} of index {_shown(index)} is not a finite number"
         last = int(index)
@@ -195,10 +196,6 @@ def _index_error(index: bytes, last: int) -> str | None:
     if number < last:
         return f"the index {number} comes after {last}; indices must ascend in a line"
     return None
-
-
-def _is_finite(text: bytes) -> bool:
-    return _FINITE.fullmatch(text) is not None and bool(np.isfinite(float(text)))
 
 
 def _shown(token: bytes) -> str:

@@ -36,11 +36,8 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
-FORMATS = (
-    *("reuters", "mail", "csv", "tsv", "jsonl", "json", "parquet", "excel", "folders", "lines"),
-    *SEQUENCES,
-    *VECTOR_FORMATS,
-)
+_TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "excel")
+FORMATS = ("reuters", "mail", *_TABLES, "folders", "lines", *SEQUENCES, *VECTOR_FORMATS)
 #: Readers of the formats that are not tables. "text" is a single document without a label.
 _READERS = {
     **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "text": read_folders},
@@ -48,7 +45,6 @@ _READERS = {
 }
 #: Formats whose readers handle files of other formats themselves.
 _MIXED = ("reuters", "mail", "folders", "text")
-_TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "excel", "tables")
 _BINARY_TABLES = {"parquet": (b"PAR1",), "excel": (*ZIP, OFFICE)}
 #: Beginnings of the names of files that describe the others.
 _ABOUT = ("readme", "license", "licence", "copying", "classes.txt", "labels.txt")
@@ -198,7 +194,7 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
         return format
     if format in SEQUENCES and not (options.text or options.numbers):
         return format
-    if column and format not in _TABLES:
+    if column and format not in (*_TABLES, "tables"):
         raise InputError(
             f"{inputs.source} is read as {format}, which has no column {column!r}; columns come from a table "
             "(.csv, .tsv, .json, .jsonl, .parquet, .xlsx, or name it with --format)"
@@ -214,9 +210,7 @@ def iterate_documents(
     if format not in _MIXED:
         for file in files:
             if is_binary(file.head) and _binary_table(file) is None:
-                raise InputError(
-                    f"{file.name} in {inputs.source} is binary data and cannot be read as {format}"
-                )
+                raise InputError(f"{file.name} is binary data and cannot be read as {format}")
         files = _content(files)
     options = replace(options, format=None if format == "tables" else format)
     return _READERS.get(format, read_tables)(files, inputs.problems, options, progress)

@@ -74,9 +74,7 @@ def _fasta(blocks: Iterator[str], name: str) -> Iterator[RecordBatch]:
             pending.append(first[1:] if first else pending.pop()[:-1])
         elif text := first.strip():
             line += first[: first.index(text)].count("\n") - 1
-            raise InputError(
-                f"{name}, line {line}: {text[:20]!r} stands before the first >, so it is no FASTA"
-            )
+            raise InputError(f"{name}, line {line}: {text[:20]!r} stands before the first > of FASTA")
         else:
             line += first.count("\n") - (not records)
         if records:

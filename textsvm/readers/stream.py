@@ -22,7 +22,6 @@ from textsvm.readers.charsets import byte_order_mark
 from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, build_corpus, printable_id
 from textsvm.readers.files import (
     HEAD,
-    MAX_BYTES,
     OFFICE,
     OPENERS,
     UNSUPPORTED,
@@ -217,7 +216,7 @@ def _is_ready(stream: IO[bytes]) -> bool:
         return False
 
 
-def open_stream(stream: IO[bytes], name: str, options: ReadOptions, max_bytes: int = MAX_BYTES) -> InputFiles:
+def open_stream(stream: IO[bytes], name: str, options: ReadOptions) -> InputFiles:
     """A stream such as standard input: unread if it holds rows, else read into memory."""
     first = stream.readline(HEAD)
     rows = options.format in _ROW_FORMATS
@@ -225,8 +224,7 @@ def open_stream(stream: IO[bytes], name: str, options: ReadOptions, max_bytes: i
         line = first.decode("utf-8", "replace")
         rows = options.of_a_table or table_format("", line) == "jsonl"
     if not rows or first.startswith(_MAGIC) or byte_order_mark(first)[1] != "utf-8":
-        whole = io.BufferedReader(_RejoinedStream(first, stream), HEAD)
-        return read_stream(whole, name, max_bytes=max_bytes)
+        return read_stream(io.BufferedReader(_RejoinedStream(first, stream), HEAD), name)
     return InputFiles(name, [StreamFile(name, first, stream)] if first else [], True)
 
 

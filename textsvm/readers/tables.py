@@ -20,7 +20,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -261,14 +261,10 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
         taken = {name for role, role_names in roles.items() if role != "text" for name in role_names}
         roles["text"] = [name for name in names if name not in taken]
     if both := set(roles["text"]) & set(roles["numbers"]):
-        raise InputError(
-            f"{file}: the column {min(both)!r} is either text or a number, and was named as both"
-        )
+        raise InputError(f"{file}: the column {min(both)!r} is named both as text and as a number")
     if not roles["text"] and not roles["numbers"]:
         available = ", ".join(names[:20])
-        raise InputError(
-            f"{file}: which column is the text? Name it (--text, text=); the columns are: {available}"
-        )
+        raise InputError(f"{file}: which column is the text? Name it (--text, text=): {available}")
     return roles
 
 
@@ -462,21 +458,20 @@ def _parquet_bytes(column: Any) -> int:
 
 
 def _parquet_values(file: File, name: str, column: Any) -> list[Any]:
-    try:
-        values: list[Any] = column.to_pylist()
+    unreadable = (ValueError, OverflowError, TypeError, LookupError, ImportError)
+    values: list[Any] = []
+    with suppress(*unreadable):
+        values = column.to_pylist()
         return values
-    except (ValueError, OverflowError, TypeError, LookupError, ImportError):
-        places = (f"{file.name}, row {row}: {name!r}" for row in range(1, len(column) + 1))
-        return [_parquet_value(place, value) for place, value in zip(places, column, strict=True)]
-
-
-def _parquet_value(place: str, scalar: Any) -> Any:
-    try:
-        return scalar.as_py()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{place} is called text and is not UTF-8; write it as text in UTF-8") from error
-    except (ValueError, OverflowError, TypeError, LookupError, ImportError) as error:
-        raise InputError(f"{place} has a value that cannot be read: {error}") from error
+    for row, scalar in enumerate(column, 1):
+        place = f"{file.name}, row {row}: {name!r}"
+        try:
+            values.append(scalar.as_py())
+        except UnicodeDecodeError as error:
+            raise InputError(f"{place} is called text and is not UTF-8; write it as text in UTF-8") from error
+        except unreadable as error:
+            raise InputError(f"{place} has a value that cannot be read: {error}") from error
+    return values
 
 
 _OPENERS: dict[str, Callable[[File, bool, Problems], TableRows]] = {

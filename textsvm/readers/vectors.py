@@ -44,10 +44,7 @@ def vector_format(inputs: InputFiles, files: Sequence[Any]) -> str | None:
 def read_vector_files(inputs: InputFiles, format: str, target: str | None = None) -> Corpus:
     """The vectors of files; with a target ("label", "labels" or "y"), labels are numbers to be predicted."""
     if target is not None and target not in _LABELS:
-        raise InputError(
-            f"{inputs.source} is read as {format}, which has no column {target!r}; its labels are called "
-            "label"
-        )
+        raise InputError(f"{inputs.source} ({format}) has no column {target!r}; its labels are called label")
     files = [file for file in inputs.files if file.size]
     if not files:
         raise InputError(f"{inputs.source} is empty: there is no vector in it")
@@ -66,8 +63,6 @@ def read_vectors(path: str | Path) -> Any:
     """The vectors of a file of any of these formats, an array or CSR matrix; labels are ignored."""
     inputs = read_files(path)
     files = [file for file in inputs.files if file.size]
-    if not files:
-        raise InputError(f"{path} is empty; vectors are expected")
     format = vector_format(inputs, files)
     if format is None:
         raise InputError(f"{path} holds no vectors; they come as .npy, .npz or in LIBSVM's format")
@@ -114,7 +109,9 @@ def load_npy(file: Any) -> NDArray[Any]:
             return array
     except UNREADABLE as error:
         reason = " ".join(str(error).split()) or "it ends too early"
-        raise InputError(f"{file.name} is not a readable .npy file ({reason}); write it again") from error
+        raise InputError(
+            f"{file.name} is not a .npy file that can be read ({reason}); write it again"
+        ) from error
 
 
 def _of_libsvm(file: Any, inputs: InputFiles, target: str | None) -> Corpus:
@@ -136,10 +133,7 @@ def _of_arrays(inputs: InputFiles, target: str | None) -> Corpus:
     labels = next((arrays[name] for name in _LABELS if name in arrays), None)
     for name, values in (("labels", labels), ("ids", arrays.get("ids"))):
         if values is not None and values.shape != (len(corpus),):
-            raise InputError(
-                f"{inputs.source} has {len(corpus):,} vectors, and {name} of shape {values.shape}; their "
-                "numbers must be equal"
-            )
+            raise InputError(f"{inputs.source}: {len(corpus):,} vectors, and {name} of shape {values.shape}")
     if labels is not None:
         _set_labels(corpus, labels, target)
     if "ids" in arrays:

@@ -55,22 +55,13 @@ class Axis:
 
     @property
     def span(self) -> tuple[float, float]:
-        """The bounds; of an empty range low to low + 1."""
+        """Bounds, low to low + 1 for an empty range."""
         low, high = self.bounds
         return low, high if high > low else low + 1
 
 
 class Chart:
-    """A pair of axes to draw on.
-
-    Parameters
-    ----------
-    title : str
-        For screen readers.
-    x, y : Axis
-    width, height : int
-        Pixels.
-    """
+    """A pair of axes to draw on; `title` is for screen readers, `width` and `height` are pixels."""
 
     def __init__(self, title: str, x: Axis, y: Axis, *, width: int = 440, height: int = 300) -> None:
         self.title, self.width, self.height, self.log_x, self.log_y = title, width, height, x.log, y.log
@@ -96,9 +87,12 @@ class Chart:
         share = _share(value, self.y, self.log_y)
         return self.height - BOTTOM - share * (self.height - BOTTOM - TOP)
 
+    def _pixels(self, xs: ArrayLike, ys: ArrayLike) -> list[tuple[float, float]]:
+        return [(self.px(x), self.py(y)) for x, y in zip(_floats(xs), _floats(ys), strict=True)]
+
     def line(self, xs: ArrayLike, ys: ArrayLike, style: str, fill: bool = False) -> None:
         """A line through points, without invisible detail; `fill` tints the area under it."""
-        points = _thin([(self.px(x), self.py(y)) for x, y in zip(_floats(xs), _floats(ys), strict=True)])
+        points = _thin(self._pixels(xs, ys))
         if not points:
             return
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
@@ -128,7 +122,7 @@ class Chart:
         self.parts.append(f'<path class="dash" d="M{self.px(x):.1f} {TOP}V{self.height - BOTTOM}"/>')
 
     def bars(self, edges: ArrayLike, heights: ArrayLike, style: str) -> None:
-        """A histogram as one stepped area from the floor."""
+        """A histogram as a stepped area from the floor."""
         e, floor = [self.px(x) for x in _floats(edges)], self.py(max(self.y[0], 0.0))
         path = f"M{e[0]:.1f} {floor:.1f}"
         for at, height in zip(e[1:], _floats(heights), strict=True):
@@ -136,26 +130,20 @@ class Chart:
         self.parts.append(f'<path class="area line {style}" d="{path}V{floor:.1f}Z"/>')
 
     def dots(self, xs: ArrayLike, ys: ArrayLike, style: str, radius: float = 3.5) -> None:
-        """Points, one path of round caps."""
-        points = "".join(
-            f"M{self.px(x):.1f} {self.py(y):.1f}h0" for x, y in zip(_floats(xs), _floats(ys), strict=True)
-        )
+        """Points, drawn as the round caps of a path."""
+        points = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in self._pixels(xs, ys))
         self.parts.append(f'<path class="dots {style}" stroke-width="{2 * radius:g}" d="{points}"/>')
 
     def whiskers(self, xs: ArrayLike, lows: ArrayLike, highs: ArrayLike, style: str) -> None:
         """Vertical intervals."""
-        path = "".join(
-            f"M{self.px(x):.1f} {self.py(low):.1f}V{self.py(high):.1f}"
-            for x, low, high in zip(_floats(xs), _floats(lows), _floats(highs), strict=True)
-        )
+        ends = zip(self._pixels(xs, lows), self._pixels(xs, highs), strict=True)
+        path = "".join(f"M{x:.1f} {low:.1f}V{high:.1f}" for (x, low), (_, high) in ends)
         self.parts.append(f'<path class="whisker {style}" d="{path}"/>')
 
     def intervals(self, lows: ArrayLike, highs: ArrayLike, ys: ArrayLike, style: str) -> None:
         """Horizontal intervals."""
-        path = "".join(
-            f"M{self.px(low):.1f} {self.py(y):.1f}H{self.px(high):.1f}"
-            for low, high, y in zip(_floats(lows), _floats(highs), _floats(ys), strict=True)
-        )
+        ends = zip(self._pixels(lows, ys), self._pixels(highs, ys), strict=True)
+        path = "".join(f"M{low:.1f} {y:.1f}H{high:.1f}" for (low, y), (high, _) in ends)
         self.parts.append(f'<path class="whisker {style}" d="{path}"/>')
 
     def note(self, y: float, text: str) -> None:
@@ -164,14 +152,10 @@ class Chart:
 
     def marker(self, name: str, x: float, y: float | None = None) -> None:
         """A point, or without `y` a vertical line, which the page's script moves by its id."""
-        if y is None:
-            self.parts.append(
-                f'<path id="{name}" class="marker" d="M{self.px(x):.1f} {TOP}V{self.height - BOTTOM}"/>'
-            )
-        else:
-            self.parts.append(
-                f'<circle id="{name}" class="marker" cx="{self.px(x):.1f}" cy="{self.py(y):.1f}" r="5"/>'
-            )
+        path = f'<path id="{name}" class="marker" d="M{self.px(x):.1f} {TOP}V{self.height - BOTTOM}"/>'
+        if y is not None:
+            path = f'<circle id="{name}" class="marker" cx="{self.px(x):.1f}" cy="{self.py(y):.1f}" r="5"/>'
+        self.parts.append(path)
 
     def svg(self) -> str:
         """The chart as an SVG element."""
@@ -206,7 +190,7 @@ def _floats(values: ArrayLike) -> list[float]:
 
 
 def _thin(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Points without those within half a pixel of the point before; the last point stays."""
+    """Leave out points within half a pixel of the previous point, except the last."""
     kept: list[tuple[float, float]] = []
     last = None
     for last in points:

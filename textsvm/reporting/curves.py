@@ -27,41 +27,48 @@ def roc(results: Results) -> str:
     """ROC curves; of more than two classes each against the rest."""
     chart = Chart("ROC curves", _share("false positive rate"), _share("true positive rate"))
     chart.diagonal()
-    shown = []
-    for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
-        fpr, tpr = roc_curve(truth, score)
-        chart.line(fpr, tpr, style, fill=results.task == "binary")
-        chart.only(str(i), i < MOST_CURVES)
-        shown.append((f"{label} {roc_area(truth, score):.4f}", style))
-    if not shown:
+    key = _draw_curves(chart, "roc", results)
+    if not key:
         return ""
     if results.task == "binary":
-        positive = results.predicted == results.labels[1]
+        truth, positive = (each == results.labels[1] for each in (results.truth, results.predicted))
         chart.marker("roc-dot", float(positive[~truth].mean()), float(positive[truth].mean()))
-    note = "Figures: areas under the curves. Dashed: chance." + _left_out(results, len(shown))
-    return card("ROC curve", chart, shown, note, choice=_choice(shown))
+    note = "Figures: areas under the curves. Dashed: chance." + _left_out(results, len(key))
+    return card("ROC curve", chart, key, note, choice=_choice(key))
 
 
 def precision_recall(results: Results) -> str:
     """Precision against recall; of more than two classes each against the rest."""
     chart = Chart("Precision-recall curves", _share("recall"), _share("precision"))
-    shown = []
-    for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
-        precision, recall = precision_recall_curve(truth, score)
-        chart.line(recall, precision, style, fill=results.task == "binary")
-        chart.only(str(i), i < MOST_CURVES)
-        area = average_precisions(truth[:, None], score[:, None])[0]
-        shown.append((f"{label} {area:.4f}", style))
-    if not shown:
+    key = _draw_curves(chart, "pr", results)
+    if not key:
         return ""
     note = "Figures: average precision."
     if results.task == "binary":
-        chart.level(float(truth.mean()))
+        chart.level(float((results.truth == results.labels[1]).mean()))
         chart.marker("pr-dot", results.recall, results.precision)
         note += " Dashed: chance."
-    return card(
-        "Precision and recall", chart, shown, note + _left_out(results, len(shown)), choice=_choice(shown)
-    )
+    note += _left_out(results, len(key))
+    return card("Precision and recall", chart, key, note, choice=_choice(key))
+
+
+def _draw_curves(chart: Chart, kind: str, results: Results) -> list[tuple[str, str]]:
+    """Draw a curve for each class; returns the key: names with areas, and styles."""
+    key = []
+    for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
+        xs, ys, area = curve_of(kind, truth, score)
+        chart.line(xs, ys, style, fill=results.task == "binary")
+        chart.only(str(i), i < MOST_CURVES)
+        key.append((f"{label} {area:.4f}", style))
+    return key
+
+
+def curve_of(kind: str, truth: NDArray[np.bool_], score: Array) -> tuple[Array, Array, float]:
+    """Points of a "roc" or "pr" curve, and its area."""
+    if kind == "roc":
+        return *roc_curve(truth, score), roc_area(truth, score)
+    precision, recall = precision_recall_curve(truth, score)
+    return recall, precision, average_precisions(truth[:, None], score[:, None])[0]
 
 
 def calibration(results: Results) -> str:
@@ -117,9 +124,9 @@ def leads(results: Results) -> Array:
 
 
 def _machine_sums(decision: Array) -> Array:
-    """Decision values of each class; for one-vs-one the sums s of its machines without the votes.
+    """Decision values of each class; for ovo the sums s of the machines without the votes.
 
-    They are recovered from the fractions s / (3 (|s| + 1)), see `textsvm.solvers.problems.class_scores`.
+    The sums are recovered from the fractions s / (3 (|s| + 1)), see `textsvm.solvers.problems.class_scores`.
     """
     k, votes = decision.shape[1], np.rint(decision)
     fraction = decision - votes
@@ -195,31 +202,21 @@ def error_histogram(results: Results) -> str:
         height=400,
     )
     chart.bars(edges, counts, "c1")
-    return card(
-        "Errors",
-        chart,
-        [],
-        f"Mean {error.mean():+.3g}, {format_metric('mae', np.abs(error).mean())} off on average.",
-    )
+    note = f"Mean {error.mean():+.3g}, {format_metric('mae', np.abs(error).mean())} off on average."
+    return card("Errors", chart, [], note)
 
 
 def _one_against_rest(results: Results) -> list[tuple[str, NDArray[np.bool_], Array, str]]:
-    """Name, truth, score and style of each curve: the largest classes, without those that have no curve."""
+    """Name, truth, score and style of each curve: of the largest classes that have a curve."""
     if results.task == "binary":
         truth = results.truth == results.labels[1]
         both = 0 < truth.sum() < len(truth)
         return [(str(results.labels[1]), truth, results.decision, "c2")] if both else []
-    several = results.task == "multilabel"
-    largest = sorted(range(len(results.labels)), key=lambda a: -results.per_class[a]["support"])
-    curves = [
-        (
-            str(results.labels[a]),
-            results.truth[:, a] if several else results.truth == results.labels[a],
-            results.decision[:, a],
-        )
-        for a in largest
-    ]
-    curves = [curve for curve in curves if 0 < curve[1].sum() < results.n and np.all(np.isfinite(curve[2]))]
+    curves = []
+    for a in sorted(range(len(results.labels)), key=lambda a: -results.per_class[a]["support"]):
+        truth = results.truth[:, a] if results.task == "multilabel" else results.truth == results.labels[a]
+        if 0 < truth.sum() < results.n and np.all(np.isfinite(results.decision[:, a])):
+            curves.append((str(results.labels[a]), truth, results.decision[:, a]))
     return [(*curve, f"c{i % STYLES + 1}") for i, curve in enumerate(curves[:MOST_CHOICES])]
 
 
@@ -231,10 +228,9 @@ def _left_out(results: Results, curves: int) -> str:
     if results.task == "binary":
         return ""
     left = len(results.labels) - curves
-    largest = f" Shown at first: the {MOST_CURVES} largest." if curves > MOST_CURVES else ""
-    return (
-        f" Each class against the rest.{largest}{f' Without {left} that have no curve.' if left > 0 else ''}"
-    )
+    note = " Each class against the rest."
+    note += f" Shown at first: the {MOST_CURVES} largest." if curves > MOST_CURVES else ""
+    return note + (f" Without {left} that have no curve." if left > 0 else "")
 
 
 def _choice(shown: list[tuple[str, str]]) -> str:
@@ -361,14 +357,9 @@ def threshold_data(results: Results) -> dict[str, Any] | None:
         return None
     score, positive, _, (low, high), start = _scores_of(results)
     sides = {"positive": score[positive], "negative": score[~positive]}
-    geometry = {
-        "left": LEFT,
-        "right": RIGHT,
-        "top": TOP,
-        "bottom": BOTTOM,
-        "digits": _digits((high - low) / 400),
-    }
-    most = MOST_SCORES if results.n > MOST_SCORES else results.n
+    geometry = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM}
+    geometry["digits"] = _digits((high - low) / 400)
+    most = min(results.n, MOST_SCORES)
     return geometry | {name: _embedded(values, start, results.n / most) for name, values in sides.items()}
 
 

@@ -1,9 +1,10 @@
-"""Text and metrics as reports show them."""
+"""Text, metrics and tables as reports show them."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from textsvm.errors import printable
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from textsvm.evaluation.results import Results
 
 #: Names of metrics, in the order of reports; F1 of single classes is in the table of classes.
 NAMES = {
@@ -54,6 +57,18 @@ LEVELS = 4
 def safe(value: Any) -> str:
     """Text as HTML: escaped, without control characters."""
     return escape(printable(str(value)))
+
+
+def html_table(head: Iterable[str], rows: Iterable[Sequence[str]], style: str = "") -> str:
+    """Table of HTML cells, the first of each row a heading; `style` is a class of the style sheet."""
+    body = "".join(
+        f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for name, *cells in rows
+    )
+    kind = f' class="{style}"' if style else ""
+    return (
+        f'<div class="scroll"><table{kind}><thead><tr>{"".join(f"<th>{cell}</th>" for cell in head)}</tr>'
+        f"</thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 def visible(text: str) -> str:
@@ -104,6 +119,19 @@ def format_interval(name: str, bounds: tuple[float, float] | None) -> str:
         return ""
     low, high = (format_metric(name, bound) for bound in bounds)
     return f"{low.removesuffix(' %')} to {high}"
+
+
+def metric_rows(results: Results) -> list[list[str]]:
+    """Name, value and interval of each metric."""
+    return [
+        [
+            title,
+            format_metric(name, results.metrics[name]),
+            format_interval(name, results.intervals.get(name)),
+        ]
+        for name, title in NAMES.items()
+        if name in results.metrics
+    ]
 
 
 def length_alone(metrics: dict[str, float]) -> str:

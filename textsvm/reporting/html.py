@@ -13,11 +13,18 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from string import Template
-from typing import Any
 
 from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, logo
-from textsvm.reporting.formatting import HEADS, NAMES, format_interval, format_metric, length_alone, safe
+from textsvm.reporting.formatting import (
+    HEADS,
+    format_interval,
+    format_metric,
+    html_table,
+    length_alone,
+    metric_rows,
+    safe,
+)
 from textsvm.reporting.report import Report
 from textsvm.reporting.sections import learning_section, mistakes_section, models_section, slices_section
 
@@ -92,10 +99,8 @@ def _warnings(results: Results) -> str:
 
 def _headline(results: Results) -> str:
     tiles = "".join(
-        f"<div><dt>{title}</dt><dd>{format_metric(name, results.metrics[name])}<small>"
-        f"{format_interval(name, results.intervals.get(name)) or '&nbsp;'}</small></dd></div>"
-        for name, title in NAMES.items()
-        if name in results.metrics
+        f"<div><dt>{title}</dt><dd>{value}<small>{interval or '&nbsp;'}</small></dd></div>"
+        for title, value, interval in metric_rows(results)
     )
     grades = f" Grades from {results.span[0]} to {results.span[1]}." if results.span else ""
     positive = (
@@ -144,28 +149,24 @@ def _confusion(results: Results) -> str:
     if len(results.labels) > MOST_CLASSES:
         return _common_confusions(results)
     head = "".join(f"<th>{safe(label)}</th>" for label in results.labels)
-    rows = []
+    two, rows = len(results.labels) == 2, []
     for a, (label, counts) in enumerate(zip(results.labels, results.confusion, strict=True)):
         total = max(1, sum(counts))
-        cells = "".join(
-            f'<td{_cell_id(a, b) if len(results.labels) == 2 else ""} class="{"hit" if a == b else "miss"}" '
-            f'style="--a:{count / total:.2f}"><b>{count:,}</b>'
-            f"<small>{100 * count / total:.1f} %</small></td>"
-            for b, count in enumerate(counts)
-        )
+        cells = ""
+        for b, count in enumerate(counts):
+            name = f' id="cell-{a}{b}"' if two else ""  # for the page's script
+            cells += (
+                f'<td{name} class="{"hit" if a == b else "miss"}" style="--a:{count / total:.2f}">'
+                f"<b>{count:,}</b><small>{100 * count / total:.1f} %</small></td>"
+            )
         rows.append(f"<tr><th>{safe(label)}</th>{cells}</tr>")
-    size = " two" if len(results.labels) == 2 else " many" if len(results.labels) > 5 else ""
+    size = " two" if two else " many" if len(results.labels) > 5 else ""
     section = _FULL if len(results.labels) > MOST_BESIDE else "<section>"
     return (
         f'{section}<h2>Confusion matrix</h2><p class="note">Rows: the truth. Columns: what the model says. '
         f'Per cent of the row.</p><div class="scroll"><table class="confusion{size}"><thead><tr>'
         f"<th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
     )
-
-
-def _cell_id(truth: int, predicted: int) -> str:
-    """Id by which the page's script finds a cell."""
-    return f' id="cell-{truth}{predicted}"'
 
 
 def _common_confusions(results: Results) -> str:
@@ -176,53 +177,35 @@ def _common_confusions(results: Results) -> str:
         if a != b and count
     ]
     pairs.sort(key=lambda pair: -pair[0])
-    rows = "".join(
-        f"<tr><th>{safe(truth)}</th><td>{safe(predicted)}</td><td>{count:,}</td></tr>"
-        for count, truth, predicted in pairs[:15]
-    )
-    return (
-        "<section><h2>Most frequent confusions</h2><table><thead><tr><th>truth</th><th>the model says</th>"
-        f"<th>documents</th></tr></thead><tbody>{rows}</tbody></table></section>"
-    )
+    rows = [[safe(truth), safe(predicted), f"{count:,}"] for count, truth, predicted in pairs[:15]]
+    table = html_table(["truth", "the model says", "documents"], rows)
+    return f"<section><h2>Most frequent confusions</h2>{table}</section>"
 
 
 def _classes(results: Results) -> str:
     if results.task == "regression":
         return ""
-    rows, several = [], results.task == "multilabel"
-    more = ("break_even", "threshold") if several else ()
+    several = results.task == "multilabel"
+    head = ["", "precision", "recall", "F1", "95 % interval", HEADS["average_precision"]]
+    head += [HEADS["break_even"], "threshold"] if several else []
+    rows = []
     for each in results.per_class:
+        shares = [format_metric(name, each[name]) for name in ("precision", "recall", "f1")]
         bounds = format_interval("f1", results.intervals.get(f"f1[{each['label']}]"))
         area = format_metric("average_precision", each["average_precision"])
-        shares = "".join(f"<td>{format_metric(name, each[name])}</td>" for name in ("precision", "recall"))
-        rows.append(
-            f"<tr><th>{safe(each['label'])}</th>{shares}<td>{format_metric('f1', each['f1'])}</td>"
-            f"<td><small>{bounds}</small></td><td>{area}</td>{_more_cells(each) if several else ''}"
-            f"<td>{each['support']:,}</td><td>{each['predicted']:,}</td></tr>"
+        row = [safe(each["label"]), *shares, f"<small>{bounds}</small>", area]
+        row += (
+            [format_metric("break_even", each["break_even"]), f"{each['threshold']:.3f}"] if several else []
         )
-    head = "".join(
-        f"<th>{name}</th>"
-        for name in (
-            *("precision", "recall", "F1", "95 % interval", HEADS["average_precision"]),
-            *(HEADS.get(name, name) for name in more),
-            *("documents", "predicted"),
-        )
-    )
+        rows.append([*row, f"{each['support']:,}", f"{each['predicted']:,}"])
     note = (
         '<p class="note">Break-even point: where precision is recall. A document gets a label whose decision '
         "value is above its threshold.</p>"
         if several
         else ""
     )
-    return (
-        f'<section><h2>Classes</h2>{note}<div class="scroll"><table><thead><tr><th></th>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div></section>"
-    )
-
-
-def _more_cells(each: dict[str, Any]) -> str:
-    """Further cells of a label, for several labels per document."""
-    return f"<td>{format_metric('break_even', each['break_even'])}</td><td>{each['threshold']:.3f}</td>"
+    table = html_table([*head, "documents", "predicted"], rows)
+    return f"<section><h2>Classes</h2>{note}{table}</section>"
 
 
 def _facts(report: Report) -> str:

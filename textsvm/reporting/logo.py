@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.evaluation.mutations import Motif, Mutations
 from textsvm.reporting.charts import plain
-from textsvm.reporting.formatting import printable
+from textsvm.reporting.formatting import safe
 
 #: Letters of a line; pixels of a letter and of a line; margins.
 LINE, CELL, HEIGHT = 60, 15, 88
@@ -103,7 +102,7 @@ def svg(panels: Sequence[Panel], title: str, style: str = "", more: str = "") ->
     letters = f'<g font-family="{_FONT}" font-size="12">{"".join(parts)}</g>'
     return (
         f'<svg class="logo"{more} viewBox="0 0 {width} {y}" width="{width}" height="{y}" role="img">'
-        f"<title>{_safe(title)}</title>{style}{behind}{letters}</svg>"
+        f"<title>{safe(title)}</title>{style}{behind}{letters}</svg>"
     )
 
 
@@ -156,7 +155,7 @@ def _letter(letter: str, letters: str, x: float, bottom: float, size: float) -> 
     stretch = f"translate({x:.1f} {bottom:.2f}) scale({CELL / SIZE:.3f} {size / (SIZE * CAPITAL):.4f})"
     return (
         f'<text class="{style}" fill="{_COLOURS[style][0]}" transform="{stretch}" textLength="{SIZE}" '
-        f'lengthAdjust="spacingAndGlyphs">{_safe(shown)}</text>'
+        f'lengthAdjust="spacingAndGlyphs">{safe(shown)}</text>'
     )
 
 
@@ -172,9 +171,5 @@ def _text(x: float, y: float, text: str, style: str) -> str:
     anchor = {"end": "end", "mid": "middle"}.get(style.split()[-1], "start")
     return (
         f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" fill="#656b75" text-anchor="{anchor}"'
-        f">{_safe(text)}</text>"
+        f">{safe(text)}</text>"
     )
-
-
-def _safe(text: str) -> str:
-    return escape(printable(text))

@@ -9,11 +9,10 @@ from textsvm.evaluation.comparison import SideBySide
 from textsvm.reporting import sections
 from textsvm.reporting.formatting import (
     HEADS,
-    NAMES,
     cut,
-    format_interval,
     format_metric,
     length_alone,
+    metric_rows,
     printable,
     visible,
 )
@@ -28,47 +27,25 @@ def render(report: Report) -> str:
     results = report.results
     parts = [f"# {plain(report.title)}", f"{results.n:,} documents."]
     parts += [f"> **Warning:** {plain(warning)}." for warning in results.warnings]
-    parts.append(
-        _table(
-            ["", "", "95 % interval"],
-            (
-                [
-                    NAMES[name],
-                    format_metric(name, results.metrics[name]),
-                    format_interval(name, results.intervals.get(name)),
-                ]
-                for name in NAMES
-                if name in results.metrics
-            ),
-        )
-    )
+    parts.append(_table(["", "", "95 % interval"], metric_rows(results)))
     parts += [length_alone(results.length_alone)] if results.length_alone else []
     if results.task != "regression":
         several = results.task == "multilabel"
         columns = ["precision", "recall", "f1", "average_precision", *["break_even"] * several]
         more = ["threshold"] * several
-        parts.append("## Classes")
-        parts.append(
-            _table(
-                ["", *(HEADS.get(name, name) for name in (*columns, *more)), "documents", "predicted"],
-                (
-                    [
-                        plain(each["label"]),
-                        *(format_metric(name, each[name]) for name in columns),
-                        *(f"{each[name]:.3f}" for name in more),
-                        *(f"{each[name]:,}" for name in ("support", "predicted")),
-                    ]
-                    for each in results.per_class
-                ),
-            )
-        )
+        head = ["", *(HEADS.get(name, name) for name in (*columns, *more)), "documents", "predicted"]
+        classes = []
+        for each in results.per_class:
+            cells = [format_metric(name, each[name]) for name in columns]
+            cells += [f"{each[name]:.3f}" for name in more]
+            counts = (f"{each[name]:,}" for name in ("support", "predicted"))
+            classes.append([plain(each["label"]), *cells, *counts])
+        parts += ["## Classes", _table(head, classes)]
         if results.confusion and len(results.labels) <= MOST_CLASSES:
             labels = [plain(label) for label in results.labels]
             rows = zip(labels, results.confusion, strict=True)
-            parts += ["## Confusion matrix", "Rows: the truth. Columns: what the model says."]
-            parts.append(
-                _table(["", *labels], ([label, *(f"{n:,}" for n in counts)] for label, counts in rows))
-            )
+            table = _table(["", *labels], ([label, *(f"{n:,}" for n in row)] for label, row in rows))
+            parts += ["## Confusion matrix", "Rows: the truth. Columns: what the model says.", table]
     parts += _more(report)
     if report.mistakes:
         parts.append("## The worst mistakes")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from textsvm.evaluation.comparison import Compared
 from textsvm.reporting.charts import IntervalLine, intervals_chart
-from textsvm.reporting.formatting import cut, safe
+from textsvm.reporting.formatting import cut, html_table, safe
 from textsvm.reporting.html import page
 from textsvm.runtime.files import replacing
 from textsvm.selection.doubts import Doubt
@@ -41,15 +41,10 @@ def review_page(review: Review) -> str:
     shown = review.doubts[:MOST]
     labels = sorted({str(label) for each in shown for label in (each.label, each.suggested)})
     places = {label: str(k) for k, label in enumerate(labels)}
-    body = [
-        _counts(review),
-        _filters(places) if shown else "",
-        *(_doubt_article(review, each, places) for each in shown),
-    ]
+    body = [_counts(review), _filters(places) if shown else ""]
+    body += [_doubt_article(review, each, places) for each in shown]
     if rest := len(review.doubts) - len(shown):
-        body.append(
-            f'<p class="note">{rest:,} more are in the list of the command, and not on this page.</p>'
-        )
+        body.append(f'<p class="note">{rest:,} more are only in the list of the command.</p>')
     lead = f"{len(review.doubts):,} of {len(review.ids):,} texts to be looked at, the most doubtful first"
     return page(review.title, lead, body, scripts=("report.js", "review.js"))
 
@@ -108,7 +103,7 @@ def _beside(review: Review, doubt: Doubt) -> str:
 
 
 def write_comparison(path: Path, title: str, lead: str, compared: Sequence[Compared]) -> None:
-    """Write the page of a comparison of classifiers; the file is replaced when the new one is complete."""
+    """Write the page of a comparison of classifiers; an existing file is replaced at once."""
     body = [accuracy_chart(compared), comparison_table(compared)]
     with replacing(path) as temporary:
         temporary.write_text(page(title, lead, body), "utf-8", newline="\n")
@@ -117,9 +112,8 @@ def write_comparison(path: Path, title: str, lead: str, compared: Sequence[Compa
 def accuracy_chart(compared: Sequence[Compared]) -> str:
     """Accuracies with intervals, the best on top; a dashed line at the first classifier."""
     order = sorted(compared, key=lambda each: -each.accuracy)
-    lines = [
-        IntervalLine(each.name, each.accuracy, each.interval, "c2" if each.ours else "c7") for each in order
-    ]
+    styles = {True: "c2", False: "c7"}
+    lines = [IntervalLine(each.name, each.accuracy, each.interval, styles[each.ours]) for each in order]
     title = "Accuracy of each classifier, with 95 % intervals"
     chart = intervals_chart(title, "accuracy", "accuracy", lines, compared[0].accuracy)
     key = '<ul class="key"><li class="c2">textsvm</li><li class="c7">scikit-learn</li></ul>'
@@ -133,20 +127,12 @@ def accuracy_chart(compared: Sequence[Compared]) -> str:
 
 def comparison_table(compared: Sequence[Compared]) -> str:
     """Table of all classifiers."""
-    head = "".join(
-        f"<th>{name}</th>"
-        for name in ("accuracy", "95 % interval", "macro F1", "difference", "p", "seconds", "chosen")
-    )
-    rows = "".join(
-        f"<tr><th>{safe(each.name)}</th>"
-        f"{''.join(f'<td>{safe(cell)}</td>' for cell in comparison_cells(each))}</tr>"
-        for each in compared
-    )
+    head = ("", "accuracy", "95 % interval", "macro F1", "difference", "p", "seconds", "chosen")
+    rows = [[safe(cell) for cell in (each.name, *comparison_cells(each))] for each in compared]
     return (
-        f'<section><h2>Figures</h2><div class="scroll"><table><thead><tr><th></th>{head}</tr></thead><tbody>'
-        f'{rows}</tbody></table></div><p class="note">Difference: points of accuracy against '
-        f"{safe(compared[0].name)}, with its 95 % bootstrap interval over documents; p: exact McNemar test. "
-        "Seconds: training and prediction, from texts in memory.</p></section>"
+        f'<section><h2>Figures</h2>{html_table(head, rows)}<p class="note">Difference: points of accuracy '
+        f"against {safe(compared[0].name)}, with its 95 % bootstrap interval over documents; p: exact "
+        "McNemar test. Seconds: training and prediction, from texts in memory.</p></section>"
     )
 
 
@@ -158,12 +144,6 @@ def comparison_cells(each: Compared) -> tuple[str, ...]:
         a, b = each.paired.interval
         difference = f"{100 * each.paired.difference:+.2f} ({100 * a:+.2f} to {100 * b:+.2f})"
         p_value = f"{each.paired.p_value:.2g}"
-    return (
-        f"{100 * each.accuracy:.2f} %",
-        f"{100 * low:.2f} to {100 * high:.2f}",
-        f"{100 * each.macro_f1:.2f} %",
-        difference,
-        p_value,
-        f"{each.seconds:.2f}",
-        each.chosen,
-    )
+    accuracy = (f"{100 * each.accuracy:.2f} %", f"{100 * low:.2f} to {100 * high:.2f}")
+    macro_f1 = f"{100 * each.macro_f1:.2f} %"
+    return *accuracy, macro_f1, difference, p_value, f"{each.seconds:.2f}", each.chosen

@@ -93,7 +93,7 @@ def make_report(
     """
     results = results if results.intervals else results.with_intervals()
     machine = machine_of(model)
-    documents = machine.encode(machine.read(texts, fitting=False), None).take(results.index)
+    documents = machine.encode(machine.validate(texts, fitting=False), None).take(results.index)
     facts = _facts(model, results)
     if isinstance(documents, Vectors):
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])
@@ -101,16 +101,10 @@ def make_report(
     positive = results.labels[1] if results.task == "binary" else None
     mistaken = select_examples(texts, results.index[chosen].tolist())
     explained = explain_within_budget(model, mistaken, documents.lengths[chosen], positive, progress)
-    shown = [
-        Mistake(
-            ids[results.index[i]],
-            *results.labels_of(i),
-            float(values[i]),
-            documents.shown(i),
-            explanation,
-        )
-        for i, explanation in zip(chosen, explained, strict=True)
-    ]
+    shown = []
+    for i, explanation in zip(chosen, explained, strict=True):
+        name, text = ids[results.index[i]], documents.shown(i)
+        shown.append(Mistake(name, *results.labels_of(i), float(values[i]), text, explanation))
     return Report(title, results, facts, documents.lengths, shown)
 
 
@@ -153,11 +147,15 @@ def report_of_folds(
     return Report(title, results, facts, lengths, shown)
 
 
+def wrong_predictions(results: Results) -> NDArray[np.bool_]:
+    """Which predictions are wrong, or with several labels per document not entirely right."""
+    wrong = results.predicted != results.truth
+    return wrong.any(axis=1) if results.task == "multilabel" else wrong
+
+
 def worst(results: Results, most: int) -> list[int]:
     """Indices, among the judged documents, of the worst mistakes."""
-    wrong = results.predicted != results.truth
-    if results.task == "multilabel":
-        wrong = wrong.any(axis=1)
+    wrong = wrong_predictions(results)
     how_bad = np.where(wrong, np.abs(how_wrong(results)), -1.0)
     order = np.argsort(-how_bad, kind="stable")[:most]
     return [i for i in order.tolist() if wrong[i]]
@@ -188,12 +186,8 @@ def how_wrong(results: Results) -> NDArray[np.float64]:
         thresholds = np.array([each["threshold"] for each in results.per_class])
         wrong = results.predicted != results.truth
         return np.where(wrong, np.abs(results.decision - thresholds), 0.0).max(axis=1)
-    rows, true, predicted = (
-        np.arange(results.n),
-        results.codes(results.truth),
-        results.codes(results.predicted),
-    )
-    return results.decision[rows, predicted] - results.decision[rows, true]
+    rows, predicted = np.arange(results.n), results.codes(results.predicted)
+    return results.decision[rows, predicted] - results.decision[rows, results.codes(results.truth)]
 
 
 def _facts(model: Any, results: Results) -> list[tuple[str, str]]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from textsvm.evaluation.comparison import Difference, Disagreement, SideBySide
 from textsvm.evaluation.explanation import Explanation
-from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve
 from textsvm.evaluation.results import Results
 from textsvm.evaluation.slices import METRICS, Slice, Slices
 from textsvm.reporting import logo
@@ -27,18 +26,19 @@ from textsvm.reporting.charts import (
     percent,
     plain,
 )
-from textsvm.reporting.curves import card, leads
+from textsvm.reporting.curves import card, curve_of, leads
 from textsvm.reporting.formatting import (
     NAMES,
     SHARES,
     cut,
     format_interval,
     format_metric,
+    html_table,
     runs,
     safe,
     visible,
 )
-from textsvm.reporting.report import Mistake, Report
+from textsvm.reporting.report import Mistake, Report, wrong_predictions
 from textsvm.selection.cross_validation import LearningCurve
 
 #: Metrics in the table of models, as far as they are defined.
@@ -74,17 +74,11 @@ def models_section(models: SideBySide | None) -> str:
     ]
     title = f"{NAMES[metric]} of each model, with 95 % intervals"
     head, rows = models_table(models)
-    names = [safe(name) for name in models.names]
-    body = "".join(
-        f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in row[1:])}</tr>"
-        for name, row in zip(names, rows, strict=True)
-    )
     table = (
         '<section class="wide"><h2>Models side by side</h2>'
-        f'{intervals_chart(title, metric, NAMES[metric], lines, lines[0].value)}<div class="scroll">'
-        '<table class="figures">'
-        f"<thead><tr>{''.join(f'<th>{title}</th>' for title in head)}</tr></thead><tbody>{body}</tbody>"
-        f'</table></div><p class="note">{safe(models_note(models))}</p></section>'
+        f"{intervals_chart(title, metric, NAMES[metric], lines, lines[0].value)}"
+        f"{html_table(head, [[safe(name), *cells] for name, *cells in rows], 'figures')}"
+        f'<p class="note">{safe(models_note(models))}</p></section>'
     )
     charts = [chart for chart in _model_charts(models) if chart]
     grid = f'<div class="grid">{"".join(charts)}</div>' if len(charts) > 1 else "".join(charts)
@@ -163,12 +157,7 @@ def _curves(models: SideBySide, kind: str, wide: bool = False) -> str:
         truth, score = truth[finite], score[finite]
         if not 0 < truth.sum() < len(truth):
             return ""
-        if roc:
-            xs, ys = roc_curve(truth, score)
-            area = roc_area(truth, score)
-        else:
-            ys, xs = precision_recall_curve(truth, score)
-            area = average_precisions(truth[:, None], score[:, None])[0]
+        xs, ys, area = curve_of(kind, truth, score)
         chart.line(xs, ys, f"c{i + 1}")
         key.append((f"{name} {area:.4f}", f"c{i + 1}"))
     return card(title, chart, key, "Figures: areas under the curves.", wide, first=len(key))
@@ -248,32 +237,22 @@ def slices_section(slices: Slices | None) -> str:
     if slices is None:
         return ""
     metric, column, names = slices.metric, safe(slices.column), _slice_metrics(slices)
-    lines = [
-        IntervalLine(
-            f"{each.value} ({each.n:,})",
-            each.metrics[metric],
-            each.intervals[metric],
-            SLICE_STYLES[each.apart],
-        )
-        for each in slices.slices[:DRAWN_SLICES]
-    ]
+    lines = []
+    for each in slices.slices[:DRAWN_SLICES]:
+        name, style = f"{each.value} ({each.n:,})", SLICE_STYLES[each.apart]
+        lines.append(IntervalLine(name, each.metrics[metric], each.intervals[metric], style))
     title = f"{NAMES[metric]} by {slices.column}"
     chart = intervals_chart(title, metric, NAMES[metric], lines, slices.overall)
-    head = "".join(f"<th>{NAMES[name]}</th>" for name in names)
-    rows = "".join(
-        f"<tr><th>{safe(each.value)}</th><td>{each.n:,}</td>"
-        + "".join(
-            f"<td>{value}<br><small>{bounds}</small></td>" for value, bounds in _slice_cells(each, names)
-        )
-        + "</tr>"
-        for each in slices.slices[:LISTED_SLICES]
-    )
+    rows = []
+    for each in slices.slices[:LISTED_SLICES]:
+        cells = [f"{value}<br><small>{bounds}</small>" for value, bounds in _slice_cells(each, names)]
+        rows.append([safe(each.value), f"{each.n:,}", *cells])
+    table = html_table([column, "documents", *(NAMES[name] for name in names)], rows, "figures")
     return (
         f'<section class="wide"><h2>By {column}</h2><ul class="key"><li class="c2">worse than all documents'
         '</li><li class="c3">better</li><li class="c7">no clear difference</li></ul>'
-        f'{chart}<div class="scroll"><table class="figures"><thead><tr><th>{column}</th><th>documents</th>'
-        f'{head}</tr></thead><tbody>{rows}</tbody></table></div><p class="note">Below each figure '
-        f"its 95 % interval. {slices_note(slices)}</p></section>"
+        f'{chart}{table}<p class="note">Below each figure its 95 % interval. {slices_note(slices)}</p>'
+        "</section>"
     )
 
 
@@ -389,13 +368,10 @@ def _error_text(curve: LearningCurve, value: float) -> str:
 def mistakes_section(report: Report) -> str:
     """The worst mistakes: texts coloured by contributions, substrings, and similar training documents."""
     results = report.results
-    differ = results.predicted != results.truth
-    wrong = int((differ.any(axis=1) if results.task == "multilabel" else differ).sum())
+    wrong = int(wrong_predictions(results).sum())
     if not report.mistakes:
-        count = (
-            f"{wrong:,} of {results.n:,} documents; texts are left out of this report." if wrong else "None."
-        )
-        return f"<section><h2>Mistakes</h2><p>{count}</p></section>"
+        count = f"{wrong:,} of {results.n:,} documents; texts are left out of this report."
+        return f"<section><h2>Mistakes</h2><p>{count if wrong else 'None.'}</p></section>"
     regression = results.task == "regression"
     title = "The largest errors" if regression else f"The worst of {wrong:,} mistakes"
     explained = [each.explanation for each in report.mistakes if each.explanation is not None]
@@ -404,13 +380,11 @@ def mistakes_section(report: Report) -> str:
         method = f" The colours are {explained[0].attribution.description}."
         if len(explained) < len(report.mistakes):
             method += " Where a text has no colours, they would have taken too long."
-        if results.task == "binary":
-            towards, against = safe(results.labels[1]), safe(results.labels[0])
-        else:
-            towards, against = {
-                "multilabel": ("the label of the largest value", "the others"),
-                "regression": ("a higher number", "a lower one"),
-            }.get(results.task, ("the prediction", "other classes"))
+        towards, against = {
+            "multiclass": ("the prediction", "other classes"),
+            "multilabel": ("the label of the largest value", "the others"),
+            "regression": ("a higher number", "a lower one"),
+        }.get(results.task) or (safe(results.labels[1]), safe(results.labels[0]))
         key = f'<ul class="key"><li class="c2">speaks for {towards}</li>'
         key += f'<li class="c1">speaks for {against}</li></ul>'
         note = (
@@ -425,11 +399,9 @@ def mistakes_section(report: Report) -> str:
 
 
 def _mistake(mistake: Mistake, regression: bool) -> str:
-    verdict = (
-        f"is {mistake.truth:.4g}, predicted {mistake.predicted:.4g} ({mistake.value:+.4g})"
-        if regression
-        else f"is {mistake.truth}, predicted {mistake.predicted} ({mistake.value:+.3f})"
-    )
+    verdict = f"is {mistake.truth}, predicted {mistake.predicted} ({mistake.value:+.3f})"
+    if regression:
+        verdict = f"is {mistake.truth:.4g}, predicted {mistake.predicted:.4g} ({mistake.value:+.4g})"
     head = f'<article><h3>{safe(mistake.id)}</h3><p class="note">{safe(verdict)}</p>'
     explanation = mistake.explanation
     if explanation is None:
@@ -460,24 +432,26 @@ def _logo(explanation: Explanation) -> str:
 
 
 def _evidence(explanation: Explanation) -> str:
-    parts = []
-    if explanation.substrings:
-        items = "".join(
-            f"<li><code>{safe(visible(each.text))}</code>{f' × {each.count}' if each.count > 1 else ''} "
-            f"{_signed(each.contribution)}</li>"
-            for each in explanation.substrings
-        )
-        parts.append(f"<details open><summary>substrings that count most</summary>"
-                     f'<ul class="substrings">{items}</ul></details>')  # fmt: skip
-    if explanation.similar:
-        items = "".join(
-            f"<li>{_signed(each.contribution)} training document {safe(each.name)}, "
-            f"similarity {each.kernel:.3f}: {safe(cut(each.text, SHOWN_SIMILAR))}</li>"
-            for each in explanation.similar
-        )
-        parts.append(f"<details><summary>training documents that count most</summary>"
-                     f'<ul class="similar">{items}</ul></details>')  # fmt: skip
-    return "".join(parts)
+    substrings = "".join(
+        f"<li><code>{safe(visible(each.text))}</code>{f' × {each.count}' if each.count > 1 else ''} "
+        f"{_signed(each.contribution)}</li>"
+        for each in explanation.substrings
+    )
+    similar = "".join(
+        f"<li>{_signed(each.contribution)} training document {safe(each.name)}, "
+        f"similarity {each.kernel:.3f}: {safe(cut(each.text, SHOWN_SIMILAR))}</li>"
+        for each in explanation.similar
+    )
+    return _details("substrings", "substrings", substrings, " open") + _details(
+        "training documents", "similar", similar
+    )
+
+
+def _details(subject: str, style: str, items: str, state: str = "") -> str:
+    if not items:
+        return ""
+    summary = f"<summary>{subject} that count most</summary>"
+    return f'<details{state}>{summary}<ul class="{style}">{items}</ul></details>'
 
 
 def _signed(value: float) -> str:

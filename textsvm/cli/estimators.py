@@ -1,0 +1,109 @@
+"""Estimators that the options of a command describe.
+
+Parameters without an option given keep the defaults of the estimators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from typing import Any, TypeVar
+
+from textsvm.cli.console import WrongUsage, wrong_usage
+from textsvm.cli.kernels import several
+from textsvm.cli.machines import COMPUTE, ModelOptions, SingleOptions, given
+from textsvm.cli.options import LearningOptions
+from textsvm.kernels import Kernel
+from textsvm.machines.base import Compute, KernelMachine
+from textsvm.machines.classifier import Classifier
+from textsvm.machines.novelty import NoveltyDetector
+from textsvm.machines.regressor import Regressor
+from textsvm.runtime.device import select
+from textsvm.selection.multilabel import MultilabelClassifier
+
+#: A `KernelMachine` or `SpectrumFeatures`.
+T = TypeVar("T", bound=Any)
+#: Default values of C in `tune`.
+_GRID_OF_C = "1,10,100"
+
+
+def single(options: SingleOptions, learning: LearningOptions, solver: str | None = None) -> KernelMachine:
+    """Checked estimator for a task of `learning`."""
+    regress = "--regress" if learning.regress is not None else None
+    kernel = _kernel(options, "--multilabel" if learning.multilabel else regress)
+    points = {"kernel": [kernel], **options.machine.varied()}
+    budget = options.choosing.budget
+    models = _estimators(options, points, learning, **given(time_budget=budget, solver=solver))
+    if len(models) > 1:
+        raise WrongUsage(
+            "-C, --epsilon and --multiclass take a single value here; `textsvm tune` tries several"
+        )
+    return models[0]
+
+
+def one_class(options: SingleOptions, nu: float | None, solver: str | None = None) -> KernelMachine:
+    """Checked one-class machine."""
+    options.machine.refuse("multiclass", "class_weight", "epsilon", of="--one-class")
+    parameters = {"kernel": _kernel(options, "--one-class"), **given(nu=nu, solver=solver)}
+    parameters |= options.machine.fixed()
+    return checked(partial(_machine, NoveltyDetector, parameters | options.text.as_dict()))
+
+
+def grid(options: ModelOptions, learning: LearningOptions) -> tuple[dict[str, list[Any]], KernelMachine]:
+    """Grid of `tune`, all points checked, and an estimator whose parameters will be set to its points."""
+    points: dict[str, list[Any]] = {"kernel": options.kernel.grid(tuning=True)}
+    points["C"] = several("-C", _GRID_OF_C, float)
+    points |= options.machine.varied()
+    return points, _estimators(options, points, learning)[0]
+
+
+def _estimators(
+    options: ModelOptions, grid: dict[str, list[Any]], learning: LearningOptions, **others: Any
+) -> list[KernelMachine]:
+    make: type[KernelMachine] = Classifier
+    machine = options.machine
+    if learning.multilabel:
+        make = MultilabelClassifier
+        machine.refuse("multiclass", "class_weight", "epsilon", of="--multilabel")
+    elif learning.regress is not None:
+        make = Regressor
+        machine.refuse("multiclass", "class_weight", of="--regress")
+    else:
+        machine.refuse("epsilon", of="a classifier; it goes with --regress")
+    fixed = machine.fixed() | options.text.as_dict() | others
+    points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    return [checked(partial(_machine, make, point | fixed)) for point in points]
+
+
+def _kernel(options: SingleOptions, mode: str | None) -> Kernel | str:
+    """Kernel, or the name of a way to choose it; `mode` is the option that excludes such a choice."""
+    fast, budget, kernel = options.choosing.fast, options.choosing.budget, options.kernel
+    if mode is not None and (fast or budget is not None):
+        raise WrongUsage(f"--{'fast' if fast else 'budget'} is for classifiers and does not go with {mode}")
+    default = kernel.default()
+    if mode == "--multilabel" and default is not None and not kernel.kernel:
+        return "fast"
+    if fast:
+        if default is None or kernel.kernel:
+            raise WrongUsage("--fast does not go with --kernel or kernel options")
+        default = "fast"
+    if budget is not None and default != "auto":
+        raise WrongUsage("--budget is for --kernel auto; leave it out if a kernel is named")
+    return kernel.single() if mode is not None or default is None else default
+
+
+def _machine(kind: type[KernelMachine], parameters: dict[str, Any]) -> KernelMachine:
+    """A machine with these parameters; some of them go into its `Compute`."""
+    compute = {name: parameters[name] for name in (*COMPUTE, "solver") if name in parameters}
+    rest = {name: value for name, value in parameters.items() if name not in compute}
+    return kind(**rest, compute=Compute(**compute) if compute else None)
+
+
+def checked(make: Callable[[], T]) -> T:
+    """Estimator from `make`; raises WrongUsage for parameters out of range and missing devices."""
+    with wrong_usage():
+        model = make()
+        model.check()
+        select(model.device)
+    return model

@@ -1,0 +1,158 @@
+"""Explanations in the terminal, and tables and logos of sequences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from textsvm.cli.console import Console
+from textsvm.cli.output import Output
+from textsvm.errors import printable
+from textsvm.evaluation.explanation import Explanation
+from textsvm.evaluation.mutations import Kmers, Mutations, motifs
+from textsvm.reporting.formatting import runs, visible
+from textsvm.reporting.logo import document, panel_of_motif, panel_of_mutations
+
+#: Background colours of the steps for and against a class, for terminals with 256 colours.
+FOR, AGAINST = ("on #fbe5d6", "on #f6c7a5", "on #f0a26b", "on #e67e36"), (
+    "on #d6e8f4", "on #a9cfe8", "on #74b1d9", "on #3f92c9",
+)  # fmt: skip
+#: Most symbols shown of a similar document.
+SHOWN = 200
+#: Most sequences in a logo.
+MOST_DRAWN = 25
+#: Cells that a spreadsheet would read as a formula, with or without apostrophes before them.
+_FORMULA = re.compile(r"'*\s*[=+@\-＝＋＠－].")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def show(console: Console, identifier: str, explanation: Explanation) -> None:
+    """Print an explanation."""
+    number = explanation.towards is None
+    prediction = explanation.prediction
+    if number:
+        prediction = f"{prediction:.4g}"
+    elif isinstance(prediction, tuple):
+        prediction = ", ".join(map(str, prediction))
+    head = Text(printable(f"{identifier}: {prediction}"), style="bold")
+    if not number:
+        head.append(
+            printable(f"  (value {explanation.value:+.4f}, positive for {explanation.towards})"),
+            style="not bold dim",
+        )
+    console.stdout.print(head, soft_wrap=True)
+    console.stdout.print(coloured(explanation), soft_wrap=True)
+    console.stdout.print(legend(explanation), soft_wrap=True)
+    if explanation.substrings:
+        rows = [
+            (visible(each.text), f"{each.count}", f"{each.contribution:+.4f}")
+            for each in explanation.substrings
+        ]
+        console.table("substrings", rows, ("", "times", "contribution"))
+    if explanation.similar:
+        rows = [
+            (each.name, f"{each.kernel:.3f}", f"{each.contribution:+.4f}") for each in explanation.similar
+        ]
+        console.table("training documents", rows, ("document", "similarity", "contribution"))
+        for each in explanation.similar:
+            console.line(
+                f"{printable(each.name)}: {printable(each.text[:SHOWN])}{' …' * (len(each.text) > SHOWN)}"
+            )
+    console.line("")
+
+
+def coloured(explanation: Explanation) -> Text:
+    """Text with the contribution of each symbol as its background colour."""
+    text = Text()
+    for piece, step in runs(explanation.text, explanation.symbols):
+        style = "" if not step else f"black {FOR[step - 1] if step > 0 else AGAINST[-step - 1]}"
+        text.append(printable(piece), style=style)
+    return text
+
+
+def legend(explanation: Explanation) -> Text:
+    """Legend of the colours."""
+    towards, away = (printable(str(side)) for side in _sides(explanation))
+    how = explanation.attribution.description
+    return Text.assemble(
+        ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {how}", style="dim"
+    )
+
+
+def _sides(explanation: Explanation) -> tuple[Any, Any]:
+    if explanation.towards is None:
+        return "a higher number", "a lower one"
+    return explanation.towards, "other classes" if explanation.against is None else explanation.against
+
+
+def write_kmers(
+    console: Console, scores: Kmers, k: int, top: int | None, table: Output | None, picture: Output | None
+) -> None:
+    """Write the scores of all k-mers, and draw their motif."""
+    assert table is not None
+    table.write_lines(_kmer_lines(scores, top))
+    console.say(f"note: {len(scores.kmers):,} {k}-mers are scored{_side(scores.towards)}")
+    if picture is not None:
+        panels = [panel_of_motif(motif) for motif in motifs(scores, top)]
+        picture.write_lines([document(panels, f"Motifs of the best {k}-mers")])
+
+
+def write_mutations(
+    console: Console,
+    ids: Sequence[Any],
+    scores: list[Mutations],
+    table: Output | None,
+    picture: Output | None,
+) -> None:
+    """Write and draw the effects of single-letter changes."""
+    if table is not None:
+        table.write_lines(_mutation_lines(ids, scores))
+    if scores:
+        console.say(f"note: changes of {len(scores):,} documents are scored{_side(scores[0].towards)}")
+    if picture is not None:
+        if len(scores) > MOST_DRAWN:
+            console.say(f"note: the first {MOST_DRAWN} of {len(scores):,} documents are drawn")
+        drawn = zip(ids[:MOST_DRAWN], scores[:MOST_DRAWN], strict=True)
+        panels = [panel_of_mutations(str(identifier), each) for identifier, each in drawn]
+        picture.write_lines([document(panels, "What changing each letter does to the decision value")])
+
+
+def _kmer_lines(table: Kmers, most: int | None) -> Iterator[str]:
+    several, odd = len(table.towards) > 1, not table.letters.isalpha()
+    for side, label in enumerate(table.towards):
+        end = f"\t{_cell(label)}\n" if several else "\n"
+        order = table.top(most, side)
+        scores = table.scores[order, side].tolist()
+        for kmer, score in zip(table.kmers[order].tolist(), scores, strict=True):
+            yield f"{_cell(kmer) if odd else kmer}\t{score:.9g}{end}"
+
+
+def _mutation_lines(ids: Sequence[Any], tables: Sequence[Mutations]) -> Iterator[str]:
+    several = bool(tables) and len(tables[0].towards) > 1
+    yield "id\tposition\treference\talternative\tscore" + ("\tclass\n" if several else "\n")
+    for identifier, each in zip(ids, tables, strict=True):
+        ends = [f"\t{_cell(label)}\n" if several else "\n" for label in each.towards]
+        for end, scores in zip(ends, each.scores.tolist(), strict=True):
+            for i, (own, row) in enumerate(zip(each.text, scores, strict=True), 1):
+                for letter, score in zip(each.letters, row, strict=True):
+                    if letter != own:
+                        yield f"{_cell(identifier)}\t{i}\t{_cell(own)}\t{_cell(letter)}\t{score:.9g}{end}"
+
+
+def _side(towards: Sequence[Any]) -> str:
+    """Class of positive scores, if there is a single one."""
+    side = towards[0] if len(towards) == 1 else None
+    return "" if side is None else f"; positive scores are for {side}"
+
+
+def _cell(value: Any) -> str:
+    """Cell of a tab-separated table: tabs and newlines become spaces, and formulas get an apostrophe.
+
+    A formula that already starts with apostrophes gets one more, so that removing the first apostrophe of
+    such a cell restores the text.
+    """
+    text = printable(str(value)).replace("\t", " ").replace("\n", " ")
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text

@@ -1,0 +1,95 @@
+"""Kernel matrices and other matrices that commands write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textsvm.cli import corpora
+from textsvm.cli.console import Console, seconds_row
+from textsvm.errors import InputError
+from textsvm.gram.build import stored_rows
+from textsvm.gram.plan import show_bytes
+from textsvm.kernels import Kernel
+from textsvm.kernels.spelling import spell
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.training import gram_request
+from textsvm.readers.corpus import Corpus
+from textsvm.runtime.device import Device, free_memory, select
+from textsvm.runtime.parallel import of_stage
+
+
+def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
+    """Labels as numbers, and the names of the classes 1, 2, ... unless the labels are numbers."""
+    if corpus.targets is None and corpus.labels is None:
+        return None, []
+    labels = corpora.targets(corpus)
+    try:
+        return [float(label) for label in labels], []
+    except ValueError:
+        names = sorted({str(label) for label in labels})
+        return [float(1 + names.index(str(label))) for label in labels], names
+
+
+def stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
+    """Compute the missing part of a stored kernel matrix; returns its description and the device."""
+    device = select(model.device)
+    with console.work(model.compute_options.store), model.at_work(device):
+        encoded = model.encode(model.validate(documents.examples), None, console.stage)
+        kernel = model.source.kernel_for(encoded)
+        kernel.fit(kernel.structure.read(encoded), device)
+        request = gram_request(model, kernel, encoded, device)
+        rows = stored_rows(str(model.compute_options.store), request, None, of_stage(console.stage, "gram"))
+        return rows.description, device
+
+
+def between(console: Console, model: KernelMachine, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
+    """Kernel values of all documents with all columns, and the device."""
+    device = select(model.device)
+    # A sum needs the result and a matrix per level of its parts.
+    matrices = 1 + model.new_kernel().structure.depth
+    require_memory(4 * len(documents) * len(columns) * matrices, device)
+    if columns is documents:
+        model.set_params(compute__memory=1 << 62)  # there is room for the whole matrix
+        gram = model.prepare(documents.examples, console.stage).gram
+        return gram.window().values, device
+    with model.at_work(device):
+        encoded = model.encode(model.validate(columns.examples), None, console.stage)
+        kernel = model.source.kernel_for(encoded)
+        kernel.fit(kernel.structure.read(encoded), device)
+        given = model.validate(documents.examples, fitting=False)
+        others = kernel.structure.read(model.encode(given, encoded, console.stage))
+        rows = kernel.rows(kernel.structure.read(encoded), device)
+        return rows.cross(others, console.progress_of("gram")), device
+
+
+def require_memory(needed: int, device: Device) -> None:
+    """Raise InputError if a device has less free memory than a kernel matrix needs."""
+    free = free_memory(device)
+    if needed > free:
+        cpu = "run with --device cpu, or " if device.kind == "cuda" else ""
+        raise InputError(
+            f"the kernel matrix takes {show_bytes(needed)} and {show_bytes(free)} are free on "
+            f"{device.description}; {cpu}use fewer documents, such as one --part"
+        )
+
+
+def report_matrix(
+    console: Console, json: bool, title: str, kernel: Kernel, device: Device, **facts: Any
+) -> None:
+    """Print the facts of a command that has written a matrix."""
+    console.say_device(device)
+    described = {"kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel)}
+    if json:
+        console.print_json({**facts, **described, "device": device.description})
+        return
+    of = f", of {facts['like']}" if facts.get("like") else ""
+    rows = [
+        ("kernel", spell(kernel)),
+        ("rows", f"{facts['rows']:,}"),
+        ("columns", f"{facts['columns']:,}{of}"),
+    ]
+    rows += [(name, f"{facts[name]:,}") for name in ("entries", "pairs") if name in facts]
+    rows += [("device", device.description), seconds_row(facts["seconds"])]
+    if facts.get("labels"):
+        rows.append(("labels", ", ".join(f"{i} {name}" for i, name in enumerate(facts["labels"], 1))))
+    console.table(f"{title} {facts['output']}", rows)

@@ -1,0 +1,187 @@
+"""Evaluate models on labelled corpora: results, their tables in the terminal, reports in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import textsvm
+from textsvm.cli import corpora
+from textsvm.cli.console import Console, json_line
+from textsvm.cli.kernels import DEFAULTS
+from textsvm.cli.output import ReportFile
+from textsvm.cli.splits import leaks_by_id
+from textsvm.evaluation.comparison import SideBySide
+from textsvm.evaluation.judge import judge as judge_examples
+from textsvm.evaluation.length_baseline import LengthBaseline
+from textsvm.evaluation.results import Results
+from textsvm.evaluation.slices import Slices
+from textsvm.kernels.spelling import spell
+from textsvm.machines.labels import label_sets
+from textsvm.readers.corpus import Corpus
+from textsvm.reporting.files import write
+from textsvm.reporting.formatting import format_metric, length_alone, metric_rows
+from textsvm.reporting.report import Report, report_of_folds, results_of
+from textsvm.reporting.sections import models_note, models_table, slices_note, slices_table
+from textsvm.runtime.device import select
+from textsvm.runtime.parallel import StageProgress
+from textsvm.runtime.plain_json import to_json
+from textsvm.selection.cross_validation import CrossValidation
+from textsvm.selection.scoring import mean_and_sd
+
+#: Most classes of a printed confusion matrix.
+MOST_COLUMNS = 12
+
+
+def judge(
+    model: Any,
+    corpus: Corpus,
+    positive: Any,
+    progress: StageProgress,
+    seconds: dict[str, float] | None = None,
+    grades: tuple[int, int] | None = None,
+    baseline: LengthBaseline | None = None,
+) -> Results:
+    """Predict a labelled corpus and compute metrics, with `positive` as the positive class.
+
+    `baseline`: predictions from lengths, for regression (default: the baseline in the model file).
+    """
+    examples, truth = corpora.given_to(model, corpus), corpora.truth(corpus)
+    results = judge_examples(model, examples, truth, positive, grades, progress, seconds)
+    baseline = baseline or LengthBaseline.of(getattr(model, "info_", None))
+    if baseline is None or results.task != "regression":
+        return results
+    return replace(results, length_alone=baseline.judge(corpus.examples, truth, grades))
+
+
+def write_report(console: Console, file: ReportFile, report: Report) -> None:
+    """Write a report and print its path."""
+    assert file.report is not None
+    write(report, file.report)
+    console.say(f"report: {file.report}")
+
+
+def show_comparisons(console: Console, slices: Slices | None, beside: SideBySide | None) -> None:
+    """Print the tables of compared models and of slices."""
+    if beside is not None:
+        head, rows = models_table(beside)
+        console.table("models side by side", rows, head)
+        console.line(models_note(beside))
+    if slices is not None:
+        head, rows = slices_table(slices)
+        console.table(f"by {slices.column}", rows, head)
+        console.line(slices_note(slices))
+
+
+def show_results(console: Console, title: str, results: Results) -> None:
+    """Print metrics, classes and confusion matrix as tables."""
+    for warning in results.warnings:
+        console.say(f"warning: {warning}")
+    positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
+    console.table(f"{title}: {results.n:,} documents{positive}", metric_rows(results))
+    if results.task == "regression":
+        if results.length_alone:
+            console.line(length_alone(results.length_alone))
+        return
+    labels = [str(label) for label in results.labels]
+    if results.task != "binary":
+        several = results.task == "multilabel"
+        shares = ("precision", "recall", "f1", "average_precision", *("break_even",) * several)
+        classes = [
+            (
+                str(each["label"]),
+                *(format_metric(n, each[n]) for n in shares),
+                *(f"{each[n]:.3f}" for n in ("threshold",) * several),
+                f"{each['support']:,}",
+            )
+            for each in results.per_class
+        ]
+        more = ("break-even", "threshold") if several else ()
+        console.table("classes", classes, ("", "precision", "recall", "F1", "AUPRC", *more, "documents"))
+    if results.confusion and len(labels) <= MOST_COLUMNS:
+        console.table(
+            "confusion matrix",
+            [(f"truly {label}", *(f"{count:,}" for count in row))
+             for label, row in zip(labels, results.confusion, strict=True)],
+            ("", *(f"said {label}" for label in labels)),
+        )  # fmt: skip
+
+
+# Cross-validation
+
+
+def report_on_folds(
+    model: Any, corpus: Corpus, result: CrossValidation, title: str, mistakes: int, positive: str | None
+) -> Report:
+    """Report on the out-of-fold predictions."""
+    with_texts = len(corpus.texts) == len(corpus)
+    facts = [
+        ("machine", model.estimator_name), ("kernel", spelled(model)), ("C", f"{model.C:g}"),
+        ("folds", f"{len(result.folds)}, each document judged by machines that were not trained on it"),
+        ("corpus", corpus.source), ("kernel matrix", result.gram),
+        ("device", select(model.device).description),
+        ("written by", f"textsvm {textsvm.__version__}"),
+    ]  # fmt: skip
+    results = results_of(result, corpora.truth(corpus), positive)
+    return report_of_folds(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
+
+
+def summary_of_folds(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:
+    """JSON values of a cross-validation, with ids of documents."""
+    values = result.as_dict()
+    return {
+        "n": len(corpus),
+        "kernel": to_json(model.kernel),
+        "kernel_spelled": spelled(model),
+        "chosen": values["chosen"],
+        "C": model.C,
+        "device": select(model.device).description,
+        "folds": [
+            {"n_train": len(train), "n_test": len(test), "metrics": fold["metrics"]}
+            for (train, test), fold in zip(result.folds, values["folds"], strict=True)
+        ],
+        "mean": values["mean"],
+        "sd": values["sd"],
+        "pooled": values["pooled"],
+        "near_duplicates": leaks_by_id(values["leaks"], corpus),
+        "kernel_matrix": result.gram,
+    }
+
+
+def length_alone_on_folds(corpus: Corpus, result: CrossValidation) -> dict[str, float] | None:
+    """Mean metrics of predictions from lengths alone on the same folds, for a regression on texts."""
+    if corpus.targets is None:
+        return None
+    table = []
+    for train, test in result.folds:
+        known, judged = corpus.subset(train), corpus.subset(test)
+        baseline = LengthBaseline.fit(known.examples, known.targets or [])
+        if baseline is None:
+            return None
+        table.append(baseline.judge(judged.examples, judged.targets or []))
+    return mean_and_sd(table)[0]
+
+
+def prediction_lines(corpus: Corpus, truth: Sequence[Any], result: CrossValidation) -> Iterator[str]:
+    """JSON Lines of the out-of-fold predictions."""
+    values = result.as_dict()
+    if isinstance(truth[0], tuple):
+        classes = np.unique([label for labels in truth for label in labels])
+        values["predictions"] = label_sets(result.predictions, classes)
+    folds_of: list[list[int]] = [[] for _ in corpus.ids]
+    for number, (_, test) in enumerate(result.folds, 1):
+        for i in test.tolist():
+            folds_of[i].append(number)
+    rows = zip(corpus.ids, truth, values["predictions"], values["decision"], folds_of, strict=True)
+    for identifier, true, predicted, decision, folds in rows:
+        yield json_line(
+            {"id": identifier, "truth": true, "predicted": predicted, "decision": decision, "folds": folds}
+        )
+
+
+def spelled(model: Any) -> str:
+    """Kernel of an estimator spelled out, or the name of the way to choose it."""
+    return model.kernel if model.kernel in DEFAULTS else spell(model.kernel)

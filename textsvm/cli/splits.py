@@ -1,0 +1,140 @@
+"""Parts and folds of corpora, and near-duplicates across them."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from textsvm.cli.console import Console
+from textsvm.cli.corpora import targets
+from textsvm.cli.options import HOLDOUT, FoldOptions
+from textsvm.errors import InputError
+from textsvm.evaluation.judge import machine_of
+from textsvm.machines.classifier import Classifier
+from textsvm.readers.corpus import Corpus
+from textsvm.selection.folds import make_folds, quoted_names, shuffle_split
+from textsvm.selection.leakage import BOUND, LeakageWarning, groups_of, held_out_leak, leakage_message
+
+if TYPE_CHECKING:
+    from textsvm.evaluation.opponents import Part
+
+
+def fold_arguments(folds: FoldOptions, corpus: Corpus) -> dict[str, Any]:
+    """Keyword arguments of `cross_validate` and `tune`."""
+    return {
+        "cv": folds.folds,
+        "repeats": folds.repeats,
+        "groups": corpus.groups,
+        "group_duplicates": BOUND if folds.group_duplicates else None,
+        "random_state": folds.seed,
+        "sample_weight": corpus.weights,
+    }
+
+
+def comparison_parts(
+    console: Console, corpus: Corpus, labels: list[str], cv: int | None, holdout: float | None, seed: int
+) -> tuple[list[Part], str]:
+    """Training and test parts of a comparison, and a description of them."""
+    if cv is not None:
+        folds = make_folds(cv, Classifier().as_target(labels, len(labels)), random_state=seed)
+        return [(train.tolist(), test.tolist()) for train, test in folds], f"in {len(folds)} folds"
+    if holdout is None and {"train", "test"} <= set(corpus.part):
+        train, test = (
+            [i for i, part in enumerate(corpus.part) if part == name] for name in ("train", "test")
+        )
+        return [(train, test)], f"of the test part, {len(train):,} to learn from"
+    training, held = hold_out(console, corpus, HOLDOUT if holdout is None else holdout, seed)
+    assert held is not None
+    place = {identifier: i for i, identifier in enumerate(corpus.ids)}
+    train, test = ([place[identifier] for identifier in part.ids] for part in (training, held))
+    return [(train, test)], f"held out, {len(train):,} to learn from"
+
+
+def hold_out(
+    console: Console, corpus: Corpus, share: float | None, seed: int
+) -> tuple[Corpus, Corpus | None]:
+    """Split a corpus into a training and a test part, stratified if each document has a single label."""
+    if share is None:
+        return corpus, None
+    several = any(isinstance(each, tuple) for each in corpus.labels or ())
+    lone: set[int] = set()
+    if corpus.labels is not None and not several:
+        labels = targets(corpus)
+        counts = Counter(labels)
+        lone = {i for i, label in enumerate(labels) if counts[label] == 1}
+    if lone:
+        names = quoted_names(sorted(str(labels[i]) for i in lone))
+        classes = f"class {names} has 1 document: it is"
+        if len(lone) > 1:
+            classes = f"classes {names} have 1 document each: they are"
+        console.say(f"note: {classes} trained on and never held out")
+    drawn = [i for i in range(len(corpus)) if i not in lone]
+    stratify: list[Any] | None = (
+        None if several or corpus.labels is None else [corpus.labels[i] for i in drawn]
+    )
+    _require_enough(share, len(drawn), len(set(stratify or [0])))
+    rest, held = shuffle_split(len(drawn), share, seed, stratify or None)
+    kept = sorted([*(drawn[i] for i in rest), *lone])
+    return corpus.subset(kept), corpus.subset([drawn[i] for i in held])
+
+
+def _require_enough(share: float, n: int, classes: int) -> None:
+    """Raise InputError if a part would lack a class."""
+    if not n:
+        raise InputError(f"--holdout {share:g} cannot be drawn: every class has a single document")
+    held = ceil(share * n)
+    for action, size in {"holds out": held, "leaves for training": n - held}.items():
+        if size < classes:
+            each = f"a document of each of the {classes} classes" if classes > 1 else "a document"
+            raise InputError(
+                f"--holdout {share:g} cannot be drawn: of {n:,} documents it {action} {size:,}, and both "
+                f"parts need {each}; use a {'larger' if action == 'holds out' else 'smaller'} share"
+            )
+
+
+def near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
+    """Groups of ids of near-duplicates, exact copies included."""
+    from textsvm.nearest.neighbours import machine
+    from textsvm.nearest.search import Criteria, search
+
+    if not len(corpus.texts):
+        raise InputError(f"--near-duplicates needs texts, and {corpus.source} holds none")
+    wanted = Criteria(at_least=BOUND)
+    with console.progress():
+        pairs = search(machine("fast", wanted), corpus.texts, None, wanted, console.stage)
+        groups = groups_of(len(corpus), ((part.rows, part.columns) for part in pairs))
+    members: dict[int, list[str]] = {}
+    for number in np.flatnonzero(np.bincount(groups)[groups] > 1).tolist():
+        members.setdefault(int(groups[number]), []).append(corpus.ids[number])
+    return list(members.values())
+
+
+def held_out_near_duplicates(
+    console: Console, model: Any, training: Corpus, held: Corpus
+) -> list[dict[str, Any]]:
+    """Ids of held-out documents that are near-duplicates of training documents; warns of them."""
+    with console.work():
+        fitted: Any = machine_of(model)
+        leak = held_out_leak(
+            fitted, training.examples, held.examples, progress=console.progress_of("duplicates")
+        )
+        remedy = "`textsvm cv` with group_duplicates keeps them together"
+        if message := leakage_message([leak], fitted.kernel_.nearest.alike, remedy):
+            warnings.warn(message, LeakageWarning, stacklevel=2)
+    return [
+        {"test": held.ids[test], "train": training.ids[train], "value": value}
+        for test, train, value in leak.as_dict()["pairs"]
+    ]
+
+
+def leaks_by_id(leaks: list[dict[str, Any]], corpus: Corpus) -> list[dict[str, Any]]:
+    """Near-duplicates across folds, with numbers of folds from 1 and ids of documents."""
+    return [
+        {"fold": number, "test": corpus.ids[test], "train": corpus.ids[train], "value": value}
+        for number, leak in enumerate(leaks, 1)
+        for test, train, value in leak["pairs"]
+    ]
