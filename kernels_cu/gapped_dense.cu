@@ -4,6 +4,7 @@
 // Texts of few symbols. Both strands: a window of the second is read backwards, each letter c below 4 as 3 - c.
 struct Texts {
     const uint8* codes;
+    const uint8* counted; // whether the window that starts at a symbol counts
     const int64* offsets;
     const int* kept;      // (masks, n_kept) positions of a window
     int g, n_kept, n_symbols, n_keys, strands;
@@ -12,6 +13,7 @@ struct Texts {
 // What each thread has to know of the block's document.
 struct Document {
     const uint8* codes;
+    const uint8* counted;
     int numbers, windows; // of one strand, of all
 };
 
@@ -19,7 +21,7 @@ __device__ __forceinline__ Document document_of(const Texts& t, int64 i)
 {
     int64 first = t.offsets[i];
     int numbers = max((int)(t.offsets[i + 1] - first) - t.g + 1, 0);
-    Document d = {t.codes + first, numbers, numbers * t.strands};
+    Document d = {t.codes + first, t.counted + first, numbers, numbers * t.strands};
     return d;
 }
 
@@ -35,6 +37,11 @@ __device__ __forceinline__ int key_of(const Texts& t, const Document& d, const i
     return key;
 }
 
+__device__ __forceinline__ bool counts_window(const Document& d, int w)
+{
+    return d.counted[w >= d.numbers ? w - d.numbers : w];
+}
+
 // A row of X for each document (blockIdx.x) and mask (blockIdx.y): high + low of the weight of
 // each count, ld numbers a document and n_padded of them a mask; |x|^2 of each.
 extern "C" __global__ void dense_rows(Texts t, int64 ld, int n_padded, const uint16* high,
@@ -47,7 +54,8 @@ extern "C" __global__ void dense_rows(Texts t, int64 ld, int n_padded, const uin
     const int* kept = t.kept + (int64)blockIdx.y * t.n_kept;
     for (int u = threadIdx.x; u < n_padded; u += blockDim.x) counts[u] = 0;
     __syncthreads();
-    for (int w = threadIdx.x; w < d.windows; w += blockDim.x) atomicAdd(&counts[key_of(t, d, kept, w)], 1u);
+    for (int w = threadIdx.x; w < d.windows; w += blockDim.x)
+        if (counts_window(d, w)) atomicAdd(&counts[key_of(t, d, kept, w)], 1u);
     __syncthreads();
     int64 row = blockIdx.x * ld + (int64)blockIdx.y * n_padded;
     double sum = 0;
@@ -84,6 +92,7 @@ extern "C" __global__ void look_up(Texts t, int n_masks, const int* times, const
         for (int w = threadIdx.x; w < d.windows; w += blockDim.x) {
             int key = key_of(t, d, t.kept + mask * t.n_kept, w);
             keys[w] = key;
+            if (!counts_window(d, w)) continue;
             uint32 before = atomicAdd(&counts[key], 1u);
             sum += __double2ll_rn(more[before] * table[key] * unit);
             of_mask += __double2ll_rn(more_square[before] * square_unit);

@@ -68,7 +68,7 @@ def spectrum(s, t, p1, p2=None, weight="count", idf=None):
 def gapped_kmers(s, g, m, canonical=False):
     """Every window of g symbols under every mask, None at its m open positions, and how often it occurs.
 
-    Canonical: of the text and of its reverse complement; u is a t.
+    Canonical: of the text and of its reverse complement, without windows that have an n; u is a t.
     """
     strands = [s]
     if canonical:
@@ -79,6 +79,7 @@ def gapped_kmers(s, g, m, canonical=False):
         for strand in strands
         for at in range(len(strand) - g + 1)
         for opened in combinations(range(g), m)
+        if not (canonical and "n" in strand[at : at + g])
     )
 
 

@@ -311,6 +311,18 @@ def test_impossible_parameters_are_refused(kernel, message):
         kernel.fit(encode(["banana"]))
 
 
+def test_windows_with_ambiguous_bases_are_left_out():
+    clean, unclear = (
+        encode(["acgttgca", "ttgac", "acg"]),
+        encode(["acgttgcanacr", "ttgacry", "nacgn"]),
+    )
+    for weight in ("count", "log"):
+        kernel = GappedKmers(3, 1, True, weight)
+        rows = kernel.rows(clean, CPU)
+        np.testing.assert_allclose(rows.cross(unclear), rows.cross(clean), rtol=1e-6)
+        np.testing.assert_allclose(kernel.rows(unclear, CPU).gram(), rows.gram(), rtol=1e-6)
+
+
 def test_other_letters_are_refused_on_both_strands():
     kernel, documents = GappedKmers(3, 1, True), encode(["acgt", "nacgu"])
     for texts in (["acgt", "acxgt"], ["ACGT"], ["ac gt"]):

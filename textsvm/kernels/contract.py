@@ -290,7 +290,7 @@ class Structure:
     @property
     def letters(self) -> str:
         """The letters that the kernel accepts, "" for all: kernels of both strands read DNA and RNA only."""
-        return "acgtun" if getattr(self.kernel, "canonical", False) else ""
+        return "acgtunrykmswbdhv" if getattr(self.kernel, "canonical", False) else ""
 
     @property
     def near_duplicate_kernel(self) -> Any:

@@ -96,7 +96,7 @@ GROUP_BYTES, TILE, PAD = 1 << 30, 2048, 8
 FLOAT16, FLOAT32 = 2, 0  # cudaDataType
 #: struct Texts of gapped_dense.cu.
 TEXTS = np.dtype(
-    [(name, np.uint64) for name in ("codes", "offsets", "kept")]
+    [(name, np.uint64) for name in ("codes", "counted", "offsets", "kept")]
     + [(name, np.int32) for name in ("g", "n_kept", "n_symbols", "n_keys", "strands")],
     align=True,
 )
@@ -119,7 +119,7 @@ class DenseMasks:
     def __init__(self, texts: CodedTexts, values: NDArray[np.float64]) -> None:
         cp = gpu.cupy()
         self.texts, self.n = texts, len(texts.offsets) - 1
-        self.codes, self.offsets = cp.asarray(texts.codes), cp.asarray(texts.offsets)
+        self.arrays = _on_card(texts)
         high = values.astype(np.float16)
         low = (values - high).astype(np.float16)
         self.high, self.low = cp.asarray(high.view(np.uint16)), cp.asarray(low.view(np.uint16))
@@ -152,7 +152,7 @@ class DenseMasks:
     def _fill_rows(self, masks: Sequence[Mask], high: Array, low: Array | None, squares: Array) -> None:
         cp, n_padded = gpu.cupy(), self._padded(masks)
         kept = cp.asarray(np.array([mask.kept for mask in masks], np.int32))
-        argument = _structure(self.codes, self.offsets, kept, self.texts, self.texts.n_symbols)
+        argument = _structure(self.arrays, kept, self.texts, self.texts.n_symbols)
         kernel = gpu.function(SOURCE, "dense_rows")
         kernel.max_dynamic_shared_size_bytes = 4 * n_padded
         out = (self.high, self.low, self.square, high, np.uint64(0) if low is None else low, squares)
@@ -176,10 +176,14 @@ def _unit(bound: float) -> float:
     return float(2.0 ** min(61 - int(np.ceil(np.log2(bound))), 1000)) if bound > 0 else 1.0
 
 
-def _structure(codes: Array, offsets: Array, kept: Array, texts: CodedTexts, n_symbols: int) -> Any:
+def _on_card(texts: CodedTexts) -> dict[str, Array]:
+    return {name: gpu.cupy().asarray(getattr(texts, name)) for name in ("codes", "counted", "offsets")}
+
+
+def _structure(arrays: dict[str, Array], kept: Array, texts: CodedTexts, n_symbols: int) -> Any:
     n_kept = kept.shape[1]
     return gpu.structure(
-        TEXTS, codes=codes, offsets=offsets, kept=kept, g=texts.g, n_kept=n_kept,
+        TEXTS, **arrays, kept=kept, g=texts.g, n_kept=n_kept,
         n_symbols=n_symbols, n_keys=n_symbols**n_kept, strands=texts.strands,
     )  # fmt: skip
 
@@ -263,12 +267,12 @@ class CudaGapped(GappedRows):
         bound = max(texts.windows, 1) * int(tables.times.sum())
         unit = _unit(bound * largest * float(np.diff(values).max(initial=1)))
         square_unit = _unit(bound * float(values.max()) ** 2)
-        codes, offsets, kept = cp.asarray(texts.codes), cp.asarray(texts.offsets), cp.asarray(tables.kept)
+        arrays, kept = _on_card(texts), cp.asarray(tables.kept)
         times, more, more_square = map(cp.asarray, (tables.times, np.diff(values), np.diff(values**2)))
         shared = 4 * keys + 2 * texts.windows
         kernel = gpu.function(SOURCE, "look_up")
         kernel.max_dynamic_shared_size_bytes = shared
-        argument = _structure(codes, offsets, kept, texts, tables.n_symbols)
+        argument = _structure(arrays, kept, texts, tables.n_symbols)
         weights = (np.int32(masks), times, more, more_square, tables.weights)
         if n:
             numbers = (np.float64(unit), np.float64(square_unit))

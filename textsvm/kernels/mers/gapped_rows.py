@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.contract import Predictor, RowsPredictor, decision_by_rows
-from textsvm.kernels.mers.windows import LETTERS, Mask, MaskedWindows, Windows, strands, windows_of
+from textsvm.kernels.mers.windows import LETTERS, UNKNOWN, Mask, MaskedWindows, Windows, strands, windows_of
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.counting import count_ids
 from textsvm.kernels.spectrum.features import weigh
@@ -262,6 +262,7 @@ class CodedTexts:
     """Texts over a small alphabet, for `look_up`.
 
     codes : uint8, of a single strand
+    counted : uint8, whether the window that starts at a symbol counts: not with an ambiguous base
     offsets : int64, (n + 1,)
     g : symbols per window
     strands : 1, or 2 with codes of `LETTERS`
@@ -269,6 +270,7 @@ class CodedTexts:
     """
 
     codes: NDArray[np.uint8]
+    counted: NDArray[np.uint8]
     offsets: NDArray[np.int64]
     g: int
     strands: int
@@ -280,8 +282,14 @@ class CodedTexts:
         if not both_strands and len(documents.alphabet) > MOST_SYMBOLS:
             return None
         codes = strands(documents)[: len(documents.codes)] if both_strands else documents.codes
+        counted = np.ones(len(codes), np.uint8)
+        if both_strands and (unknown := codes == UNKNOWN).any():
+            before = np.concatenate([[0], np.cumsum(unknown)])
+            ends = np.minimum(np.arange(len(codes)) + g, len(codes))
+            counted = (before[ends] == before[:-1]).astype(np.uint8)
+            codes = np.where(unknown, 0, codes)
         n_symbols = int(codes.max(initial=0)) + 1
-        return cls(codes.astype(np.uint8), documents.offsets, g, 1 + both_strands, n_symbols)
+        return cls(codes.astype(np.uint8), counted, documents.offsets, g, 1 + both_strands, n_symbols)
 
     @property
     def windows(self) -> int:
@@ -401,7 +409,7 @@ class HostGapped(GappedRows):
         sizes = (texts.g, texts.strands, tables.n_symbols)
 
         def fill(first: int, last: int) -> None:
-            given = (texts.codes, texts.offsets, paired, *sizes, tables.kept, tables.times)
+            given = (texts.codes, texts.counted, texts.offsets, paired, *sizes, tables.kept, tables.times)
             _look_up(first, last, *given, more, more_square, tables.weights, sums, squares)
 
         share(texts.offsets, fill)
@@ -443,8 +451,8 @@ class HostGapped(GappedRows):
 
 @njit(nogil=True, cache=True)
 def _look_up(
-    first, last, codes, offsets, paired, g, n_strands, n_symbols, kept, times, more, more_square, weights,
-    sums, squares,
+    first, last, codes, counted, offsets, paired, g, n_strands, n_symbols, kept, times, more, more_square,
+    weights, sums, squares,
 ):  # fmt: skip
     counts = np.zeros(weights.shape[2], np.int32)
     keys, gains = np.empty(len(more), np.uint32), np.empty(len(more))
@@ -459,10 +467,12 @@ def _look_up(
                     keys[size + w] = keys[size + w] * n_symbols + paired[codes[begin + w + g - 1 - place]]
             square = 0.0
             for w in range(size * n_strands):
-                count = counts[keys[w]]
-                counts[keys[w]] = count + 1
-                square += more_square[count]
-                gains[w] = more[count]
+                gains[w] = 0.0
+                if counted[begin + w % size]:
+                    count = counts[keys[w]]
+                    counts[keys[w]] = count + 1
+                    square += more_square[count]
+                    gains[w] = more[count]
             squares[i] += times[mask] * square
             for machine in range(len(weights)):
                 table, total = weights[machine, mask], 0.0

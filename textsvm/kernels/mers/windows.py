@@ -41,8 +41,10 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[Any]
-#: Letters of DNA and RNA by code: u counts as t, n is its own complement, the others pair with 3 - code.
-LETTERS = ("a", "c", "g", "tu", "n")
+#: Letters of DNA and RNA by code: u counts as t; the codes of bases pair with 3 - code. Windows with n or
+#: another code of an ambiguous base are left out.
+LETTERS = ("a", "c", "g", "tu", "nrykmswbdhv")
+UNKNOWN = len(LETTERS) - 1
 #: Number of keys up to which ranks are always tabulated; more keys may be sorted instead.
 TABLE = 1 << 10
 
@@ -82,7 +84,7 @@ class Windows:
 
 
 def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
-    """Windows of documents and, with `both_strands`, of their reverse complements."""
+    """Windows of documents and, with `both_strands`, of their reverse complements, with known bases only."""
     check_symbols(len(documents.codes), 2 if both_strands else 1)
     offsets, numbers = documents.offsets, np.maximum(documents.lengths - g + 1, 0)
     begins, codes, n_symbols = offsets[:-1], documents.codes.astype(np.int32), len(documents.alphabet)
@@ -92,6 +94,10 @@ def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
         numbers = np.repeat(numbers, 2)
     ends = np.concatenate([[0], np.cumsum(numbers)])
     starts = np.repeat(begins - ends[:-1], numbers) + np.arange(ends[-1])
+    if both_strands and (codes == UNKNOWN).any():
+        before = np.concatenate([[0], np.cumsum(codes == UNKNOWN)])
+        known = before[starts + g] == before[starts]
+        starts, ends = starts[known], np.concatenate([[0], np.cumsum(known)])[ends]
     return Windows(codes, starts, ends[:: 2 if both_strands else 1], n_symbols)
 
 
@@ -113,7 +119,7 @@ def strands(documents: Documents) -> NDArray[np.int32]:
     for unknown in np.flatnonzero(present & (table < 0)):
         raise InputError(
             f"a text has the symbol {symbols[unknown]!r}, which is no letter of DNA or RNA (a, c, g, t, u, "
-            "n); canonical=True reads such texts only"
+            "n, or the code of an ambiguous base); canonical=True reads such texts only"
         )
     codes, both, offsets = (
         np.array(documents.codes),
@@ -331,11 +337,11 @@ def mers_of(
 ) -> tuple[Mers, Mers]:
     """The l-mers of documents as rows and as columns; on both strands columns include the other strand.
 
-    On both strands, l-mers with an n are left out.
+    On both strands, l-mers with an ambiguous base (n) are left out.
     """
     check_symbols(len(documents.codes), 2 if both_strands else 1)
     codes = strands(documents) if both_strands else documents.codes.astype(np.int32)
-    unknown, n_symbols = (len(LETTERS) - 1,) * 2 if both_strands else (-1, len(documents.alphabet))
+    unknown, n_symbols = (UNKNOWN,) * 2 if both_strands else (-1, len(documents.alphabet))
     offsets, n = np.array(documents.offsets), len(documents)
     longest = int(documents.lengths.max(initial=0))
     of_distance = np.ones(longest + 1, np.uint8) if centred is None else centred.weights(longest)
