@@ -36,7 +36,6 @@ MAX_CU_LINES = 80
 MANY_PARAMETERS = {
     "textsvm.bench.harness:benchmark",
     "textsvm.estimators.features:SpectrumFeatures.__init__",
-    "textsvm.kernels.mers.gkm:Gkm.__init__",
     "textsvm.machines.classifier:Classifier.__init__",
     "textsvm.machines.novelty:NoveltyDetector.__init__",
     "textsvm.machines.regressor:Regressor.__init__",

@@ -17,11 +17,8 @@ from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS, GappedKmers, spelling
 from textsvm.kernels.contract import RowsPredictor
-from textsvm.kernels.mers import gapped_cpu as gapped_lists
-from textsvm.kernels.mers import gapped_rows as gapped_features
-from textsvm.kernels.mers import gapped_rows as gapped_tables
+from textsvm.kernels.mers import gapped_rows
 from textsvm.kernels.mers import windows as features
-from textsvm.kernels.mers.gapped import represent_masks
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, fitting, masks, windows_of
 from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
 from textsvm.runtime.device import select
@@ -132,15 +129,15 @@ def test_rows_cross_decision_and_predictor_agree_with_the_gram(weight, canonical
     coef = np.random.default_rng(0).normal(size=(n, 3))
     new = encode([*dna(40, 1, letters="acgtn"), "", "ac", "gt"], documents.alphabet)
     decided = rows.decision(new, coef)
-    for keep in (gapped_features.KEEP_BYTES, 0):
-        monkeypatch.setattr(gapped_features, "KEEP_BYTES", keep)
+    for keep in (gapped_rows.KEEP_BYTES, 0):
+        monkeypatch.setattr(gapped_rows, "KEEP_BYTES", keep)
         rows = kernel.rows(documents, CPU)
         for some in (np.array([5]), np.arange(0, n, 7), np.arange(n)):
             np.testing.assert_allclose(rows.rows(some), gram[some], rtol=1e-6)
         np.testing.assert_allclose(rows.cross(documents), gram, rtol=1e-6)
         np.testing.assert_allclose(rows.decision(documents, coef), gram @ coef, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(rows.decision(new, coef), rows.cross(new) @ coef, rtol=1e-4, atol=1e-4)
-    monkeypatch.setattr(gapped_features, "WEIGHT_BYTES", 0)  # by rows
+    monkeypatch.setattr(gapped_rows, "WEIGHT_BYTES", 0)  # by rows
     assert isinstance(kernel.predictor(documents, coef.T, CPU), RowsPredictor)
     by_rows = kernel.predictor(documents, coef.T, CPU).values(new)
     np.testing.assert_allclose(by_rows, decided, rtol=1e-4, atol=1e-4)
@@ -152,7 +149,7 @@ def test_a_predictor_decides_in_batches_as_at_once(monkeypatch):
     predictor = GappedKmers(6, 2).predictor(documents, coef, CPU)
     new, seen = encode([*dna(40, 1), "", "x" * 9], documents.alphabet), []
     whole = predictor.values(new)
-    monkeypatch.setattr(gapped_features, "BATCH", 300)
+    monkeypatch.setattr(gapped_rows, "BATCH", 300)
     batches = predictor.values(new, lambda done, total: seen.append((done, total)))
     np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
     assert len(seen) > 3
@@ -164,9 +161,9 @@ def test_a_predictor_decides_in_batches_as_at_once(monkeypatch):
 def test_masks_give_the_gram(canonical):
     documents = encode(dna(50))
     kernel = GappedKmers(6, 3, canonical, normalised=False)
-    parts = list(represent_masks(kernel, documents))
+    parts = list(kernel.rows(documents, CPU).represent_masks())
     assert len(parts) == (20 if not canonical else 10)
-    gram = sum(x.dot(x.dot(np.eye(x.n_features)).T) for x in parts)
+    gram = sum(part.mask.times * part.x.dot(part.x.dot(np.eye(part.x.n_features)).T) for part in parts)
     np.testing.assert_allclose(kernel.rows(documents, CPU).gram(), gram, rtol=1e-6)
 
 
@@ -356,11 +353,13 @@ def test_lists_add_up_what_columns_do(weight, canonical, monkeypatch):
     kernel = GappedKmers(6, 2, canonical, weight, normalised=False)
     expected = []
     for pays in (False, True):
-        monkeypatch.setattr("textsvm.kernels.mers.gapped.lists_pay", lambda windows, mask, pays=pays: pays)
+        monkeypatch.setattr(
+            "textsvm.kernels.mers.gapped_rows.lists_pay", lambda windows, mask, pays=pays: pays
+        )
         expected.append(kernel.rows(documents, CPU).gram())
     np.testing.assert_allclose(expected[1], expected[0], rtol=1e-7 if weight == "log" else 0)
-    monkeypatch.setattr(gapped_lists, "TABLE", 0)
-    monkeypatch.setattr(gapped_lists, "GROUP_BYTES", 0)
+    monkeypatch.setattr(gapped_rows, "TABLE", 0)
+    monkeypatch.setattr(gapped_rows, "GROUP_BYTES", 0)
     np.testing.assert_array_equal(kernel.rows(documents, CPU).gram(), expected[1])
 
 
@@ -369,7 +368,7 @@ def test_lists_pay_where_features_are_rare():
     documents = encode(dna(300))
     for kernel, pays in ((few, False), (many, True)):
         windows = windows_of(documents, kernel.g, False)
-        assert gapped_lists.lists_pay(windows, kernel.masks[0]) == pays
+        assert gapped_rows.lists_pay(windows, kernel.masks[0]) == pays
 
 
 @pytest.mark.slow
@@ -380,7 +379,7 @@ def test_looking_up_is_counting(g, m, canonical, weight, monkeypatch):
     others = encode([*dna(30, 1, letters="acgtn"), "", "ac", "t" * 70], documents.alphabet)
     coef = np.random.default_rng(0).normal(size=(2, len(documents)))
     found = GappedKmers(g, m, canonical, weight).predictor(documents, coef, CPU).values(others)
-    monkeypatch.setattr(gapped_tables, "MOST_KEYS", 0)
+    monkeypatch.setattr(gapped_rows, "MOST_KEYS", 0)
     counted = GappedKmers(g, m, canonical, weight).predictor(documents, coef, CPU).values(others)
     np.testing.assert_allclose(found, counted, rtol=1e-12, atol=1e-12)
 

@@ -291,8 +291,8 @@ def test_it_is_a_grid_of_options():
         (Gkm(5, 3, 6), "d=6"),
         (Gkm(40, 3, 16), "d=16 mismatches are too many: give 15"),
         (Gkm(filter="some"), "filter='some'"),
-        (Gkm(centre=256), "centre must be a whole number from 0 to 255, got 256"),
-        (Gkm(centre=5, half_life=0), "half_life must be positive, got 0"),
+        (Gkm(centre=256), "centre=256 of the gkm kernel must be a whole number from 0 to 255"),
+        (Gkm(centre=5, half_life=0), "half_life=0 of the gkm kernel must be a finite number above 0"),
     ],
 )
 def test_impossible_parameters_are_refused(kernel, message):

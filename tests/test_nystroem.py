@@ -126,10 +126,11 @@ def test_values_with_landmarks_are_those_of_the_kernel(mails):
 def test_blocks_change_nothing(mails, monkeypatch):
     documents, device = encode(mails[0]), select("cpu")
     kernel = Nystroem(GAP, 20).fit(documents)
-    whole = kernel._features_of(documents, device).x.values
+    whole = kernel.rows(documents, device).make_features().x.values
     monkeypatch.setattr(nystroem, "HOST_BLOCK", 8 * 20 * 7)
     seen = []
-    again = kernel._features_of(documents, device, lambda done, total: seen.append(done / total))
+    rows = kernel.rows(documents, device)
+    again = rows.make_features(lambda done, total: seen.append(done / total))
     np.testing.assert_allclose(again.x.values, whole, atol=1e-6)
     assert np.all(np.diff(seen) >= 0)
     assert seen[-1] == 1

@@ -38,7 +38,7 @@ from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.gram.shared import grams
 from textsvm.kernels.combined.table import Numbers, Table
-from textsvm.kernels.given import make_kernel
+from textsvm.kernels.given import as_kernel
 from textsvm.kernels.spelling import spell
 from textsvm.model.bytes import sealed
 from textsvm.runtime.device import select
@@ -102,22 +102,22 @@ def test_values_are_the_sum_of_what_each_part_says():
 
 def test_a_sum_on_a_column_is_a_sum_on_it_of_each_part():
     inner = Sum([Spectrum(2), Product([Spectrum(1, tokens="words"), EditDistance()])], [3, 1])
-    spread = make_kernel(Sum([On("body", inner), On("hour", Sum([Gaussian(), Linear()]))]))
+    spread = as_kernel(Sum([On("body", inner), On("hour", Sum([Gaussian(), Linear()]))]))
     columns = [leaf.structure.view.column for leaf in spread.structure.leaves]
     assert columns == ["body"] * 3 + [("hour",)] * 2
     assert [leaf.structure.as_dict()["name"] for leaf in spread.structure.leaves] == ["on"] * 5
-    np.testing.assert_array_equal(gram_of(On("body", inner)), gram_of(make_kernel(On("body", inner))))
+    np.testing.assert_array_equal(gram_of(On("body", inner)), gram_of(as_kernel(On("body", inner))))
     expected = svc(inner).prepare(TABLE["body"]).gram.rows(np.arange(N))
     np.testing.assert_array_equal(gram_of(On("body", inner)), expected)
 
 
 def test_a_kernel_of_texts_is_itself_on_a_column():
-    kernel = make_kernel(On("body", GapWeighted(3)))
+    kernel = as_kernel(On("body", GapWeighted(3)))
     assert type(kernel) is GapWeighted
     assert repr(kernel) == repr(clone(kernel)) == "On(column='body', kernel=GapWeighted(p=3))"
     assert spell(kernel) == "body=gap:3"
     assert kernel.cost.in_shards
-    assert not make_kernel(On("body", Sum([GapWeighted(3), GapWeighted(2)]))).cost.in_shards
+    assert not as_kernel(On("body", Sum([GapWeighted(3), GapWeighted(2)]))).cost.in_shards
 
 
 def test_the_kernel_that_was_given_stays_as_it_is():
@@ -226,7 +226,7 @@ def test_a_fold_takes_as_many_grams_as_before_for_texts_that_learn_nothing():
 
 def test_a_grid_over_other_columns_shares_what_kernels_have_in_common():
     ranges = [On("body", Spectrum((1, p))) for p in (1, 2, 3)]
-    kernels = list(map(make_kernel, ranges))
+    kernels = list(map(as_kernel, ranges))
     shared = [gram.description for _, gram in grams(kernels, svc(BOTH).encode(TABLE), CPU)]
     assert all(description.endswith("from the sum over lengths") for description in shared)
     kernels = [*ranges, On("subject", Spectrum((1, 2))), BOTH]
@@ -505,16 +505,16 @@ def test_at_prediction_columns_are_those_of_training():
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        (On(), "kernel=None of On is no kernel"),
-        (On("body", "spectrum"), "kernel='spectrum' of On is no kernel"),
-        (On("body", On("body", Spectrum(2))), "of On is no kernel that a column can"),
-        (On("body", Sum([On("body", Spectrum(2))])), "of On is no kernel that a column can"),
+        (On(), "kernel=None of On must be a kernel"),
+        (On("body", "spectrum"), "kernel='spectrum' of On must be a kernel"),
+        (On("body", On("body", Spectrum(2))), "of On must be a kernel of texts or vectors"),
+        (On("body", Sum([On("body", Spectrum(2))])), "of On must be a kernel of texts or vectors"),
         (On("", Spectrum(2)), "column='' of On must be the name of a column"),
         (On([], Gaussian()), r"column=\[\] of On must be the name"),
         (On(3, Gaussian()), "column=3 of On must be the name"),
         (On(["hour", 3], Gaussian()), "of On must be the name"),
-        (On(["hour", "hour"], Gaussian()), "On names 2 columns; they must be different ones"),
-        (On(["subject", "body"], Spectrum(2)), "a kernel of texts reads one column and is on subject"),
+        (On(["hour", "hour"], Gaussian()), "On has 2 columns; they must be distinct"),
+        (On(["subject", "body"], Spectrum(2)), "a kernel of texts reads a single column, got subject"),
         (On("body", Spectrum(0)), "p=0 is no length"),
         (On("body", Spectrum(99)), "every document is shorter than p = 99"),
         (Sum([SUBJECT, On("body", Spectrum(99))]), "shorter than p = 99 of its part body=spectrum:99"),

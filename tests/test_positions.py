@@ -204,7 +204,7 @@ def test_a_symbol_that_nothing_has_at_its_place_contributes_nothing():
         (WeightedDegree(3, -1), "shift=-1 .* from 0"),
         (WeightedDegree(3, 1, "no"), "normalised='no'"),
         (Oligo(0), "k=0 of the oligo kernel must be a whole number from 1 to 32"),
-        (Oligo(3, 0), "sigma=0 of the oligo kernel must be a number above 0"),
+        (Oligo(3, 0), "sigma=0 of the oligo kernel must be a finite number above 0"),
         (Oligo(3, float("nan")), "sigma=nan"),
         (Oligo(3, "wide"), "sigma='wide'"),
         (LocalityImproved(4), "window=4 of the locality kernel must be odd"),

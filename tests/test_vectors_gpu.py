@@ -5,8 +5,7 @@ import pytest
 from contracts import to_numpy
 
 from textsvm.errors import InputError
-from textsvm.kernels.vectors.base import VectorFunction
-from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
+from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid, VectorFunction
 from textsvm.linalg import vectors_cuda
 from textsvm.linalg import vectors_cuda as float64_cuda
 from textsvm.linalg.vectors import Vectors

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from textsvm.kernels.gap.bounded import BoundedGap as BoundedGap
     from textsvm.kernels.gap.kernel import GapWeighted as GapWeighted
     from textsvm.kernels.mers.gapped import GappedKmers as GappedKmers
-    from textsvm.kernels.mers.gkm import Gkm as Gkm
-    from textsvm.kernels.mers.mismatch import Mismatch as Mismatch
+    from textsvm.kernels.mers.kernel import Gkm as Gkm
+    from textsvm.kernels.mers.kernel import Mismatch as Mismatch
+    from textsvm.kernels.positions.diagonals import Oligo as Oligo
+    from textsvm.kernels.positions.diagonals import WeightedDegree as WeightedDegree
     from textsvm.kernels.positions.locality import LocalityImproved as LocalityImproved
-    from textsvm.kernels.positions.oligo import Oligo as Oligo
-    from textsvm.kernels.positions.weighted_degree import WeightedDegree as WeightedDegree
     from textsvm.kernels.spectrum.kernel import Spectrum as Spectrum
     from textsvm.kernels.user import UserKernel as UserKernel
     from textsvm.kernels.vectors.kernels import Gaussian as Gaussian
@@ -62,9 +62,9 @@ KERNELS = Kernels({
     "edit": ("edit.kernel:EditDistance", o.EDIT),
     "gap": ("gap.kernel:GapWeighted", o.GAP),
     "gapped": ("mers.gapped:GappedKmers", o.GAPPED),
-    "mismatch": ("mers.mismatch:Mismatch", o.MISMATCH),
-    "gkm": ("mers.gkm:Gkm", o.GKM),
-    "oligo": ("positions.oligo:Oligo", o.OLIGO),
+    "mismatch": ("mers.kernel:Mismatch", o.MISMATCH),
+    "gkm": ("mers.kernel:Gkm", o.GKM),
+    "oligo": ("positions.diagonals:Oligo", o.OLIGO),
     "locality": ("positions.locality:LocalityImproved", o.LOCALITY),
     "linear": ("vectors.kernels:Linear", ()),
     "polynomial": ("vectors.kernels:Polynomial", o.POLYNOMIAL),
@@ -74,7 +74,7 @@ KERNELS = Kernels({
     "product": ("base:Product", ()),
     "on": ("combined.on:On", ()),
     "bounded-gap": ("gap.bounded:BoundedGap", o.BOUNDED_GAP),
-    "weighted-degree": ("positions.weighted_degree:WeightedDegree", o.WEIGHTED_DEGREE),
+    "weighted-degree": ("positions.diagonals:WeightedDegree", o.WEIGHTED_DEGREE),
 })  # fmt: skip
 _MODULES = {"Kernel": "base", "UserKernel": "user"}
 _MODULES |= {name: module for module, name in (path.split(":") for path, _ in KERNELS.data.values())}

@@ -1,8 +1,8 @@
 """Attribution: contributions of the symbols of a document to its value.
 
 value(x) = sum_i a_i k(t_i, x) + bias, over the support vectors t_i. The default is occlusion: a piece of text
-gets value(x) - value(x without it). These contributions do not sum to the value, since pieces with the same
-meaning hide each other. Kernels with an exact method override `Attributor`.
+gets value(x) - value(x without the piece). These contributions do not sum to the value, since pieces with the
+same meaning hide each other. Kernels with an exact method override `Attributor`.
 """
 
 from __future__ import annotations
@@ -89,16 +89,9 @@ def occlusion(
     coef: Array,
     progress: Progress | None = None,
 ) -> Contributions:
-    """Changes of the values without each piece of the texts, evenly over the symbols of a piece.
+    """Changes of the values without each piece of the texts, spread evenly over the symbols of a piece.
 
-    Parameters
-    ----------
-    decide : callable
-        `KernelRows.decision` of the support vectors.
-    documents : Documents or Views
-        Over an extension of the alphabet of the support vectors.
-    coef : float64 array, shape (len(documents), n_sv)
-    progress : callable, optional
+    `decide` is `KernelRows.decision` of the support vectors; coef has shape (len(documents), n_sv).
     """
     symbols = []
     for d in range(len(documents)):
@@ -115,7 +108,7 @@ def occlusion(
 
 
 def complete(contributions: Contributions, values: Array) -> Contributions:
-    """Exact contributions with documents without features added; values has shape (n,).
+    """Complete exact contributions for documents without features; values has shape (n,).
 
     A document too short for features equals a support vector or has value 0 with all: its value is spread
     evenly over the text.

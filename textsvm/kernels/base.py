@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -216,6 +217,7 @@ class Kernel(Parameters, ABC):
         return own if self._column is None else f"On(column={self._column!r}, kernel={own})"
 
 
+@dataclass(repr=False, eq=False)
 class SymbolKernel(Kernel):
     """A kernel of symbols.
 
@@ -227,8 +229,8 @@ class SymbolKernel(Kernel):
         Distinguish upper and lower case, which the normal form of texts does not.
     """
 
-    tokens: Tokens
-    keep_case: bool
+    tokens: Tokens = field(default="characters", kw_only=True)
+    keep_case: bool = field(default=False, kw_only=True)
 
     @property
     def structure(self) -> Structure:
@@ -260,6 +262,20 @@ def check_flag(kernel: Kernel, name: str) -> None:
     value = getattr(kernel, name)
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name}={value!r} of the {kernel.name} kernel must be True or False")
+
+
+def check_positive(kernel: Kernel, name: str) -> None:
+    """Raise InputError if a parameter is no finite number above 0."""
+    value = getattr(kernel, name)
+    if not is_number(value) or not 0 < value < inf:
+        raise InputError(f"{name}={value!r} of the {kernel.name} kernel must be a finite number above 0")
+
+
+def check_choice(kernel: Kernel, name: str, choices: Sequence[str]) -> None:
+    """Raise InputError if a parameter has another value than these."""
+    value = getattr(kernel, name)
+    if value not in choices:
+        raise InputError(f"{name}={value!r} of the {kernel.name} kernel is not one of {', '.join(choices)}")
 
 
 def check_whole(kernel: Kernel, name: str, least: int, most: int | None = None) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.rows import FeatureRows, side_by_side
+from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents, View, Views
@@ -93,15 +94,30 @@ class HostRows(ABC):
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef, a block of `others` at a time: coef (n, k) -> (len(others), k)."""
-        values = np.empty((len(others), coef.shape[1]))
-        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
+        return decision_by_rows(self, others, coef, progress, on_host=True)
+
+
+def decision_by_rows(
+    rows: Any,
+    others: Any,
+    coef: NDArray[np.float64],
+    progress: Progress | None = None,
+    on_host: bool = False,
+    size: int | None = None,
+) -> NDArray[np.float64]:
+    """k(others, documents) @ coef, `size` of `others` at a time, multiplied on the device or on the host."""
+    values = np.empty((len(others), coef.shape[1]))
+    size = size or max(1, BLOCK_BYTES // (4 * max(1, rows.n)))
+    with devices.use(rows.device):
+        weights = coef if on_host else devices.array_module(rows.device).asarray(coef)
         for start in range(0, len(others), size):
-            block = others.take(np.arange(start, min(start + size, len(others))))
-            values[start : start + size] = self.cross(block) @ coef
+            stop = min(start + size, len(others))
+            block = rows.cross(others.take(np.arange(start, stop)))
+            block = devices.to_host(block) if on_host else block
+            values[start:stop] = devices.to_host(block.astype(np.float64) @ weights)
             if progress is not None:
-                progress(min(start + size, len(others)), len(others))
-        return values
+                progress(stop, len(others))
+    return values
 
 
 class Predictor(Protocol):

@@ -13,31 +13,30 @@ from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.user import UserKernel
 from textsvm.text.documents import View
 
-#: Names of kernels elsewhere.
-_ELSEWHERE = {"rbf": "gaussian", "poly": "polynomial"}
+#: Names of kernels in scikit-learn.
+_IN_SKLEARN = {"rbf": "gaussian", "poly": "polynomial"}
 
 
-def make_kernel(given: Any) -> Kernel:
+def as_kernel(given: Any) -> Kernel:
     """A fresh kernel from a kernel object, a name or a Python function."""
     if isinstance(given, str):
         if given in ("auto", "fast"):
             return fixed_default()
-        if given in _ELSEWHERE:
-            raise InputError(f"kernel={given!r} is called {_ELSEWHERE[given]!r} here")
+        if given in _IN_SKLEARN:
+            raise InputError(f"kernel={given!r} is called {_IN_SKLEARN[given]!r} here")
         if given not in KERNELS:
             known = ", ".join(["auto", "fast", *KERNELS.simple()])
             raise InputError(f"kernel={given!r} is not one of {known}, precomputed")
         return KERNELS[given]()
     if isinstance(given, Kernel):
-        kernel: Kernel = given.structure.bound()
-        return kernel
+        return given.structure.bound()
     if callable(given):
         return UserKernel(given)
     raise InputError(f"kernel={given!r} is neither a kernel object, a name nor a function")
 
 
 def structure_of(given: Any) -> Structure:
-    """Structure of a kernel, given as for `make_kernel`; of an unregistered name that of texts."""
+    """Structure of a kernel, given as for `as_kernel`; an unregistered name reads texts."""
     if isinstance(given, str) and given in KERNELS:
         given = KERNELS[given]()
     return given.structure if isinstance(given, Kernel) else Structure(given, View())

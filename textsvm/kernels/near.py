@@ -20,7 +20,7 @@ from textsvm.text.documents import Documents
 
 @dataclass(frozen=True)
 class Bound:
-    """Least value of a pair that is searched for."""
+    """Least value of the pairs to search for."""
 
     #: shapes (m,) and (n,): Bounds; the value of a pair must reach that of its row or of its column.
     rows: NDArray[np.float32]
@@ -72,66 +72,50 @@ class Nearest:
 
 
 class NearByValues:
-    """Search by computing all values of a block (`Near`).
+    """Search by computing all values of a block with a fitted kernel (`Near`).
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Fitted.
-    documents : Documents
-        The columns, or the only set.
-    others : Documents, optional
-        The rows.
-    device : Device
+    `documents` are the columns, `others` the rows; without `others` the pairs are among `documents`.
     """
 
     def __init__(self, kernel: Any, documents: Documents, others: Documents | None, device: Device) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.others = documents if others is None else others
         self.own = others is None
-        self._blocks: dict[tuple[bool, int], Any] = {}
+        self._columns: dict[int, tuple[Any, Any]] = {}  # rows of kernel values and their scale
+        self._row_scales: dict[int, Any] = {}
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
         xp = array_module(self.device)
         with use(self.device):
-            prepared = self._columns(columns)
+            kernel_rows, scale = self._prepare_columns(columns)
             same = self.own and rows == columns
-            values = prepared.rows_.gram() if same else prepared.rows_.cross(_block(self.others, rows))
+            values = kernel_rows.gram() if same else kernel_rows.cross(_block(self.others, rows))
             values = values * self._scale(rows)[:, None]
-            values *= prepared.scale
-            wanted = values >= xp.minimum(xp.asarray(bound.rows)[:, None], xp.asarray(bound.columns))
-            at, column = xp.triu(wanted, 1).nonzero() if same else wanted.nonzero()
+            values *= scale
+            near = values >= xp.minimum(xp.asarray(bound.rows)[:, None], xp.asarray(bound.columns))
+            at, column = xp.triu(near, 1).nonzero() if same else near.nonzero()
             return Pairs(
                 to_host(at).astype(np.int64) + rows.start,
                 to_host(column).astype(np.int64) + columns.start,
                 to_host(values[at, column]),
             )
 
-    def _columns(self, block: slice) -> _Prepared:
-        if (True, block.start) not in self._blocks:
-            self._blocks[True, block.start] = self._prepared(self.documents, block)
-        prepared: _Prepared = self._blocks[True, block.start]
-        return prepared
+    def _prepare_columns(self, block: slice) -> tuple[Any, Any]:
+        if block.start not in self._columns:
+            self._columns[block.start] = self._prepare(self.documents, block)
+        return self._columns[block.start]
 
     def _scale(self, block: slice) -> Any:
         """Scale of the rows of a block."""
         if self.own:
-            return self._columns(block).scale
-        if (False, block.start) not in self._blocks:
-            self._blocks[False, block.start] = self._prepared(self.others, block).scale
-        return self._blocks[False, block.start]
+            return self._prepare_columns(block)[1]
+        if block.start not in self._row_scales:
+            self._row_scales[block.start] = self._prepare(self.others, block)[1]
+        return self._row_scales[block.start]
 
-    def _prepared(self, documents: Documents, block: slice) -> _Prepared:
+    def _prepare(self, documents: Documents, block: slice) -> tuple[Any, Any]:
         rows = self.kernel.rows(_block(documents, block), self.device)
-        return _Prepared(rows, scale_of(rows.diag(), self.device))
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """Columns of a block and the scale of their values."""
-
-    rows_: Any
-    scale: Any
+        return rows, scale_of(rows.diag(), self.device)
 
 
 def scale_of(diag: Any, device: Device) -> Any:

@@ -11,13 +11,13 @@ similar to itself than to its copy. Its value at s is
 
     w . z(s) = sum_j v_j k(l_j, s),       v = V diag(lambda)^(-1/2) w,        w = sum_i coef_i z(s_i):
 
-a machine of the kernel itself whose support vectors are the landmarks; in this form it is kept (`condense`).
+a machine of the kernel itself whose support vectors are the landmarks; it is kept in this form (`condense`).
 
 K_mm in float64 is of values in float32, whose rounding moves eigenvalues by up to about sqrt(m) 2^-24
-max_i k(l_i, l_i). Eigenvalues under ten times that are left out, so that similar landmarks and nearly
+max_i k(l_i, l_i). Eigenvalues below ten times this bound are left out, so that similar landmarks and nearly
 constant kernels do not cause a division by rounding errors. A kernel that is not positive semi-definite, such
-as edit distance, has negative eigenvalues: they are left out, too, and so are positive ones up to the same
-size.
+as edit distance, has negative eigenvalues: they are left out, too, and so are positive eigenvalues up to the
+same size.
 
 Landmarks are drawn uniformly. On 2,500 documents of Earn vs Rest (100 symbols), 125 to 1,000 landmarks drawn
 by squared distance (k-means++), by randomly pivoted Cholesky or by ridge leverage capture 0 to 1 points more
@@ -57,8 +57,8 @@ class Approximation:
 
     landmarks: int
     rank: int  #: Features: eigenvalues of the landmarks' kernel matrix that are used
-    captured: float  #: sum_i k~(i, i) / sum_i k(i, i) over the training documents; 1 is all
-    #: Sum of the negative eigenvalues as a share of that of all absolute values; 0 if they are rounding.
+    captured: float  #: sum_i k~(i, i) / sum_i k(i, i) over the training documents, 1 if nothing is lost
+    #: Sum of the negative eigenvalues relative to the sum of all absolute values; 0 if they are rounding.
     negative: float
 
     @property
@@ -75,9 +75,9 @@ class Landmarks:
     """The map from documents to features, on a device."""
 
     index: NDArray[np.int64]  #: shape (m,): Ascending indices among the training documents
-    rows: KernelRows  #: Of the landmarks
-    projection: Any  #: shape (m, r), where the rows live: V diag(lambda)^(-1/2)
-    negative: float  #: See `Approximation`
+    rows: KernelRows  #: With the landmarks as columns
+    projection: Any  #: shape (m, r), on the device of the rows: V diag(lambda)^(-1/2)
+    negative: float  #: As in `Approximation`
 
 
 class NystroemStructure(Structure):
@@ -85,8 +85,7 @@ class NystroemStructure(Structure):
 
     @property
     def views(self) -> tuple[View, ...]:
-        views: tuple[View, ...] = self.kernel.kernel.structure.views
-        return views
+        return self.kernel.kernel.structure.views
 
     def read(self, documents: Any) -> Any:
         return self.kernel.kernel.structure.read(documents)
@@ -101,19 +100,18 @@ class NystroemStructure(Structure):
 
     @property
     def approximation(self) -> Approximation | None:
-        last = self.kernel._last
-        return None if last is None else last.approximation
+        return None if self.kernel._last is None else self.kernel._last[2]
 
     def condense(
         self, index: NDArray[np.int64], coef: NDArray[np.float64]
     ) -> tuple[Kernel, NDArray[np.int64], NDArray[np.float64]]:
-        last = self.kernel._last
-        every = np.zeros((len(last.rows.x), len(coef)))
-        every[index] = coef.T
-        with devices.use(last.landmarks.rows.device):
-            weights = last.landmarks.projection @ last.rows.x.transposed_dot(every)
+        landmarks, features, _ = self.kernel._last
+        all_coef = np.zeros((len(features.x), len(coef)))
+        all_coef[index] = coef.T
+        with devices.use(landmarks.rows.device):
+            weights = landmarks.projection @ features.x.transposed_dot(all_coef)
             self.kernel._last = None
-            return self.kernel.kernel, last.landmarks.index, devices.to_host(weights).T
+            return self.kernel.kernel, landmarks.index, devices.to_host(weights).T
 
     def as_dict(self) -> dict[str, Any]:
         return {**super().as_dict(), "kernel": self.kernel.kernel.structure.as_dict()}
@@ -125,8 +123,7 @@ class NystroemCost(Cost):
     def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         nystroem = self.kernel
         share = min(1.0, nystroem.landmarks / max(1, len(column_lengths)))
-        seconds: Values = nystroem.kernel.cost.of_rows(row_lengths, column_lengths)
-        return seconds * share
+        return nystroem.kernel.cost.of_rows(row_lengths, column_lengths) * share
 
     @property
     def quadratic(self) -> bool:
@@ -166,7 +163,8 @@ class Nystroem(Kernel):
     name: ClassVar[str] = "nystroem"
     cost = Ability(NystroemCost)
     nearest = Ability(NystroemNearest)
-    _last: _LastFeatures | None = None
+    #: The last features, for `NystroemStructure.condense`.
+    _last: tuple[Landmarks, FeatureRows, Approximation] | None = None
 
     def __init__(self, kernel: Kernel, landmarks: int, seed: int = 0) -> None:
         self.kernel = kernel
@@ -206,26 +204,6 @@ class Nystroem(Kernel):
     def rows(self, documents: Documents, device: Device) -> Any:
         return NystroemRows(self, documents, device)
 
-    def _features_of(
-        self, documents: Documents, device: Device, progress: Progress | None = None
-    ) -> FeatureRows:
-        """z of documents, with ridges of 0, on a device."""
-        with devices.use(device):
-            landmarks = _decompose(self.kernel.rows(self._chosen, device), self._index)
-            rows, captured = _features(self.kernel, landmarks, documents, progress)
-        approximation = Approximation(len(landmarks.index), rows.x.n_features, captured, landmarks.negative)
-        self._last = _LastFeatures(landmarks, rows, approximation)
-        return rows
-
-
-@dataclass(frozen=True)
-class _LastFeatures:
-    """The last features, for `NystroemStructure.condense`."""
-
-    landmarks: Landmarks
-    rows: FeatureRows
-    approximation: Approximation
-
 
 class NystroemRows:
     """`MatrixRows` of k~: products of features, which are computed on first use."""
@@ -237,13 +215,18 @@ class NystroemRows:
     def make_features(self, progress: Progress | None = None) -> FeatureRows:
         """z of the documents."""
         if self._features is None:
-            self._features = self.kernel._features_of(self.documents, self.device, progress)
+            kernel = self.kernel
+            with devices.use(self.device):
+                landmarks = _decompose(kernel.kernel.rows(kernel._chosen, self.device), kernel._index)
+                features, captured = _features(kernel.kernel, landmarks, self.documents, progress)
+            rank = features.x.n_features
+            approximation = Approximation(len(landmarks.index), rank, captured, landmarks.negative)
+            self._features, kernel._last = features, (landmarks, features, approximation)
         return self._features
 
     @property
     def _z(self) -> Any:
-        x: Any = self.make_features().x
-        return x.values
+        return self.make_features().x.values
 
     def diag(self) -> Any:
         return self.make_features().x.squares().astype(np.float32)
@@ -261,28 +244,28 @@ def _decompose(rows: KernelRows, index: NDArray[np.int64]) -> Landmarks:
     """The map to features from the rows of landmarks."""
     xp = devices.array_module(rows.device)
     values, vectors = xp.linalg.eigh(rows.gram().astype(xp.float64))
-    values_here = devices.to_host(values)
+    on_host = devices.to_host(values)
     noise = ROUNDING * np.sqrt(len(index)) * 2.0**-24 * float(devices.to_host(rows.diag()).max(initial=0.0))
-    bound = max(noise, -float(values_here.min(initial=0.0)))
-    below = values_here < -noise
-    negative = float(np.abs(values_here[below]).sum() / max(np.abs(values_here).sum(), 1e-300))
-    used = np.flatnonzero(values_here > bound)
+    bound = max(noise, -float(on_host.min(initial=0.0)))
+    negative = float(np.abs(on_host[on_host < -noise]).sum() / max(np.abs(on_host).sum(), 1e-300))
+    used = np.flatnonzero(on_host > bound)
     if not len(used):
         raise InputError(
             "the kernel values of the landmarks are all 0: no document has a feature; give longer documents"
         )
-    first = int(used[0])  # they ascend
+    first = int(used[0])  # eigenvalues ascend
     return Landmarks(index, rows, vectors[:, first:] / xp.sqrt(values[first:]), negative)
 
 
 def _features(
     kernel: Kernel, landmarks: Landmarks, documents: Documents, progress: Progress | None
 ) -> tuple[FeatureRows, float]:
-    """z of documents, computed in blocks, and its share of the trace."""
+    """z of documents, computed in blocks, and the captured share of the trace."""
     device, n = landmarks.rows.device, len(documents)
     xp = devices.array_module(device)
     z, trace = xp.empty((n, landmarks.projection.shape[1]), xp.float32), 0.0
-    blocks = list(_blocks(n, len(landmarks.index), device))
+    step = max(1, (HOST_BLOCK if device.kind == "cpu" else DEVICE_BLOCK) // (8 * len(landmarks.index)))
+    blocks = [slice(first, min(first + step, n)) for first in range(0, n, step)]
     for rows, values in _crossed(kernel, landmarks, documents, blocks, progress):
         z[rows] = values.astype(xp.float64) @ landmarks.projection
     for rows in blocks:
@@ -290,15 +273,6 @@ def _features(
         trace += float(kernel.rows(some, device).diag().sum(dtype=xp.float64))
     x: Any = DenseRows(z)
     return FeatureRows(x, xp.zeros(n)), float(x.squares().sum()) / max(trace, 1e-300)
-
-
-@dataclass(frozen=True)
-class _Whole:
-    """Data that workers need, sent in one piece so that functions of tokens keep their identity."""
-
-    kernel: Kernel
-    landmarks: Any
-    documents: Any
 
 
 def _crossed(
@@ -318,19 +292,14 @@ def _crossed(
             some = documents.take(np.arange(rows.start, rows.stop))
             yield rows, landmarks.rows.cross(some, part(progress, rows.start, size, len(documents)))
         return
-    whole = _Whole(kernel, chosen, documents)
-    for number, values in workers.run(_cross, [whole], blocks, work, progress):
+    shared = (kernel, chosen, documents)  # sent together, so that functions of tokens keep their identity
+    for number, values in workers.run(_cross, [shared], blocks, work, progress):
         yield blocks[number], values
-    workers.forget(whole)
+    workers.forget(shared)
 
 
-def _cross(whole: _Whole, rows: slice) -> Any:
+def _cross(shared: tuple[Kernel, Any, Any], rows: slice) -> Any:
     """Kernel values of a block, computed by a worker."""
-    columns = whole.kernel.rows(whole.landmarks, devices.select("cpu"))
-    return columns.cross(whole.documents.take(np.arange(rows.start, rows.stop)))
-
-
-def _blocks(n: int, landmarks: int, device: Device) -> Iterator[slice]:
-    size = HOST_BLOCK if device.kind == "cpu" else DEVICE_BLOCK
-    step = max(1, size // (8 * landmarks))
-    return (slice(first, min(first + step, n)) for first in range(0, n, step))
+    kernel, landmarks, documents = shared
+    columns = kernel.rows(landmarks, devices.select("cpu"))
+    return columns.cross(documents.take(np.arange(rows.start, rows.stop)))

@@ -15,10 +15,7 @@ from textsvm.errors import InputError
 
 @dataclass(frozen=True)
 class Option:
-    """A parameter of a kernel, or several that are given as one value.
-
-    Kernels may share an option.
-    """
+    """A parameter of a kernel, or several parameters given as a single value; kernels may share options."""
 
     name: str  #: ``--name`` on the command line
     help: str  #: Description without kernel names and defaults
@@ -60,27 +57,22 @@ def whole(text: str) -> int:
         raise InputError("is no whole number") from None
 
 
-def one_of(*choices: str) -> Callable[[str], str]:
-    """Converter that accepts some words only."""
+def choice(name: str, help: str, default: str, choices: tuple[str, ...], bare: bool = True) -> Option:
+    """Option that accepts some words only."""
 
     def convert(text: str) -> str:
         if text not in choices:
             raise InputError(f"is not one of {', '.join(choices)}")
         return text
 
-    return convert
+    return Option(name, help, "|".join(choices), default, convert=convert, bare=bare)
 
 
+TOKENS = ("characters", "words", "whitespace", "blosum62")
 #: Options of every kernel of symbols.
 SYMBOLS = (
-    Option(
-        "tokens",
-        "what a symbol is",
-        "characters|words|whitespace|blosum62",
-        "characters",
-        convert=one_of("characters", "words", "whitespace", "blosum62"),
-    ),
-    Option("keep_case", "upper and lower case are told apart"),
+    choice("tokens", "definition of a symbol", "characters", TOKENS, bare=False),
+    Option("keep_case", "distinguish upper and lower case"),
 )
 
 
@@ -93,10 +85,16 @@ def gamma(text: str) -> float | str:
 GAMMA = Option(
     "gamma", "factor of products or distances, a number, scale or auto", "NUMBER", "scale", convert=gamma
 )
-COEF0 = Option("coef0", "what is added to gamma <x, y>", "NUMBER", "0", convert=float)
-
+COEF0 = Option("coef0", "constant added to gamma <x, y>", "NUMBER", "0", convert=float)
+#: Options of kernels of DNA and of distances between l-mers.
+CANONICAL = Option("canonical", "read sequences of DNA or RNA on both strands")
+ALPHABET = Option(
+    "alphabet", "letters of the alphabet: 4 of DNA, 20 of proteins", "NUMBER", "4", convert=whole
+)
 
 WEIGHTS = ("count", "presence", "intersection", "log")
+#: Help texts.
+LENGTH, COUNT = "length of substrings or subsequences, or a range such as 3-5", "function of a count"
 
 
 def _p(low_and_high: tuple[int, int]) -> dict[str, Any]:
@@ -110,23 +108,12 @@ def _p_text(params: dict[str, Any]) -> str:
 
 
 SPECTRUM = (
-    Option(
-        "p",
-        "length of what is compared, or a range such as 3-5",
-        "LENGTH",
-        "4",
-        "3,4,5",
-        lengths,
-        _p,
-        _p_text,
-        bare=True,
-    ),
-    Option("weight", "what a count weighs", "|".join(WEIGHTS), "count", convert=one_of(*WEIGHTS), bare=True),
-    Option("idf", "rare substrings weigh more"),
-    Option("odds", "substrings that tell classes apart weigh more"),
+    Option("p", LENGTH, "LENGTH", "4", "3,4,5", lengths, _p, _p_text, bare=True),
+    choice("weight", COUNT, "count", WEIGHTS),
+    Option("idf", "give rare substrings more weight"),
+    Option("odds", "give substrings that distinguish classes more weight"),
     *SYMBOLS,
 )
-
 
 EDIT = (
     Option("gamma", "exp(-gamma distance)", "NUMBER", "0.05", convert=float),
@@ -136,34 +123,23 @@ EDIT = (
 
 
 def _gap_p(low_and_high: tuple[int, int]) -> dict[str, Any]:
-    """A range is the blend of its lengths."""
+    """Parameters of a length or of a range, the blend of its lengths."""
     low, high = low_and_high
     weights = None if low == high else tuple(float(q >= low) for q in range(1, high + 1))
     return {"p": high, "weights": weights}
 
 
 def _gap_p_text(params: dict[str, Any]) -> str:
-    """Weights that are no range have no text."""
+    """Text of a length or range; other weights have no text."""
     p, weights = params["p"], params["weights"]
     return str(p) if weights is None else f"{1 + sum(weight == 0 for weight in weights)}-{p}"
 
 
 GAP = (
-    Option(
-        "p",
-        "length of what is compared, or a range such as 3-5",
-        "LENGTH",
-        "5",
-        "3,4,5",
-        lengths,
-        _gap_p,
-        _gap_p_text,
-        bare=True,
-    ),
+    Option("p", LENGTH, "LENGTH", "5", "3,4,5", lengths, _gap_p, _gap_p_text, bare=True),
     Option("decay", "lambda in (0, 1], the cost of a symbol spanned", "NUMBER", "0.5", convert=float),
     *SYMBOLS,
 )
-
 
 SPAN = "p+2"
 
@@ -183,76 +159,49 @@ BOUNDED_GAP = (
     *SYMBOLS,
 )
 
-
 GAPPED_WEIGHTS = ("count", "presence", "log")
-
 
 GAPPED = (
     Option("g", "symbols of a window", "NUMBER", "9", convert=whole, bare=True),
-    Option("m", "positions of a window that may hold anything", "NUMBER", "3", convert=whole),
-    Option("canonical", "a sequence of DNA or RNA is its reverse complement too"),
-    Option(
-        "weight",
-        "what a count weighs",
-        "|".join(GAPPED_WEIGHTS),
-        "log",
-        convert=one_of(*GAPPED_WEIGHTS),
-        bare=True,
-    ),
+    Option("m", "open positions of a window, which match any symbol", "NUMBER", "3", convert=whole),
+    CANONICAL,
+    choice("weight", COUNT, "log", GAPPED_WEIGHTS),
     *SYMBOLS,
 )
-
 
 FILTERS = ("none", "full", "truncated")
 
 GKM = (
     Option("l", "symbols of an l-mer", "NUMBER", "11", "9,10,11", whole, bare=True),
     Option("k", "informative positions of an l-mer", "NUMBER", "7", convert=whole),
-    Option("d", "mismatches up to which pairs of l-mers count", "NUMBER", "3", convert=whole),
-    Option(
-        "filter",
-        "how l-mers are estimated",
-        "|".join(FILTERS),
-        "truncated",
-        convert=one_of(*FILTERS),
-        bare=True,
-    ),
-    Option(
-        "centre", "weight of l-mers in the middle (M of wgkm), 0: all alike", "NUMBER", "0", convert=whole
-    ),
-    Option(
-        "half_life", "distance from the middle over which the weight halves", "NUMBER", "50", convert=float
-    ),
-    Option("canonical", "a sequence of DNA or RNA is its reverse complement too"),
-    Option("alphabet", "letters of the alphabet: 4 of DNA, 20 of proteins", "NUMBER", "4", convert=whole),
+    Option("d", "greatest number of mismatches of l-mers", "NUMBER", "3", convert=whole),
+    choice("filter", "estimate of l-mers", "truncated", FILTERS),
+    Option("centre", "weight of l-mers in the middle (M of wgkm), 0: all alike", "NUMBER", "0", "", whole),
+    Option("half_life", "distance from the middle over which the weight halves", "NUMBER", "50", "", float),
+    CANONICAL,
+    ALPHABET,
     *SYMBOLS,
 )
-
 
 MISMATCH = (
     Option("k", "symbols of a k-mer", "NUMBER", "5", "4,5,6", whole, bare=True),
     Option("m", "mismatches in a k-mer", "NUMBER", "1", convert=whole),
-    Option("canonical", "a sequence of DNA or RNA is its reverse complement too"),
-    Option("alphabet", "letters of the alphabet: 4 of DNA, 20 of proteins", "NUMBER", "4", convert=whole),
+    CANONICAL,
+    ALPHABET,
     *SYMBOLS,
 )
-
 
 WEIGHTED_DEGREE = (
-    Option(
-        "degree", "length of the longest substrings that count", "NUMBER", "8", "5,8,12", whole, bare=True
-    ),
-    Option("shift", "positions that they may be apart", "NUMBER", "0", convert=whole),
+    Option("degree", "length of the longest substrings", "NUMBER", "8", "5,8,12", whole, bare=True),
+    Option("shift", "greatest distance of positions", "NUMBER", "0", convert=whole),
     *SYMBOLS,
 )
-
 
 OLIGO = (
     Option("k", "length of the substrings", "NUMBER", "3", "2,3,4", whole, bare=True),
-    Option("sigma", "positions that they may be apart, about", "NUMBER", "2", "1,4,16", float),
+    Option("sigma", "scale of the distance of positions", "NUMBER", "2", "1,4,16", float),
     *SYMBOLS,
 )
-
 
 LOCALITY = (
     Option("window", "positions of a window, odd", "NUMBER", "9", "5,9,15", whole, bare=True),
@@ -261,18 +210,6 @@ LOCALITY = (
     *SYMBOLS,
 )
 
-
-POLYNOMIAL = (
-    Option("degree", "degree of the polynomial", "NUMBER", "3", convert=whole),
-    GAMMA,
-    COEF0,
-)
-
-
+POLYNOMIAL = (Option("degree", "degree of the polynomial", "NUMBER", "3", convert=whole), GAMMA, COEF0)
 GAUSSIAN = (GAMMA,)
-
-
-SIGMOID = (
-    GAMMA,
-    COEF0,
-)
+SIGMOID = (GAMMA, COEF0)

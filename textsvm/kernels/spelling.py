@@ -2,12 +2,12 @@
 
     kernel := term + term + ...         the mean of the terms (Sum)
     term   := part * part * ...         the product of the parts (Product)
-    part   := one, or column=one, or column,column,...=one      (On)
-    one    := name, or name:option,option,...
+    part   := leaf, or column=leaf, or column,column,...=leaf      (On)
+    leaf   := name, or name:option,option,...
     option := the value of an option that may stand without its name, a flag, or option=value
 
-Names and options are those of `KERNELS`, and `NAMED`; other parameters have their defaults. A column name
-with one of ``+*:=,"`` or surrounding blanks stands in double quotes, a quote in it doubled:
+Names and options are those of `KERNELS` and `NAMED`; other parameters have their defaults. A column name that
+contains any of ``+*:=,"`` or begins or ends with a blank stands in double quotes, with its quotes doubled:
 ``subject=spectrum:1-5,log,idf + "price, net",hour=gaussian:gamma=0.5``.
 
 This module imports no kernel: the command line needs it for its help.
@@ -16,7 +16,7 @@ This module imports no kernel: the command line needs it for its help.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
@@ -26,7 +26,7 @@ from textsvm.kernels.options import Option
 if TYPE_CHECKING:
     from textsvm.kernels.base import Kernel
 
-#: Other names of kernels: the kernel, its fixed options, and its own defaults.
+#: Further names of kernels: the name of the kernel, its fixed options, and other defaults.
 NAMED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "words": ("spectrum", ("tokens=words",), ("p=1",))
 }
@@ -35,21 +35,21 @@ _SPECIAL = '+*:=,"'
 
 
 def is_spelled_out(text: str) -> bool:
-    """Whether a text is more than the name of a registered kernel."""
+    """Whether a text is not just the name of a registered kernel."""
     return text in NAMED or any(sign in text for sign in ":+*=")
 
 
 def names() -> list[str]:
-    """The names with which a part can begin."""
+    """Names of kernels that can be leaves."""
     return [*KERNELS.simple(), *NAMED]
 
 
 def parse(text: str) -> Kernel:
-    """Parse a kernel."""
+    """Parse a kernel; raises InputError with the part in error."""
     if text.count('"') % 2:
         raise InputError(f"a quote is not closed in {text}")
-    terms = [_joined("product", list(map(_part, _split(term, "*")))) for term in _split(text, "+")]
-    kernel = _joined("sum", terms)
+    terms = [_join("product", list(map(_part, _split(term, "*")))) for term in _split(text, "+")]
+    kernel = _join("sum", terms)
     kernel.check()
     return kernel
 
@@ -64,10 +64,10 @@ def spell(kernel: Kernel) -> str:
         given = kernel.get_params(deep=False)
         columns = [given["column"]] if isinstance(given["column"], str) else given["column"]
         form = "{}=({})" if given["kernel"].name in _SIGNS else "{}={}"
-        return form.format(",".join(map(_quoted, columns)), spell(given["kernel"]))
+        return form.format(",".join(map(_quote, columns)), spell(given["kernel"]))
     if kernel.name not in _SIGNS:
         column = kernel.structure.view.column
-        return _spell_part(kernel) if column is None else f"{_quoted(str(column))}={_spell_part(kernel)}"
+        return _spell_part(kernel) if column is None else f"{_quote(str(column))}={_spell_part(kernel)}"
     weights, parts = kernel.get_params(deep=False).get("weights"), kernel.get_params(deep=False)["kernels"]
     inside = [
         f"({spell(part)})" if part.name == "sum" or part.name == kernel.name else spell(part)
@@ -79,7 +79,7 @@ def spell(kernel: Kernel) -> str:
     return " + ".join(f"{weight / total:.3g} {part}" for weight, part in zip(weights, inside, strict=True))
 
 
-def _joined(name: str, parts: Sequence[Kernel]) -> Kernel:
+def _join(name: str, parts: Sequence[Kernel]) -> Kernel:
     return parts[0] if len(parts) == 1 else KERNELS[name](kernels=parts)
 
 
@@ -91,48 +91,52 @@ def _split(text: str, sign: str, most: int = 0) -> list[str]:
 def _part(text: str) -> Kernel:
     *columns, _ = _split(_split(text, ":", 1)[0], "=", 1)
     if not columns:
-        return _one(text)
-    names = [_unquoted(column.strip(), text) for column in _split(columns[0], ",")]
-    kernel = _one(text[len(columns[0]) + 1 :])
+        return _leaf(text)
+    names = [_unquote(column.strip(), text) for column in _split(columns[0], ",")]
+    kernel = _leaf(text[len(columns[0]) + 1 :])
     return KERNELS["on"](column=names[0] if len(names) == 1 else tuple(names), kernel=kernel)
 
 
-def _unquoted(column: str, text: str) -> str:
+def _unquote(column: str, text: str) -> str:
     if not column or (column.startswith('"') and not re.fullmatch(r'"(?:[^"]|"")+"', column)):
         raise InputError(f"a column is missing in {text.strip()}")
     return column[1:-1].replace('""', '"') if column.startswith('"') else column
 
 
-def _quoted(column: str) -> str:
+def _quote(column: str) -> str:
     plain = column.strip() == column and not any(sign in column for sign in _SPECIAL)
     return column if plain else '"' + column.replace('"', '""') + '"'
 
 
-def _one(text: str) -> Kernel:
+def _leaf(text: str) -> Kernel:
     name, colon, listed = (piece.strip() for piece in text.partition(":"))
     if name not in names():
         error = f"{name!r} is no kernel" if name else "a kernel is missing"
         raise InputError(f"{error}; take one of {', '.join(names())}, as in spectrum:2-7,log,idf+gap:4")
-    base, fixed, usual = NAMED.get(name, (name, (), ()))
+    base, fixed, defaults = NAMED.get(name, (name, (), ()))
     options = {option.name: option for option in KERNELS.options(base)}
-    pieces = [*fixed, *(listed.split(",") if colon else ())]
-    given: dict[str, dict[str, Any]] = {}
-    for piece in pieces:
-        option, value = _option(piece.strip(), options, text)
-        if option.name in given:
+    parameters: dict[str, dict[str, Any]] = {}
+    for piece in (*fixed, *(listed.split(",") if colon else ())):
+        option, values = _option(piece.strip(), options, text)
+        if option.name in parameters:
             raise InputError(f"{option.name} is given twice in {text}")
-        given[option.name] = value
-    for piece in usual:
-        option, value = _option(piece, options, text)
-        given.setdefault(option.name, value)
-    return KERNELS[base](**{name: value for each in given.values() for name, value in each.items()})
+        parameters[option.name] = values
+    for piece in defaults:
+        option, values = _option(piece, options, text)
+        parameters.setdefault(option.name, values)
+    return KERNELS[base](**{key: value for values in parameters.values() for key, value in values.items()})
 
 
 def _option(piece: str, options: dict[str, Option], text: str) -> tuple[Option, dict[str, Any]]:
     """The option of a piece of a part, and the parameters that it sets."""
     name, equals, value = piece.partition("=")
     if equals and name in options and options[name].metavar:
-        return options[name], _converted(options[name], value)
+        try:
+            return options[name], options[name].parameters(options[name].convert(value))
+        except InputError as error:
+            raise InputError(f"{name}={value} {error}") from error
+        except ValueError as error:
+            raise InputError(f"{name}={value} is no number") from error
     flag = options.get(piece.replace("-", "_"))
     if flag is not None and not flag.metavar:
         return flag, flag.parameters(True)
@@ -142,21 +146,12 @@ def _option(piece: str, options: dict[str, Option], text: str) -> tuple[Option, 
                 return option, option.parameters(option.convert(piece))
             except (InputError, ValueError):
                 continue
-    can = ", ".join(_shown(option) for option in options.values())
-    error = f"{piece!r} is no option" if piece else "an option is missing"
-    raise InputError(f"{error} in {text}; it takes {can}")
+    forms = ", ".join(map(_form, options.values()))
+    trouble = f"{piece!r} is no option" if piece else "an option is missing"
+    raise InputError(f"{trouble} in {text}; it takes {forms}")
 
 
-def _converted(option: Option, value: str) -> dict[str, Any]:
-    try:
-        return option.parameters(option.convert(value))
-    except InputError as error:
-        raise InputError(f"{option.name}={value} {error}") from error
-    except ValueError as error:
-        raise InputError(f"{option.name}={value} is no number") from error
-
-
-def _shown(option: Option) -> str:
+def _form(option: Option) -> str:
     """Form of an option, for messages."""
     if not option.metavar:
         return option.name
@@ -166,14 +161,16 @@ def _shown(option: Option) -> str:
 def _spell_part(kernel: Kernel) -> str:
     params, pieces = kernel.get_params(deep=False), []
     options = KERNELS.options(kernel.name)
-    usual: dict[str, Any] = type(kernel)().get_params(deep=False) if options else params
+    defaults: dict[str, Any] = type(kernel)().get_params(deep=False) if options else params
     name, fixed = _name_of(kernel, params)
-    rest = {key: value for key, value in params.items() if not _same(value, usual[key]) and key not in fixed}
+    rest = {
+        key: value for key, value in params.items() if not _same(value, defaults[key]) and key not in fixed
+    }
     for number, option in enumerate(options):
-        piece, sets = _piece(option, params)
-        if number == 0 or any(key in rest for key in sets):
-            pieces += [piece] if sets else []
-            rest = {key: value for key, value in rest.items() if key not in sets}
+        piece, keys = _piece(option, params)
+        if number == 0 or any(key in rest for key in keys):
+            pieces += [piece] if keys else []
+            rest = {key: value for key, value in rest.items() if key not in keys}
     pieces += [f"{key}={_plain(value)}" for key, value in rest.items()]
     return f"{name}:{','.join(pieces)}" if pieces else name
 
@@ -183,30 +180,29 @@ def _name_of(kernel: Kernel, params: dict[str, Any]) -> tuple[str, set[str]]:
     options = {option.name: option for option in KERNELS.options(kernel.name)}
     for name, (base, fixed, _) in NAMED.items():
         if base == kernel.name and all(piece.partition("=")[0] in options for piece in fixed):
-            sets = {key: value for piece in fixed for key, value in _option(piece, options, name)[1].items()}
-            if _all_same(sets, params):
-                return name, set(sets)
+            values = {
+                key: value for piece in fixed for key, value in _option(piece, options, name)[1].items()
+            }
+            if _all_same(values, params):
+                return name, set(values)
     return kernel.name, set()
 
 
 def _piece(option: Option, params: dict[str, Any]) -> tuple[str, set[str]]:
-    """Text of an option that sets these parameters, and their names; "" and none if it cannot."""
-    if not option.metavar:
-        sets = option.parameters(True)
-        return (option.name, set(sets)) if _all_same(sets, params) else ("", set())
-    write: Callable[[dict[str, Any]], str] = option.text or (lambda params: str(params[option.name]))
-    value = write(params).replace("e+", "e")
+    """Text of an option that sets these parameters, and their names; "" and no names if it cannot."""
+    text, value = option.name, "True"
+    if option.metavar:
+        value = (option.text(params) if option.text else str(params[option.name])).replace("e+", "e")
+        text = value if option.bare else f"{option.name}={value}"
     try:
-        sets = option.parameters(option.convert(value))
+        values = option.parameters(option.convert(value) if option.metavar else True)
     except (InputError, ValueError):
         return "", set()
-    if not _all_same(sets, params):
-        return "", set()
-    return (value if option.bare else f"{option.name}={value}"), set(sets)
+    return (text, set(values)) if _all_same(values, params) else ("", set())
 
 
-def _all_same(sets: dict[str, Any], params: dict[str, Any]) -> bool:
-    return all(_same(value, params[name]) for name, value in sets.items())
+def _all_same(values: dict[str, Any], params: dict[str, Any]) -> bool:
+    return all(_same(value, params[name]) for name, value in values.items())
 
 
 def _same(a: Any, b: Any) -> bool:

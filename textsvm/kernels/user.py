@@ -80,26 +80,29 @@ class UserKernel(Kernel):
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
         self.check()
-        return (CudaUser if device.kind == "cuda" else HostUser)(self, documents, device)
+        return UserRows(self, documents, device)
 
 
-class HostUser(HostRows):
-    """`KernelRows` of the function on a CPU."""
+class UserRows(HostRows):
+    """Kernel values of the function with fixed documents (`KernelRows`), copied to a GPU for its solver."""
 
     def __init__(self, kernel: UserKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self.texts = _texts(documents)
 
-    def diag(self) -> NDArray[np.float32]:
+    def diag(self) -> Any:
         values = np.empty(self.n, np.float32)
         for i, text in enumerate(self.texts):
             values[i] = self._call([text], [text])[0, 0]
-        return values
+        return self._move(values)
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self._values([self.texts[i] for i in indices])
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        return self._move(self._values([self.texts[i] for i in indices]))
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Any:
+        if self.device.kind == "cuda":
+            with gpu.use(self.device):
+                gpu.require_memory(4 * self.n**2, f"the {self.n:,} x {self.n:,} matrix", "lower --memory")
         values = np.empty((self.n, self.n), np.float32)
         for first, last in self._blocks(self.n):
             block = self._call(self.texts[first:last], self.texts[first:])
@@ -108,10 +111,10 @@ class HostUser(HostRows):
             _check_symmetric(block[:, : last - first], first)
             if progress is not None:
                 progress(last * (2 * self.n - last), self.n * self.n)
-        return values
+        return self._move(values)
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
-        return self._values(_texts(others), progress)
+    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+        return self._move(self._values(_texts(others), progress))
 
     def _values(self, texts: list[str], progress: Progress | None = None) -> NDArray[np.float32]:
         values = np.empty((len(texts), self.n), np.float32)
@@ -120,6 +123,14 @@ class HostUser(HostRows):
             if progress is not None:
                 progress(last, len(texts))
         return values
+
+    def _move(self, values: NDArray[np.float32]) -> Any:
+        """Values on the device of the rows."""
+        if self.device.kind == "cpu":
+            return values
+        with gpu.use(self.device):
+            gpu.require_memory(values.nbytes, "kernel values", "lower --memory, or run with --device cpu")
+            return gpu.cupy().asarray(values)
 
     def _blocks(self, m: int) -> list[tuple[int, int]]:
         size = min(ROWS, max(1, BLOCK_BYTES // (8 * max(1, self.n))))
@@ -158,39 +169,6 @@ class HostUser(HostRows):
                 f"{_shorten(columns[j])}; it must return finite numbers"
             )
         return values
-
-
-class CudaUser:
-    """`KernelRows` computed on the host and moved to a GPU for the solver."""
-
-    def __init__(self, kernel: UserKernel, documents: Documents, device: Device) -> None:
-        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
-        self.host = HostUser(kernel, documents, gpu.select("cpu"))
-
-    def diag(self) -> Any:
-        return self._move(self.host.diag())
-
-    def rows(self, indices: NDArray[np.int64]) -> Any:
-        return self._move(self.host.rows(indices))
-
-    def gram(self, progress: Progress | None = None) -> Any:
-        with gpu.use(self.device):
-            gpu.require_memory(4 * self.n * self.n, f"the {self.n:,} x {self.n:,} matrix", "lower --memory")
-        return self._move(self.host.gram(progress))
-
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
-        return self._move(self.host.cross(others, progress))
-
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef, on the host, where the values are."""
-        return self.host.decision(others, coef, progress)
-
-    def _move(self, values: NDArray[np.float32]) -> Any:
-        with gpu.use(self.device):
-            gpu.require_memory(values.nbytes, "kernel values", "lower --memory, or run with --device cpu")
-            return gpu.cupy().asarray(values)
 
 
 def _texts(documents: Documents) -> list[str]:

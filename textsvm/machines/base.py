@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights
-from textsvm.kernels.given import make_kernel, structure_of
+from textsvm.kernels.given import as_kernel, structure_of
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import is_spelled_out, parse
 from textsvm.kernels.user import KernelFunction
@@ -227,7 +227,7 @@ class KernelMachine(Parameters, ABC):
         """
         if isinstance(self.kernel, str) and is_spelled_out(self.kernel):
             return parse(self.kernel)
-        return make_kernel(self.kernel)
+        return as_kernel(self.kernel)
 
     def encode(
         self, texts: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None

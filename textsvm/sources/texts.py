@@ -16,7 +16,7 @@ from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, under
-from textsvm.kernels.given import approximated, make_kernel
+from textsvm.kernels.given import approximated, as_kernel
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
@@ -129,7 +129,7 @@ class TextSource(Source):
 
     def make_kernel(self) -> Kernel:
         """A fresh kernel with the parameters of the one given."""
-        return make_kernel(self.kernel)
+        return as_kernel(self.kernel)
 
     def read(self, X: Any, machine: Any, fitting: bool = True) -> list[str]:
         """See `Source`."""

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, issparse
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, under
-from textsvm.kernels.given import approximated, make_kernel
+from textsvm.kernels.given import approximated, as_kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
@@ -162,7 +162,7 @@ class VectorSource(Source):
 
     def make_kernel(self) -> Kernel:
         """A fresh kernel with the parameters of the one given."""
-        return make_kernel(self.kernel)
+        return as_kernel(self.kernel)
 
     def tag(self, input_tags: Any) -> None:
         """See `Source`."""

@@ -2,10 +2,10 @@
 
     k((s, x), (t, y)) = w_1 k_text(s, t) + w_2 k_numbers((x - m) / c, (y - m) / c) + ...
 
-`On(column, kernel)` is the form in which a user gives such a kernel. For computation (`Structure.bound`) a
-kernel of texts is bound to the column: it is the kernel itself, and the column is in its `View`. A kernel of
-vectors stays an `On`, which standardises numbers: they come in any unit, so a column of single numbers has
-its mean m subtracted and is divided by its standard deviation c over the training rows (c = 1 for a constant
+A user gives such a kernel as `On(column, kernel)`. For computation (`Structure.bound`) a kernel of texts is
+bound to the column: it is the kernel itself, with the column in its `View`. A kernel of vectors stays an
+`On`, which standardises numbers, as their units differ: the mean m of a column of single numbers is
+subtracted, and it is divided by its standard deviation c over the training rows (c = 1 for a constant
 column). Columns of vectors (embeddings) have a common unit and are not changed.
 """
 
@@ -28,9 +28,7 @@ from textsvm.kernels.contract import (
     Ability,
     Cost,
     Features,
-    KernelRows,
     Lengths,
-    Predictor,
     Structure,
     Values,
     Weights,
@@ -45,7 +43,7 @@ from textsvm.text.documents import View
 #: Prefix of the saved mean and scale.
 STANDARD = "standard."
 #: Attribution of numbers.
-TOGETHER = Attribution("numbers", "numbers: what all that are compared together say", exact=True)
+TOGETHER = Attribution("numbers", "numbers: the joint contribution of all numbers of a kernel", exact=True)
 #: Greatest number of columns of numbers of a kernel.
 MOST_COLUMNS = 10_000
 #: Bytes of a number as a feature.
@@ -54,9 +52,8 @@ NUMBER_BYTES = 16
 
 @dataclass(frozen=True)
 class Standard:
-    """Standardisation z = (x - mean) / scale."""
+    """Standardisation z = (x - mean) / scale; both have shape (d,)."""
 
-    #: shape (d,)
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
 
@@ -86,13 +83,13 @@ class Standard:
 
     def apply(self, numbers: Numbers) -> Numbers:
         """Standardised numbers; sparse rows do not change."""
-        return (
-            numbers if numbers.sparse else replace(numbers, values=(numbers.values - self.mean) / self.scale)
-        )
+        if numbers.sparse:
+            return numbers
+        return replace(numbers, values=(numbers.values - self.mean) / self.scale)
 
 
 class StandardisedRows:
-    """Rows, or a predictor, of standardised numbers, for numbers as a table has them."""
+    """Rows or a predictor of standardised numbers that take the numbers of a table."""
 
     def __init__(self, rows: Any, standard: Standard) -> None:
         self._rows, self._standard = rows, standard
@@ -119,13 +116,12 @@ class CountedNumbers:
 
     numbers: Numbers
 
-    def rows(self, kernel: Kernel, train: NDArray[np.int64]) -> FeatureRows:
-        """All numbers as rows of features of a kernel of vectors."""
-        read: Any = Standard.of(self.numbers.take(train)).apply(self.numbers)
-        if not read.sparse:  # as the features of texts are
-            read = replace(read, values=csr_array(read.values))
-        features: Any = kernel.features
-        rows: FeatureRows = features.count(read).rows(kernel, train)
+    def rows(self, on: On, train: NDArray[np.int64]) -> FeatureRows:
+        """All numbers as rows of features."""
+        numbers = Standard.of(self.numbers.take(train)).apply(self.numbers)
+        if not numbers.sparse:  # like the features of texts
+            numbers = replace(numbers, values=csr_array(numbers.values))
+        rows = on.kernel.features.count(numbers).rows(on.kernel, train)
         # Coordinate descent suits numbers of equal scale: with texts it takes a quarter of Newton's time.
         return replace(rows, descent=bool(self.numbers.single.all()))
 
@@ -191,7 +187,7 @@ class OnStructure(Structure):
 
 
 def _bind(kernel: Any, column: Any) -> Any:
-    """A kernel with its leaves on a column: texts bound to it, vectors as `On`."""
+    """Put the leaves of a kernel on a column: kernels of texts are bound to it, of vectors become `On`."""
     if isinstance(kernel, Composite):
         return kernel.structure.with_parts(lambda part: _bind(part, column))
     names = (column,) if isinstance(column, str) else tuple(column)
@@ -206,8 +202,7 @@ class OnCost(Cost):
     """Cost of a kernel on numbers."""
 
     def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
-        seconds: Values = self.kernel.kernel.cost.of_rows(row_lengths, column_lengths)
-        return seconds
+        return self.kernel.kernel.cost.of_rows(row_lengths, column_lengths)
 
     @property
     def quadratic(self) -> bool:
@@ -226,8 +221,7 @@ class OnFeatures(Features):
         return bool(self.kernel.kernel.features.has_weights)
 
     def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        numbers: NDArray[np.int64] = self.kernel.kernel.features.occurrences(lengths)
-        return numbers
+        return self.kernel.kernel.features.occurrences(lengths)
 
     def count(self, documents: Any, device: Device | None = None) -> CountedNumbers:
         return CountedNumbers(documents)
@@ -237,10 +231,6 @@ class OnFeatures(Features):
 
     def bytes(self, documents: Any) -> int:
         return int(NUMBER_BYTES * documents.lengths.sum())
-
-    def rows_of(self, counted: Any, train: NDArray[np.int64]) -> FeatureRows:
-        rows: FeatureRows = counted.rows(self.kernel.kernel, train)
-        return rows
 
     def weights(self, support: Any, coef: NDArray[np.float64]) -> NumberWeights:
         on = self.kernel
@@ -270,8 +260,7 @@ class OnNearest(Nearest):
     def prepare(self, documents: Any, others: Any, device: Device) -> Near:
         on = self.kernel
         rows = None if others is None else on._standardised(others)
-        near: Near = on.kernel.nearest.prepare(on._standardised(documents), rows, device)
-        return near
+        return on.kernel.nearest.prepare(on._standardised(documents), rows, device)
 
 
 class On(Kernel):
@@ -280,9 +269,9 @@ class On(Kernel):
     Parameters
     ----------
     column : str, or list of str
-        One column for a kernel of texts. One or more for a kernel of vectors, whose cells are numbers, bools
-        or vectors of equal length. Columns of single numbers are standardised by mean and standard deviation
-        of the training rows; columns of vectors are not.
+        A single column for a kernel of texts. For a kernel of vectors also several columns, whose cells are
+        numbers, bools or vectors of equal length. Columns of single numbers are standardised by mean and
+        standard deviation of the training rows; columns of vectors are not.
     kernel : Kernel
         For a sum or a product, all parts are on the column.
 
@@ -326,7 +315,7 @@ class On(Kernel):
         self.kernel.check()
         if self.kernel.structure.reads_texts and len(self._columns) > 1:
             raise InputError(
-                f"a kernel of texts reads one column and is on {', '.join(self._columns)}; take a sum of "
+                f"a kernel of texts reads a single column, got {', '.join(self._columns)}; take a sum of "
                 "On(column, kernel) for each"
             )
 
@@ -334,14 +323,14 @@ class On(Kernel):
         kernel, names = self.kernel, self._columns
         if not isinstance(kernel, Kernel) or kernel.structure.reads_tables:
             raise InputError(
-                f"kernel={kernel!r} of On is no kernel that a column can be compared by; give one such as "
-                "Spectrum(4) or Gaussian()"
+                f"kernel={kernel!r} of On must be a kernel of texts or vectors, such as Spectrum(4) or "
+                "Gaussian()"
             )
         if not names or not all(isinstance(name, str) and name for name in names):
             raise InputError(f"column={self.column!r} of On must be the name of a column, or a list of names")
         if len(names) > MOST_COLUMNS or len(set(names)) < len(names):
             raise InputError(
-                f"On names {len(names):,} columns; they must be different ones, at most {MOST_COLUMNS:,}"
+                f"On has {len(names):,} columns; they must be distinct, and at most {MOST_COLUMNS:,}"
             )
 
     def fit(self, documents: Any, device: Device | None = None) -> On:
@@ -353,14 +342,12 @@ class On(Kernel):
     def _standardised(self, documents: Any) -> Numbers:
         return self.standard_.apply(self.structure.read(documents))
 
-    def rows(self, documents: Any, device: Device) -> KernelRows:
-        rows: Any = StandardisedRows(self.kernel.rows(self._standardised(documents), device), self.standard_)
-        return rows
+    def rows(self, documents: Any, device: Device) -> Any:
+        return StandardisedRows(self.kernel.rows(self._standardised(documents), device), self.standard_)
 
-    def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Any:
         own = self.kernel.predictor(self._standardised(support), coef, device)
-        predictor: Any = StandardisedRows(own, self.standard_)
-        return predictor
+        return StandardisedRows(own, self.standard_)
 
     def state(self) -> dict[str, NDArray[Any]]:
         own = {OWN + name: array for name, array in self.kernel.state().items()}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.attribution import Contributions, complete
-from textsvm.kernels.contract import AHEAD, BLOCK_BYTES, KernelRows, Weights
+from textsvm.kernels.contract import AHEAD, KernelRows, Weights, decision_by_rows
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
@@ -28,14 +28,7 @@ _HOST_BLOCK, _DEVICE_BLOCK = 1 << 18, 1 << 26
 class CombinedRows(ABC):
     """Rows of several kernels against the same documents (`KernelRows`), combined value by value.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    terms : sequence of (float, Kernel)
-        Weights and fitted kernels.
-    documents : Documents
-        The columns.
-    device : Device
+    `terms` are weights and fitted kernels, `documents` the columns.
     """
 
     def __init__(
@@ -49,13 +42,13 @@ class CombinedRows(ABC):
 
     @property
     def matrices(self) -> int:
-        """Whole matrices in memory while `gram` runs: the result, and those of a part."""
+        """Number of whole matrices in memory while `gram` runs: the result, and those of a part."""
         most = [getattr(rows, "matrices", 1) for rows in self.parts]
         return max(most[0], *(1 + each for each in most[1:])) if len(most) > 1 else most[0]
 
     @property
     def ahead(self) -> int:
-        """Rows to compute at a time (`HostRows.ahead`): as of the slowest part."""
+        """Rows to compute at a time (`HostRows.ahead`), those of the slowest part."""
         costs = [each.cost.seconds(self.documents, self.documents) for _, each in self.terms]
         return getattr(self.parts[int(np.argmax(costs))], "ahead", AHEAD)
 
@@ -80,20 +73,17 @@ class CombinedRows(ABC):
         """k(others, documents) @ coef, shape (len(others), k), on the host."""
 
     @abstractmethod
-    def _first(self, values: Any, number: int) -> None:
-        """Turn the values of the first part into a partial result, in place."""
-
-    @abstractmethod
-    def _next(self, total: Any, values: Any, number: int) -> None:
+    def _add(self, total: Any, values: Any, number: int) -> None:
         """Combine the values of another part with the result, in place."""
 
     def _combined(self, values_of: Callable[[int], Any]) -> Any:
         with devices.use(self.device):
-            total = values_of(0)
-            self._first(total, 0)
+            total, weight = values_of(0), self.terms[0][0]
+            if weight != 1:
+                scale(total, weight)
             for number in range(1, len(self.parts)):
                 values = values_of(number)
-                self._next(total, values, number)
+                self._add(total, values, number)
                 del values
         return total
 
@@ -118,10 +108,7 @@ class SumRows(CombinedRows):
             values += weight * rows.decision(each.structure.read(others), coef, step)
         return values
 
-    def _first(self, values: Any, number: int) -> None:
-        scale(values, self.terms[number][0])
-
-    def _next(self, total: Any, values: Any, number: int) -> None:
+    def _add(self, total: Any, values: Any, number: int) -> None:
         add(total, values, self.terms[number][0])
 
 
@@ -134,21 +121,9 @@ class ProductRows(CombinedRows):
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        values = np.empty((len(others), coef.shape[1]))
-        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
-        with devices.use(self.device):
-            weights = devices.array_module(self.device).asarray(coef)
-            for start in range(0, len(others), size):
-                block = others.take(np.arange(start, min(start + size, len(others))))
-                values[start : start + size] = devices.to_host(self.cross(block).astype(np.float64) @ weights)
-                if progress is not None:
-                    progress(min(start + size, len(others)), len(others))
-        return values
+        return decision_by_rows(self, others, coef, progress)
 
-    def _first(self, values: Any, number: int) -> None:
-        pass
-
-    def _next(self, total: Any, values: Any, number: int) -> None:
+    def _add(self, total: Any, values: Any, number: int) -> None:
         def multiply(some: slice) -> None:
             total[some] *= values[some]
 

@@ -1,6 +1,6 @@
 """CPU twin of kernels on distances between l-mers: count pairs by distance, 64 l-mers per word.
 
-The l-mers of a column document are stored 64 to a word, one bit each; no word spans two documents. For a
+The l-mers of a column document are stored 64 to a word, a bit each; no word spans two documents. For a
 group of LANES words, masks[x, p] marks the l-mers whose symbol at position p is not x. For an l-mer u of a
 row document the words masks[u_p, p], p = 0 .. l - 1, are added bitwise by carry-save adders, four at a time:
 
@@ -52,12 +52,8 @@ def words_of(indptr: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.i
     begins = np.concatenate([[0], np.cumsum(each)])
     document = np.repeat(np.arange(len(each)), each)
     place = BITS * (np.arange(len(document)) - begins[document])
-    return (
-        np.stack(
-            [document, indptr[document] + place, np.minimum(numbers[document] - place, BITS)], axis=1
-        ).astype(np.int64),
-        begins,
-    )
+    words = [document, indptr[document] + place, np.minimum(numbers[document] - place, BITS)]
+    return np.stack(words, axis=1).astype(np.int64), begins
 
 
 Array = NDArray[Any]
@@ -69,17 +65,6 @@ WEIGHT_PLANES = 8
 def upper_planes(most: int) -> tuple[int, ...]:
     """A tuple with an item for each counter plane 4, 8, ... up to distance `most`, and for overflow."""
     return (0,) * (max(most.bit_length() - 2, 0) + 1)
-
-
-def scratch(n_symbols: int, length: int, weighted: bool) -> tuple[Array, Array, Array]:
-    """Allocate slots, masks and planes of a group."""
-    most = min(n_symbols, LANES * (BITS + length))
-    slots = np.zeros(max(n_symbols, 1), np.int64)
-    return slots, aligned((most + 1) * (-(-length // 4) * 4) * LANES, np.uint64), _planes(weighted)
-
-
-def _planes(weighted: bool) -> Array:
-    return aligned((WEIGHT_PLANES if weighted else 1) * LANES, np.uint64)
 
 
 @njit(nogil=True, cache=True)
@@ -222,7 +207,7 @@ WORDS, COUNTS = 256, 1 << 19
 
 
 class HostMers(MerRows):
-    """The CPU twin: see `KernelRows`."""
+    """Kernel values with fixed documents on a CPU (`KernelRows`)."""
 
     def prepare(self) -> None:
         self.words, self.begins = words_of(self.columns.indptr)
@@ -235,12 +220,10 @@ class HostMers(MerRows):
         size = max(1, n // 256)
 
         def piece(first: int) -> None:
-            last = min(first + size, n)
-            room = self._room(columns.n_symbols)
             add_own_counts(
-                rows.codes, rows.starts, rows.weights, rows.indptr, first, last,
+                rows.codes, rows.starts, rows.weights, rows.indptr, first, min(first + size, n),
                 columns.codes, columns.starts, columns.weights, words, begins, self.kernel.definition.length,
-                *room, counts,
+                *self._scratch(columns.n_symbols), counts,
             )  # fmt: skip
 
         run(piece, range(0, n, size))
@@ -263,18 +246,19 @@ class HostMers(MerRows):
     def table(self, of_mers: NDArray[np.float64]) -> ScoreTable:
         return ScoreTable(self.columns, self.weights, of_mers)
 
-    def _room(self, n_symbols: int) -> tuple[Any, Any, Any, Any, int, tuple[int, ...]]:
-        """Scratch for one piece, distances that count, and what the compiled loop is specialised by."""
-        most, sums = len(self.weights) - 1, aligned(len(self.weights) * LANES, np.uint64)
-        slots, masks, planes = scratch(
-            n_symbols, self.kernel.definition.length, self.kernel.definition.centred is not None
-        )
-        return slots, masks, planes, sums, most, upper_planes(most)
+    def _scratch(self, n_symbols: int) -> tuple[Array, Array, Array, Array, int, tuple[int, ...]]:
+        """Slots, masks, planes and sums of a piece, the largest distance, and its `upper_planes`."""
+        length, weighted = self.kernel.definition.length, self.kernel.definition.centred is not None
+        symbols, most = min(n_symbols, LANES * (BITS + length)), len(self.weights) - 1
+        slots = np.zeros(max(n_symbols, 1), np.int64)
+        masks = aligned((symbols + 1) * (-(-length // 4) * 4) * LANES, np.uint64)
+        planes = aligned((WEIGHT_PLANES if weighted else 1) * LANES, np.uint64)
+        return slots, masks, planes, aligned((most + 1) * LANES, np.uint64), most, upper_planes(most)
 
     def _fill(
         self, rows: Mers, scale: NDArray[np.float64], out: Any, symmetric: bool, progress: Progress | None
     ) -> None:
-        """All values, or of a symmetric matrix those up to the end of each batch, and their mirror images."""
+        """Compute all values; of a symmetric matrix the rows up to the end of each batch, mirrored."""
         columns, weights, column_scale = self.columns, self.weights, self.normalisation.scale
         n_symbols = max(rows.n_symbols, columns.n_symbols)
 
@@ -283,12 +267,11 @@ class HostMers(MerRows):
             picks = np.arange(row, stop)
             words = self.words[self.begins[first] : self.begins[last]].copy()
             words[:, 0] -= first
-            room = self._room(n_symbols)
             counts = np.zeros((len(picks), last - first, len(weights)), np.int64)
             add_counts(
                 rows.codes, rows.starts, rows.weights, rows.indptr, picks,
                 columns.codes, columns.starts, columns.weights, words, self.kernel.definition.length,
-                *room, counts,
+                *self._scratch(n_symbols), counts,
             )  # fmt: skip
             weigh_counts(
                 counts, weights, scale[row:stop], column_scale[first:last], out[row:stop, first:last]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -87,38 +86,60 @@ class CudaColumnMers(CudaRowMers):
             )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Launches:
-    """Launches for some rows and columns; `of_distance` has the weight of pairs at each distance."""
+class CudaMers(MerRows):
+    """Kernel values with fixed documents on a GPU (`KernelRows`)."""
 
-    rows: CudaRowMers
-    columns: CudaColumnMers
-    of_distance: Array
+    def prepare(self) -> None:
+        self.of_columns = self._columns(self.columns)
+        weights = np.zeros(self.of_columns.most + 1)
+        weights[: len(self.weights)] = self.weights
+        self.of_distance = gpu.cupy().asarray(weights)
 
-    def own(self) -> Array:
-        """k(s, s), float64, if rows and columns are of the same documents."""
-        out = gpu.cupy().zeros(self.rows.n)
-        if self.rows.n:
-            self._launch((self.rows.n, 1), WARP, own=out)
+    def _columns(self, mers: Mers) -> CudaColumnMers:
+        return CudaColumnMers(mers, len(self.weights) - 1, self.kernel.definition.centred is not None)
+
+    def self_values(self, rows: Mers, columns: Mers) -> NDArray[np.float64]:
+        own = self.of_columns if columns is self.columns else self._columns(columns)
+        on_gpu, out = CudaRowMers(rows), gpu.cupy().zeros(len(rows.numbers))
+        if on_gpu.n:
+            self._launch(on_gpu, own, (on_gpu.n, 1), WARP, own=out)
+        return gpu.to_host(out)
+
+    def products(self, rows: Mers, scale: NDArray[np.float64], progress: Progress | None = None) -> Array:
+        return self._fill(rows, scale, False, progress)
+
+    def half(self, progress: Progress | None = None) -> Array:
+        return self._fill(self.own, self.normalisation.scale, True, progress)
+
+    def table(self, of_mers: NDArray[np.float64]) -> CudaScoreTable:
+        return CudaScoreTable(self.columns, self.weights, of_mers, self.of_columns.defines)
+
+    def _fill(
+        self, rows: Mers, row_scale: NDArray[np.float64], symmetric: bool, progress: Progress | None
+    ) -> Array:
+        """Values times both scales; half of a symmetric matrix is computed, and mirrored by the launch."""
+        cp, n, m, numbers = gpu.cupy(), self.n, len(rows.numbers), self.columns.numbers
+        gpu.require_memory(4 * m * n, f"the {m:,} x {n:,} kernel values", "lower --memory")
+        out, on_gpu = cp.empty((m, n), cp.float32), CudaRowMers(rows)
+        if not out.size:
+            return out
+        fields = {
+            "row_scale": cp.asarray(row_scale),
+            "scale": cp.asarray(self.normalisation.scale),
+            "out": out,
+            "symmetric": symmetric,
+        }
+        pairs = np.cumsum(numbers * float(rows.numbers.sum()))
+        cuts = np.searchsorted(pairs, np.arange(LAUNCH, pairs[-1], LAUNCH)) + 1
+        tiles, edges = -(-m // TILE), np.unique(np.clip([0, *cuts, n], 0, n)).tolist()
+        for first, last in pairwise(edges):
+            self._launch(on_gpu, self.of_columns, (last - first, tiles), THREADS, first=first, **fields)
+            gpu.report(progress, last, n)
         return out
 
-    def fill(
-        self, row_scale: Array, scale: Array, out: Array, symmetric: bool, progress: Progress | None = None
+    def _launch(
+        self, rows: CudaRowMers, columns: CudaColumnMers, grid: tuple[int, int], threads: int, **given: Any
     ) -> None:
-        """Values times both scales, float32, (rows, columns); half of a symmetric matrix is computed."""
-        if not out.size:
-            return
-        pairs = np.cumsum(self.columns.numbers * float(self.rows.numbers.sum()))
-        cuts = np.searchsorted(pairs, np.arange(LAUNCH, pairs[-1], LAUNCH)) + 1
-        n, tiles = self.columns.n, -(-self.rows.n // TILE)
-        edges = np.unique(np.clip([0, *cuts, n], 0, n)).tolist()
-        for first, last in pairwise(edges):
-            given = {"row_scale": row_scale, "scale": scale, "out": out, "symmetric": symmetric}
-            self._launch((last - first, tiles), THREADS, first=first, **given)
-            gpu.report(progress, last, n)
-
-    def _launch(self, grid: tuple[int, int], threads: int, **given: Any) -> None:
-        rows, columns = self.rows, self.columns
         fields = dict.fromkeys(("row_scale", "scale", "out", "own")) | {"first": 0, "symmetric": 0} | given
         task = gpu.structure(
             TASK, row_codes=rows.codes, row_starts=rows.starts, row_weights=rows.weights,
@@ -129,44 +150,6 @@ class Launches:
         )  # fmt: skip
         kernel = gpu.function(SOURCE, "mer_values", columns.defines)
         kernel(grid, (threads,), (task,), shared_mem=columns.shared)
-
-
-class CudaMers(MerRows):
-    """Kernel values with fixed documents on a GPU (`KernelRows`)."""
-
-    def prepare(self) -> None:
-        self.of_columns = self._columns(self.columns)
-
-    def _columns(self, mers: Mers) -> CudaColumnMers:
-        return CudaColumnMers(mers, len(self.weights) - 1, self.kernel.definition.centred is not None)
-
-    def _launches(self, rows: Mers, columns: CudaColumnMers) -> Launches:
-        of_distance = np.zeros(columns.most + 1)
-        of_distance[: len(self.weights)] = self.weights
-        return Launches(CudaRowMers(rows), columns, gpu.cupy().asarray(of_distance))
-
-    def self_values(self, rows: Mers, columns: Mers) -> NDArray[np.float64]:
-        own = self.of_columns if columns is self.columns else self._columns(columns)
-        values: NDArray[np.float64] = gpu.to_host(self._launches(rows, own).own())
-        return values
-
-    def products(self, rows: Mers, scale: NDArray[np.float64], progress: Progress | None = None) -> Array:
-        return self._fill(rows, scale, len(rows.numbers), False, progress)
-
-    def half(self, progress: Progress | None = None) -> Array:
-        return self._fill(self.own, self.normalisation.scale, self.n, True, progress)
-
-    def _fill(
-        self, rows: Mers, scale: NDArray[np.float64], m: int, symmetric: bool, progress: Progress | None
-    ) -> Array:
-        cp = gpu.cupy()
-        gpu.require_memory(4 * m * self.n, f"the {m:,} x {self.n:,} kernel values", "lower --memory")
-        out, launches = cp.empty((m, self.n), cp.float32), self._launches(rows, self.of_columns)
-        launches.fill(cp.asarray(scale), cp.asarray(self.normalisation.scale), out, symmetric, progress)
-        return out
-
-    def table(self, of_mers: NDArray[np.float64]) -> CudaScoreTable:
-        return CudaScoreTable(self.columns, self.weights, of_mers, self.of_columns.defines)
 
 
 class CudaScoreTable:
@@ -202,15 +185,8 @@ class CudaScoreTable:
         out = gpu.cupy().zeros((own.n, machines))
         if own.n:
             grid = (-(-own.n * WARP // THREADS),)
-            given = (
-                own.codes,
-                own.starts,
-                own.weights,
-                own.indptr,
-                np.int32(self.symbols),
-                np.int32(machines),
-            )
+            mers = (own.codes, own.starts, own.weights, own.indptr)
+            sizes = (np.int32(self.symbols), np.int32(machines))
             kernel = gpu.function(SOURCE, "mer_scores", self.defines)
-            kernel(grid, (THREADS,), (np.int64(own.n), *given, self.scores, out))
-        values: NDArray[np.float64] = gpu.to_host(out)
-        return values
+            kernel(grid, (THREADS,), (np.int64(own.n), *mers, *sizes, self.scores, out))
+        return gpu.to_host(out)

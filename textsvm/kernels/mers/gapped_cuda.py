@@ -2,12 +2,12 @@
 
 If a mask has few possible keys (six positions of DNA: 4^6 = 4,096), X of a mask is a dense matrix and X X' a
 tensor-core product of n^2 / 2 * masks * keys multiply-adds (gapped_dense.cu). Counts up to 2,048 are exact in
-float16, and their products summed in float32 are exact below 2^24. Other values are split into a high and a
-low float16 part, 22 bits together, of which
+float16, and their products summed in float32 are exact below 2^24. Other values are the sum of a high and a
+low float16 part, 22 bits together, and
 
     X X' = high high' + low high' + high low'        (low low' is below 2^-22 of it)
 
-The sums of a group of masks go into the upper half of one float32 matrix, tile by tile. Bytes: 4 n^2 the
+The sums of a group of masks go into the upper half of a float32 matrix, tile by tile. Bytes: 4 n^2 the
 matrix, 2 n keys per mask of a group and part (GROUP_BYTES in all). Predictions look weights up like
 `gapped_rows.look_up`, as integer multiples of 2^-62 of their bound.
 
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.gapped_rows import GappedRows, Tables, Texts, finish, report, values_of
+from textsvm.kernels.mers.gapped_rows import CodedTexts, GappedRows, Tables, finish, values_of
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, Stage, Windows, windows_of
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.counting_cuda import CudaCounts
@@ -98,6 +98,7 @@ class MaskTokens:
         return self.text.size
 
 
+NAME = "the kernel of gapped k-mers"
 #: Kernels launched: (source, defines).
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(LISTS_SOURCE, ()), (SOURCE, ())]
 #: Largest number of keys of a mask and windows of a text for dense X; of windows for look-ups.
@@ -112,7 +113,7 @@ TEXTS = np.dtype(
 )
 
 
-def fits(texts: Texts | None, masks: Sequence[Mask]) -> bool:
+def fits(texts: CodedTexts | None, masks: Sequence[Mask]) -> bool:
     """Whether the Gram can be computed from dense rows."""
     if texts is None or texts.windows > MOST_COUNT:
         return False
@@ -126,7 +127,7 @@ class DenseMasks:
     `values` are the feature values of 0, 1, 2, ... occurrences, up to `texts.windows`.
     """
 
-    def __init__(self, texts: Texts, values: NDArray[np.float64]) -> None:
+    def __init__(self, texts: CodedTexts, values: NDArray[np.float64]) -> None:
         cp = gpu.cupy()
         self.texts, self.n = texts, len(texts.offsets) - 1
         self.codes, self.offsets = cp.asarray(texts.codes), cp.asarray(texts.offsets)
@@ -143,26 +144,23 @@ class DenseMasks:
         return [masks[first : first + size] for first in range(0, len(masks), size)]
 
     def add_to(self, total: Array, masks: Sequence[Mask]) -> NDArray[np.float64]:
-        """total[i, j] += <x[i], x[j]> over the features of masks, at least for j >= i; return |x|^2 of each
-        row.
-        """
+        """total[i, j] += <x[i], x[j]> over the features of masks, at least for j >= i; return all |x|^2."""
         cp, ld = gpu.cupy(), len(masks) * self._padded(masks)
         gpu.require_memory(2 * self.parts * self.n * ld, f"gapped k-mers of {self.n:,} texts")
         high, squares = cp.empty((self.n, ld), np.float16), cp.empty((self.n, len(masks)))
         low = cp.empty((self.n, ld), np.float16) if self.parts == 2 else None
-        self._make(masks, high, low, squares)
+        self._fill_rows(masks, high, low, squares)
         for first in range(0, self.n, TILE):
             _add_product(total, high, high, first)
             if low is not None:
                 _add_product(total, low, high, first)
                 _add_product(total, high, low, first)
-        norms: NDArray[np.float64] = squares.sum(axis=1).get()
-        return norms
+        return squares.sum(axis=1).get()
 
     def _padded(self, masks: Sequence[Mask]) -> int:
         return -(-_keys(self.texts.n_symbols, masks) // PAD) * PAD
 
-    def _make(self, masks: Sequence[Mask], high: Array, low: Array | None, squares: Array) -> None:
+    def _fill_rows(self, masks: Sequence[Mask], high: Array, low: Array | None, squares: Array) -> None:
         cp, n_padded = gpu.cupy(), self._padded(masks)
         kept = cp.asarray(np.array([mask.kept for mask in masks], np.int32))
         argument = _structure(self.codes, self.offsets, kept, self.texts, self.texts.n_symbols)
@@ -172,35 +170,6 @@ class DenseMasks:
         sizes = (np.int64(high.shape[1]), np.int32(n_padded))
         if self.n:
             kernel((self.n, len(masks)), (128,), (argument, *sizes, *out), shared_mem=4 * n_padded)
-
-
-def can_look_up(texts: Texts, keys: int) -> bool:
-    """Whether shared memory of a block holds the counts and the keys of a text."""
-    shared = 4 * keys + 2 * texts.windows
-    return keys <= MOST_KEYS and texts.windows <= MOST_WINDOWS and shared <= _shared()
-
-
-def look_up(
-    texts: Texts, tables: Tables, values: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """`gapped_rows.look_up` on the GPU; results are on the host."""
-    cp, n, (machines, masks, keys) = gpu.cupy(), len(texts.offsets) - 1, tables.weights.shape
-    sums, squares = cp.zeros((n, machines)), cp.zeros(n)
-    largest = float(abs(tables.weights).max()) if tables.weights.size else 0.0
-    bound = max(texts.windows, 1) * int(tables.times.sum())
-    unit = _unit(bound * largest * float(np.diff(values).max(initial=1)))
-    square_unit = _unit(bound * float(values.max()) ** 2)
-    codes, offsets, kept = cp.asarray(texts.codes), cp.asarray(texts.offsets), cp.asarray(tables.kept)
-    times, more, more_square = map(cp.asarray, (tables.times, np.diff(values), np.diff(values**2)))
-    shared = 4 * keys + 2 * texts.windows
-    kernel = gpu.function(SOURCE, "look_up")
-    kernel.max_dynamic_shared_size_bytes = shared
-    argument = _structure(codes, offsets, kept, texts, tables.n_symbols)
-    weights = (np.int32(masks), times, more, more_square, tables.weights)
-    if n:
-        numbers = (np.float64(unit), np.float64(square_unit))
-        kernel((n, machines), (192,), (argument, *weights, *numbers, sums, squares), shared_mem=shared)
-    return sums.get(), squares.get()
 
 
 def _keys(n_symbols: int, masks: Sequence[Mask]) -> int:
@@ -218,7 +187,7 @@ def _unit(bound: float) -> float:
     return float(2.0 ** min(61 - int(np.ceil(np.log2(bound))), 1000)) if bound > 0 else 1.0
 
 
-def _structure(codes: Array, offsets: Array, kept: Array, texts: Texts, n_symbols: int) -> Any:
+def _structure(codes: Array, offsets: Array, kept: Array, texts: CodedTexts, n_symbols: int) -> Any:
     n_kept = kept.shape[1]
     return gpu.structure(
         TEXTS, codes=codes, offsets=offsets, kept=kept, g=texts.g, n_kept=n_kept,
@@ -239,12 +208,9 @@ def _add_product(total: Array, left: Array, right: Array, first: int) -> None:
     )  # fmt: skip
 
 
-WHAT = "the kernel of gapped k-mers"
-
-
 @dataclass(frozen=True)
 class CudaMask:
-    """Documents as rows of the features of a mask, see `GappedRows.represent`."""
+    """`HostMask` on a GPU."""
 
     mask: Mask
     vocabulary: CudaMaskedWindows
@@ -268,10 +234,10 @@ class CudaMask:
 
     def products(self, x: CudaSparse) -> Array:
         times = np.full(len(x), float(self.mask.times))
-        return self.columns.cross(x, Factors(times, x.squares), WHAT)
+        return self.columns.cross(x, Factors(times, x.squares), NAME)
 
     def rows(self, indices: NDArray[np.int64]) -> Array:
-        products = self.columns.rows(gpu.cupy().asarray(indices), WHAT)
+        products = self.columns.rows(gpu.cupy().asarray(indices), NAME)
         products *= self.mask.times
         return products
 
@@ -289,16 +255,41 @@ class CudaGapped(GappedRows):
         counts = CudaCounts(MaskTokens(windows, ids, vocabulary.size), False)
         return CudaMask(mask, vocabulary, windows, ids, matrix_of(kernel.weight, counts, None))
 
-    can_look_up = staticmethod(can_look_up)
-    look_up = staticmethod(look_up)
+    @staticmethod
+    def can_look_up(texts: CodedTexts, keys: int) -> bool:
+        # Shared memory of a block holds the counts and the keys of a text.
+        shared = 4 * keys + 2 * texts.windows
+        return keys <= MOST_KEYS and texts.windows <= MOST_WINDOWS and shared <= _shared()
+
+    @staticmethod
+    def look_up(
+        texts: CodedTexts, tables: Tables, values: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        cp, n, (machines, masks, keys) = gpu.cupy(), len(texts.offsets) - 1, tables.weights.shape
+        sums, squares = cp.zeros((n, machines)), cp.zeros(n)
+        largest = float(abs(tables.weights).max()) if tables.weights.size else 0.0
+        bound = max(texts.windows, 1) * int(tables.times.sum())
+        unit = _unit(bound * largest * float(np.diff(values).max(initial=1)))
+        square_unit = _unit(bound * float(values.max()) ** 2)
+        codes, offsets, kept = cp.asarray(texts.codes), cp.asarray(texts.offsets), cp.asarray(tables.kept)
+        times, more, more_square = map(cp.asarray, (tables.times, np.diff(values), np.diff(values**2)))
+        shared = 4 * keys + 2 * texts.windows
+        kernel = gpu.function(SOURCE, "look_up")
+        kernel.max_dynamic_shared_size_bytes = shared
+        argument = _structure(codes, offsets, kept, texts, tables.n_symbols)
+        weights = (np.int32(masks), times, more, more_square, tables.weights)
+        if n:
+            numbers = (np.float64(unit), np.float64(square_unit))
+            kernel((n, machines), (192,), (argument, *weights, *numbers, sums, squares), shared_mem=shared)
+        return sums.get(), squares.get()
 
     def gram(self, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
             gpu.require_memory(
-                8 * self.n**2, f"the {self.n:,} x {self.n:,} matrix of {WHAT}", "lower --memory"
+                8 * self.n**2, f"the {self.n:,} x {self.n:,} matrix of {NAME}", "lower --memory"
             )
             total = gpu.cupy().zeros((self.n, self.n), np.float32)
-            texts = Texts.of(self.documents, self.kernel.g, self.kernel.canonical)
+            texts = CodedTexts.of(self.documents, self.kernel.g, self.kernel.canonical)
             if texts is not None and fits(texts, self.kernel.masks):
                 normalisation = self._multiply(texts, total, progress)
             else:
@@ -307,7 +298,7 @@ class CudaGapped(GappedRows):
             mirror(total, normalisation.diagonal())
             return total
 
-    def _multiply(self, texts: Texts, total: Array, progress: Progress | None) -> Normalisation:
+    def _multiply(self, texts: CodedTexts, total: Array, progress: Progress | None) -> Normalisation:
         """Add products of dense rows to the upper half of `total`; return k(s, s)."""
         squares, done, every = np.zeros(self.n), 0, self.kernel.masks
         rows = DenseMasks(texts, values_of(self.kernel.weight, texts.windows).astype(np.float64))
@@ -315,16 +306,19 @@ class CudaGapped(GappedRows):
             for some in rows.groups(list(equal)):
                 squares += times * rows.add_to(total, some)
                 done += len(some)
-                report(progress, done, len(every))
+                if progress is not None:
+                    progress(done, len(every))
             total *= times
         return self._normalisation(squares)
 
     def _add_up(self, total: Array, progress: Progress | None) -> Normalisation:
         """Add sparse products to the upper half of `total`; return k(s, s)."""
         squares, passes = np.zeros(self.n), len(self.kernel.masks)
-        for times, equal in groupby(enumerate(self.made()), key=lambda numbered: numbered[1].mask.times):
+        for times, equal in groupby(
+            enumerate(self.represent_masks()), key=lambda numbered: numbered[1].mask.times
+        ):
             for number, rows in equal:
                 squares += rows.squares
-                total += rows.columns.half(WHAT, part(progress, number, 1, passes))
+                total += rows.columns.half(NAME, part(progress, number, 1, passes))
             total *= times
         return self._normalisation(squares)

@@ -1,10 +1,21 @@
-"""Kernel rows and prediction of gapped k-mers, mask by mask; the twins are in gapped.py and gapped_cuda.py.
+"""Kernel rows and prediction of gapped k-mers, mask by mask, with the CPU twin (GPU: gapped_cuda.py).
 
 A machine that is linear in the features has a weight table w_M[key] for each mask M, and its value for a text
 is sum_M sum_key f(c_M(key)) w_M[key]. If masks have few possible keys, `look_up` passes over the windows
 once: occurrence number c + 1 of a key adds (f(c + 1) - f(c)) w_M[key], and f(c + 1)^2 - f(c)^2 to k(s, s).
 Nothing is sorted, and the cost, a look-up per mask and window, does not depend on the number of support
 vectors.
+
+For a Gram on a CPU the windows are sorted by id for each mask (counting sort), so each feature has a list of
+documents. Row i of the Gram then passes over all masks of a group while it stays in the cache:
+
+    sums_j += x_iu x_ju    for every feature u of i, and the documents j after i on the list of u
+    total_ij += sums_j     rounded to float32 once per mask, as in `products.Half`
+
+With weight "count" a list names a document as often as it has the feature, so no values are read: integers
+add up exactly in float32 while a product is below 2^24. Other products, of two float32 values, are summed in
+float64, exactly below 2^7 in any order. Cost: sum_u df_u^2 / 2 additions into a cached row, where df_u is the
+length of the list of u, and n^2 / 2 to move the sums of a mask.
 """
 
 from __future__ import annotations
@@ -13,21 +24,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.contract import Predictor, RowsPredictor
-from textsvm.kernels.mers.rows import decision_by_rows
-from textsvm.kernels.mers.windows import LETTERS, Mask, MaskedWindows, strands
+from textsvm.kernels.contract import Predictor, RowsPredictor, decision_by_rows
+from textsvm.kernels.mers.windows import LETTERS, Mask, MaskedWindows, Windows, strands, windows_of
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.counting import share
+from textsvm.kernels.spectrum.counting import count_ids
 from textsvm.kernels.spectrum.features import weigh
+from textsvm.linalg.products import DENSE_SHARE, Half, InvertedIndex, finish_half
+from textsvm.linalg.sparse import Counts, Sparse, share
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, array_module, device_of
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, n_threads, part, run
 from textsvm.text.documents import Documents, batches
 
 Array = NDArray[Any]
@@ -41,12 +54,22 @@ BATCH = 1 << 23
 MOST_SYMBOLS = 256
 #: Possible keys of a mask whose counts stay in the cache.
 MOST_KEYS = 1 << 17
+#: Number of possible keys of a mask up to which keys are never ranked.
+TABLE = 1 << 16
+#: Bytes of the lists of a group of masks; upper bound for a group of one mask per core.
+GROUP_BYTES, MOST_BYTES = 1 << 26, 1 << 30
+#: Bytes of the lists of one mask, for each window.
+WINDOW_BYTES = 20
+#: Multiply-adds of a tile product in the time of one addition from a list.
+TILE_RATE = 20.0
+#: Rows per piece of work, and positions whose keys are computed together.
+ROWS, POSITIONS = 32, 4096
 #: A mask, its vocabulary, and weights of shape (features, machines).
 MaskWeights = tuple[Mask, MaskedWindows, Any]
 
 
 class GappedRows(ABC):
-    """Kernel values of `GappedKmers` with fixed documents (`KernelRows`); a twin processes single masks."""
+    """Kernel values of `GappedKmers` with fixed documents (`KernelRows`); subclasses process a mask."""
 
     ahead = 64  # a pass over the masks takes about as long for a single row
 
@@ -65,45 +88,42 @@ class GappedRows(ABC):
     @staticmethod
     @abstractmethod
     def represent(kernel: Any, windows: Any, mask: Mask) -> Any:
-        """Documents as rows of the features of one mask.
-
-        The result has the attributes `mask`, `vocabulary` (finds the features in other documents), `x`,
-        `squares` (`mask.times` |x|^2 of every row, on the host), and the methods ``over(vocabulary)`` (X over
-        the features of other documents), ``products(x)`` (`mask.times` the products of the rows of `x` with
-        those of X) and ``rows(indices)`` (the same for rows of X).
-        """
+        """Documents as rows of the features of a mask, a `HostMask` or `CudaMask`."""
 
     @staticmethod
     @abstractmethod
-    def can_look_up(texts: Texts, keys: int) -> bool:
+    def can_look_up(texts: CodedTexts, keys: int) -> bool:
         """Whether `look_up` has room for the possible keys of a mask."""
 
     @staticmethod
     @abstractmethod
     def look_up(
-        texts: Texts, tables: Tables, values: NDArray[np.float64]
+        texts: CodedTexts, tables: Tables, values: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """See `textsvm.kernels.mers.gapped_rows.look_up`."""
+        """Sums of weights, (n, machines), and k(s, s), (n,), of texts with codes below `tables.n_symbols`.
+
+        `values` are the feature values of 0, 1, 2, ... occurrences, up to `texts.windows`.
+        """
 
     @abstractmethod
     def gram(self, progress: Progress | None = None) -> Any: ...
 
-    def made(self) -> Iterator[Any]:
+    def represent_masks(self) -> Iterator[Any]:
         """`represent` the column documents, mask by mask, lazily."""
         return (self.represent(self.kernel, self.windows, mask) for mask in self.kernel.masks)
 
-    def parts(self) -> Iterator[Any]:
-        """The same, cached if small."""
+    def masks(self) -> Iterator[Any]:
+        """The masks of `represent_masks`, cached if they are small."""
         small = len(self.kernel.masks) * len(self.windows.starts) * ENTRY_BYTES <= KEEP_BYTES
         if small and not self._kept:
-            self._kept = list(self.made())
-        return iter(self._kept) if small else self.made()
+            self._kept = list(self.represent_masks())
+        return iter(self._kept) if small else self.represent_masks()
 
     @cached_property
     def normalisation(self) -> Normalisation:
         """k(s, s) of the columns."""
         with devices.use(self.device):
-            return self._normalisation(sum((part.squares for part in self.parts()), np.zeros(self.n)))
+            return self._normalisation(sum((columns.squares for columns in self.masks()), np.zeros(self.n)))
 
     def _normalisation(self, squares: NDArray[np.float64]) -> Normalisation:
         return Normalisation(self.documents, squares, self.kernel.normalised)
@@ -117,24 +137,26 @@ class GappedRows(ABC):
         with devices.use(self.device):
             xp = array_module(self.device)
             total = xp.zeros((len(indices), self.n), np.float32)
-            for part in self.parts():
-                total += part.rows(indices)
+            for columns in self.masks():
+                total += columns.rows(indices)
             finish(total, self.normalisation.take(indices), self.normalisation)
             if self.kernel.normalised:
                 total[xp.arange(len(indices)), xp.asarray(indices)] = 1
             return total
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
-        columns = self.normalisation
+        normalisation = self.normalisation
         with devices.use(self.device):
             total = array_module(self.device).zeros((len(others), self.n), np.float32)
             windows, squares = self.windows_of(self.kernel, others), np.zeros(len(others))
-            for number, part in enumerate(self.parts() if len(others) else (), 1):
-                own = self.represent(self.kernel, windows, part.mask)
+            for number, columns in enumerate(self.masks() if len(others) else (), 1):
+                own = self.represent(self.kernel, windows, columns.mask)
                 squares += own.squares
-                total += part.products(own.over(part.vocabulary))
-                report(progress, number, len(self.kernel.masks))
-            finish(total, Normalisation(others, squares, self.kernel.normalised, columns), columns)
+                total += columns.products(own.over(columns.vocabulary))
+                if progress is not None:
+                    progress(number, len(self.kernel.masks))
+            own_scale = Normalisation(others, squares, self.kernel.normalised, normalisation)
+            finish(total, own_scale, normalisation)
             return total
 
     def decision(
@@ -142,7 +164,7 @@ class GappedRows(ABC):
     ) -> NDArray[np.float64]:
         if self.few_features(coef.shape[1]):
             return GappedPredictor(self, coef.T).values(others, progress)
-        return decision_by_rows(self, others, coef, progress)
+        return decision_by_rows(self, others, coef, progress, on_host=True)
 
     def predictor(self, coef: NDArray[np.float64]) -> Predictor:
         """Predictor in feature space if weight vectors fit into memory; coef has shape (n_machines, n)."""
@@ -160,29 +182,33 @@ class GappedPredictor:
 
     def __init__(self, rows: GappedRows, coef: NDArray[np.float64]) -> None:
         self.device, self.coef, self.kernel = rows.device, coef, rows.kernel
-        self.twin, self.columns = type(rows), rows.normalisation
+        # The class only: the rows would keep the features of the support vectors in memory.
+        self.rows, self.columns = type(rows), rows.normalisation
         scaled = self.columns.scale[:, None] * coef.T
         with devices.use(self.device):
             self.weights: list[MaskWeights] = [
-                (part.mask, part.vocabulary, part.x.transposed_dot(part.mask.times * scaled))
-                for part in rows.parts()
+                (each.mask, each.vocabulary, each.x.transposed_dot(each.mask.times * scaled))
+                for each in rows.masks()
             ]
-        self._tables_by_base: dict[int, Tables] = {}
+        self._tables: dict[int, Tables] = {}
 
     def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
         values = np.empty((len(documents), len(self.coef)))
         with devices.use(self.device):
             for first, last in batches(documents, BATCH):
                 values[first:last] = self._values(documents.take(np.arange(first, last)))
-                report(progress, last, len(documents))
+                if progress is not None:
+                    progress(last, len(documents))
         return values
 
     def _values(self, documents: Documents) -> NDArray[np.float64]:
-        texts = Texts.of(documents, self.kernel.g, self.kernel.canonical)
+        texts = CodedTexts.of(documents, self.kernel.g, self.kernel.canonical)
         base = max(self._base, texts.n_symbols) if texts is not None and self._base else 0
         if texts is not None and base and self._has_room(texts, base):
+            if base not in self._tables:
+                self._tables[base] = Tables.of(self.weights, base)
             counts = values_of(self.kernel.weight, texts.windows).astype(np.float64)
-            values, squares = self.twin.look_up(texts, self._tables(base), counts)
+            values, squares = self.rows.look_up(texts, self._tables[base], counts)
         else:
             values, squares = self._counted(documents)
         own_scale = Normalisation(documents, squares, self.kernel.normalised, self.columns)
@@ -192,31 +218,26 @@ class GappedPredictor:
 
     def _counted(self, documents: Documents) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sums of weights and k(s, s), from counts of all features of the documents."""
-        windows, squares = self.twin.windows_of(self.kernel, documents), np.zeros(len(documents))
+        windows, squares = self.rows.windows_of(self.kernel, documents), np.zeros(len(documents))
         values = np.zeros((len(documents), len(self.coef)))
         for mask, vocabulary, weights in self.weights:
-            own = self.twin.represent(self.kernel, windows, mask)
+            own = self.rows.represent(self.kernel, windows, mask)
             squares += own.squares
             values += devices.to_host(own.over(vocabulary).dot(weights))
         return values, squares
 
     @cached_property
     def _base(self) -> int:
-        """One more than the largest code in the vocabularies; 0 if their keys have several stages."""
+        """The largest code in the vocabularies + 1; 0 if their keys have several stages."""
         if any(len(vocabulary.stages) != 1 for _, vocabulary, _ in self.weights):
             return 0
         digits = (digits_of(vocabulary, len(mask.kept)) for mask, vocabulary, _ in self.weights)
         return max(int(codes.max(initial=0)) + 1 for codes in digits)
 
-    def _has_room(self, texts: Texts, base: int) -> bool:
+    def _has_room(self, texts: CodedTexts, base: int) -> bool:
         keys = base ** len(self.weights[0][0].kept)
-        fits = self.twin.can_look_up(texts, keys)
+        fits = self.rows.can_look_up(texts, keys)
         return fits and 8 * keys * len(self.weights) * len(self.coef) <= WEIGHT_BYTES
-
-    def _tables(self, base: int) -> Tables:
-        if base not in self._tables_by_base:
-            self._tables_by_base[base] = Tables.of(self.weights, base)
-        return self._tables_by_base[base]
 
 
 def finish(total: Any, own: Normalisation, columns: Normalisation) -> None:
@@ -236,21 +257,15 @@ def values_of(weight: str, most: int) -> NDArray[np.float32]:
     return np.append(0, weigh(weight, np.arange(1, most + 1, dtype=np.int32))).astype(np.float32)
 
 
-def report(progress: Progress | None, done: float, total: float) -> None:
-    """Call `progress` if given."""
-    if progress is not None:
-        progress(done, total)
-
-
 @dataclass(frozen=True)
-class Texts:
+class CodedTexts:
     """Texts over a small alphabet, for `look_up`.
 
-    codes : uint8, of one strand
+    codes : uint8, of a single strand
     offsets : int64, (n + 1,)
     g : symbols per window
     strands : 1, or 2 with codes of `LETTERS`
-    n_symbols : one more than the largest code
+    n_symbols : the largest code + 1
     """
 
     codes: NDArray[np.uint8]
@@ -260,8 +275,8 @@ class Texts:
     n_symbols: int
 
     @classmethod
-    def of(cls, documents: Documents, g: int, both_strands: bool) -> Texts | None:
-        """From documents; None if they have too many symbols."""
+    def of(cls, documents: Documents, g: int, both_strands: bool) -> CodedTexts | None:
+        """Texts of documents; None if they have too many symbols."""
         if not both_strands and len(documents.alphabet) > MOST_SYMBOLS:
             return None
         codes = strands(documents)[: len(documents.codes)] if both_strands else documents.codes
@@ -305,7 +320,7 @@ class Tables:
 
 
 def digits_of(vocabulary: MaskedWindows, number: int) -> NDArray[np.int64]:
-    """Codes of each key of a vocabulary with one stage, shape (number, size), on the host."""
+    """Codes of each key of a vocabulary with a single stage, shape (number, size), on the host."""
     rest = devices.to_host(vocabulary.stages[0].keys).astype(np.int64)
     digits = np.empty((number, len(rest)), np.int64)
     for place in range(number - 1, -1, -1):
@@ -313,25 +328,117 @@ def digits_of(vocabulary: MaskedWindows, number: int) -> NDArray[np.int64]:
     return digits
 
 
-def look_up(
-    texts: Texts, tables: Tables, values: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums of weights, (n, machines), and k(s, s), (n,), of texts with codes below `tables.n_symbols`.
+@dataclass(frozen=True)
+class HostMask:
+    """Documents as rows X of the features of a mask, on the CPU."""
 
-    `values` are the feature values of 0, 1, 2, ... occurrences, up to `texts.windows`.
-    """
-    n, more, more_square = len(texts.offsets) - 1, np.diff(values), np.diff(values**2)
-    sums, squares = np.zeros((n, len(tables.weights))), np.zeros(n)
-    paired = np.arange(MOST_SYMBOLS)
-    paired[: len(LETTERS) - 1] = paired[: len(LETTERS) - 1][::-1].copy()
-    sizes = (texts.g, texts.strands, tables.n_symbols)
+    mask: Mask
+    vocabulary: MaskedWindows
+    windows: Windows
+    ids: NDArray[np.int32]  #: shape (number of windows,): Feature of each window
+    counts: Counts
+    x: Sparse
 
-    def fill(first: int, last: int) -> None:
-        given = (texts.codes, texts.offsets, paired, *sizes, tables.kept, tables.times)
-        _look_up(first, last, *given, more, more_square, tables.weights, sums, squares)
+    @cached_property
+    def columns(self) -> InvertedIndex:
+        """X by columns."""
+        return InvertedIndex(self.x)
 
-    share(texts.offsets, fill)
-    return sums, squares
+    @property
+    def squares(self) -> NDArray[np.float64]:
+        """|x|^2 of each row, for all masks with the same counts."""
+        return self.mask.times * self.x.squares()
+
+    def target(self, vocabulary: MaskedWindows) -> NDArray[np.int64]:
+        """Index of each feature among those of other documents, -1 if they lack it."""
+        target = np.full(self.vocabulary.size, -1, np.int64)
+        target[self.ids] = vocabulary.find(self.windows)
+        return target
+
+    def over(self, vocabulary: MaskedWindows) -> Sparse:
+        """X over the features of other documents."""
+        return self.x.select(self.target(vocabulary), vocabulary.size)
+
+    def products(self, x: Sparse) -> NDArray[np.float32]:
+        """Products of the rows of x with those of X, for all masks with the same counts."""
+        out = np.empty((len(x), len(self.x)), np.float32)
+        times = np.full(len(x), float(self.mask.times))
+        self.columns.products(x, times, np.ones(len(self.x)), out)
+        return out
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self.products(self.x.take(indices))
+
+
+class HostGapped(GappedRows):
+    """`KernelRows` on a CPU."""
+
+    @staticmethod
+    def windows_of(kernel: Any, documents: Documents) -> Windows:
+        return windows_of(documents, kernel.g, kernel.canonical)
+
+    @staticmethod
+    def represent(kernel: Any, windows: Windows, mask: Mask) -> HostMask:
+        vocabulary, ids = MaskedWindows.learn(windows, mask)
+        counts = count_ids(windows.indptr, ids, vocabulary.size)
+        values = weigh(kernel.weight, counts.counts).astype(np.float32, copy=False)
+        x = Sparse(counts.indptr, counts.features, values, vocabulary.size)
+        return HostMask(mask, vocabulary, windows, ids, counts, x)
+
+    @staticmethod
+    def can_look_up(texts: CodedTexts, keys: int) -> bool:
+        return keys <= MOST_KEYS
+
+    @staticmethod
+    def look_up(
+        texts: CodedTexts, tables: Tables, values: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        more, more_square = np.diff(values), np.diff(values**2)
+        n = len(texts.offsets) - 1
+        sums, squares = np.zeros((n, len(tables.weights))), np.zeros(n)
+        paired = np.arange(MOST_SYMBOLS)
+        paired[: len(LETTERS) - 1] = paired[: len(LETTERS) - 1][::-1].copy()
+        sizes = (texts.g, texts.strands, tables.n_symbols)
+
+        def fill(first: int, last: int) -> None:
+            given = (texts.codes, texts.offsets, paired, *sizes, tables.kept, tables.times)
+            _look_up(first, last, *given, more, more_square, tables.weights, sums, squares)
+
+        share(texts.offsets, fill)
+        return sums, squares
+
+    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+        total, squares = np.zeros((self.n, self.n), np.float32), np.zeros(self.n)
+        add = self._add_lists if lists_pay(self.windows, self.kernel.masks[0]) else self._add_columns
+        for times, equal in groupby(groups(self.windows, self.kernel.masks), lambda some: some[0].times):
+            for some in equal:
+                add(some, total, squares, progress)
+            total *= times
+        normalisation = Normalisation(self.documents, squares, self.kernel.normalised)
+        finish_half(total, normalisation.scale, total)
+        normalisation.finish_gram(total)
+        return total
+
+    def _add_lists(
+        self, some: tuple[Mask, ...], total: Array, squares: Array, progress: Progress | None
+    ) -> None:
+        """Add products over some masks to the upper half of `total`, and k(s, s) to `squares`, by lists."""
+        most = int(np.diff(self.windows.indptr).max(initial=0))
+        values = values_of(self.kernel.weight, most)
+        lists = MaskLists.of(self.windows, some, values, self.kernel.weight == "count")
+        for mask, of_mask in zip(some, lists.squares, strict=True):
+            squares += mask.times * of_mask
+        first, every = self.kernel.masks.index(some[0]), self.kernel.masks
+        lists.add_to(total, self.windows.indptr, part(progress, first, len(some), len(every)))
+
+    def _add_columns(
+        self, some: tuple[Mask, ...], total: Array, squares: Array, progress: Progress | None
+    ) -> None:
+        """The same by tile products, where most documents have a feature."""
+        for mask in some:
+            own, at = self.represent(self.kernel, self.windows, mask), self.kernel.masks.index(mask)
+            squares += own.squares
+            Half(own.x).add_to(total, part(progress, at, 1, len(self.kernel.masks)))
 
 
 @njit(nogil=True, cache=True)
@@ -364,3 +471,174 @@ def _look_up(
                 sums[i, machine] += total
             for w in range(size * n_strands):
                 counts[keys[w]] = 0
+
+
+@dataclass(frozen=True)
+class MaskLists:
+    """Document lists of the features of some masks; arrays have a row per mask.
+
+    ids, places : int32, (masks, windows), feature of each window, and the position after its document on the
+        list; 0 if the document was named before
+    starts : int32, (masks, features + 1), feature u has ``documents[starts[u]:starts[u + 1]]``, ascending
+    documents, values : unsigned and float32, (masks, windows); width 0 if all values are 1
+    squares : float64, (masks, n), |x|^2
+    """
+
+    ids: NDArray[np.int32]
+    places: NDArray[np.int32]
+    starts: NDArray[np.int32]
+    documents: NDArray[np.unsignedinteger]
+    values: NDArray[np.float32]
+    squares: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, windows: Windows, masks: Sequence[Mask], values: NDArray[np.float32], repeat: bool
+    ) -> MaskLists:
+        """Lists of documents, with the feature values of 0, 1, 2, ... occurrences.
+
+        With `repeat`, lists name a document once per occurrence instead of storing values.
+        """
+        ids: list[Any] = [None] * len(masks)
+
+        def rank(at: int) -> None:
+            ids[at] = ids_of(windows, masks[at])
+
+        run(rank, range(len(masks)))
+        size, n = max(size for _, size in ids), len(windows.indptr) - 1
+        shape, kind = (len(masks), len(windows.starts)), np.uint16 if n <= 1 << 16 else np.uint32
+        width = 0 if repeat or bool(np.all(values[1:] == 1)) else shape[1]
+        lists = cls(
+            np.empty(shape, np.int32),
+            np.empty(shape, np.int32),
+            np.zeros((len(masks), size + 1), np.int32),
+            np.empty(shape, kind),
+            np.empty((len(masks), width), np.float32),
+            np.zeros((len(masks), n)),
+        )
+
+        def fill(at: int) -> None:
+            lists.ids[at] = ids[at][0]
+            _sort(windows.indptr, values, repeat, *(array[at] for array in lists.arrays))
+
+        run(fill, range(len(masks)))
+        return lists
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.ids, self.places, self.starts, self.documents, self.values, self.squares
+
+    def add_to(
+        self, total: NDArray[np.float32], indptr: NDArray[np.int64], progress: Progress | None = None
+    ) -> None:
+        """total[i, j] += <x[i], x[j]> for j > i, mask by mask; `indptr` of the windows."""
+        n = len(total)
+        whole = self.values.shape[1] == 0 and int(np.diff(indptr).max(initial=0)) < 1 << 12
+        kind = np.float32 if whole else np.float64
+
+        def add(piece: tuple[int, int]) -> None:
+            _add(*piece, indptr, *self.arrays[:-1], np.zeros(n, kind), total)
+
+        pieces = [(first, min(first + ROWS, n)) for first in range(0, n, ROWS)]
+        run(add, pieces, [float(n - first) for first, _ in pieces], progress)
+
+
+def groups(windows: Windows, masks: Sequence[Mask]) -> Iterator[tuple[Mask, ...]]:
+    """Groups of consecutive masks with the same `times` whose lists fit in memory together."""
+    each = WINDOW_BYTES * len(windows.starts) + 1
+    size = max(1, GROUP_BYTES // each, min(n_threads(), MOST_BYTES // each))
+    first = 0
+    while first < len(masks):
+        last = min(first + size, len(masks))
+        while masks[last - 1].times != masks[first].times:
+            last -= 1
+        yield tuple(masks[first:last])
+        first = last
+
+
+def lists_pay(windows: Windows, mask: Mask) -> bool:
+    """Whether lists are faster than tile products of the features that many documents have."""
+    ids, size = ids_of(windows, mask)
+    df = np.bincount(ids, minlength=size).astype(float)
+    n = len(windows.indptr) - 1
+    full = df[df > DENSE_SHARE * n]
+    return float(full @ full) <= n * n * len(full) / TILE_RATE
+
+
+def ids_of(windows: Windows, mask: Mask) -> tuple[NDArray[np.int32], int]:
+    """Id of each window, ordered like the content under the mask, and a bound of the ids."""
+    bound = max(windows.n_symbols, 1) ** len(mask.kept)
+    if bound > max(TABLE, len(windows.starts)) or bound > np.iinfo(np.int32).max:
+        vocabulary, ids = MaskedWindows.learn(windows, mask)
+        return ids, vocabulary.size
+    ids = np.empty(len(windows.starts), np.int32)
+    _keys(windows.codes, windows.starts, np.array(mask.kept), windows.n_symbols, ids)
+    return ids, bound
+
+
+@njit(nogil=True, cache=True)
+def _keys(codes, starts, kept, n_symbols, ids):
+    keys = np.empty(POSITIONS, np.int32)
+    end = len(codes) - kept[-1]
+    w = 0
+    while w < len(starts):
+        # Keys of all positions of a block, without branches; positions without a window are skipped below.
+        first = starts[w]
+        size = min(POSITIONS, end - first)
+        keys[:size] = 0
+        for place in kept:
+            for at in range(size):
+                keys[at] = keys[at] * n_symbols + codes[first + place + at]
+        while w < len(starts) and first <= starts[w] < first + size:
+            ids[w] = keys[starts[w] - first]
+            w += 1
+
+
+@njit(nogil=True, cache=True)
+def _sort(indptr, weight, repeat, ids, places, starts, documents, values, squares):
+    last = np.full(len(starts), -1, np.int32)
+    for i in range(len(indptr) - 1):
+        for w in range(indptr[i], indptr[i + 1]):
+            if repeat or last[ids[w]] != i:
+                starts[ids[w] + 1] += 1
+                last[ids[w]] = i
+    for u in range(1, len(starts)):
+        starts[u] += starts[u - 1]
+    cursor, counts = starts[:-1].copy(), np.zeros(len(starts), np.int32)
+    last[:] = -1
+    for i in range(len(indptr) - 1):
+        for w in range(indptr[i], indptr[i + 1]):
+            u = ids[w]
+            new = last[u] != i
+            counts[u] = 1 if new else counts[u] + 1
+            last[u] = i
+            if new or repeat:
+                documents[cursor[u]] = i
+                cursor[u] += 1
+            places[w] = cursor[u] if new or repeat else 0
+            if len(values):
+                values[cursor[u] - 1] = weight[counts[u]]
+            now, before = np.float64(weight[counts[u]]), np.float64(weight[counts[u] - 1])
+            squares[i] += now * now - before * before
+
+
+@njit(nogil=True, cache=True)
+def _add(first, last, indptr, ids, places, starts, documents, values, sums, total):
+    plain, unit = values.shape[1] == 0, sums.dtype.type(1)
+    for mask in range(len(starts)):  # its lists stay in the cache for all rows
+        own, at_place, begins, listed = ids[mask], places[mask], starts[mask], documents[mask]
+        listed_values = values[mask]
+        for i in range(first, last):
+            row = total[i]
+            for w in range(indptr[i], indptr[i + 1]):
+                place, end = at_place[w], begins[own[w] + 1]
+                if plain and place:
+                    for at in range(place, end):
+                        sums[listed[at]] += unit
+                elif place:
+                    value = np.float64(listed_values[place - 1])
+                    for at in range(place, end):
+                        sums[listed[at]] += value * listed_values[at]
+            for j in range(i, len(sums)):
+                row[j] += np.float32(sums[j])
+                sums[j] = 0

@@ -1,34 +1,34 @@
 """Base class, weights and attribution of kernels of distances between l-mers; rows.py computes them.
 
-Attribution is exact: a value is a sum over the l-mers of the document (scores.py). The part of each is spread
-evenly over its symbols; equal l-mers, and on both strands an l-mer and its reverse complement, are one
-feature.
+Attribution is exact: a value is a sum over the l-mers of the document. The term of an l-mer is spread evenly
+over its symbols. Equal l-mers are the same feature; on both strands also an l-mer and its reverse complement.
 
 The weight w(d) of two l-mers that differ at d positions:
 
 **(k, m) mismatch kernel** (Leslie, Eskin, Cohen, Weston, Noble 2004). phi_z(s) is the number of k-mers of s
-within m mismatches of z, z any string of k letters, so w(d) is how many z are within m of both of two k-mers.
-Over an alphabet of b letters, let z differ from both at i of the k - d positions where these are equal, and
-be as the first at p, as the second at q of the d others:
+within m mismatches of z, z any string of k letters, so w(d) is the number of strings z within m mismatches of
+both k-mers. Over an alphabet of b letters, let z differ from both k-mers at i of the k - d positions where
+these are equal; let it equal the first k-mer at p and the second at q of the d other positions:
 
     w(d) = sum_(i, p, q) C(k - d, i) (b - 1)^i  C(d, p) C(d - p, q) (b - 2)^(d - p - q),
            i + d - p <= m,  i + d - q <= m,                        w(d) = 0 for d > 2m
 
-**gkm kernels** (Ghandi, Lee, Mohammad-Noori, Beer 2014). Two l-mers share C(l - d, k) gapped k-mers: that is
-the filter "none". The others compare counts of l-mers as the counts of gapped k-mers say them. These are A x,
-x the counts of the b^l l-mers and A one row for each choice of k of l positions and k letters, and the
-estimate of least length is A+ A x, A+ the pseudo-inverse. P = A+ A depends on d alone:
+**gkm kernels** (Ghandi, Lee, Mohammad-Noori, Beer 2014). Two l-mers share C(l - d, k) gapped k-mers: this is
+the filter "none". The other filters compare counts of l-mers that are estimated from the counts of gapped
+k-mers. These are A x, where x are the counts of the b^l l-mers and A has a row for each choice of k of l
+positions and k letters. The estimate of least norm is A+ A x, A+ the pseudo-inverse. P = A+ A depends on d
+alone:
 
     P(d) = sum_i W(i) C(d, i) C(l - d, k - i)
     W(i) = (-1)^i C(l - k + i - 1, i) / C(k, i)  sum_(j = 0)^(k - i) C(l, j) (b - 1)^j  /  (C(l, k) b^l)
 
 The kernel of the estimates has the weights P P, and P P = P since P is a projection: that is the filter
-"full". The filter "truncated" sets P(d) to 0 from the first d on where it is not positive, T, and its weights
-are T T: with t(d, a, c) the number of l-mers at distance a of one and c of the other of two at distance d,
+"full". The filter "truncated" sets P(d) to 0 from the first d on where it is not positive, which gives T, and
+its weights are T T. With t(d, a, c) the number of l-mers at distances a and c from two l-mers at distance d,
 
     w(d) = sum_(a, c) t(d, a, c) T(a) T(c)
 
-All of it is done in whole numbers and fractions, and rounded once.
+All weights are computed as integers and fractions, and rounded once.
 """
 
 from __future__ import annotations
@@ -39,18 +39,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel, check_flag, is_whole
+from textsvm.kernels.base import SymbolKernel, check_choice, check_positive, check_whole
 from textsvm.kernels.contract import Ability, Cost, Lengths, Predictor, Values
 from textsvm.kernels.mers.cpu import HostMers
+from textsvm.kernels.mers.cuda import CudaMers
 from textsvm.kernels.mers.rows import MerRows
-from textsvm.kernels.mers.windows import Centred
+from textsvm.kernels.mers.windows import Centred, check_strands
+from textsvm.kernels.options import FILTERS
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -63,38 +65,8 @@ MERS = Attribution("l-mers", "exact: each l-mer's contribution, spread evenly ov
 _PAIRED = str.maketrans("acgtu", "tgcaa")
 
 
-def mer_contributions(
-    rows: Any, documents: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-) -> Contributions:
-    """Contributions of l-mers to values of documents.
-
-    Parameters
-    ----------
-    rows : MerRows
-        Of the support vectors.
-    documents : Documents
-    coef : float64 array, shape (len(documents), n_sv)
-    progress : callable, optional
-    """
-    mers, columns = rows.mers(documents)
-    scale, result = rows.normalise(documents, mers, columns).scale, Contributions([], [])
-    for d, begin in enumerate(documents.offsets[:-1]):
-        own = mers.take(np.array([d]))
-        values = devices.to_host(rows.products(own.singly(), np.ones(len(own.starts)))).astype(np.float64)
-        terms = scale[d] * own.weights * (values @ coef[d])
-        shares = np.zeros(int(documents.lengths[d]))
-        for place in range(mers.length):
-            np.add.at(shares, own.starts - begin + place, terms / mers.length)
-        result.symbols.append(documents.spread(d, shares))
-        names = _names(documents, d, own.starts - begin, mers.length, bool(rows.kernel.canonical))
-        result.features.append(_together(names, terms))
-        if progress is not None:
-            progress(d + 1, len(documents))
-    return result
-
-
 def _names(documents: Documents, d: int, starts: NDArray[np.int64], length: int, both: bool) -> list[str]:
-    """l-mers as text; on both strands the first of an l-mer and its reverse complement."""
+    """l-mers as text; on both strands the smaller of an l-mer and its reverse complement."""
     symbols = documents.symbols(d)
     names = [documents.join(list(symbols[start : start + length])) for start in starts.tolist()]
     if not both:
@@ -103,7 +75,7 @@ def _names(documents: Documents, d: int, starts: NDArray[np.int64], length: int,
     return [min(name, name[::-1].translate(_PAIRED)) for name in names]
 
 
-def _together(names: list[str], terms: NDArray[np.float64]) -> list[tuple[str, int, float]]:
+def _sum_by_name(names: list[str], terms: NDArray[np.float64]) -> list[tuple[str, int, float]]:
     sums: dict[str, tuple[int, float]] = {}
     for name, term in zip(names, terms.tolist(), strict=True):
         count, total = sums.get(name, (0, 0.0))
@@ -122,15 +94,7 @@ def mismatch_weights(k: int, m: int, b: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=64)
 def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> NDArray[np.float64]:  # noqa: E741
-    """Weights of l-mers with k informative positions, for 0 .. d mismatches.
-
-    Parameters
-    ----------
-    l, k, d : int
-    b : int
-        Letters of the alphabet; ignored with "none".
-    filtered : {"none", "full", "truncated"}
-    """
+    """Weights of l-mers over b letters with k informative positions, for 0 .. d mismatches."""
     if filtered == "none":
         return np.array([comb(l - i, k) for i in range(d + 1)], float)
     full = estimates(l, k, b)
@@ -147,7 +111,7 @@ def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> NDArray[np.flo
 def estimates(l: int, k: int, b: int) -> list[Fraction]:  # noqa: E741
     """P(d) for d = 0 .. l."""
     weights = [
-        Fraction((-1) ** i * _binomial(l - k + i - 1, i) * sum(_ball(l, k - i, b)), comb(k, i))
+        Fraction((-1) ** i * _binomial(l - k + i - 1, i) * _ball(l, k - i, b), comb(k, i))
         for i in range(k + 1)
     ]
     total = comb(l, k) * b**l
@@ -167,8 +131,9 @@ def around(l: int, d: int, b: int) -> Iterator[tuple[int, int, int]]:  # noqa: E
                 yield i + d - p, i + d - q, number
 
 
-def _ball(l: int, most: int, b: int) -> list[int]:  # noqa: E741
-    return [comb(l, j) * (b - 1) ** j for j in range(most + 1)]
+def _ball(l: int, radius: int, b: int) -> int:  # noqa: E741
+    """Number of l-mers within some mismatches of an l-mer."""
+    return sum(comb(l, j) * (b - 1) ** j for j in range(radius + 1))
 
 
 def _binomial(n: int, r: int) -> int:
@@ -216,7 +181,21 @@ class MerAttributor(Attributor):
     def contributions(
         self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
     ) -> Contributions:
-        return mer_contributions(rows, documents, coef, progress)
+        mers, columns = rows.mers(documents)
+        scale, result = rows.normalise(documents, mers, columns).scale, Contributions([], [])
+        for d, begin in enumerate(documents.offsets[:-1]):
+            own = mers.take(np.array([d]))
+            products = devices.to_host(rows.products(own.singly(), np.ones(len(own.starts))))
+            terms = scale[d] * own.weights * (products.astype(np.float64) @ coef[d])
+            shares = np.zeros(int(documents.lengths[d]))
+            for place in range(mers.length):
+                np.add.at(shares, own.starts - begin + place, terms / mers.length)
+            result.symbols.append(documents.spread(d, shares))
+            names = _names(documents, d, own.starts - begin, mers.length, bool(rows.kernel.canonical))
+            result.features.append(_sum_by_name(names, terms))
+            if progress is not None:
+                progress(d + 1, len(documents))
+        return result
 
     def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
         return 4 * MerCost(self.kernel).of_rows(lengths, support_lengths)
@@ -239,10 +218,7 @@ class MerKernel(SymbolKernel):
     def check(self) -> None:
         super().check()
         check_strands(self)
-        if not is_whole(self.alphabet) or self.alphabet < 2:
-            raise InputError(
-                f"alphabet={self.alphabet!r} is no number of letters: give a whole number from 2"
-            )
+        check_whole(self, "alphabet", 2)
         if self.canonical and self.alphabet != 4:
             raise InputError(
                 f"canonical=True reads the 4 letters of DNA, so alphabet={self.alphabet} must be 4"
@@ -261,20 +237,138 @@ class MerKernel(SymbolKernel):
 
     def rows(self, documents: Documents, device: Device) -> MerRows:
         self.check()
-        if device.kind == "cuda":
-            from textsvm.kernels.mers.cuda import CudaMers
-
-            return CudaMers(self, documents, device)
-        return HostMers(self, documents, device)
+        return (CudaMers if device.kind == "cuda" else HostMers)(self, documents, device)
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
         return self.rows(support, device).predictor(coef)
 
 
-def check_strands(kernel: Any) -> None:
-    """Raise InputError if `canonical` is no bool, or symbols are no letters of DNA."""
-    check_flag(kernel, "canonical")
-    if kernel.canonical and kernel.tokens != "characters":
-        raise InputError(
-            f"canonical=True reads letters of DNA or RNA, so tokens={kernel.tokens!r} cannot go with it"
+@dataclass(repr=False, eq=False)
+class Mismatch(MerKernel):
+    """(k, m) mismatch kernel: a k-mer counts for every string of k letters that differs at up to m places.
+
+    Parameters
+    ----------
+    k : int
+        Symbols of a k-mer.
+    m : int
+        Mismatches, below k.
+    canonical : bool
+        Read a text of DNA or RNA (letters a, c, g, t or u, and n) on both strands. u is a t, and k-mers with
+        an n do not count.
+    alphabet : int
+        Letters that strings may have: 4 of DNA, 20 of proteins. `fit` refuses texts of more.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace"} or callable
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Distinguish upper and lower case.
+
+    Examples
+    --------
+    >>> from textsvm import Mismatch
+    >>> print(Mismatch(k=3, m=1)(["gattaca"], ["gatcaca"]).round(4))
+    [[0.7503]]
+    """
+
+    name: ClassVar[str] = "mismatch"
+
+    k: int = 5
+    m: int = 1
+    canonical: bool = False
+    alphabet: int = 4
+    normalised: bool = True
+
+    @property
+    def definition(self) -> MerDefinition:
+        return MerDefinition(int(self.k), mismatch_weights(int(self.k), int(self.m), int(self.alphabet)))
+
+    @property
+    def _min_length(self) -> int:
+        return int(self.k)
+
+    def check(self) -> None:
+        super().check()
+        check_whole(self, "k", 1)
+        check_whole(self, "m", 0, self.k - 1)
+        if min(self.k, 2 * self.m) > MOST:
+            raise InputError(f"m={self.m} mismatches are too many: give {MOST // 2} at most")
+
+
+@dataclass(repr=False, eq=False)
+class Gkm(MerKernel):
+    """Kernels of gkm-SVM and LS-GKM: l-mers compared by the gapped k-mers they share, up to d mismatches.
+
+    Parameters
+    ----------
+    l : int
+        Symbols of an l-mer.
+    k : int
+        Informative positions of an l-mer; the others are gaps.
+    d : int
+        Pairs of l-mers that differ at more positions do not count.
+    filter : {"none", "full", "truncated"}
+        Compare counts of gapped k-mers (LS-GKM's ``-t 0``), counts of l-mers estimated from these
+        (``-t 1``), or these without negative estimates ("truncated", ``-t 2``). "none" with d = l - k is
+        `GappedKmers` with g = l, m = l - k and weight="count".
+    centre : int
+        M of centre-weighted kernels (``-t 4``), up to 255: the weight of l-mers in the middle of a sequence,
+        min(M, floor(M exp(-ln 2 D / H) + 1)) at a distance of D. 0: all count alike.
+    half_life : float
+        H, the distance over which the weight halves.
+    canonical : bool
+        Read a text of DNA or RNA (letters a, c, g, t or u, and n) on both strands, as LS-GKM does by
+        default. u is a t, and l-mers with an n do not count.
+    alphabet : int
+        Letters that l-mers may have, on which estimates depend: 4 of DNA, 20 of proteins. `fit` refuses
+        texts of more.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace"} or callable
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Distinguish upper and lower case.
+
+    Examples
+    --------
+    >>> from textsvm import Gkm
+    >>> print(Gkm(l=4, k=3, d=1, canonical=False)(["gattaca"], ["gatcaca"]).round(4))
+    [[0.277]]
+    """
+
+    name: ClassVar[str] = "gkm"
+
+    l: int = 11  # noqa: E741
+    k: int = 7
+    d: int = 3
+    filter: str = "truncated"
+    centre: int = 0
+    half_life: float = 50.0
+    canonical: bool = False
+    alphabet: int = 4
+    normalised: bool = True
+
+    @property
+    def definition(self) -> MerDefinition:
+        return MerDefinition(
+            int(self.l),
+            gkm_weights(int(self.l), int(self.k), int(self.d), int(self.alphabet), self.filter),
+            Centred(int(self.centre), float(self.half_life)) if self.centre else None,
+            counts_letters=self.filter != "none",
         )
+
+    @property
+    def _min_length(self) -> int:
+        return int(self.l)
+
+    def check(self) -> None:
+        super().check()
+        check_whole(self, "l", 1, 64)
+        check_whole(self, "k", 1, self.l)
+        check_whole(self, "d", 0, self.l)
+        if self.d > MOST:
+            raise InputError(f"d={self.d} mismatches are too many: give {MOST} at most")
+        check_choice(self, "filter", FILTERS)
+        check_whole(self, "centre", 0, 255)
+        check_positive(self, "half_life")

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.contract import BLOCK_BYTES
+from textsvm.kernels.contract import decision_by_rows
 from textsvm.kernels.mers.windows import Mers, mers_of
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.runtime import device as devices
@@ -48,14 +48,14 @@ BATCH = 1 << 23
 
 
 class MerRows(ABC):
-    """Kernel values with fixed documents (`KernelRows`) of a `MerKernel`; a twin counts pairs."""
+    """Kernel values of a `MerKernel` with fixed documents (`KernelRows`); subclasses count pairs."""
 
     ahead = 16
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
-        # Of the pairs of both strands of two sequences, half are compared.
+        # Half of the pairs of both strands of two sequences are compared.
         self.weights = kernel.definition.weights * (2 if kernel.canonical else 1)
         self.own, self.columns = self.mers(documents)
         with devices.use(device):
@@ -80,7 +80,7 @@ class MerRows(ABC):
 
     @abstractmethod
     def half(self, progress: Progress | None = None) -> Any:
-        """Values of the columns with each other, one half computed."""
+        """Values of the columns with each other, of which half is computed."""
 
     @abstractmethod
     def table(self, of_mers: NDArray[np.float64]) -> Any:
@@ -139,28 +139,10 @@ class MerRows(ABC):
         return MerPredictor(self, coef)
 
 
-def decision_by_rows(
-    rows: Any, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-) -> NDArray[np.float64]:
-    """k(others, documents) @ coef from blocks of kernel values, multiplied on the host."""
-    values = np.empty((len(others), coef.shape[1]))
-    size = max(1, BLOCK_BYTES // (4 * max(1, rows.n)))
-    for start in range(0, len(others), size):
-        block = others.take(np.arange(start, min(start + size, len(others))))
-        values[start : start + size] = devices.to_host(rows.cross(block)) @ coef
-        if progress is not None:
-            progress(start + len(block), len(others))
-    return values
-
-
 class MerPredictor:
     """Predictor that sums scores of l-mers from a table if that is faster than kernel values.
 
-    Parameters
-    ----------
-    rows : MerRows
-        Of the support vectors.
-    coef : float64 array, shape (n_machines, n_sv)
+    `rows` are the kernel rows of the support vectors, `coef` has shape (n_machines, n_sv).
     """
 
     def __init__(self, rows: MerRows, coef: NDArray[np.float64]) -> None:
@@ -168,7 +150,7 @@ class MerPredictor:
 
     def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
         if not self._tabulates(documents):
-            return decision_by_rows(self.rows, documents, self.coef.T, progress)
+            return decision_by_rows(self.rows, documents, self.coef.T, progress, on_host=True)
         values = np.empty((len(documents), len(self.coef)))
         for first, last in batches(documents, BATCH):
             values[first:last] = self._values(documents.take(np.arange(first, last)))
@@ -177,7 +159,7 @@ class MerPredictor:
         return values
 
     def mer_scores(self, documents: Documents) -> NDArray[np.float64]:
-        """Sum of the scores of each document's l-mers, ignoring position weights, shape (n, n_machines)."""
+        """Sum of the scores of each document's l-mers without position weights, shape (n, n_machines)."""
         rows, _ = self.rows.mers(documents)
         return self._scores(rows.alike(), self._tabulates(documents))
 
@@ -222,7 +204,7 @@ class MerPredictor:
 
 
 class ScoreTable:
-    """Scores of all l-mers on the CPU, from the weights of distances and (n_machines, number of l-mers)."""
+    """Scores of all l-mers on the CPU; `of_mers`, (n_machines, l-mers), are the weights of the columns."""
 
     def __init__(self, columns: Mers, weights: NDArray[np.float64], of_mers: NDArray[np.float64]) -> None:
         self.length, self.symbols = columns.length, max(columns.n_symbols, 1)
@@ -243,8 +225,7 @@ class ScoreTable:
                 _spread_place(sums, stride, self.symbols, first, min(first + size, groups))
 
             run(piece, range(0, groups, size))
-        scores: NDArray[np.float64] = weights @ sums
-        return scores
+        return weights @ sums
 
     def sums(self, rows: Mers) -> NDArray[np.float64]:
         """Weighted sums of the scores of the l-mers of documents without unknown symbols."""
@@ -252,11 +233,10 @@ class ScoreTable:
         size = max(1, len(out) // 256)
 
         def piece(first: int) -> None:
-            last = min(first + size, len(out))
+            mers = (rows.codes, rows.starts, rows.weights, rows.indptr)
             _sum_scores(
-                rows.codes, rows.starts, rows.weights, rows.indptr, first, last, self.length, self.symbols,
-                self.scores, out,
-            )  # fmt: skip
+                *mers, first, min(first + size, len(out)), self.length, self.symbols, self.scores, out
+            )
 
         run(piece, range(0, len(out), size))
         return out
@@ -264,7 +244,7 @@ class ScoreTable:
 
 @njit(nogil=True, cache=True)
 def _spread_place(sums, stride, symbols, first, last):
-    """Update the groups first..last of l-mers that differ at one position only."""
+    """Update the groups first..last of l-mers that differ at a single position."""
     for group in range(first, last):
         begin = group // stride * stride * symbols + group % stride
         for d in range(len(sums) - 1, 0, -1):

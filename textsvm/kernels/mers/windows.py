@@ -1,4 +1,4 @@
-"""Windows of documents: l-mers with weights, and gapped k-mers (windows under a mask) with exact ids.
+"""Windows of documents: gapped k-mers (windows under a mask) with exact ids, and l-mers with weights.
 
 A mask keeps k of the g positions of a window. Ids of masked windows are ranks, never hashes: with codes below
 n_symbols the kept symbols c_1, c_2, ... form the key
@@ -11,9 +11,9 @@ kept symbols nor the alphabet is limited. The distinct keys of the stages find m
 documents.
 
 On both strands of DNA a document has the windows of its text and of the reverse complement. A mask and its
-mirror image then have the same counts, so one stands for both (`times` 2). Pairs of l-mers of both strands
-satisfy d(u, v) = d(u', v') for reverse complements u', v', so the pairs of both strands of two sequences are
-twice those of one strand of the first and both strands of the second.
+mirror image then have the same counts: only the first is used, with `times` 2. l-mers and their reverse
+complements u', v' satisfy d(u, v) = d(u', v'), so the pairs of both strands of two sequences are twice those
+of a single strand of the first and both strands of the second.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum.counting import count_ids, share
+from textsvm.kernels.base import check_flag
 from textsvm.kernels.spectrum.counting import rank as rank_keys
 from textsvm.kernels.spectrum.vocabulary import check_symbols
-from textsvm.linalg.sparse import Counts
+from textsvm.linalg.sparse import share
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import array_module, device_of
 from textsvm.text.documents import Documents
@@ -57,7 +57,7 @@ class Mask:
 
 @lru_cache(maxsize=32)
 def masks(g: int, m: int, both_strands: bool) -> tuple[Mask, ...]:
-    """All choices of g - m positions of g; on both strands one of two mirror images, `times` 2 first."""
+    """All choices of g - m positions of g; on both strands half of the mirror images, `times` 2 first."""
     every = combinations(range(g), g - m)
     if not both_strands:
         return tuple(Mask(kept) for kept in every)
@@ -70,7 +70,7 @@ def masks(g: int, m: int, both_strands: bool) -> tuple[Mask, ...]:
 class Windows:
     """All windows of g symbols of some documents.
 
-    codes : int32; for both strands followed by the codes of the reverse complement of the whole
+    codes : int32; for both strands followed by the codes of the reverse complement of all texts
     starts : int64, (number of windows,), start of each window in `codes`
     indptr : int64, (n + 1,), document i has the windows ``indptr[i]`` to ``indptr[i + 1]``
     """
@@ -82,7 +82,7 @@ class Windows:
 
 
 def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
-    """Windows of documents, with `both_strands` also of their reverse complements."""
+    """Windows of documents and, with `both_strands`, of their reverse complements."""
     check_symbols(len(documents.codes), 2 if both_strands else 1)
     offsets, numbers = documents.offsets, np.maximum(documents.lengths - g + 1, 0)
     begins, codes, n_symbols = offsets[:-1], documents.codes.astype(np.int32), len(documents.alphabet)
@@ -95,20 +95,33 @@ def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
     return Windows(codes, starts, ends[:: 2 if both_strands else 1], n_symbols)
 
 
+def check_strands(kernel: Any) -> None:
+    """Raise InputError if `canonical` is no bool, or symbols are no letters of DNA."""
+    check_flag(kernel, "canonical")
+    if kernel.canonical and kernel.tokens != "characters":
+        raise InputError(
+            f"canonical=True reads letters of DNA or RNA, so tokens={kernel.tokens!r} cannot go with it"
+        )
+
+
 def strands(documents: Documents) -> NDArray[np.int32]:
     """Codes of `LETTERS` of the texts followed by the reverse complement of all of them."""
     code_of = {letter: code for code, letters in enumerate(LETTERS) for letter in letters}
-    letter_codes = [code_of.get(str(symbol), -1) for symbol in symbols_of(documents)]
-    present = np.bincount(documents.codes, minlength=len(letter_codes)) > 0
-    for symbol, code, there in zip(symbols_of(documents), letter_codes, present, strict=True):
-        if code < 0 and there:
-            raise InputError(
-                f"a text has the symbol {symbol!r}, which is no letter of DNA or RNA (a, c, g, t, u, n); "
-                "canonical=True reads such texts only"
-            )
-    codes = np.array(letter_codes, np.int32)[documents.codes]
-    paired = np.array([3, 2, 1, 0, 4], np.int32)
-    return np.concatenate([codes, paired[codes[::-1]]])
+    symbols, present = symbols_of(documents), np.zeros(len(documents.alphabet), bool)
+    table = np.array([code_of.get(str(symbol), -1) for symbol in symbols], np.int32)
+    present[documents.codes] = True
+    for unknown in np.flatnonzero(present & (table < 0)):
+        raise InputError(
+            f"a text has the symbol {symbols[unknown]!r}, which is no letter of DNA or RNA (a, c, g, t, u, "
+            "n); canonical=True reads such texts only"
+        )
+    codes, both, offsets = (
+        np.array(documents.codes),
+        np.empty(2 * len(documents.codes), np.int32),
+        documents.offsets,
+    )
+    share(offsets, lambda i, j: _pair(codes, table, int(offsets[i]), int(offsets[j]), both))
+    return both
 
 
 def symbols_of(documents: Documents) -> list[str]:
@@ -120,7 +133,7 @@ def symbols_of(documents: Documents) -> list[str]:
 
 @dataclass(frozen=True)
 class Stage:
-    """Kept positions that extend the ids before them to keys.
+    """Kept positions that extend the ids of the previous stage to keys.
 
     kept : int64
     keys : uint64, (number of ids,), the distinct keys, sorted; the id is the rank
@@ -132,7 +145,7 @@ class Stage:
     ranks: Any
 
     def find(self, keys: Any) -> Any:
-        """Id of every key, -1 for -1 and for unknown keys; all NumPy or all CuPy."""
+        """Id of every key, -1 for unknown keys and for -1; NumPy or CuPy."""
         xp = array_module(device_of(keys))
         if not len(self.keys):
             return xp.full(len(keys), -1, np.int64)
@@ -191,7 +204,7 @@ class MaskedWindows:
 
     @staticmethod
     def keys_of(windows: Any, kept: NDArray[np.int64], ids: Array, n_symbols: int) -> NDArray[np.int64]:
-        """Key of every window; -1 if its id is, or if it has a symbol from `n_symbols` on."""
+        """Key of every window; -1 if its id is -1 or if it has a symbol from `n_symbols` on."""
         keys = np.empty(len(windows.starts), np.int64)
         begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
         share(
@@ -202,17 +215,12 @@ class MaskedWindows:
 
 
 def fitting(size: int, n_symbols: int, rest: int, n_windows: int) -> tuple[int, int]:
-    """Number of symbols that form a key with one of `size` ids, at least 1, and a bound of the keys."""
+    """Number of symbols that form a key with an id below `size`, at least 1, and a bound of the keys."""
     number, bound = 1, max(size, 1) * max(n_symbols, 1)
     room = (1 << 63) >> max(n_windows - 1, 1).bit_length()
     while number < rest and bound * n_symbols <= room:
         number, bound = number + 1, bound * n_symbols
     return number, bound
-
-
-def counts_of(windows: Windows, ids: NDArray[np.int32], size: int) -> Counts:
-    """Number of occurrences of each id in each document."""
-    return count_ids(windows.indptr, ids, size)
 
 
 def _zeros_like(array: Any, dtype: Any) -> Any:
@@ -321,12 +329,12 @@ class Centred:
 def mers_of(
     documents: Documents, length: int, both_strands: bool, centred: Centred | None = None
 ) -> tuple[Mers, Mers]:
-    """The l-mers of documents as rows, and as columns, which for both strands include the other strand.
+    """The l-mers of documents as rows and as columns; on both strands columns include the other strand.
 
-    For both strands, l-mers with an n are left out.
+    On both strands, l-mers with an n are left out.
     """
     check_symbols(len(documents.codes), 2 if both_strands else 1)
-    codes = _both_strands(documents) if both_strands else documents.codes.astype(np.int32)
+    codes = strands(documents) if both_strands else documents.codes.astype(np.int32)
     unknown, n_symbols = (len(LETTERS) - 1,) * 2 if both_strands else (-1, len(documents.alphabet))
     offsets, n = np.array(documents.offsets), len(documents)
     longest = int(documents.lengths.max(initial=0))
@@ -341,20 +349,6 @@ def mers_of(
     share(offsets, lambda i, j: _fill(codes, offsets, i, j, *sizes, starts, weights))
     rows = Mers(codes, own_starts, own_weights, indptr, n_symbols, length)
     return rows, Mers(codes, starts, weights, each * indptr, n_symbols, length) if both_strands else rows
-
-
-def _both_strands(documents: Documents) -> NDArray[np.int32]:
-    """`strands`, on all cores."""
-    present = np.zeros(len(documents.alphabet), bool)
-    present[documents.codes] = True
-    letters = np.flatnonzero(present).astype(documents.codes.dtype)
-    bounds = np.array([0, len(letters)], np.int64)
-    table = np.zeros(len(present), np.int32)
-    table[letters] = strands(Documents(letters, bounds, documents.alphabet))[: len(letters)]
-    codes, own = np.empty(2 * len(documents.codes), np.int32), np.array(documents.codes)
-    at = documents.offsets
-    share(at, lambda i, j: _pair(own, table, int(at[i]), int(at[j]), codes))
-    return codes
 
 
 @njit(nogil=True, cache=True)

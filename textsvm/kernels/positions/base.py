@@ -5,13 +5,13 @@ the end of the shorter text. Texts of any lengths can be compared, and texts cut
 of binding) have it at the same position.
 
 Documents are taken in order of length, LANES columns of similar length at a time (gap/sweep.py), and rows by
-columns are cut into pieces of similar work. A definition, `Windows` or `Diagonals`, computes a piece.
+columns are cut into pieces of similar work.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from textsvm.kernels.base import SymbolKernel
 from textsvm.kernels.contract import Cost, HostRows, KernelRows, Values
 from textsvm.kernels.gap.sweep import PIECE, Picked, cut, in_lanes
 from textsvm.kernels.normalisation import Normalisation, longest_of, normalisation_of
+from textsvm.kernels.positions.cuda import CudaPositions
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, run
 from textsvm.runtime.simd import LANES
@@ -34,14 +35,21 @@ class Lanes(Protocol):
     """Column documents in lanes, ready to be compared."""
 
     def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
-        """k, not normalised: `which` of documents (codes, offsets, which) by all lanes of some groups."""
+        """Values, not normalised, of rows (codes, offsets, indices) with all lanes of some groups."""
 
 
 class Definition(Protocol):
-    """Constants of a kernel for texts up to some length."""
+    """Parameters of a kernel for texts up to some length."""
 
-    def lanes(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> Lanes:
-        """Prepare documents as columns on the CPU: groups[g, lane] is a document, -1 none."""
+    source: ClassVar[str]  #: File of the GPU twin
+
+    @property
+    def table(self) -> NDArray[np.float64]:
+        """Look-up table of the GPU twin."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Fields of the GPU twin's Task."""
 
     def self_values(self, documents: Documents) -> NDArray[np.float64]:
         """k(s, s) of every document, not normalised."""
@@ -78,21 +86,21 @@ class PositionAttributor(Attributor):
 
 
 class PositionKernel(SymbolKernel):
-    """A kernel that compares texts position by position; see the subclasses."""
+    """A kernel that compares texts position by position."""
 
     normalised: bool
 
     @abstractmethod
-    def definition(self, longest: int) -> Any:
-        """The `Definition` for texts of at most that length; also the `Program` of the CUDA rows."""
+    def definition(self, longest: int) -> Definition:
+        """Parameters for texts of at most this length."""
+
+    @abstractmethod
+    def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> Lanes:
+        """Prepare documents as columns on the CPU: groups[g, lane] is a document, -1 none."""
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
         self.check()
-        if device.kind == "cuda":
-            from textsvm.kernels.positions.cuda import CudaPositions
-
-            return CudaPositions(self, documents, device)
-        return HostPositions(self, documents, device)
+        return (CudaPositions if device.kind == "cuda" else HostPositions)(self, documents, device)
 
 
 def overlaps(row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -111,7 +119,7 @@ class HostPositions(HostRows):
     def __init__(self, kernel: PositionKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._groups, self._widths = in_lanes(documents)
-        self._lanes = kernel.definition(longest_of(documents)).lanes(kernel, documents, self._groups)
+        self._lanes = kernel._lanes(documents, self._groups)
         self.normalisation = normalisation_of(kernel, documents)
 
     def diag(self) -> NDArray[np.float32]:
@@ -142,7 +150,7 @@ class HostPositions(HostRows):
         progress: Progress | None = None,
         half: bool = False,
     ) -> None:
-        """values[i, j] = k(others[i], documents[j]); with `half`, of every pair once and copied."""
+        """values[i, j] = k(others[i], documents[j]); with `half`, each pair once and its mirror image."""
         order = np.argsort(others.lengths, kind="stable")
         lengths, codes, offsets = others.lengths[order], others.codes_for(), np.array(others.offsets)
 
@@ -153,7 +161,7 @@ class HostPositions(HostRows):
             sums *= own.scale[which, None] * self.normalisation.scale[columns]
             own.take(which).finish_rows(sums, self.normalisation.take(columns))
             for k, row in enumerate(which):
-                # Positions in the order of length; the pairs before this one are another row's.
+                # Positions in the order of length; earlier pairs belong to other rows.
                 first = max(0, chunk.start + k - some.start * LANES) if half else 0
                 values[row, columns[first:]] = sums[k, first:]
                 if half:
@@ -165,7 +173,7 @@ class HostPositions(HostRows):
             for some in cut(self._widths[first:] * LANES, self._symbols):
                 pieces.append((chunk, slice(first + some.start, first + some.stop)))
                 costs.append(float(lengths[chunk].sum() + 1) * float(self._widths[pieces[-1][1]].sum() + 1))
-        # The longest documents first: cores then end together.
+        # The longest documents first, so that all cores end together.
         run(work, pieces[::-1], costs[::-1], progress)
 
     @property

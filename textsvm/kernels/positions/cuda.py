@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.contract import BLOCK_BYTES
+from textsvm.kernels.contract import decision_by_rows
 from textsvm.kernels.normalisation import Normalisation, normalisation_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
@@ -81,12 +81,7 @@ class _Planes:
 
 
 class CudaPositions:
-    """Kernel values of a `PositionKernel` with fixed documents on a GPU (`KernelRows`).
-
-
-    ``kernel.definition(longest)`` describes the computation: a `source` of SOURCES, a look-up `table`, and
-    the `numbers` of Task.
-    """
+    """Kernel values of a `PositionKernel` with fixed documents on a GPU (`KernelRows`)."""
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
@@ -126,17 +121,7 @@ class CudaPositions:
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef, in blocks of `others`: coef (n, k) -> (len(others), k)."""
-        values = np.empty((len(others), coef.shape[1]))
-        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
-        with gpu.use(self.device):
-            weights = gpu.cupy().asarray(np.ascontiguousarray(coef, np.float64))
-            for start in range(0, len(others), size):
-                block = self.cross(others.take(np.arange(start, min(start + size, len(others)))))
-                values[start : start + size] = (block.astype(np.float64) @ weights).get()
-                if progress is not None:
-                    progress(min(start + size, len(others)), len(others))
-        return values
+        return decision_by_rows(self, others, np.ascontiguousarray(coef, np.float64), progress)
 
     def _empty(self, rows: int) -> Any:
         gpu.require_memory(4 * rows * self.n, f"the {rows:,} x {self.n:,} matrix", "lower --memory")
@@ -156,38 +141,31 @@ class CudaPositions:
         progress: Progress | None,
         symmetric: bool = False,
     ) -> None:
-        """Write k(others, documents), or one half and its mirror image."""
+        """Write k(others, documents), or half of it and its mirror image."""
         cp = gpu.cupy()
         columns = self._columns
         rows = _Planes(others, self._planes, self._symbols, columns=False)
         longest = int(max(rows.lengths.max(initial=0), columns.lengths.max(initial=0)))
-        program = self.kernel.definition(longest)
+        definition = self.kernel.definition(longest)
         arrays = {
             "rows": rows.words, "columns": columns.words, "row_firsts": rows.firsts,
             "group_firsts": columns.firsts, "row_lengths": rows.device_lengths,
             "column_lengths": columns.device_lengths, "row_index": rows.index, "column_index": columns.index,
             "row_scale": cp.asarray(own.scale[rows.order]),
             "column_scale": cp.asarray(self.normalisation.scale[columns.order]),
-            "table": cp.asarray(program.table), "out": out,
+            "table": cp.asarray(definition.table), "out": out,
         }  # fmt: skip
-        numbers = {"unit": 1.0, "shifts": 0, "first": 0, "length": 0, "side": 0, "outer": 1} | program.numbers
-        launch = gpu.function(program.source, "position_pairs", (("PLANES", self._planes),))
+        numbers = {"width": self.n, "n_columns": self.n, "symmetric": symmetric, "unit": 1.0}
+        numbers |= {"shifts": 0, "first": 0, "length": 0, "side": 0, "outer": 1, **definition.numbers}
+        launch = gpu.function(definition.source, "position_pairs", (("PLANES", self._planes),))
         blocks = -(-len(columns) // THREADS)
         for first, end in self._launches(rows, progress) if blocks else []:
-            task = gpu.structure(
-                TASK,
-                **arrays,
-                **numbers,
-                width=self.n,
-                first_row=first,
-                n_columns=self.n,
-                symmetric=symmetric,
-            )
+            task = gpu.structure(TASK, **arrays, **numbers, first_row=first)
             launch((blocks, end - first), (THREADS,), (task,))
             gpu.report(progress, end, len(rows))
 
     def _launches(self, rows: _Planes, progress: Progress | None) -> list[tuple[int, int]]:
-        """Ranges of rows, one per launch."""
+        """Ranges of rows, a range per launch."""
         turns = np.arange(len(rows)) // MOST_ROWS
         if progress is not None:
             seconds = np.cumsum(self.kernel.cost.of_rows(rows.lengths, self._columns.lengths))

@@ -1,9 +1,9 @@
-"""Sums over diagonals: definition and CPU twin of kernels on k-mers at similar positions.
+"""Kernels of k-mers at similar positions, sums over diagonals: weighted degree with shifts, and oligo.
 
     k(x, y) = sum_(s = -S..S) delta_|s| T_s        T_s = sum_(k = first..d) (d - k + 1) N_k,s
 
 N_k,s is the number of positions i with x[i+s : i+s+k] = y[i : i+k], both inside their texts: common k-mers on
-one diagonal of the table of all pairs of positions. T_s is an integer, so both twins have the same bits.
+a diagonal of the table of all pairs of positions. T_s is an integer, so both twins have the same bits.
 
 Texts are stored as bit planes. Bit p of the code of symbol i is bit i % W of word i / W of plane p, with
 words of W = 64 positions here and 32 on a GPU. The matches of W positions are
@@ -15,10 +15,32 @@ word); N_k,s counts their bits. Once M_k is 0 it stays 0 for larger k, usually s
 takes 4 d operations, with d <= 32. After the end of a text all planes are 0 in x and 1 in y, which no code
 is, so nothing matches. Symbols of x that the columns do not have are 0. Each lane of a vector holds a
 different y (base.py); x is shared.
-"""
+
+**Weighted degree kernel with shifts** (Rätsch, Sonnenburg, Schölkopf 2005, Bioinformatics 21).
+
+    k(x, y) = sum_(k = 1..d) beta_k sum_(s = 0..S) delta_s sum_i [x[i+s : i+s+k] = y[i : i+k]] + [x[i : i+k] = y[i+s : i+s+k]]
+
+    beta_k = 2 (d - k + 1) / (d (d + 1)),    delta_s = 1 / (2 (s + 1))
+
+over all positions i where both k-mers lie within their texts, which are aligned at their starts and may have
+different lengths. S = 0 is the weighted degree kernel (Rätsch and Sonnenburg 2004), which counts k-mers at the
+same position. A single pass over matches gives all lengths k.
+
+**Oligo kernel** (Meinicke, Tech, Morgenstern, Merkl 2004, BMC Bioinformatics 5): common k-mers, weighted by
+the distance of their positions.
+
+    k(x, y) = sum over k-mers u, positions p of u in x and q of u in y, of exp(-(p - q)^2 / (4 sigma^2))
+
+(the constant factor sqrt(pi) sigma, which normalisation removes, is omitted). Positions count from the start
+of a text. With sigma near 0 only k-mers at the same position match; with a large sigma positions do not
+matter, as in the spectrum kernel. All pairs with p - q = s lie on a diagonal and have the same weight, so
+delta_s = exp(-s^2 / (4 sigma^2)) and only k = d counts. Pairs more than 12 sigma apart are left out: their
+terms are below exp(-36) = 2.3e-16, the rounding error of a match at the same position.
+"""  # noqa: E501 (a formula)
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.attribution import Attribution
+from textsvm.kernels.base import check_positive, check_whole
 from textsvm.kernels.contract import Ability, Lengths, Values
 from textsvm.kernels.gap.sweep import Picked
 from textsvm.kernels.positions.base import PositionAttributor, PositionCost, PositionKernel, overlaps
@@ -52,6 +75,10 @@ from textsvm.text.documents import Documents
 
 #: Largest d: the bits of a word on a GPU.
 MOST = 32
+#: Greatest shift: the time of a Gram is proportional to it.
+MOST_SHIFT = 100_000
+#: Multiple of sigma beyond which distances are left out.
+REACH = 12
 #: Words of 64 positions compared per second, and pairs of texts written per second.
 RATE, WRITTEN = 2e8, 2.5e7
 #: Positions attributed per second and shift.
@@ -65,30 +92,23 @@ KMERS = Attribution(
 
 @dataclass(frozen=True)
 class Diagonals:
-    """Parameters of the sums: k from `first` to d = `length` (at most `MOST`), and delta of shifts 0 to S."""
+    """Parameters of the sums over diagonals; a `Definition`."""
 
-    first: int
-    length: int
-    weights: NDArray[np.float64]
+    first: int  #: The shortest k
+    length: int  #: d, the longest k, at most `MOST`
+    weights: NDArray[np.float64]  #: delta of shifts 0 to S
 
     source: ClassVar[str] = "diagonals.cu"
 
     @property
     def table(self) -> NDArray[np.float64]:
-        """Look-up table of the GPU twin."""
         return self.weights
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Fields of the GPU twin's Task."""
         return {"shifts": len(self.weights), "first": self.first, "length": self.length}
 
-    def lanes(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> DiagonalLanes:
-        """Prepare documents as columns; see `Definition`."""
-        return DiagonalLanes(kernel, documents, groups)
-
     def self_values(self, documents: Documents) -> NDArray[np.float64]:
-        """k(s, s) of every document, not normalised."""
         codes, offsets, values = documents.codes_for(), np.array(documents.offsets), np.empty(len(documents))
 
         def work(first: int) -> None:
@@ -99,7 +119,6 @@ class Diagonals:
         return values
 
     def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Contributions of the symbols x; see `Definition`."""
         shares = np.zeros(len(x) + 1)
         _share(x, codes, offsets, factors, self.first, self.length, self.weights, shares)
         return np.cumsum(shares)[:-1]
@@ -136,19 +155,112 @@ class DiagonalKernel(PositionKernel):
     cost = Ability(DiagonalCost)
     attribution = Ability(DiagonalAttributor)
 
+    def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> DiagonalLanes:
+        return DiagonalLanes(self, documents, groups)
 
-def planes_of(symbols: int) -> int:
-    """Number of planes for codes 1 to `symbols`, all zeros and all ones."""
-    return max(1, (symbols + 1).bit_length())
+
+@dataclass(repr=False, eq=False)
+class WeightedDegree(DiagonalKernel):
+    """Common substrings of up to `degree` symbols at the same position, or at most `shift` from it.
+
+    Texts are aligned at their starts, and nothing is compared behind the end of the shorter text.
+
+    Parameters
+    ----------
+    degree : int
+        Length of the longest substrings that count, 1 to 32; a substring of k symbols weighs
+        2 (degree - k + 1) / (degree (degree + 1)).
+    shift : int
+        Greatest distance of positions, from 0; at distance s a pair weighs 1 / (2 (s + 1)) each way.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Distinguish upper and lower case.
+
+    Examples
+    --------
+    >>> from textsvm import WeightedDegree
+    >>> print(WeightedDegree(degree=3)(["gattaca"], ["gatcaca", "tttttttt"]).round(4))
+    [[0.7368 0.1956]]
+    """
+
+    name: ClassVar[str] = "weighted-degree"
+
+    degree: int = 8
+    shift: int = 0
+    normalised: bool = True
+
+    @property
+    def _min_length(self) -> int:
+        return 1
+
+    def check(self) -> None:
+        super().check()
+        check_whole(self, "degree", 1, MOST)
+        check_whole(self, "shift", 0, MOST_SHIFT)
+
+    def definition(self, longest: int) -> Diagonals:
+        shifts = np.arange(min(int(self.shift), max(longest - 1, 0)) + 1)
+        weights = np.where(shifts == 0, 1.0, 0.5 / (shifts + 1))
+        return Diagonals(1, int(self.degree), weights * 2 / (self.degree * (self.degree + 1)))
+
+
+@dataclass(repr=False, eq=False)
+class Oligo(DiagonalKernel):
+    """Common substrings of k symbols, each pair weighted by the distance of its positions.
+
+    Positions are counted from the start of each text; a pair d positions apart weighs
+    exp(-d^2 / (4 sigma^2)).
+
+    Parameters
+    ----------
+    k : int
+        Length of the substrings, 1 to 32.
+    sigma : float
+        Scale of the distance of positions, in symbols, above 0.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+        Definition of a symbol; a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Distinguish upper and lower case.
+
+    Examples
+    --------
+    >>> from textsvm import Oligo
+    >>> print(Oligo(k=2, sigma=1.0)(["gattaca"], ["gattaca", "ggattaca"]).round(4))
+    [[1.    0.721]]
+    """
+
+    name: ClassVar[str] = "oligo"
+
+    k: int = 3
+    sigma: float = 2.0
+    normalised: bool = True
+
+    @property
+    def _min_length(self) -> int:
+        return int(self.k)
+
+    def check(self) -> None:
+        super().check()
+        check_whole(self, "k", 1, MOST)
+        check_positive(self, "sigma")
+
+    def definition(self, longest: int) -> Diagonals:
+        distances = np.arange(min(math.floor(REACH * self.sigma), max(longest - 1, 0)) + 1)
+        weights = np.exp(-((distances / (2 * self.sigma)) ** 2))
+        return Diagonals(int(self.k), int(self.k), weights)
 
 
 class DiagonalLanes:
-    """Column documents as bit planes; see `positions.base.Lanes`."""
+    """Column documents as bit planes (`Lanes`)."""
 
     def __init__(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> None:
-        self.kernel, self.groups = kernel, groups
-        self.symbols = len(documents.alphabet)
-        self.planes = planes_of(self.symbols)
+        self.kernel, self.symbols = kernel, len(documents.alphabet)
+        self.planes = max(1, (self.symbols + 1).bit_length())  # for codes from 1, all zeros and all ones
         self.longest = int(documents.lengths.max(initial=0))
         codes, offsets = documents.codes_for(), np.array(documents.offsets)
         words = [max(1, -(-int(np.diff(offsets)[group[group >= 0]].max()) // 64)) for group in groups]
@@ -163,7 +275,6 @@ class DiagonalLanes:
         run(pack, range(len(groups)))
 
     def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
-        """See `positions.Lanes`."""
         codes, offsets, which = rows
         lengths = np.diff(offsets)[which]
         longest = int(lengths.max(initial=0))

@@ -10,7 +10,7 @@ With c_p = (l + 1)^2 sum_j w_j [...], a whole number,
 
     c_(p+1) = c_p + (matches at p+1 .. p+l+1) - (matches at p-l .. p)
 
-and each of the two counts changes by two symbols from p to p + 1: O(1) a position, whatever l. Powers are
+and each of the two counts changes by two symbols from p to p + 1: O(1) per position for any l. Powers are
 products in float64 of whole numbers, summed in the same order on CPU and GPU. Values below 1.2e-38, float32's
 smallest normal number, are 0 on a card.
 
@@ -52,7 +52,6 @@ from textsvm.runtime.simd import (
     where_less,
 )
 from textsvm.text.documents import Documents
-from textsvm.text.tokens import Tokens
 
 #: Greatest window, limited by the words of matches on a GPU, and greatest degree.
 MOST_WINDOW, MOST_DEGREE = 31, 10
@@ -60,34 +59,27 @@ MOST_WINDOW, MOST_DEGREE = 31, 10
 RATE, ATTRIBUTION_RATE = 7e8, 2e8
 WINDOWS = Attribution(
     "windows",
-    "exact: the contribution of each window, over the symbols that match in it, as they weigh",
+    "exact: the contribution of each window, spread over its matching symbols by weight",
     exact=True,
 )
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Constants of the sum over windows."""
+class WindowSum:
+    """Parameters of the sum over windows; a `Definition`."""
 
     side: int  #: l, positions on either side of the centre
-    #: d1 and d2.
-    inner: int
-    outer: int
+    inner: int  #: d1
+    outer: int  #: d2
 
-    @property
-    def source(self) -> str:
-        return "locality.cu"
-
-    @property
-    def table(self) -> NDArray[np.float64]:
-        return self.powers
+    source: ClassVar[str] = "locality.cu"
 
     @property
     def numbers(self) -> dict[str, float]:
         return {"side": self.side, "outer": self.outer, "unit": self.unit}
 
     @property
-    def powers(self) -> NDArray[np.float64]:
+    def table(self) -> NDArray[np.float64]:
         """c^d1 for all c, shape ((l + 1)^2 + 1,)."""
         c = np.arange((self.side + 1) ** 2 + 1, dtype=np.float64)
         return _power(c, self.inner)
@@ -95,7 +87,7 @@ class Windows:
     @property
     def unit(self) -> float:
         """Divisor of sums of c^d1."""
-        return float(self.powers[-1])
+        return float(self.table[-1])
 
     def finish(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """k of sums of c^d1."""
@@ -106,7 +98,7 @@ class Windows:
         side, whole = self.side, 2 * self.side + 1
         weights = side + 1 - np.abs(np.arange(-side, side + 1))
         terms = [
-            self.powers[np.convolve(np.ones(n, np.int64), weights)[side : side + n]]
+            self.table[np.convolve(np.ones(n, np.int64), weights)[side : side + n]]
             for n in range(1, min(longest, whole) + 1)
         ]
         sums = np.array([0.0, *(np.cumsum(each)[-1] for each in terms)])
@@ -118,16 +110,10 @@ class Windows:
             long = long + falling
         return np.concatenate([sums, long])
 
-    def lanes(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> WindowLanes:
-        """Prepare documents as columns; see `Definition`."""
-        return WindowLanes(self, documents, groups)
-
     def self_values(self, documents: Documents) -> NDArray[np.float64]:
-        """k(s, s) of every document, not normalised."""
         return self.finish(self.of_equal(longest_of(documents))[documents.lengths])
 
     def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Contributions of the symbols x; see `Definition`."""
         shares = np.zeros(len(x))
         _share(x, codes, offsets, factors, self.side, self.inner, self.outer, self.unit, shares)
         return shares
@@ -157,10 +143,11 @@ class LocalityAttributor(PositionAttributor):
         return self.kernel.window * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
 
 
+@dataclass(repr=False, eq=False)
 class LocalityImproved(PositionKernel):
-    """Matches at the same positions, counted in windows, and the windows' powers summed.
+    """Matches at the same positions, weighted in windows; powers of the windows are summed.
 
-    Texts are aligned at their starts; behind the end of the shorter one nothing is compared.
+    Texts are aligned at their starts, and nothing is compared behind the end of the shorter text.
 
     Parameters
     ----------
@@ -188,24 +175,16 @@ class LocalityImproved(PositionKernel):
     cost = Ability(LocalityCost)
     attribution = Ability(LocalityAttributor)
 
-    def __init__(
-        self,
-        window: int = 9,
-        inner_degree: int = 4,
-        outer_degree: int = 1,
-        normalised: bool = True,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-    ) -> None:
-        self.window = window
-        self.inner_degree = inner_degree
-        self.outer_degree = outer_degree
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
+    window: int = 9
+    inner_degree: int = 4
+    outer_degree: int = 1
+    normalised: bool = True
 
-    def definition(self, longest: int) -> Windows:
-        return Windows(int(self.window) // 2, int(self.inner_degree), int(self.outer_degree))
+    def definition(self, longest: int) -> WindowSum:
+        return WindowSum(int(self.window) // 2, int(self.inner_degree), int(self.outer_degree))
+
+    def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> WindowLanes:
+        return WindowLanes(self.definition(0), documents, groups)
 
     @property
     def _min_length(self) -> int:
@@ -221,15 +200,14 @@ class LocalityImproved(PositionKernel):
 
 
 class WindowLanes:
-    """Column documents, side by side when they are compared; see `positions.Lanes`."""
+    """Column documents, interleaved when they are compared (`Lanes`)."""
 
-    def __init__(self, windows: Windows, documents: Documents, groups: NDArray[np.int64]) -> None:
+    def __init__(self, windows: WindowSum, documents: Documents, groups: NDArray[np.int64]) -> None:
         self.windows, self.documents, self.groups = windows, documents, groups
 
     def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
-        """See `positions.Lanes`."""
         codes, offsets, which = rows
-        # One type of codes, so that this is compiled once for it.
+        # Codes of the same type, so that the loop is compiled once for it.
         ours, wide = self.documents.codes_for(), np.uint32
         ours, codes = (ours, codes) if ours.dtype == codes.dtype else (ours.astype(wide), codes.astype(wide))
         own, chosen = np.array(self.documents.offsets), self.groups[groups]
@@ -245,9 +223,8 @@ class WindowLanes:
 
 @njit(nogil=True, cache=True)
 def _products(
-    codes: Any, offsets: Any, which: Any, own_codes: Any, own_offsets: Any, groups: Any, side: int,
-    inner: int, columns: Any, lengths: Any, match: Any, sums: Any,
-) -> None:  # fmt: skip
+    codes, offsets, which, own_codes, own_offsets, groups, side, inner, columns, lengths, match, sums
+):
     """sums[(k * len(groups) + g) * LANES + lane]: the sum of c^d1 of which[k] and the lanes of group g."""
     one, zero, edge = fill(np.int32(1)), fill(np.int32(0)), side + 1
     for g in range(len(groups)):
@@ -268,7 +245,7 @@ def _products(
 
 
 @njit(nogil=True, cache=True)
-def _sum_windows(match: Any, n: int, lengths: Any, side: int, inner: int) -> Any:
+def _sum_windows(match, n, lengths, side, inner):
     """The sum of c^d1 over n positions, of all lanes; match[(position + side + 1) * LANES + lane]."""
     zero, total, ends = fill(np.int32(0)), fill(np.float64(0)), load(lengths, 0)
     count, right, left = zero, zero, zero
@@ -290,18 +267,8 @@ def _sum_windows(match: Any, n: int, lengths: Any, side: int, inner: int) -> Any
 
 
 @njit(nogil=True, cache=True)
-def _share(
-    x: Any,
-    codes: Any,
-    offsets: Any,
-    factors: Any,
-    side: int,
-    inner: int,
-    outer: int,
-    unit: float,
-    shares: Any,
-) -> None:
-    """Add what the symbols of x have of the sum of factors times values with documents."""
+def _share(x, codes, offsets, factors, side, inner, outer, unit, shares):
+    """Add the contributions of the symbols of x to the sum of factors times values with documents."""
     windows = np.empty(len(x))
     for d in range(len(factors)):
         y = codes[offsets[d] : offsets[d + 1]]

@@ -4,7 +4,7 @@ Dense vectors are multiplied by BLAS, with relative errors of about 1e-15 |x| |y
 that many vectors hold are kept dense; the others are lists (an inverted index), and x adds x_u y_u to every y
 on the list of each of its columns u. A tile continues in the lists where the tile to its left ended. Whole
 numbers, including one-hot columns, are multiplied in float32 if every product is below 2^24, which is exact
-and twice as fast. Tiles of a symmetric matrix are computed once for both halves.
+and twice as fast. Tiles of a symmetric matrix are computed once and mirrored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ALONE = 1 << 18
 
 @dataclass(frozen=True)
 class DividedVectors:
-    """Vectors divided into dense columns and lists like the columns of `VectorProducts`.
+    """Vectors divided into dense columns and lists, by the columns of a `VectorProducts`.
 
     dense : float32 or float64, (m, k)
     squares : float64, (m,), |x|^2
@@ -67,14 +67,10 @@ class DividedVectors:
 
 
 class VectorProducts:
-    """Products of other vectors with n fixed ones.
+    """Products of vectors with n fixed vectors, an array or CSR matrix of shape (n, d) on the host.
 
-    Parameters
-    ----------
-    values : array or CSR matrix, shape (n, d), on the host
-    shifted : bool
-        Whether the kernel is invariant to a common shift. Dense vectors are then centred, as far from 0
-        products lose the differences between vectors.
+    `shifted` says that the kernel is invariant to a common shift. Dense vectors are then centred: far from 0
+    products lose the differences between vectors.
     """
 
     def __init__(self, values: Any, shifted: bool = False) -> None:
@@ -102,11 +98,14 @@ class VectorProducts:
             return _divided_vectors(dense, squares(dense))
         sparse = values if issparse(values) else csr_array(values)
         dense = _chosen(sparse, self._full).toarray()
-        lists = _lists(_chosen(sparse, self._listed)) if len(self._listed) else None
+        lists = None
+        if len(self._listed):
+            rest = _chosen(sparse, self._listed)
+            lists = Sparse(rest.indptr.astype(np.int64), rest.indices, rest.data, rest.shape[1])
         return _divided_vectors(dense, squares(sparse), lists)
 
     def start(self, rows: DividedVectors, first: int) -> Array | None:
-        """For each list entry of `rows`, the position of vector `first` or a later one in its column."""
+        """For each list entry of `rows`, the position of the first vector from `first` on in its column."""
         if rows.lists is None:
             return None
         starts, documents, _ = self._lists
@@ -153,18 +152,13 @@ def _divided(values: Any) -> tuple[Array, Array]:
 
 
 def _chosen(values: Any, columns: Array) -> Any:
-    """Some columns of a CSR matrix, ascending, without an array over all columns if it is wide."""
+    """Some columns of a CSR matrix, ascending; of a wide matrix without an array over all columns."""
     if values.shape[1] <= WIDE:
         return values[:, columns]
     place = np.searchsorted(columns, values.indices)
     known = np.append(columns, -1)[place] == values.indices
     indptr = np.append(0, np.cumsum(known))[values.indptr]
     return csr_array((values.data[known], place[known], indptr), (values.shape[0], len(columns)))
-
-
-def _lists(values: Any) -> Sparse:
-    """CSR matrix as `Sparse`."""
-    return Sparse(values.indptr.astype(np.int64), values.indices, values.data, values.shape[1])
 
 
 def _divided_vectors(dense: Array, norms: Array, lists: Sparse | None = None) -> DividedVectors:
@@ -267,7 +261,7 @@ class HostVectorRows(HostRows):
         products, values = np.empty(size), np.empty(size, np.float32)
         for place in _slices(columns.stop, width, columns.start):
             shape = len(rows), place.stop - place.start
-            # Contiguous, as compiled loops are quickest.
+            # Contiguous, which is quickest for compiled loops.
             tile, out = (each[: shape[0] * shape[1]].reshape(shape) for each in (products, values))
             self._columns.tile(rows, place, at, tile)
             self._function.put(tile, rows.squares[:, None], self._squares[place], out)

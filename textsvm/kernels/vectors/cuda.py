@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.kernels.contract import decision_by_rows
 from textsvm.linalg.sparse_cuda import Finish
 from textsvm.linalg.sparse_vectors_cuda import sparse_columns
 from textsvm.linalg.vectors import Vectors
@@ -26,14 +27,15 @@ class CudaVectorRows:
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
-        self._what = f"the {getattr(kernel, 'name', 'vector')} kernel"
+        self._name = f"the {getattr(kernel, 'name', 'vector')} kernel"
 
     @cached_property
     def columns(self) -> Any:
         """The vectors in the form used for products."""
-        function, make = self.kernel.function, sparse_columns if self.documents.sparse else dense_columns
+        function = self.kernel.function
         finish = Finish(function.name, function.numbers, function.value)
-        return make(self.documents.values, finish)
+        columns_of = sparse_columns if self.documents.sparse else dense_columns
+        return columns_of(self.documents.values, finish)
 
     @property
     def description(self) -> str:
@@ -47,30 +49,21 @@ class CudaVectorRows:
 
     def rows(self, indices: NDArray[np.int64]) -> Array:
         with gpu.use(self.device):
-            return self.columns.rows(gpu.cupy().asarray(indices, np.int64), self._what)
+            return self.columns.rows(gpu.cupy().asarray(indices, np.int64), self._name)
 
     def gram(self, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
-            return self.columns.half(self._what, progress)
+            return self.columns.half(self._name, progress)
 
     def cross(self, others: Vectors, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
             if not len(others):
                 return gpu.cupy().empty((0, self.n), np.float32)
-            return self.columns.cross(others.values, self._what, progress)
+            return self.columns.cross(others.values, self._name, progress)
 
     def decision(
         self, others: Vectors, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        values = np.empty((len(others), coef.shape[1]))
         # Sparse vectors may be converted to dense ones.
         size = max(1, BLOCK_BYTES // max(1, 4 * self.n, 8 * others.n_features))
-        with gpu.use(self.device):
-            weights = gpu.cupy().asarray(np.ascontiguousarray(coef, np.float64))
-            for start in range(0, len(others), size):
-                stop = min(start + size, len(others))
-                block = self.cross(others.take(np.arange(start, stop)))
-                values[start:stop] = (block.astype(np.float64) @ weights).get()
-                if progress is not None:
-                    progress(stop, len(others))
-        return values
+        return decision_by_rows(self, others, np.ascontiguousarray(coef, np.float64), progress, size=size)
