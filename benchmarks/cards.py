@@ -31,6 +31,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
 from textsvm.selection.folds import Splitting
 from textsvm.selection.scoring import solve_folds
+from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import Documents
 
@@ -102,9 +103,8 @@ class Bench:
         with devices.use(gram.device):
             for _ in range(2):
                 clock = time.perf_counter()
-                [[machines]] = solve(
-                    gram, [[problem]], tol=model.tol, max_iter=-1, duality_gap=model.duality_gap
-                )
+                stopping = Stopping(model.tol, duality_gap=model.duality_gap)
+                [[machines]] = solve(gram, [[problem]], stopping)
                 found.append(time.perf_counter() - clock)
         return min(found), machines.solutions
 

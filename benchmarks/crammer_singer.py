@@ -21,13 +21,13 @@ from sklearn.datasets import load_svmlight_file
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import Spectrum
-from textsvm.readers import read_corpus
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, cupy, select, synchronize
 from textsvm.solvers import crammer_singer
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import solve_dual
-from textsvm.solvers.solution import Solution
+from textsvm.solvers.chains import solve_chains
+from textsvm.solvers.solution import Solution, Stopping
 from textsvm.text.documents import encode
 
 Values = NDArray[np.float32]
@@ -144,7 +144,7 @@ def compare(name: str, gamma: float, C: float, device: Device, repeats: int) -> 
 
     def ours() -> Solution:
         dual = duals.crammer_singer(y, int(y.max()) + 1, C)
-        solution = solve_dual(gram, dual, tol=TOL)
+        solution = solve_chains(gram, [[dual]], Stopping(TOL))[0][0]
         synchronize(device)
         return solution
 

@@ -36,13 +36,15 @@ from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.rows import FeatureRows
 from textsvm.machines.training import features_of
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import limit
-from textsvm.solvers import feature_machines, problems
-from textsvm.solvers import newton as newton_machines
+from textsvm.solvers.feature_machines import solve_by_descent
+from textsvm.solvers.newton import solve_by_newton
 from textsvm.solvers.problems import Classification, Machines
 from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve
 from textsvm.text.documents import encode
 
 TOL, BOUND, TURNS = 1e-3, 1e-5, 3
@@ -53,8 +55,8 @@ REVIEWS = "yelp-sentences"
 SIZES = 500, 2000, 8000
 CPU = select("cpu")
 SOLVERS: dict[str, Callable[[Classification, FeatureRows], Machines]] = {
-    "descent and faces": lambda problem, rows: feature_machines.solve_classifier(problem, rows, TOL),
-    "augmented Lagrangian": lambda problem, rows: newton_machines.solve(problem, rows, Stopping(TOL)),
+    "descent and faces": lambda problem, rows: solve_by_descent(problem, rows, Stopping(TOL)),
+    "augmented Lagrangian": lambda problem, rows: solve_by_newton(problem, rows, Stopping(TOL)),
 }
 
 
@@ -94,7 +96,7 @@ def equal(task: TrainTest, by: str) -> dict[str, Any]:
     kernel, documents, problem = Spectrum(4), encode(task.train), two_classes(task, 10.0)
     rows = kernel.features.rows(documents, CPU)
     gram = DenseGram(kernel.rows(documents, CPU).gram())
-    [[exact]], of_smo = least(lambda: problems.solve(gram, [[problem]], tol=TOL))
+    [[exact]], of_smo = least(lambda: solve(gram, [[problem]], Stopping(TOL)))
     found, seconds = least(lambda: SOLVERS[by](problem, rows))
     best = exact.solutions[0].objective
     above = (found.solutions[0].objective - best) / abs(best)

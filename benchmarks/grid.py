@@ -22,12 +22,12 @@ from textsvm.bench.corpora import REUTERS
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.kernels import GapWeighted
-from textsvm.readers import read_corpus
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select, to_host
-from textsvm.solvers import problems
-from textsvm.solvers.chains import solve_dual
+from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import svc
 from textsvm.solvers.problems import Classification, Machines, decision_values
+from textsvm.solvers.solve import solve
 from textsvm.text.documents import encode, normalise
 
 N, FOLDS = 10_000, 10
@@ -54,7 +54,7 @@ def search(
     paths = [
         [Classification(fold, target[fold], 2, float(C), np.ones(len(fold))) for C in grid] for fold in folds
     ]
-    solved = problems.solve(gram, paths)
+    solved = solve(gram, paths)
     values = decision_values(gram, [machines for path in solved for machines in path])
     return solved, [values[i : i + len(grid)] for i in range(0, len(values), len(grid))]
 
@@ -80,7 +80,7 @@ def compare(
     reference = float(0.5 * theirs @ part @ theirs - theirs @ y)
     coef = machines.coef[0]
     mine = float(0.5 * coef @ part @ coef - coef @ y)
-    alone = solve_dual(gram, svc(y, C, index=fold)).objective
+    alone = solve_chains(gram, [[svc(y, C, index=fold)]])[0][0].objective
     decisions = model.decision_function(matrix[np.ix_(held, fold)].astype(np.float64))
     differ = (decisions > 0) != (values[0, held] > 0)
     assert machines.solutions[0].converged

@@ -29,10 +29,12 @@ from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, optio
 from textsvm.gram.shared import grams
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
-from textsvm.readers import Corpus, read_corpus
+from textsvm.readers.corpus import Corpus
+from textsvm.readers.read import read_corpus
 from textsvm.runtime import device as devices
 from textsvm.solvers import problems
 from textsvm.solvers.problems import decision_values
+from textsvm.solvers.solve import solve
 from textsvm.text.documents import encode, normalise
 
 CATEGORIES = ("earn", "acq", "crude", "corn")
@@ -120,7 +122,7 @@ def one_split(
         for c in range(len(CATEGORIES)):
             one = (categories[:n_train] == c).astype(np.int64)
             paths.append([learn(one, 2, costs[-1] / 2, strategy="crammer-singer")])
-        solved = [machines for path in problems.solve(gram, paths) for machines in path]
+        solved = [machines for path in solve(gram, paths) for machines in path]
         values = [found[:, n_train:] for found in decision_values(gram, solved)]
         values = [*values[: len(costs)], np.array([two[1] for two in values[len(costs) :]])]
         for cost, decided in zip([*costs, WITHOUT_BIAS], values, strict=True):

@@ -32,7 +32,8 @@ from textsvm.gram.base import DenseGram, Gram
 from textsvm.solvers import problems
 from textsvm.solvers.dual import MulticlassDual
 from textsvm.solvers.problems import Classification, OneClass, Problem, Regression
-from textsvm.solvers.solution import Solution, bounds
+from textsvm.solvers.solution import Solution, Stopping, bounds
+from textsvm.solvers.solve import solve
 
 Exact = NDArray[np.longdouble]
 
@@ -79,7 +80,7 @@ def trial(seed: int, gram_of: Callable[[Matrix], Gram] = DenseGram) -> Trial:
     """Make, solve (over `gram_of` the matrix) and judge the problem of a seed."""
     name, matrix, kind, problem, unit = random_problem(seed)
     tol = TOL * unit
-    [[machines]] = problems.solve(gram_of(matrix), [[problem]], tol, MAX_ITER)
+    [[machines]] = solve(gram_of(matrix), [[problem]], Stopping(tol, MAX_ITER))
     parts = problems.machine_duals(problem)
     solved = [(part.dual, solution) for part, solution in zip(parts, machines.solutions, strict=True)]
     found = [judge(matrix, dual, solution, tol, unit) for dual, solution in solved]

@@ -30,8 +30,9 @@ from textsvm.kernels.spelling import spell
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
 from textsvm.solvers import dual, problems
-from textsvm.solvers.chains import solve_dual
+from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.problems import decision_values
+from textsvm.solvers.solve import solve
 from textsvm.text.documents import encode
 
 GAMMA, DECAY, C = 0.05, 0.5, 10.0
@@ -122,12 +123,12 @@ def solver_row(task: TrainTest, card: Device, repeats: int) -> dict[str, Any]:
         def theirs() -> LibSVC:
             return LibSVC(kernel="precomputed", C=C).fit(values, task.y_train)
 
-        model, mine = theirs(), solve_dual(rows, problem)
+        model, mine = theirs(), solve_chains(rows, [[problem]])[0][0]
         coef = np.zeros(len(values))
         coef[model.support_] = model.dual_coef_[0]
         objective = 0.5 * coef @ (values @ coef) - coef @ task.y_train
         np.testing.assert_allclose(mine.objective, objective, rtol=1e-5)
-        times = paired(lambda: solve_dual(rows, problem), theirs, repeats)
+        times = paired(lambda: solve_chains(rows, [[problem]])[0][0], theirs, repeats)
     return {
         "what": "solver", "ours": "C-SVC on a gap-weighted Gram",
         "peer": "LIBSVM (scikit-learn SVC, precomputed)", "corpus": task.name, "n": len(values),
@@ -159,7 +160,7 @@ def validation_row(task: TrainTest, card: Device, repeats: int, n: int = 1000) -
                 train = np.flatnonzero(fold != f)
                 target, weight = (y[train] > 0).astype(np.int64), np.ones(len(train))
                 paths.append([problems.Classification(train, target, 2, cost, weight) for cost in costs])
-            solved = [machines for path in problems.solve(rows, paths) for machines in path]
+            solved = [machines for path in solve(rows, paths) for machines in path]
             found = np.reshape(decision_values(rows, solved), (10, len(costs), n))
             values["ours"] = found[fold, :, np.arange(n)]
 

@@ -107,7 +107,7 @@ class Run:
 
 def fault_runs(task: TrainTest, kills: int, seed: int = 0) -> list[dict[str, Any]]:
     """Kill runs in the middle of making, and in the middle of training; every result must be equal."""
-    store.PANEL_BYTES, store.ROWS_OF_LARGE, store.LEAST_ROWS = 0, 8, 8  # so that there are many
+    store.PANEL_BYTES, store.ROWS_OF_LARGE, store.MIN_ROWS = 0, 8, 8  # so that there are many
     with tempfile.TemporaryDirectory() as folder:
         one = Run(task.train, task.y_train.tolist(), Path(folder))
         wanted, making = one.finish()

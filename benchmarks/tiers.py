@@ -24,6 +24,7 @@ from textsvm.gram.measure import bus_rate, measured_disk, measured_rate
 from textsvm.gram.plan import Case, Rates
 from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import Device, select
+from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 
 SHARES = (0.05, 0.1, 0.25, 0.5)
@@ -35,7 +36,7 @@ def run(model: SVC, task: TrainTest) -> tuple[int, float, float]:
     prepared = model.prepare(task.train)
     n, clock = len(task.train), time.perf_counter()
     problem = model.problem(model.as_target(task.y_train, n), np.arange(n))
-    [[machines]] = solve(prepared.gram, [[problem]], tol=model.tol)
+    [[machines]] = solve(prepared.gram, [[problem]], Stopping(model.tol))
     seconds = prepared.seconds["gram"] + time.perf_counter() - clock
     return getattr(prepared.gram, "computed", 0), seconds, machines.solutions[0].objective
 

@@ -42,7 +42,6 @@ def measured(device_name: str) -> Iterator[tuple[str, Callable[[], Any], int]]:
     from textsvm.bench.harness import data_folder
     from textsvm.gram.shared import grams
     from textsvm.runtime.device import select
-    from textsvm.solvers import problems
     from textsvm.solvers.dual import svc
     from textsvm.solvers.problems import Classification
     from textsvm.text.documents import encode
@@ -52,9 +51,18 @@ def measured(device_name: str) -> Iterator[tuple[str, Callable[[], Any], int]]:
     except ImportError:
         from textsvm.gram.dense import DenseGram
     try:
-        from textsvm.solvers.chains import solve_dual
+        from textsvm.solvers.solve import solve
+    except ImportError:
+        from textsvm.solvers.problems import solve
+    try:
+        from textsvm.solvers.chains import solve_chains
     except ImportError:
         from textsvm.solvers.smo import solve as solve_dual
+    else:
+
+        def solve_dual(gram: Any, dual: Any) -> Any:
+            return solve_chains(gram, [[dual]])
+
     device, step = select(device_name), 1 if device_name != "cpu" else 4
 
     def rows(kernel: Any, documents: Any) -> Any:
@@ -92,14 +100,14 @@ def measured(device_name: str) -> Iterator[tuple[str, Callable[[], Any], int]]:
         [Classification(f, codes[f], 2, C, np.ones(len(f)), "ovo") for C in (0.1, 1.0, 10.0, 100.0, 1000.0)]
         for f in folds
     ]
-    yield "solver, 10 folds x 5 C", lambda: problems.solve(made["spectrum 4"], paths), 3
+    yield "solver, 10 folds x 5 C", lambda: solve(made["spectrum 4"], paths), 3
     some = np.where(y > 0, 0, np.arange(n) * 7919 % 8)
     joint = [
         [Classification(f, some[f], 8, 1.0, np.ones(len(f)), "crammer-singer")]
         for f in [np.arange(n), *folds[:5]]
     ]
-    yield "solver, Crammer-Singer, 8 classes", lambda: problems.solve(made["spectrum 4"], joint[:1]), 3
-    yield "solver, Crammer-Singer, 5 folds", lambda: problems.solve(made["spectrum 4"], joint[1:]), 3
+    yield "solver, Crammer-Singer, 8 classes", lambda: solve(made["spectrum 4"], joint[:1]), 3
+    yield "solver, Crammer-Singer, 5 folds", lambda: solve(made["spectrum 4"], joint[1:]), 3
     grid = [Spectrum((1, p)) for p in (3, 4, 5)] + [EditDistance(gamma) for gamma in (0.01, 0.05)]
     yield "Grams of a grid", lambda: [None for _ in grams(grid, short, device)], 3
     for name in ("spectrum 1-5 log idf", "edit"):

@@ -5,6 +5,14 @@ from scipy.sparse import csr_array, random
 from sklearn.svm import SVC
 
 from textsvm.solvers import dual as duals
+from textsvm.solvers.chains import solve_chains
+from textsvm.solvers.solution import Stopping
+
+
+def solve_dual(gram, dual, tol=1e-3, max_iter=-1, initial=None, progress=None, duality_gap=None):
+    """The solution of a single dual."""
+    stopping = Stopping(tol, max_iter, duality_gap)
+    return solve_chains(gram, [[dual]], stopping, [initial], progress)[0][0]
 
 
 def random_sparse(shape, density, rng, dtype=None, values=None):

@@ -12,39 +12,31 @@ from figures import ROOT, Tree
 
 #: Limit of each figure and its goal. A limit is the figure of today and only falls; lower it with the figure.
 LIMITS: dict[str, tuple[float, float]] = {
-    "lines of textsvm/": (59_300, 55_000),
-    "files": (269, 300),
+    "lines of textsvm/": (58_710, 55_000),
+    "files": (268, 300),
     "files of more than 1000 lines": (0, 0),
     "modules of at most 30 lines": (0, 8),
     "modules with one importer": (51, 50),
-    "modules in cycles": (4, 0),
+    "modules in cycles": (0, 0),
     "upward edges": (0, 0),
     "function-level imports": (293, 160),
     "module-level __getattr__": (4, 2),
-    "class names defined more than once": (9, 0),
-    '"what" per 10,000 docstring words': (9.4, 10),
-    '"one" per 10,000 docstring words': (53.8, 25),
+    "class names defined more than once": (5, 0),
+    '"what" per 10,000 docstring words': (8.7, 10),
+    '"one" per 10,000 docstring words': (47.3, 25),
     'docstrings "See `X`."': (56, 0),
     "lines of a function, median": (5, 8),
     "lines of a function, 90 %": (17, 22),
-    "pairs of duplicated places, identical": (17, 25),
-    "pairs of duplicated places, same shape": (150, 150),
+    "pairs of duplicated places, identical": (11, 25),
+    "pairs of duplicated places, same shape": (114, 150),
 }
 MAX_KERNEL_MEMBERS = 16  # goal: 15
 MAX_CU_LINES = 80
 #: Functions that may have more than seven parameters: users call them by keyword.
 MANY_PARAMETERS = {
     "textsvm.bench.harness:benchmark",
-    "textsvm.estimators.features:SpectrumFeatures.__init__",
-    "textsvm.machines.classifier:Classifier.__init__",
-    "textsvm.machines.novelty:NoveltyDetector.__init__",
-    "textsvm.machines.regressor:Regressor.__init__",
     "textsvm.nearest.neighbours:neighbours",
-    "textsvm.readers.read:read_corpus",
-    "textsvm.readers.read:read_documents",
-    "textsvm.readers.stream:stream_corpus",
     "textsvm.selection.cross_validation:cross_validate",
-    "textsvm.selection.multilabel:MultilabelClassifier.__init__",
     "textsvm.selection.tuning:tune",
 }
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import gaussian
+from problems import gaussian, solve_dual
 from test_smo import ArrayRows
 
 from benchmarks import corpora, keeping, sigma, tight_search
 from benchmarks.__main__ import main
 from textsvm.gram.base import DenseGram, needed_bytes
-from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svr
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,7 @@ from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, load, read_corp
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError
-from textsvm.kernels import KERNELS, spelling
-from textsvm.kernels.gap import bounded_rows as bounded_gap_features
+from textsvm.kernels import KERNELS, feature_rows, spelling
 from textsvm.kernels.gap import subsequences
 from textsvm.kernels.gap.bounded import left_out, worst_left_out
 from textsvm.kernels.gap.subsequences import count, ids_of, patterns_of
@@ -156,7 +155,7 @@ def test_rows_cross_decision_and_predictor_agree_with_the_gram(normalised, monke
     np.testing.assert_allclose(rows.decision(documents, coef), gram @ coef, rtol=1e-5, atol=1e-5)
     whole = kernel.predictor(documents, coef.T, CPU).values(new)
     np.testing.assert_allclose(whole, rows.cross(new) @ coef, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr(bounded_gap_features, "BATCH", 2000)
+    monkeypatch.setattr(feature_rows, "BATCH", 2000)
     batches = rows.decision(new, coef, lambda done, total: seen.append((done, total)))
     np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
     assert len(seen) > 3
@@ -330,7 +329,7 @@ def test_values_beyond_float32_are_refused_unless_normalised():
         lambda: kernel.rows(documents, CPU).gram(),
         lambda: kernel.features.rows(documents, CPU),
     ):
-        with pytest.raises(InputError, match="pass the range of float32"):
+        with pytest.raises(InputError, match="exceeds the range of float32"):
             function()
     assert BoundedGap(20, 0.01, 21).rows(documents, CPU).gram().tolist() == [[1, 0], [0, 1]]
 

@@ -208,10 +208,10 @@ def test_tiles_are_smaller_where_there_is_less_room():
 
 
 def test_the_structure_that_the_kernel_takes():
-    assert cards.SHARDS.itemsize == 8 * (2 * cards.MOST + 1)
+    assert cards.SHARDS.itemsize == 8 * (2 * cards.MAX_SHARDS + 1)
     text = devices.source_text(cards.SOURCE)
     assert f"#define SIDE {cards.SIDE}\n" in text
-    assert f"#define MOST {cards.MOST} " in text
+    assert f"#define MOST {cards.MAX_SHARDS} " in text
 
 
 def test_the_list_of_devices_says_what_can_work_together(monkeypatch, capsys):

@@ -11,15 +11,17 @@ from sklearn.exceptions import ConvergenceWarning
 from test_spectrum import CPU, news
 
 from textsvm import SVC, Compute, GapWeighted, Spectrum, Sum
-from textsvm.choice.trial import TrialExamples, Trials
+from textsvm.choice.choose import TrialExamples, Trials
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS
 from textsvm.machines.targets import as_weights
 from textsvm.runtime.parallel import limit
-from textsvm.solvers import columns, problems
-from textsvm.solvers.feature_machines import solve_classifier
+from textsvm.solvers import columns
+from textsvm.solvers.feature_machines import solve_by_descent
 from textsvm.solvers.problems import Classification
+from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve
 from textsvm.text.documents import View, Views, encode, encode_as
 
 ODDS = Spectrum((1, 3), "log", idf=True, odds=True)
@@ -118,8 +120,8 @@ def both_ways(texts, y, C=1.0, tol=1e-3, weight=None, class_weight=None, kernel=
     kernel = clone(kernel)
     rows = kernel.features.rows(documents, CPU)
     gram = kernel.rows(kernel.structure.read(documents), CPU).gram().astype(np.float64)
-    found = solve_classifier(problem, rows, tol)
-    [[exact]] = problems.solve(DenseGram(gram.astype(np.float32), "given"), [[problem]], tol=tol / 100)
+    found = solve_by_descent(problem, rows, Stopping(tol))
+    [[exact]] = solve(DenseGram(gram.astype(np.float32), "given"), [[problem]], Stopping(tol / 100))
     return problem, found, exact, gram
 
 
@@ -218,9 +220,9 @@ def test_some_rows_of_all():
     documents, index = encode(texts), np.arange(1, 60, 2)
     rows = CountedDocuments(Spectrum(2), documents).rows(Spectrum(2), np.arange(60))
     whole = Classification(index, y[index], 3, 1.0, np.ones(30), "ovr")
-    found = solve_classifier(whole, rows, 1e-3)
-    alone = solve_classifier(
-        Classification(np.arange(30), y[index], 3, 1.0, np.ones(30), "ovr"), rows.take(index), 1e-3
+    found = solve_by_descent(whole, rows, Stopping(1e-3))
+    alone = solve_by_descent(
+        Classification(np.arange(30), y[index], 3, 1.0, np.ones(30), "ovr"), rows.take(index), Stopping(1e-3)
     )
     np.testing.assert_array_equal(found.index, index)
     np.testing.assert_array_equal(found.coef, alone.coef)
@@ -248,7 +250,7 @@ def test_bits_are_the_same_again_and_for_any_number_of_threads(n_classes):
     for jobs in (1, 2, 2, 5):
         with limit(jobs):
             rows = ODDS.features.rows(encode(texts).with_classes(y), CPU)
-            found.append(solve_classifier(problem, rows, 1e-3))
+            found.append(solve_by_descent(problem, rows, Stopping(1e-3)))
     for other in found[1:]:
         np.testing.assert_array_equal(other.coef, found[0].coef)
         np.testing.assert_array_equal(other.bias, found[0].bias)

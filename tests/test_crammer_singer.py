@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import crammer_singer as oracle
-from problems import degenerate, gaussian, indefinite
+from problems import degenerate, gaussian, indefinite, solve_dual
 from scipy.optimize import minimize
 from sklearn.datasets import load_svmlight_file
 from sklearn.svm import LinearSVC
@@ -19,7 +19,6 @@ from textsvm.runtime import parallel
 from textsvm.runtime.device import device_of
 from textsvm.solvers import crammer_singer
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import solve_dual
 
 
 class ArrayRows:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from problems import solve_dual
 from test_crammer_singer import CrammerSingerContract, classes, gram_of, judge, vectors
 
 from textsvm.errors import InputError
@@ -9,7 +10,7 @@ from textsvm.gram.base import DenseGram
 from textsvm.runtime import device as devices
 from textsvm.solvers import crammer_singer_cuda, cuda_queue
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import solve_chains, solve_dual
+from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.solution import Stopping
 
 pytestmark = pytest.mark.gpu

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from problems import gaussian
+from problems import gaussian, solve_dual
 
 from benchmarks import numerics
 from textsvm.gram.base import DenseGram
-from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.cuda_queue import Done, Queue
 from textsvm.solvers.dual import svc
 from textsvm.solvers.solution import RENEWALS, Stopping, assess, bounds, warm_start

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textsvm.linalg.vectors_cuda import EIGHT, MOST, SIX, SLAB, TOLERANCE, gaussian_error, power_of_two
+from textsvm.linalg.vectors_cuda import EIGHT, MAX_NUMBER, SIX, SLAB, TOLERANCE, gaussian_error, power_of_two
 
 
 def digits_of(numbers):
@@ -37,13 +37,13 @@ def product(x, y, way):
 
 def gaussian(x, way, gamma, unit):
     numbers = np.rint(x / unit).astype(np.int64)
-    assert np.abs(numbers).max(initial=0) <= MOST + 1
+    assert np.abs(numbers).max(initial=0) <= MAX_NUMBER + 1
     inner = product(numbers, numbers, way)
     squares = inner.diagonal()
     return np.exp(-gamma * unit**2 * np.maximum(squares[:, None] + squares - 2 * inner, 0))
 
 
-@given(st.integers(-MOST, MOST))
+@given(st.integers(-MAX_NUMBER, MAX_NUMBER))
 def test_digits_are_the_number_and_fit_a_byte(number):
     digits = digits_of(np.array([number]))
     assert sum(int(digit[0]) * 256 ** (2 - place) for place, digit in enumerate(digits)) == number
@@ -76,7 +76,7 @@ def test_values_are_as_near_as_it_says(way, d, seed, mean, heavy, narrow):
     x = draw.standard_t(4, (20, d)) if heavy else draw.normal(mean, 1, (20, d))
     x[10:] = x[:10] + draw.normal(0, 10.0 ** -draw.uniform(0, 4), (10, d))  # near each other, as well
     x -= (x.max(axis=0) + x.min(axis=0)) / 2
-    unit, gamma = np.abs(x).max() / MOST, 10**narrow / d
+    unit, gamma = np.abs(x).max() / MAX_NUMBER, 10**narrow / d
     expected = np.exp(-gamma * ((x[:, None] - x) ** 2).sum(axis=2))
     found = gaussian(x, way, gamma, unit)
     bound = gaussian_error(way, gamma, unit, d, rounded=True)
@@ -86,7 +86,7 @@ def test_values_are_as_near_as_it_says(way, d, seed, mean, heavy, narrow):
 
 @pytest.mark.parametrize("d", [16, 100, 784])
 def test_the_gamma_that_is_the_default_needs_no_float64(d):
-    unit = 5 / MOST  # numbers of deviation 1
+    unit = 5 / MAX_NUMBER  # numbers of deviation 1
     assert gaussian_error(EIGHT, 1 / d, unit, d, rounded=True) <= TOLERANCE
 
 
@@ -98,6 +98,6 @@ def test_whole_numbers_are_exact_in_a_power_of_two():
 
 
 def test_equal_vectors_keep_distance_zero_however_products_are_rounded():
-    x = np.random.default_rng(0).integers(-MOST, MOST, (5, 70))
+    x = np.random.default_rng(0).integers(-MAX_NUMBER, MAX_NUMBER, (5, 70))
     inner = product(np.vstack([x, x]), x, SIX)
     np.testing.assert_array_equal(inner[:5], inner[5:])

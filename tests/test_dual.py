@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from problems import gaussian, judge
+from problems import gaussian, judge, solve_dual
 from sklearn.svm import SVR, OneClassSVM
 
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
-from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import one_class, svc, svr
 
 Y = np.array([1, -1, -1])

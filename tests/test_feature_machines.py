@@ -12,10 +12,12 @@ from textsvm.gram.base import DenseGram
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
-from textsvm.solvers import feature_machines, problems
+from textsvm.solvers import feature_machines
 from textsvm.solvers.columns import MachineColumns, solve_columns
-from textsvm.solvers.feature_machines import Face, balance, descend_face, solve_classifier
+from textsvm.solvers.feature_machines import Face, balance, descend_face, solve_by_descent
 from textsvm.solvers.problems import Classification, Labelling
+from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve
 from textsvm.text.documents import encode
 
 LOG = Spectrum((1, 3), "log", idf=True)
@@ -26,8 +28,8 @@ def solved(problem, texts, kernel=LOG, tol=1e-3, **options):
     documents = encode(texts)
     rows = kernel.features.rows(documents, CPU)
     gram = kernel.rows(documents, CPU).gram()
-    [[exact]] = problems.solve(DenseGram(gram, "given"), [[problem]], tol=tol / 100)
-    return solve_classifier(problem, rows, tol, **options), exact
+    [[exact]] = solve(DenseGram(gram, "given"), [[problem]], Stopping(tol / 100))
+    return solve_by_descent(problem, rows, Stopping(tol, **options)), exact
 
 
 def judge(found, exact, box, scale=1.0):
@@ -122,7 +124,7 @@ def test_a_duality_gap_that_is_small_enough_ends_the_work():
 def test_a_bound_on_passes_is_kept_and_told():
     texts, y = corpus(100, n_classes=2, noise=0.4)
     problem = Classification(np.arange(100), y, 2, 100.0, np.ones(100), "ovr")
-    found, _ = solved(problem, texts, tol=1e-7, max_epochs=3)
+    found, _ = solved(problem, texts, tol=1e-7, max_iter=3 * len(texts))
     assert not found.solutions[0].converged
     assert found.solutions[0].status == "stopped at its bound on epochs"
     assert found.solutions[0].iterations <= 4 * 100

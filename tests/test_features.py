@@ -13,11 +13,11 @@ from problems import random_sparse
 from test_spectrum import CPU, news
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum import counting, vocabulary
+from textsvm.kernels.spectrum import counting
+from textsvm.kernels.spectrum import counting as vocabulary
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
-from textsvm.kernels.spectrum.counting import count
+from textsvm.kernels.spectrum.counting import count, plan
 from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum
-from textsvm.kernels.spectrum.vocabulary import plan
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import SharedFeatures
 from textsvm.linalg.sparse import Counts, Sparse

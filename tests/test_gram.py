@@ -4,17 +4,16 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from problems import gaussian
+from problems import gaussian, solve_dual
 from test_smo import ArrayRows
 
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
-from textsvm.gram.build import make_gram
-from textsvm.gram.plan import Case, parse_bytes, plan, show_bytes
+from textsvm.gram.build import gram_of_rows
+from textsvm.gram.plan import Case, parse_bytes, plan_gram, show_bytes
 from textsvm.kernels import GapWeighted, Spectrum, Sum
 from textsvm.kernels.contract import AHEAD
 from textsvm.runtime.device import select
-from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svc
 from textsvm.text.documents import encode
 
@@ -174,15 +173,15 @@ def test_two_rows_that_do_not_fit():
 
 
 def test_plan():
-    assert plan(Case(1000, 4_000_000)).tier == "device"
-    refused = plan(Case(1000, 3_999_999))
+    assert plan_gram(Case(1000, 4_000_000)).tier == "device"
+    refused = plan_gram(Case(1000, 3_999_999))
     assert refused.tier == "recompute"
     assert refused.reason == "rows on demand, cached within 3.8 MiB (the whole matrix would take 3.8 MiB)"
 
 
 @pytest.mark.parametrize(("memory", "kind"), [(None, DenseGram), ("1MiB", DenseGram), ("6k", CachedGram)])
-def test_make_gram(memory, kind):
-    gram = make_gram(ArrayRows(MATRIX), memory)
+def test_gram_of_rows(memory, kind):
+    gram = gram_of_rows(ArrayRows(MATRIX), memory)
     assert isinstance(gram, kind)
     assert ("on demand" in gram.description) == (kind is CachedGram)
     np.testing.assert_array_equal(gram.rows(np.array([4])), MATRIX[[4]])
@@ -191,10 +190,10 @@ def test_make_gram(memory, kind):
 @pytest.mark.parametrize(("memory", "where"), [(None, "whole"), ("6k", "rows on demand")])
 def test_a_gram_says_how_its_rows_are_made(memory, where):
     rows = ArrayRows(MATRIX)
-    plain = make_gram(rows, memory).description
+    plain = gram_of_rows(rows, memory).description
     assert where in plain
     rows.description = "digits: one product"
-    assert make_gram(rows, memory).description == f"{plain}; digits: one product"
+    assert gram_of_rows(rows, memory).description == f"{plain}; digits: one product"
 
 
 @pytest.mark.parametrize(

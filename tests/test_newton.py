@@ -9,11 +9,12 @@ from test_spectrum import CPU
 from textsvm import Spectrum, Sum
 from textsvm.gram.base import DenseGram
 from textsvm.runtime.parallel import limit
-from textsvm.solvers import newton, problems
+from textsvm.solvers import newton
 from textsvm.solvers import newton as newton_machines
 from textsvm.solvers.newton import ProximalProblem, balance_columns
 from textsvm.solvers.problems import Classification, Labelling, OneClass, Regression
 from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve
 from textsvm.text.documents import encode
 
 KERNELS = {
@@ -70,8 +71,8 @@ def test_the_optimum_is_that_of_smo(kind, name):
     problem = problem_of(kind, len(texts), small)
     rows = kernel.features.rows(documents, CPU)
     gram = DenseGram(kernel.rows(documents, CPU).gram())
-    [[theirs]] = problems.solve(gram, [[problem]])
-    ours = newton_machines.solve(problem, rows, Stopping())
+    [[theirs]] = solve(gram, [[problem]])
+    ours = newton_machines.solve_by_newton(problem, rows, Stopping())
     check_equal(ours, theirs)
     values = gram.matrix[:, problem.index].astype(np.float64)
     wide = max(1.0, gram.matrix.max())
@@ -92,8 +93,8 @@ def test_any_small_problem_converges(texts, C, data):
     problem = Classification(np.arange(n), classes, 2, C, np.ones(n), "ovr")
     kernel, documents = Spectrum((1, 2), "presence", idf=True), encode(texts)
     rows = kernel.features.rows(documents, CPU)
-    [[theirs]] = problems.solve(DenseGram(kernel.rows(documents, CPU).gram()), [[problem]])
-    check_equal(newton_machines.solve(problem, rows, Stopping()), theirs)
+    [[theirs]] = solve(DenseGram(kernel.rows(documents, CPU).gram()), [[problem]])
+    check_equal(newton_machines.solve_by_newton(problem, rows, Stopping()), theirs)
 
 
 def test_bits_do_not_depend_on_the_number_of_threads():
@@ -103,7 +104,7 @@ def test_bits_do_not_depend_on_the_number_of_threads():
     found = []
     for threads in (1, 2):
         with limit(threads):
-            found.append(newton_machines.solve(problem, rows, Stopping()))
+            found.append(newton_machines.solve_by_newton(problem, rows, Stopping()))
     np.testing.assert_array_equal(found[0].coef, found[1].coef)
 
 
@@ -111,8 +112,8 @@ def test_a_duality_gap_ends_it_sooner():
     texts = texts_of(160)
     rows = KERNELS["log idf"].features.rows(encode(texts), CPU)
     problem = problem_of("ovr", len(texts))
-    loose = newton_machines.solve(problem, rows, Stopping(1e-6, duality_gap=0.05)).solutions
-    tight = newton_machines.solve(problem, rows, Stopping(1e-6)).solutions
+    loose = newton_machines.solve_by_newton(problem, rows, Stopping(1e-6, duality_gap=0.05)).solutions
+    tight = newton_machines.solve_by_newton(problem, rows, Stopping(1e-6)).solutions
     assert all(one.converged and one.duality_gap <= 0.05 for one in loose)
     assert loose[0].iterations < tight[0].iterations
 
@@ -120,7 +121,9 @@ def test_a_duality_gap_ends_it_sooner():
 def test_what_did_not_converge_says_so():
     texts = texts_of(160)
     rows = KERNELS["log idf"].features.rows(encode(texts), CPU)
-    [machine, *_] = newton_machines.solve(problem_of("ovo", 160), rows, Stopping(max_iter=3 * 160)).solutions
+    [machine, *_] = newton_machines.solve_by_newton(
+        problem_of("ovo", 160), rows, Stopping(max_iter=3 * 160)
+    ).solutions
     assert not machine.converged
     assert machine.status == newton_machines.STOPPED
     assert machine.violation > 1e-3
@@ -150,12 +153,12 @@ def test_rows_that_are_left_out_change_nothing(monkeypatch):
     monkeypatch.setattr(ProximalProblem, "part", lambda *given: parts.append(given) or part(*given))
     for kind in ("ovr", "svr"):
         problem = problem_of(kind, len(texts))
-        monkeypatch.setattr(newton, "LEAST_NEAR", 10_000)
-        whole = newton_machines.solve(problem, rows, Stopping(1e-5))
+        monkeypatch.setattr(newton, "MIN_NEAR", 10_000)
+        whole = newton_machines.solve_by_newton(problem, rows, Stopping(1e-5))
         assert not parts
-        monkeypatch.setattr(newton, "LEAST_NEAR", 5)
-        monkeypatch.setattr(newton, "MOST_NEAR", 0.99)
-        some = newton_machines.solve(problem, rows, Stopping(1e-5))
+        monkeypatch.setattr(newton, "MIN_NEAR", 5)
+        monkeypatch.setattr(newton, "MAX_NEAR", 0.99)
+        some = newton_machines.solve_by_newton(problem, rows, Stopping(1e-5))
         assert parts, kind
         parts.clear()
         for mine, other in zip(some.solutions, whole.solutions, strict=True):

@@ -82,9 +82,9 @@ def test_lists_of_free_rows_change_no_bit(device, monkeypatch):
         rows = KERNELS["log idf"].features.rows(documents_of(texts), device)
         found = []
         for most, worth in ((0.0, 6), (1.0, -1)):
-            monkeypatch.setattr(newton_cuda, "MOST_FREE", most)
+            monkeypatch.setattr(newton_cuda, "MAX_FREE", most)
             monkeypatch.setattr(newton_cuda, "WORTH", worth)
-            found.append(newton_machines.solve(problem_of("ovr", len(texts)), rows, Stopping()))
+            found.append(newton_machines.solve_by_newton(problem_of("ovr", len(texts)), rows, Stopping()))
     np.testing.assert_array_equal(found[0].coef, found[1].coef)
 
 
@@ -96,10 +96,10 @@ def test_the_optimum_is_that_of_the_cpu(kind, name, device):
     problem = problem_of(
         kind, len(texts), 0.01 if name == "count" and kind in ("ovr", "ovo", "labels") else 1.0
     )
-    theirs = newton_machines.solve(problem, kernel.features.rows(documents, CPU), Stopping())
+    theirs = newton_machines.solve_by_newton(problem, kernel.features.rows(documents, CPU), Stopping())
     with gpu.use(device):
         rows = kernel.features.rows(documents, device)
-        ours, again = (newton_machines.solve(problem, rows, Stopping()) for _ in range(2))
+        ours, again = (newton_machines.solve_by_newton(problem, rows, Stopping()) for _ in range(2))
     check_equal(ours, theirs)
     np.testing.assert_array_equal(ours.coef, again.coef)  # the same bits
 
@@ -114,7 +114,7 @@ def test_many_machines_and_long_documents(device):
     index = np.arange(120)
     problem = Classification(index, classes, 12, 1.0, np.ones(120), "ovr")
     kernel = Spectrum((1, 4), "log", idf=True)
-    theirs = newton_machines.solve(problem, kernel.features.rows(documents, CPU), Stopping())
+    theirs = newton_machines.solve_by_newton(problem, kernel.features.rows(documents, CPU), Stopping())
     with gpu.use(device):
-        ours = newton_machines.solve(problem, kernel.features.rows(documents, device), Stopping())
+        ours = newton_machines.solve_by_newton(problem, kernel.features.rows(documents, device), Stopping())
     check_equal(ours, theirs)

@@ -5,14 +5,14 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from problems import gaussian
+from problems import gaussian, solve_dual
 
 from benchmarks import numerics
 from benchmarks.random_problems import GRAMS, PROBLEMS, random_problem
 from textsvm.gram.base import DenseGram
 from textsvm.solvers import crammer_singer as multiclass
 from textsvm.solvers import problems
-from textsvm.solvers.chains import solve_chains, solve_dual
+from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import crammer_singer, svc
 from textsvm.solvers.solution import Stopping, assess
 
@@ -92,7 +92,7 @@ def test_rounding_is_carried_along_a_path_of_C(seed):
     for dual, solution in zip(chain(*chains), chain(*solved), strict=True):
         values = matrix[np.ix_(dual.index, dual.index)].astype(np.longdouble)
         responses = np.asarray(values @ solution.coef + dual.sign * dual.linear, np.float64)
-        true = assess(dual, solution.coef, responses, 0, "", tol).violation
+        true = assess(dual, solution.coef, responses, 0, "", Stopping(tol)).violation
         reach = float((np.abs(values) @ np.abs(solution.coef)).max()) + unit
         assert abs(true - solution.violation) < 0.02 * tol + 20 * np.finfo(float).eps * reach
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from problems import solve_dual
 
 from benchmarks import numerics
 from benchmarks.random_problems import PROBLEMS
@@ -9,7 +10,6 @@ from textsvm.gram.base import DenseGram
 from textsvm.gram.cards import Shard, ShardedGram
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svc
 
 pytestmark = pytest.mark.gpu

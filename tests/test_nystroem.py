@@ -27,7 +27,8 @@ from textsvm.kernels.nystroem import Nystroem
 from textsvm.linalg import dense
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.sparse import Sparse
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.leakage import LeakageWarning
@@ -362,7 +363,7 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
     corpus = read_corpus(sample("questions"))
     texts, labels = [text[:60] for text in corpus.texts[:60]], corpus.labels[:60]
     by_rows = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
-    monkeypatch.setattr(plan, "MOST_ROWS", 10)
+    monkeypatch.setattr(plan, "MAX_ROWS", 10)
     ours = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
     assert ("none, trained from 25 features of 60 texts" in ours.gram_) == (multiclass != "crammer-singer")
     assert "whole kernel matrix" in by_rows.gram_
@@ -378,7 +379,7 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
 
 @pytest.mark.slow
 def test_numbers_outliers_and_several_labels_on_features(mails, monkeypatch):
-    monkeypatch.setattr(plan, "MOST_ROWS", 10)
+    monkeypatch.setattr(plan, "MAX_ROWS", 10)
     texts, _ = mails
     numbers = np.array([len(text.split()) for text in texts], float)
     tags = [("spam", "long") if len(text) > 90 else ("ham",) for text in texts]

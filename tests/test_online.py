@@ -272,7 +272,7 @@ def test_it_gives_up_and_goes_on(monkeypatch):
     """A bound on pairs and one on time end a call; later calls arrive."""
     lessons = mails(150, noise=0.3)
     machine = OnlineMachine(100.0, TOL)
-    monkeypatch.setattr(module, "MOST_PAIRS", 50)
+    monkeypatch.setattr(module, "MAX_PAIRS", 50)
     monkeypatch.setattr(module, "STRETCH", 25)
     taught(lessons, machine)
     assert machine.pairs == 50

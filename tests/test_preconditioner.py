@@ -69,9 +69,11 @@ def test_steps_are_as_right_in_fewer_products(free):
 def test_the_optimum_is_the_same(kind, monkeypatch):
     values = values_of()
     problem = problem_of(kind, values)
-    ours, again = (newton_machines.solve(problem, rows_of(values), Stopping(1e-5)) for _ in range(2))
-    monkeypatch.setattr(preconditioner, "MOST_BYTES", 0)
-    plain = newton_machines.solve(problem, rows_of(values), Stopping(1e-5))
+    ours, again = (
+        newton_machines.solve_by_newton(problem, rows_of(values), Stopping(1e-5)) for _ in range(2)
+    )
+    monkeypatch.setattr(preconditioner, "MAX_BYTES", 0)
+    plain = newton_machines.solve_by_newton(problem, rows_of(values), Stopping(1e-5))
     np.testing.assert_array_equal(ours.coef, again.coef)  # the same bits
     for mine, other in zip(ours.solutions, plain.solutions, strict=True):
         assert mine.converged
@@ -81,7 +83,10 @@ def test_the_optimum_is_the_same(kind, monkeypatch):
 def test_machines_that_are_not_all_side_by_side():
     values = values_of(400, 20)
     problem = problem_of("classes", values, classes=newton_machines.TOGETHER + 3)
-    assert all(one.converged for one in newton_machines.solve(problem, rows_of(values), Stopping()).solutions)
+    assert all(
+        one.converged
+        for one in newton_machines.solve_by_newton(problem, rows_of(values), Stopping()).solutions
+    )
 
 
 @pytest.mark.parametrize("values", [
@@ -136,10 +141,12 @@ def test_passes_on_a_card(k, d, kind, device):
 def test_the_optimum_on_a_card_is_that_of_the_host(kind, device):
     values = values_of()
     problem = problem_of(kind, values, 3)
-    theirs = newton_machines.solve(problem, rows_of(values), Stopping(1e-5))
+    theirs = newton_machines.solve_by_newton(problem, rows_of(values), Stopping(1e-5))
     with gpu.use(device):
         cp = gpu.cupy()
-        ours, again = (newton_machines.solve(problem, rows_of(values, cp), Stopping(1e-5)) for _ in range(2))
+        ours, again = (
+            newton_machines.solve_by_newton(problem, rows_of(values, cp), Stopping(1e-5)) for _ in range(2)
+        )
     np.testing.assert_array_equal(ours.coef, again.coef)
     for mine, other in zip(ours.solutions, theirs.solutions, strict=True):
         assert mine.converged

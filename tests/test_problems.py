@@ -15,7 +15,9 @@ from textsvm.gram.base import DenseGram
 from textsvm.runtime import parallel
 from textsvm.solvers import crammer_singer
 from textsvm.solvers.class_scores import class_scores
-from textsvm.solvers.problems import Classification, OneClass, Regression, solve
+from textsvm.solvers.problems import Classification, OneClass, Regression
+from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve
 
 N = 160
 
@@ -52,7 +54,7 @@ def test_one_vs_one_is_that_of_libsvm(world, classes, weighted):
     matrix, target, _, weight = world
     target = target % classes
     weight = weight if weighted else np.ones(N)
-    machines = solve(DenseGram(matrix), [[classification(target, weight=weight)]], tol=1e-6)[0][0]
+    machines = solve(DenseGram(matrix), [[classification(target, weight=weight)]], Stopping(1e-6))[0][0]
     model = SVC(kernel="precomputed", C=2.0, tol=1e-6, decision_function_shape="ovo")
     theirs = model.fit(matrix.astype(np.float64), target, sample_weight=weight).decision_function(matrix)
     ours = values_of(matrix, machines)
@@ -73,7 +75,7 @@ def test_one_vs_one_is_that_of_libsvm(world, classes, weighted):
 def test_one_vs_rest_is_that_of_libsvm(world):
     matrix, target, _, weight = world
     problem = classification(target, "ovr", weight=weight)
-    machines = solve(DenseGram(matrix), [[problem]], tol=1e-6)[0][0]
+    machines = solve(DenseGram(matrix), [[problem]], Stopping(1e-6))[0][0]
     ours = class_scores(values_of(matrix, machines), 4, "ovr")
     for a in range(4):
         model = SVC(kernel="precomputed", C=2.0, tol=1e-6)
@@ -86,7 +88,7 @@ def test_folds_and_paths_are_those_of_libsvm(world):
     folds = [np.flatnonzero(np.arange(N) % 4 != k) for k in range(4)]
     grid = [0.1, 1.0, 10.0]
     paths = [[classification(target, C=C, index=fold) for C in grid] for fold in folds]
-    solved = solve(DenseGram(matrix), paths, tol=1e-6)
+    solved = solve(DenseGram(matrix), paths, Stopping(1e-6))
     for fold, machines in zip(folds, solved, strict=True):
         for C, one in zip(grid, machines, strict=True):
             model = SVC(kernel="precomputed", C=C, tol=1e-6, decision_function_shape="ovo")
@@ -103,7 +105,7 @@ def test_regression_paths_are_those_of_libsvm(world, along):
         replace(Regression(index, numbers[index], 2.0, weight[index], 0.1), **{along: value})
         for value in (0.05, 0.2, 0.8)
     ]
-    for problem, machines in zip(path, solve(DenseGram(matrix), [path], tol=1e-6)[0], strict=True):
+    for problem, machines in zip(path, solve(DenseGram(matrix), [path], Stopping(1e-6))[0], strict=True):
         model = SVR(kernel="precomputed", C=problem.C, epsilon=problem.epsilon, tol=1e-6)
         model.fit(matrix[np.ix_(index, index)].astype(np.float64), problem.target, problem.weight)
         theirs = model.predict(matrix[:, index])
@@ -114,7 +116,7 @@ def test_one_class_paths_are_those_of_libsvm(world):
     matrix, _, _, weight = world
     index = np.flatnonzero(np.arange(N) % 3)
     path = [OneClass(index, nu, weight[index]) for nu in (0.1, 0.5, 0.3)]
-    for problem, machines in zip(path, solve(DenseGram(matrix), [path], tol=1e-6)[0], strict=True):
+    for problem, machines in zip(path, solve(DenseGram(matrix), [path], Stopping(1e-6))[0], strict=True):
         model = OneClassSVM(kernel="precomputed", nu=problem.nu, tol=1e-6)
         model.fit(matrix[np.ix_(index, index)].astype(np.float64), sample_weight=problem.weight)
         theirs = model.decision_function(matrix[:, index])
@@ -140,7 +142,7 @@ def test_a_duplicated_example_equals_weight_two(seed, classes, strategy, kind):
     else:
         heavy = Regression(np.arange(n), y + rng.normal(size=n), 2.0, weight, 0.1)
         many = replace(heavy, index=twice, target=heavy.target[twice], weight=np.ones(len(twice)))
-    one, other = (m[0] for m in solve(DenseGram(matrix), [[heavy], [many]], tol=1e-8))
+    one, other = (m[0] for m in solve(DenseGram(matrix), [[heavy], [many]], Stopping(1e-8)))
     np.testing.assert_allclose(objectives(one), objectives(other), rtol=1e-6)
     np.testing.assert_allclose(values_of(matrix, one), values_of(matrix, other), atol=1e-3)
 
@@ -156,11 +158,11 @@ def test_paths_of_different_kinds_side_by_side(world):
         [classification(target, "crammer-singer", C=C) for C in (0.5, 5.0)],
     ]
     seen = []
-    many = solve(DenseGram(matrix), paths, tol=1e-6, progress=lambda *now: seen.append(now))
+    many = solve(DenseGram(matrix), paths, Stopping(1e-6), progress=lambda *now: seen.append(now))
     assert [[len(m.bias) for m in machines] for machines in many] == [[6, 6], [1], [1], [4], [4, 4]]
     for path, machines in zip(paths, many, strict=True):
         for problem, one in zip(path, machines, strict=True):
-            alone = solve(DenseGram(matrix), [[problem]], tol=1e-6)[0][0]
+            alone = solve(DenseGram(matrix), [[problem]], Stopping(1e-6))[0][0]
             np.testing.assert_allclose(objectives(one), objectives(alone), rtol=1e-6, atol=1e-9)
             np.testing.assert_array_equal(one.index, problem.index)
             assert all(solution.converged for solution in one.solutions)

@@ -21,7 +21,7 @@ rng = np.random.default_rng(0)
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     """Every array of a block is large enough for a file, in a folder of its own."""
-    monkeypatch.setattr(scratch, "LEAST", 1)
+    monkeypatch.setattr(scratch, "MIN_BYTES", 1)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import degenerate, gaussian, indefinite, judge, libsvm, svr
+from problems import degenerate, gaussian, indefinite, judge, libsvm, solve_dual, svr
 from sklearn.svm import SVR
 
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram
 from textsvm.runtime.device import device_of, select
-from textsvm.solvers.chains import solve_chains, solve_dual
+from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc
 from textsvm.solvers.smo import Run
 from textsvm.solvers.smo_loop import DECREASE

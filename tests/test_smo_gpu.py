@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from problems import chains, degenerate, gaussian, indefinite, judge, libsvm, svr
+from problems import chains, degenerate, gaussian, indefinite, judge, libsvm, solve_dual, svr
 
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.runtime import device as devices
 from textsvm.solvers import cuda_queue, smo_cuda
-from textsvm.solvers.chains import solve_chains, solve_dual
+from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc
 from textsvm.solvers.solution import Stopping
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import chains, gaussian, indefinite, judge, libsvm
+from problems import chains, gaussian, indefinite, judge, libsvm, solve_dual
 from test_smo import ArrayRows
 
 from textsvm.errors import InputError
@@ -14,7 +14,7 @@ from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.runtime import parallel
 from textsvm.solvers import cuda_queue, smo
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import divide, solve_chains, solve_dual
+from textsvm.solvers.chains import divide, solve_chains
 from textsvm.solvers.dual import one_class, svc, svr
 from textsvm.solvers.solution import Stopping, bounds, warm_start
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from problems import chains, gaussian, indefinite, svr
+from problems import chains, gaussian, indefinite, solve_dual, svr
 from test_crammer_singer import classes
 
 from textsvm.errors import InputError
@@ -17,7 +17,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.solvers import cuda_queue, smo_cuda
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import solve_chains, solve_dual
+from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import svc
 from textsvm.solvers.solution import Stopping
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from textsvm.solvers.dual import Dual
-from textsvm.solvers.solution import Solution, assess, bounds, warm_start
+from textsvm.solvers.solution import Solution, Stopping, assess, bounds, warm_start
 
 
 def assessed(dual, coef, responses):
@@ -65,7 +65,7 @@ def problem(seed, m, C, free):
 @pytest.mark.parametrize("seed", range(5))
 def test_passes_have_the_bits_of_numpy(m, free, seed):
     dual, alpha, responses = problem(seed, m, 1.0, free)
-    found = assess(dual, dual.sign * alpha, responses, 3, "", 1e-3)
+    found = assess(dual, dual.sign * alpha, responses, 3, "", Stopping(1e-3))
     assert (found.bias, found.objective, found.duality_gap, found.violation) == assessed(
         dual, dual.sign * alpha, responses
     )
@@ -78,7 +78,7 @@ def test_passes_have_the_bits_of_numpy(m, free, seed):
 
 def test_nothing_has_been_learnt():
     dual, _, responses = problem(0, 50, 1.0, 0.5)
-    zeros = assess(dual, np.zeros(50), responses, 0, "", 1e-3)
+    zeros = assess(dual, np.zeros(50), responses, 0, "", Stopping(1e-3))
     coef, at = warm_start(dual, dual, zeros)
     assert not coef.any()
     np.testing.assert_array_equal(at, dual.sign * dual.linear)
@@ -89,7 +89,7 @@ def test_a_response_that_is_no_number_is_no_convergence(place):
     dual = Dual(np.array([1.0, -1.0, 1.0]), np.full(3, -1.0), np.ones(3), np.arange(3))
     responses = np.array([0.3, -0.2, 0.1])
     responses[place] = np.nan
-    found: Solution = assess(dual, np.array([0.5, -0.5, 0.0]), responses, 1, "", 1e-3)
+    found: Solution = assess(dual, np.array([0.5, -0.5, 0.0]), responses, 1, "", Stopping(1e-3))
     expected = assessed(dual, np.array([0.5, -0.5, 0.0]), responses)
     np.testing.assert_array_equal([found.bias, found.objective, found.duality_gap], expected[:3])
     assert found.violation == expected[3]

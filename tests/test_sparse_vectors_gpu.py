@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix, vstack
 from benchmarks import clusters
 from benchmarks.sparse_vectors import ClusterColumns
 from textsvm.errors import InputError
-from textsvm.gram.build import make_gram
+from textsvm.gram.build import gram_of_rows
 from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.linalg import products_cuda, sparse_vectors_cuda
 from textsvm.linalg.sparse_cuda import Finish
@@ -177,7 +177,7 @@ def test_the_rule_decides_and_the_gram_says_so(room, device, monkeypatch):
     x, kernel = sparse(500, 300), Gaussian(0.1)
     rows = kernel.rows(Vectors(x), device)
     assert isinstance(rows.columns, DigitColumns) == bool(room)
-    assert rows.description in make_gram(rows, memory=1 << 30).description
+    assert rows.description in gram_of_rows(rows, memory=1 << 30).description
     np.testing.assert_allclose(rows.gram().get(), exact(kernel, x, x), rtol=0, atol=1e-6)
 
 

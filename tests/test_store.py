@@ -111,7 +111,7 @@ def small(monkeypatch):
     """Panels of 4 rows."""
     monkeypatch.setattr(stores, "PANEL_BYTES", 0)
     monkeypatch.setattr(stores, "ROWS_OF_LARGE", 4)
-    monkeypatch.setattr(stores, "LEAST_ROWS", 1)
+    monkeypatch.setattr(stores, "MIN_ROWS", 1)
 
 
 def wanted(kernel=None, index=range(N), **form):
@@ -567,7 +567,7 @@ def test_panels_heed_memory_and_predicted_time(tmp_path):
     assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 1 << 40) == 500
     assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 16 * 500 * 40) == 40
     slow = stores.panel_rows(GramRequest(GapWeighted(200), documents, {}, CPU), 1 << 40)
-    assert stores.LEAST_ROWS <= slow < 500
+    assert stores.MIN_ROWS <= slow < 500
     many = SVC().encode(["a"] * 200_000)
     assert stores.panel_rows(GramRequest(Spectrum(1), many, {}, CPU), 1 << 40) == stores.ROWS_OF_LARGE
 
@@ -815,7 +815,7 @@ def test_a_lock_on_windows(tmp_path, monkeypatch):
                 raise PermissionError(errno.EACCES, "Permission denied")
             held.append(handle)
 
-    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setattr(stores, "fcntl", None)
     monkeypatch.setitem(sys.modules, "msvcrt", Windows)
     with Store(tmp_path).lock():
         assert (tmp_path / ".lock").read_text() == str(os.getpid())
@@ -851,7 +851,7 @@ def test_a_full_disk(tiny, small, monkeypatch):
     with monkeypatch.context() as patched:  # it becomes full on the way
         patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1 << 30))
         with pytest.raises(
-            InputError, match=r"takes .* KiB more on disk and .* are free in .*; what was made is"
+            InputError, match=r"takes .* KiB more on disk and .* are free in .*; complete parts are"
         ):
             stored_rows(store, wanted())
     kept = files(store)

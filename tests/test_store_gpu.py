@@ -67,7 +67,7 @@ def test_machines_are_those_of_the_matrix_in_memory(tmp_path, memory):
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("bus", "said"), [(1e30, "held in main memory"), (1.0, "on demand")])
 def test_rows_are_held_in_main_memory_where_that_is_quicker(bus, said, monkeypatch):
-    monkeypatch.setattr(plan, "LEAST", 1)
+    monkeypatch.setattr(plan, "MIN_BYTES", 1)
     monkeypatch.setattr(build, "bus_rate", lambda device: bus)
     options = {"device": "cuda:0", "tol": 1e-6}
     whole = SVC(EDIT, **options).fit(TEXTS, LABELS)

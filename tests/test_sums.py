@@ -29,7 +29,7 @@ from textsvm import (
     tune,
 )
 from textsvm.evaluation.explanation import explain
-from textsvm.gram.build import make_gram
+from textsvm.gram.build import gram_of_rows
 from textsvm.gram.shared import grams
 from textsvm.kernels.edit import kernel as edit
 from textsvm.kernels.spectrum import kernel as spectrum
@@ -376,25 +376,25 @@ def test_rows_on_demand_where_two_matrices_do_not_fit():
     kernel, documents = Sum([Spectrum(2), GapWeighted(2)]), encode(DOCUMENTS)
     matrix = 4 * len(documents) ** 2
     rows = kernel.fit(documents).rows(documents, CPU)
-    assert make_gram(rows, 2 * matrix).window().complete
-    cached = make_gram(rows, 2 * matrix - 1)
+    assert gram_of_rows(rows, 2 * matrix).window().complete
+    cached = gram_of_rows(rows, 2 * matrix - 1)
     assert not cached.window().complete
     np.testing.assert_allclose(cached.rows(np.arange(len(documents))), gram_of(kernel), atol=1e-6)
 
 
 BAD = [
-    (Sum(), "must be a list of one kernel or more"),
-    (Product([]), "must be a list of one kernel or more"),
-    (Sum(Spectrum()), "must be a list of one kernel or more"),
-    (Sum([Spectrum(), "gap"]), "part 1 of a sum of kernels is 'gap', which is no kernel"),
-    (Product([Spectrum(), Sum([])]), "must be a list of one kernel or more"),
+    (Sum(), "must be a list of kernels, not empty"),
+    (Product([]), "must be a list of kernels, not empty"),
+    (Sum(Spectrum()), "must be a list of kernels, not empty"),
+    (Sum([Spectrum(), "gap"]), "part 1 of a sum of kernels is 'gap', which is not a kernel"),
+    (Product([Spectrum(), Sum([])]), "must be a list of kernels, not empty"),
     (Sum([Spectrum()], [-1]), "must be finite, not negative and not all 0"),
     (Sum([Spectrum(), Spectrum()], [0, 0]), "must be finite, not negative and not all 0"),
     (Sum([Spectrum(), Spectrum()], [1, np.nan]), "must be finite, not negative and not all 0"),
     (Sum([Spectrum(), Spectrum()], [1, np.inf]), "must be finite, not negative and not all 0"),
-    (Sum([Spectrum(), Spectrum()], [1]), "must be one number for each of its 2 kernels"),
-    (Sum([Spectrum(), Spectrum()], 3), "must be one number for each of its 2 kernels"),
-    (Sum([Spectrum(), Spectrum()], ["a", "b"]), "must be one number for each of its 2 kernels"),
+    (Sum([Spectrum(), Spectrum()], [1]), "must be 2 numbers"),
+    (Sum([Spectrum(), Spectrum()], 3), "must be 2 numbers"),
+    (Sum([Spectrum(), Spectrum()], ["a", "b"]), "must be 2 numbers"),
     (Sum([Spectrum(2), GapWeighted(0)]), "p=0 of the gap kernel"),
     (Sum([Spectrum(2), Product([Spectrum(99)])]), "every document is shorter than p = 99"),
     (Sum([Spectrum(2)] * 101), "at most 100 kernels"),

@@ -31,7 +31,7 @@ from textsvm.gram import measure as rates
 from textsvm.gram import plan as plans
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.build import stored_rows
-from textsvm.gram.plan import Case, FeatureCase, Rates, candidates, plan
+from textsvm.gram.plan import Case, FeatureCase, Rates, candidates, plan_features, plan_gram
 from textsvm.gram.stored import StoredRows
 from textsvm.readers import sample
 from textsvm.runtime.device import Device
@@ -67,10 +67,10 @@ def test_the_fewest_seconds_are_chosen(given, rates_, best):
     given = replace(given, host_memory=1 << 50)
     other = "disk" if given.store else "recompute"
     assert candidates(given) == ("host", other)
-    decision = plan(given, rates_)
+    decision = plan_gram(given, rates_)
     assert decision.tier == best
     seconds = {tier: given.seconds(tier, rates_) for tier in ("host", other)}
-    assert decision.seconds == min(seconds.values()) == seconds[best]
+    assert min(seconds.values()) == seconds[best]
     assert f": predicted {seconds[best]:.2g} s " in decision.reason
 
 
@@ -100,7 +100,6 @@ FEW, MANY = FeatureCase(10**5), FeatureCase(10**8, machines=4)
     ("given", "way", "tier", "reason"),
     [
         (Case(1000, 4 * MIB), "gram", "device", "whole kernel matrix in memory (3.8 MiB of 4.0 MiB)"),
-        (Case(1000, 4 * MIB, tasks=8), "gram", "device", "whole kernel matrix in memory"),
         (
             Case(1000, MIB), "gram", "recompute",
             "rows on demand, cached within 1.0 MiB (the whole matrix would take 3.8 MiB)",
@@ -133,40 +132,42 @@ FEW, MANY = FeatureCase(10**5), FeatureCase(10**8, machines=4)
         (Case(1000, 4 * MIB, dense_features=True), "gram", "device", "whole kernel matrix"),
         (Case(1000, MIB, dense_features=True), "features", "recompute", "rows on demand"),
         (Case(30_000, 1 << 40, dense_features=True), "features", "device", "whole kernel matrix"),
-        # Sparse features.
-        (Case(1000, 4 * MIB, solver="features", features=FEW), "features", "device", "as requested"),
-        (Case(1000, 4 * MIB, solver="gram", features=FEW), "gram", "device", "whole kernel matrix"),
-        (Case(1000, 4 * MIB, features=FEW, tier="device"), "gram", "device", "whole kernel matrix"),
-        (Case(1000, 4 * MIB, features=FEW, store=True), "gram", "device", "whole kernel matrix"),
-        (Case(1000, 4 * MIB, features=FeatureCase(obstacle="no")), "gram", "device", "whole kernel matrix"),
-        (Case(40, 4 * MIB, features=FeatureCase(10**4)), "gram", "device", "whole kernel matrix"),
+    ],
+    ids=range(14),
+)  # fmt: skip
+def test_plans(given, way, tier, reason):
+    decision = plan_gram(given)
+    assert (decision.way, decision.tier, decision.memory) == (way, tier, given.memory)
+    assert decision.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("given", "features", "requested", "tier", "reason"),
+    [
+        (Case(1000, 4 * MIB), FEW, True, "device", "as requested"),
+        (Case(1000, 4 * MIB), FeatureCase(obstacle="no"), False, None, ""),
+        (Case(40, 4 * MIB), FeatureCase(10**4), False, None, ""),
         (
-            Case(20_000, 1 << 40, features=FeatureCase(10**6)), "features", "device",
+            Case(20_000, 1 << 40), FeatureCase(10**6), False, "device",
             "predicted 0.37 s, with a kernel matrix 1 s",
         ),
+        (Case(2000, 8 * MIB), FEW, False, "device", "a kernel matrix would take 15.3 MiB of 8.0 MiB"),
+        (Case(1000, MIB), FEW, False, None, ""),  # features do not fit either
+        (Case(1000, MIB), FeatureCase(10**5, disk_bytes=2 * MIB), True, "disk", "as requested; on disk"),
         (
-            Case(2000, 8 * MIB, features=FEW), "features", "device",
-            "a kernel matrix would take 15.3 MiB of 8.0 MiB",
-        ),
-        # FeatureCase that do not fit either.
-        (Case(1000, MIB, features=FEW), "gram", "recompute", "rows on demand"),
-        (
-            Case(1000, MIB, solver="features", features=FeatureCase(10**5, disk_bytes=2 * MIB)),
-            "features", "disk", "as requested; on disk",
-        ),
-        (
-            Case(10**6, 1 << 36, "cuda", features=MANY), "features", "device",
+            Case(10**6, 1 << 36, "cuda"), MANY, False, "device",
             "a kernel matrix would take 3.6 TiB of 64.0 GiB",
         ),
     ],
-    ids=range(26),
+    ids=range(8),
 )  # fmt: skip
-def test_plans(given, way, tier, reason):
-    decision = plan(given)
-    assert (decision.way, decision.tier) == (way, tier)
+def test_plans_from_features(given, features, requested, tier, reason):
+    decision = plan_features(given, features, requested)
+    if tier is None:
+        assert decision is None
+        return
+    assert (decision.way, decision.tier, decision.memory) == ("features", tier, given.memory)
     assert decision.reason.startswith(reason)
-    assert (decision.device, decision.memory) == (given.device, given.memory)
-    assert decision.workers == given.tasks * (tier == "device")
 
 
 def test_impossible_plans():
@@ -177,11 +178,15 @@ def test_impossible_plans():
         ),
         (Case(1000, MIB, "cuda", "H200", tier="device"), "3.8 MiB and 1.0 MiB of H200 may be used"),
         (Case(1000, MIB, "cuda", "H200", tier="host"), "3.8 MiB and 0 B of main memory may be used"),
-        (Case(1000, MIB, solver="features", features=FEW), "need about 2.3 MiB of memory and 1.0 MiB are"),
-        (Case(1000, MIB, solver="features", features=FeatureCase(obstacle="too odd")), "too odd"),
     ):
         with pytest.raises(InputError, match=message):
-            plan(given)
+            plan_gram(given)
+    for features, message in (
+        (FEW, "need about 2.3 MiB of memory and 1.0 MiB are"),
+        (FeatureCase(obstacle="too odd"), "too odd"),
+    ):
+        with pytest.raises(InputError, match=message):
+            plan_features(Case(1000, MIB), features, True)
 
 
 class TestKept:
@@ -244,7 +249,7 @@ class TestKept:
 
 
 def test_a_disk_is_measured_and_left_as_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(rates, "_MOST", 16 << 20)
+    monkeypatch.setattr(rates, "_MAX_BYTES", 16 << 20)
     before = sorted(tmp_path.iterdir())
     read, write = rates.measured_disk(tmp_path)
     assert 1e5 < write < 1e12
@@ -270,11 +275,11 @@ def on_a_card():
 @pytest.mark.parametrize("store", [False, True])
 @pytest.mark.parametrize("bus", [1.0, 1e30])
 def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
-    monkeypatch.setattr(plans, "LEAST", 1)
+    monkeypatch.setattr(plans, "MIN_BYTES", 1)
     monkeypatch.setattr(build, "bus_rate", lambda device: bus)
     monkeypatch.setattr(build, "disk_rates", lambda folder: (1e9, 1e9))
     monkeypatch.setattr(build, "measured_rate", lambda rows: 1e9)
-    monkeypatch.setattr(build, "most_rows", lambda n, memory: 6)
+    monkeypatch.setattr(build, "max_rows", lambda n, memory: 6)
     monkeypatch.setattr(build, "held_rows", lambda *given: given)
     monkeypatch.setattr(build, "CachedGram", lambda *given: given)
     if store:

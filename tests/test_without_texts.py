@@ -32,14 +32,16 @@ from textsvm import (
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
 from textsvm.kernels.mers.gapped import GappedKmers
-from textsvm.kernels.spectrum import vocabulary, weight_vectors
+from textsvm.kernels.spectrum import counting as vocabulary
+from textsvm.kernels.spectrum import weight_vectors
 from textsvm.kernels.spectrum.counting import count
 from textsvm.kernels.spectrum.kernel import SpectrumWeights
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors
 from textsvm.linalg.sparse import Sparse
 from textsvm.model.bytes import sealed
 from textsvm.model.file import FORMAT_VERSION, WITHOUT_TEXTS, require_weights
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.runtime import parallel
 from textsvm.solvers.class_scores import STRATEGIES
 from textsvm.text.documents import encode

@@ -142,7 +142,7 @@ def test_cross_validation_is_that_of_one_machine(connected, model):
     else:
         np.testing.assert_array_equal(there.decision, here.decision)
         assert there.table == here.table
-    learns = model.make_kernel().structure.learns or model.compute_options.approximate
+    learns = model.new_kernel().structure.learns or model.compute_options.approximate
     assert connected.run.pieces("_part" if learns else "_solve_chain") == [5]
 
 

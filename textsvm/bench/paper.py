@@ -31,9 +31,9 @@ from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import Device, select, to_host
-from textsvm.solvers.chains import solve_dual
+from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc
-from textsvm.solvers.solution import Solution
+from textsvm.solvers.solution import Solution, Stopping
 from textsvm.text.documents import encode
 
 #: Accuracy in the paper (its CPU column), and independent reference values with LIBSVM (accuracy, support
@@ -250,8 +250,12 @@ def compare(
     cross = to_host(rows.cross(encode(task.test, documents.alphabet))).astype(np.float64)
     y, dual = task.y_train, svc(task.y_train, C)
     bound = np.inf if not definite else 1e-5 if tol > 1e-5 else 1e-6
-    figures = equal(values, cross, y, solve_dual(gram, dual, tol=tol), libsvm(values, y, tol), bound, tol)
-    times = paired(lambda: solve_dual(gram, dual, tol=tol), lambda: libsvm(values, y, tol), repeats)
+
+    def solve() -> Solution:
+        return solve_chains(gram, [[dual]], Stopping(tol))[0][0]
+
+    figures = equal(values, cross, y, solve(), libsvm(values, y, tol), bound, tol)
+    times = paired(solve, lambda: libsvm(values, y, tol), repeats)
     row = {"corpus": task.name, "kernel": name, "n": len(y), "tol": tol, **figures}
     row |= {"ours, s": times["ours"], "LIBSVM, s": times["theirs"], "LIBSVM / ours": times["ratio"]}
     if orders:
@@ -275,7 +279,7 @@ def compare_with_libsvm(
     """Rows of all kernels on all tasks."""
     documents = encode(["one", "two"])  # compiles
     small = DenseGram(EditDistance().fit(documents).rows(documents, device).gram())
-    solve_dual(small, Dual(np.array([1.0, -1.0]), -np.ones(2), np.ones(2), np.arange(2)))
+    solve_chains(small, [[Dual(np.array([1.0, -1.0]), -np.ones(2), np.ones(2), np.arange(2))]])
     return [compare(task, name, device, tol, repeats, orders) for task in tasks for name in KERNELS]
 
 

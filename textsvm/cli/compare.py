@@ -17,7 +17,7 @@ from textsvm.cli.output import Force, check_report
 if TYPE_CHECKING:
     from textsvm.evaluation.comparison import Compared
     from textsvm.evaluation.opponents import Part
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 #: Default share of the test documents.
 HOLDOUT = 0.25

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textsvm.cli.console import Console
     from textsvm.cli.kernels import KernelOptions
     from textsvm.kernels.base import Kernel
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 
 def read(
@@ -39,7 +39,8 @@ def read(
 
     `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed.
     """
-    from textsvm.readers import is_large, read_corpus, stream_corpus
+    from textsvm.readers.read import read_corpus
+    from textsvm.readers.stream import is_large, stream_corpus
 
     learning = learning or LearningOptions()
     learning.check(reading)

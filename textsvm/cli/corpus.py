@@ -11,7 +11,7 @@ from textsvm.cli.options import option
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 
 @options.with_groups

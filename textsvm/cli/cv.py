@@ -18,7 +18,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
     from textsvm.reporting.report import Report
     from textsvm.selection.cross_validation import CrossValidation
 

@@ -12,7 +12,7 @@ from textsvm.cli.console import Console
 if TYPE_CHECKING:
     from textsvm.evaluation.explanation import Explanation
     from textsvm.evaluation.opponents import Answer
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 MESSAGE = (
     "Hi Anna, see you on Friday? You were chosen for a pr1ze of 900 euros, cla1m your free phone: reply YES"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.evaluation.results import Results
     from textsvm.evaluation.slices import Slices
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
     from textsvm.reporting.report import Report
     from textsvm.runtime.parallel import StageProgress
 

@@ -134,7 +134,7 @@ def explain(
 
     from textsvm.evaluation.explanation import explain as explain_texts
     from textsvm.evaluation.judge import machine_of
-    from textsvm.readers import read_documents
+    from textsvm.readers.read import read_documents
 
     fitted = model_files.load_model(console, model, "cpu")
     training = model_files.Training.of(fitted)

@@ -16,7 +16,7 @@ from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.estimators.features import SpectrumFeatures
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def features(
     if names is not None:
         names.write_lines(map(json_line, model.get_feature_names_out()))
     seconds["write"] = time.perf_counter() - clock
-    used, kernel = select(model.device), model.make_kernel()
+    used, kernel = select(model.device), model.new_kernel()
     console.say_device(used)
     report = {
         "output": str(output.path), "rows": matrix.shape[0], "columns": matrix.shape[1],

@@ -16,7 +16,7 @@ from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.machines.base import KernelMachine
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
     from textsvm.runtime.device import Device
 
 
@@ -96,8 +96,8 @@ def gram(
     textsvm gram mails.tar.gz --kernel gap --p 4 --store grams/
     """
     from textsvm.gram import files
+    from textsvm.machines.base import Compute
     from textsvm.machines.classifier import Classifier
-    from textsvm.machines.compute import Compute
 
     if against.columns is None and against.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
@@ -158,13 +158,13 @@ def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
 def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
     """Compute the missing part of a stored kernel matrix; returns its description and the device."""
     from textsvm.gram.build import stored_rows
-    from textsvm.machines.storing import gram_request
+    from textsvm.machines.training import gram_request
     from textsvm.runtime.device import select
     from textsvm.runtime.parallel import of_stage
 
     device = select(model.device)
     with console.work(model.compute_options.store), model.at_work(device):
-        encoded = model.encode(model.read(documents.examples), None, console.stage)
+        encoded = model.encode(model.validate(documents.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
         request = gram_request(model, kernel, encoded, device)
@@ -178,17 +178,17 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
 
     device = select(model.device)
     # A sum needs the result and a matrix per level of its parts.
-    matrices = 1 + model.make_kernel().structure.depth
+    matrices = 1 + model.new_kernel().structure.depth
     _require_memory(4 * len(documents) * len(columns) * matrices, device)
     if columns is documents:
         model.set_params(compute__memory=1 << 62)  # there is room for the whole matrix
         gram = model.prepare(documents.examples, console.stage).gram
         return gram.window().values, device
     with model.at_work(device):
-        encoded = model.encode(model.read(columns.examples), None, console.stage)
+        encoded = model.encode(model.validate(columns.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
-        given = model.read(documents.examples, fitting=False)
+        given = model.validate(documents.examples, fitting=False)
         others = kernel.structure.read(model.encode(given, encoded, console.stage))
         rows = kernel.rows(kernel.structure.read(encoded), device)
         return rows.cross(others, console.progress_of("gram")), device

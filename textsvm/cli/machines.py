@@ -287,7 +287,7 @@ def _given(**options: Any) -> dict[str, Any]:
 
 def _machine_of(kind: type[KernelMachine], parameters: dict[str, Any]) -> KernelMachine:
     """A machine with these parameters; some of them go into its `Compute`."""
-    from textsvm.machines.compute import Compute
+    from textsvm.machines.base import Compute
 
     compute = {name: parameters[name] for name in (*_COMPUTE, "solver") if name in parameters}
     rest = {name: value for name, value in parameters.items() if name not in compute}

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from textsvm.cli.console import Console
     from textsvm.cli.options import LearningOptions, ReadingOptions
     from textsvm.cli.output import Output
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 _OF_THE_RUN = ("seconds", "kernel_matrix")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textsvm.kernels.near import Pairs
     from textsvm.machines.base import KernelMachine
     from textsvm.nearest.search import Criteria
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 _neighbours = partial(option, panel="Neighbours")
 
@@ -135,7 +135,7 @@ def _path(path: Path | None) -> Path | None:
 
 
 def _read(console: Console, path: Path, table: options.TableOptions, model: KernelMachine) -> Corpus:
-    from textsvm.readers import read_documents
+    from textsvm.readers.read import read_documents
 
     columns = corpora.columns(table, model.kernel)
     corpus = read_documents(
@@ -192,7 +192,7 @@ def _report(
 ) -> None:
     from textsvm.runtime.device import select
 
-    used, kernel = select(model.device), model.make_kernel()
+    used, kernel = select(model.device), model.new_kernel()
     console.say_device(used)
     report = {
         "output": str(output.path), "rows": counts[0], "columns": counts[1], "pairs": counts[2],

@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from textsvm.cli.console import WrongUsage
 
 if TYPE_CHECKING:
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 
 def option(help: str, *names: str, panel: str | None = None, **settings: Any) -> Any:

@@ -17,7 +17,7 @@ from textsvm.cli.options import option
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 _sets = partial(option, panel="Prediction sets (calibrated models)")
 
@@ -181,7 +181,8 @@ def _batches(
 ) -> Iterator[Corpus]:
     """Documents as they arrive; all at once if their vectors are in a separate file."""
     from textsvm.evaluation.judge import machine_of
-    from textsvm.readers import incoming_documents, read_documents
+    from textsvm.readers.read import read_documents
+    from textsvm.readers.stream import incoming_documents
 
     settings: dict[str, Any] = {
         **corpora.columns(table, machine_of(model).kernel_), "id": table.id,

@@ -19,7 +19,7 @@ from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.evaluation.results import Results
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 
 class Calibration(Enum):
@@ -164,7 +164,7 @@ def train(
     seconds = {"read": time.perf_counter() - started}
     if (
         model_options.text.max_length is None
-        and getattr(model, "estimator", model).make_kernel().cost.quadratic
+        and getattr(model, "estimator", model).new_kernel().cost.quadratic
     ):
         corpora.say_long_documents(console, documents)
     training, held = corpora.hold_out(console, documents, task.holdout, task.seed)

@@ -23,7 +23,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
     from textsvm.runtime.parallel import StageProgress
     from textsvm.selection.tuning import Tuning
 

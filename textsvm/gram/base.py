@@ -1,18 +1,19 @@
-"""Rows of the kernel matrix, the only thing a dual solver sees, and products of features, which need no rows.
+"""Rows of the kernel matrix for dual solvers, and features for solvers that need no rows.
 
-    DenseGram         the whole matrix in memory
-    CachedGram        rows computed or read on demand, under a byte budget
-    FeatureGram       rows that are products of dense features, computed when a solver wants rows
-    FeatureProducts   features alone: no rows, and no Gram
-
-The other Gram, of several cards, is `textsvm.gram.cards.ShardedGram`.
+DenseGram         the whole matrix in memory
+CachedGram        rows computed or read on demand, within a byte budget
+FeatureGram       dense features; rows are their products, computed when a solver reads rows
+FeatureProducts   sparse features, without rows
+ShardedGram       the matrix on several cards (`textsvm.gram.cards`)
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -25,35 +26,25 @@ from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 
-#: Bytes of book-keeping for each document: its slot, and the owner and last use of a slot.
-_BOOK = 16
-#: Most bytes of rows computed at a time: they exist twice until they are in their slots.
+#: Bytes per document that are set aside for slot numbers and times of use.
+_SLOT_BYTES = 16
+#: Maximum bytes of the array that receives computed rows before they are copied to their slots.
 _STAGING = 64 << 20
 
 
+@dataclass(eq=False)
 class Window:
-    """Rows of a Gram that are in memory, which a solver reads in place and refills.
+    """Rows of a Gram that are in memory.
 
-    A solver reads ``values[slots[i]]`` for every row that is resident (``slots[i] >= 0``) and calls `refill`
-    for the others; it never assumes that the whole matrix exists.
-
-    Attributes
-    ----------
-    values : float32 array, shape (capacity, n), where the Gram lives
-    slots : int32 array, shape (n,), likewise
-        Slot of each row in `values`, -1 while it is not resident.
-    used : int64 array, shape (capacity,), on the host
-        Time at which each slot was last read, from a counter. The solver writes it, `refill` reads it.
+    A solver reads row i as ``values[slots[i]]`` if it is resident (``slots[i] >= 0``), and calls `refill`
+    for other rows.
     """
 
-    def __init__(
-        self,
-        values: Any,
-        slots: Any,
-        used: NDArray[np.int64],
-        refill: Callable[[NDArray[np.int64]], None] | None = None,
-    ) -> None:
-        self.values, self.slots, self.used, self._refill = values, slots, used, refill
+    values: Any  #: float32, shape (capacity, n), on the device of the Gram
+    slots: Any  #: int32, shape (n,), on the same device: Slot of each row in `values`, or -1
+    #: shape (capacity,), on the host: Time at which the solver last read each slot, from a counter.
+    used: NDArray[np.int64]
+    load: Callable[[NDArray[np.int64]], None] | None = None  #: Makes rows resident; None if all rows are
 
     @property
     def capacity(self) -> int:
@@ -63,47 +54,28 @@ class Window:
     @property
     def complete(self) -> bool:
         """Whether every row is resident and stays so."""
-        return self._refill is None
+        return self.load is None
 
     def refill(self, indices: NDArray[np.int64]) -> None:
         """Make these rows (at most the capacity) resident, in place of the least recently used."""
-        if self._refill is not None:
-            self._refill(indices)
+        if self.load is not None:
+            self.load(indices)
 
 
 class Gram(ABC):
-    """Rows of an n x n kernel matrix.
-
-    Attributes
-    ----------
-    n : int
-    device : Device
-        Where the rows live: NumPy arrays on the CPU, CuPy arrays on a card.
-    description : str
-        Where the rows come from, for people.
-    concurrent : bool
-        Whether several threads may read rows at once, each through a window of its own.
-    features : FeatureRows, optional
-        Features that the rows are products of, for solvers and decision values that need no rows.
-    feature_solver : bool
-        Whether the planner prefers a solver that uses `features`.
-    matrix : array, shape (n, n), optional
-        The whole matrix, where it is one array.
-    shards : sequence of Shard
-        Columns of the matrix on several cards; empty elsewhere.
-    ahead : int
-        Number of rows that are best computed at a time.
-    """
+    """Rows of an n x n kernel matrix."""
 
     n: int
-    device: Device
-    description: str
+    device: Device  #: Of the rows: NumPy arrays on the CPU, CuPy arrays on a card
+    description: str  #: Origin of the rows, for people
+    #: Whether several threads may read rows at once, each through a window of its own.
     concurrent: bool = False
+    #: Features whose products are the rows, for solvers and decision values that need no rows.
     features: FeatureRows | None = None
-    feature_solver: bool = False
-    matrix: Any = None
-    shards: Sequence[Any] = ()
-    ahead: int = 64
+    feature_solver: bool = False  #: Whether the planner prefers a solver that uses `features`
+    matrix: Any = None  #: shape (n, n): The whole matrix, if it is a single array
+    shards: Sequence[Any] = ()  #: Columns of the matrix on several cards (`Shard`)
+    ahead: int = 64  #: Best number of rows to compute at a time
 
     @abstractmethod
     def diag(self) -> Any:
@@ -127,18 +99,9 @@ class Gram(ABC):
 
 
 class DenseGram(Gram):
-    """A symmetric matrix in one array; every row is resident.
+    """A symmetric matrix in a single array; every row is resident.
 
-    Parameters
-    ----------
-    matrix : float32 array, shape (n, n), NumPy or CuPy
-        Kept without a copy if it is float32 and contiguous.
-    description : str
-
-    Raises
-    ------
-    InputError
-        If the matrix is not square.
+    The array, NumPy or CuPy, is not copied if it is float32 and contiguous; InputError if it is not square.
     """
 
     concurrent = True
@@ -166,49 +129,36 @@ class DenseGram(Gram):
 
 def needed_bytes(n: int, rows: int) -> int:
     """Bytes that a cache of `rows` rows of n values takes: rows, staging and book-keeping."""
-    return 4 * n * (rows + _staged(n, rows)) + _BOOK * n
+    return 4 * n * (rows + _staged(n, rows)) + _SLOT_BYTES * n
 
 
 def _staged(n: int, rows: int) -> int:
     return max(2, min(rows // 8, _STAGING // (4 * max(1, n))))
 
 
-def most_rows(n: int, memory: int) -> int:
+def max_rows(n: int, memory: int) -> int:
     """Capacity of the largest cache within the memory; InputError if two rows do not fit."""
-    low, high = min(2, n), n
-    if needed_bytes(n, low) > memory:
+    least = min(2, n)
+    if needed_bytes(n, least) > memory:
         raise InputError(
-            f"the solver needs {needed_bytes(n, low):,} bytes for two rows of {n:,} kernel values "
+            f"the solver needs {needed_bytes(n, least):,} bytes for two rows of {n:,} kernel values "
             f"and {memory:,} are allowed; allow more memory or train on fewer documents"
         )
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if needed_bytes(n, middle) <= memory else (low, middle - 1)
-    return low
+    return least - 1 + bisect_right(range(least, n + 1), memory, key=partial(needed_bytes, n))
 
 
 class CachedGram(Gram):
-    """Rows on demand in a cache; the least recently used make room (LRU).
+    """Rows computed on demand, in a cache of at most `memory` bytes that evicts the least recently used.
 
-    Parameters
-    ----------
-    kernel_rows : MatrixRows
-    memory : int
-        Bytes that may be allocated here in total. An eighth at most is staging for rows on their way into
-        the cache.
-    description : str
-
-    Raises
-    ------
-    InputError
-        If two rows do not fit.
+    New rows are computed in an additional array of up to an eighth of the cached rows, at least 2. Raises
+    InputError if two rows do not fit.
     """
 
     def __init__(self, kernel_rows: MatrixRows, memory: int, description: str = "") -> None:
         self.n = n = kernel_rows.n
         self.device, self.description = kernel_rows.device, description
         self._kernel_rows = kernel_rows
-        self.capacity = most_rows(n, memory)
+        self.capacity = max_rows(n, memory)
         self.staging = _staged(n, self.capacity)
         self._diag: Any = kernel_rows.diag()
         self._xp = devices.array_module(self.device)
@@ -274,24 +224,11 @@ class CachedGram(Gram):
 
 
 class FeatureGram(Gram):
-    """Rows that are products of dense features, K = X X': computed only for a solver that wants rows.
-
-    Parameters
-    ----------
-    kernel_rows : MatrixRows
-    features : FeatureRows
-        Of all documents.
-    plan : Plan
-        How rows are kept if a solver wants them.
-    """
+    """Rows that are products of dense features, K = X X'; computed, as planned, when a solver reads rows."""
 
     def __init__(self, kernel_rows: MatrixRows, features: FeatureRows, plan: Plan) -> None:
-        self.n, self.device, self._kernel_rows, self._plan = (
-            kernel_rows.n,
-            kernel_rows.device,
-            kernel_rows,
-            plan,
-        )
+        self.n, self.device = kernel_rows.n, kernel_rows.device
+        self._kernel_rows, self._plan = kernel_rows, plan
         self.features, self.feature_solver = features, plan.way == "features"
         self.concurrent = plan.tier == "device"
         self.description = f"none, trained from {features.x.n_features:,} features of {self.n:,} texts"
@@ -319,14 +256,9 @@ class FeatureGram(Gram):
 
 
 class FeatureProducts:
-    """Documents as sparse features, for solvers that need no kernel matrix. It has no rows and is no `Gram`.
+    """Sparse features for solvers that need no kernel matrix; has no rows, so it is not a `Gram`.
 
-    Parameters
-    ----------
-    features : FeatureRows
-    device : Device
-    reason : str
-        Why there is no kernel matrix, for people.
+    `reason` says, for people, why there is no kernel matrix.
     """
 
     feature_solver = True

@@ -1,4 +1,4 @@
-"""Execute a `Plan`: build a kernel matrix, or a cache of its rows, where the planner says."""
+"""Execute a `Plan`: build a kernel matrix, or a cache of its rows, in the planned tier."""
 
 from __future__ import annotations
 
@@ -8,35 +8,27 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from textsvm.gram.base import CachedGram, FeatureGram, Gram, most_rows
+from textsvm.gram.base import CachedGram, FeatureGram, Gram, max_rows
 from textsvm.gram.measure import allowed_bytes, bus_rate, disk_rates, measured_rate
-from textsvm.gram.plan import Case, Plan, Rates, candidates, plan
+from textsvm.gram.plan import Case, Plan, Rates, candidates, plan_gram
 from textsvm.gram.store import GramRequest, Store
 from textsvm.gram.stored import StoredRows, held_rows
-from textsvm.gram.tiles import Tiling, tiling_of, whole_gram
+from textsvm.gram.tiles import whole_gram
 from textsvm.kernels.contract import MatrixRows
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import current
 
 
-def make_gram(
+def gram_of_rows(
     kernel_rows: MatrixRows, memory: int | str | None = None, progress: Progress | None = None
 ) -> Gram:
-    """The Gram of prepared rows: the whole matrix if it fits, else rows computed on demand.
+    """The Gram of prepared rows: the whole matrix if it fits into `memory`, else rows computed on demand.
 
-    Parameters
-    ----------
-    kernel_rows : MatrixRows
-        If it has a `description`, that is appended to the Gram's.
-    memory : int or str, optional
-        Bytes that rows may take; None is half of the free memory.
-    progress : callable, optional
-        Called while a whole matrix is computed.
+    If the rows have a `description`, it is appended to that of the Gram.
     """
     case = Case(kernel_rows.n, allowed_bytes(memory, kernel_rows.device), kernel_rows.device.kind)
-    case, tiling = _with_rows(case, kernel_rows)
-    return _from_rows(kernel_rows, plan(case), tiling, progress)
+    return _planned(kernel_rows, plan_gram(_with_rows(case, kernel_rows)), progress)
 
 
 def build_gram(
@@ -47,7 +39,7 @@ def build_gram(
     progress: Progress | None = None,
     movable: bool = True,
 ) -> Gram:
-    """The Gram of a fitted kernel and examples, in the tier that the planner chooses.
+    """The Gram of a fitted kernel and examples, in the tier that is planned.
 
     Parameters
     ----------
@@ -64,33 +56,32 @@ def build_gram(
         functions, cannot.
     """
     device, kernel = request.device, request.kernel
-    on_card, rows, stored, tiling = device.kind == "cuda", None, None, None
-    if store is None and not (tier == "host" and on_card):
+    on_gpu, rows, stored = device.kind == "cuda", None, None
+    if store is None and not (tier == "host" and on_gpu):
         rows = kernel.rows(kernel.structure.read(request.examples), device)
     allowed = allowed_bytes(memory, device)
     case = Case(request.n, allowed, device.kind, tier=tier, store=store is not None)
-    if on_card:
+    if on_gpu:
         room = allowed_bytes(None, devices.select("cpu")) if movable else 0
         case = replace(case, device_name=device.description, host_memory=room)
     if rows is not None:
-        case, tiling = _with_rows(
-            replace(case, suggest_store=movable and tier == "auto" and kernel.cost.quadratic), rows
-        )
+        suggest_store = movable and tier == "auto" and kernel.cost.quadratic
+        case = _with_rows(replace(case, suggest_store=suggest_store), rows)
     if store is not None:
         stored = StoredRows(Store(store).find(request, allowed), request)
         case = replace(case, stored=stored.complete_share)
     rates = None
     if len(candidates(case)) > 1:
-        case = replace(case, capacity=most_rows(case.n, allowed))
+        case = replace(case, capacity=max_rows(case.n, allowed))
         rates = _measured_rates(case, request, rows, store)
-    decision = plan(case, rates)
+    decision = plan_gram(case, rates)
     if stored is not None:
         stored.complete(progress)
     if decision.tier == "host":
         origin = "" if stored is None else f"{stored.description}; "
         return CachedGram(held_rows(request, allowed, stored, progress), allowed, origin + decision.reason)
     if stored is None:
-        return _from_rows(rows, decision, tiling, progress)
+        return _planned(rows, decision, progress)
     if decision.tier == "device":
         return stored.dense(decision.reason, progress)
     return CachedGram(stored, allowed, f"{stored.description}; {decision.reason}")
@@ -108,24 +99,19 @@ def stored_rows(
     return rows
 
 
-def _with_rows(case: Case, rows: Any) -> tuple[Case, Tiling | None]:
-    """The case with the properties of prepared rows, and how workers compute the matrix."""
-    tiling = tiling_of(rows) if current() is not None else None
-    return replace(
-        case,
-        matrices=getattr(rows, "matrices", 1),
-        dense_features=hasattr(rows, "make_features"),
-        tasks=0 if tiling is None else tiling.workers.threads,
-    ), tiling
+def _with_rows(case: Case, rows: Any) -> Case:
+    """The case with the properties of prepared rows."""
+    dense_features = hasattr(rows, "make_features")
+    return replace(case, matrices=getattr(rows, "matrices", 1), dense_features=dense_features)
 
 
-def _from_rows(rows: Any, decision: Plan, tiling: Tiling | None, progress: Progress | None) -> Gram:
+def _planned(rows: Any, decision: Plan, progress: Progress | None) -> Gram:
     if hasattr(rows, "make_features"):
         return FeatureGram(rows, rows.make_features(progress), decision)
     origin = getattr(rows, "description", "")
     description = f"{decision.reason}; {origin}" if origin else decision.reason
     if decision.tier == "device":
-        return whole_gram(rows, description, tiling, progress)
+        return whole_gram(rows, description, progress)
     if current():
         description += "; not distributed, as workers compute whole matrices only"
     if rows.device.cards:

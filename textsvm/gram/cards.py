@@ -1,6 +1,6 @@
-"""A whole kernel matrix in shards of columns on several cards, with the bits of the matrix of one card.
+"""A whole kernel matrix in shards of columns on several cards, with the bits of a matrix on a single card.
 
-The matrix is cut into tiles, each computed by one card. Documents are sorted by length, as in
+The matrix is cut into tiles, each computed by a single card. Documents are sorted by length, as in
 `textsvm.gram.tiles`, so that a tile has the bits of the whole matrix. Half of the values are computed. While
 a card computes a tile, it copies the previous tile, and its transpose, into the shards of all cards
 (kernels_cu/place_tile.cu).
@@ -13,7 +13,7 @@ documents in the matrix, which costs a sector of 32 bytes for a single value; do
 their order, and most texts cut at 100 symbols have the same length.
 
 Gap-weighted values have other bits in tiles, because rounding depends on the neighbouring documents. For
-these every card has all documents, takes a part of the tasks that one card would take, and writes each value
+these every card has all documents, takes a part of the tasks of a single card, and writes each value
 into its place (`Cost.in_shards`). They take 25 times longer than edit distances to compute (p = 5, n =
 50,000: 2.6 s a card), so that a sector of 32 bytes a value, 30 GB on the bus for 50,000, takes no time.
 """
@@ -45,37 +45,28 @@ from textsvm.runtime.workers import current
 SOURCE = "place_tile.cu"
 #: Launched here: (source, defines).
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [(SOURCE, ())]
-#: Most shards, and values along a side of a thread block.
-MOST, SIDE = 16, 32
-SHARDS = np.dtype([("values", np.uint64, (MOST,)), ("first", np.int64, (MOST + 1,))], align=True)
-#: Blocks of documents per card, in the order in which they are tried; work of the busiest card, relative to
-#: an equal share, above which more blocks are tried; tiles that a card has at a time.
+#: Maximum number of shards, and number of values along a side of a thread block.
+MAX_SHARDS, SIDE = 16, 32
+SHARDS = np.dtype([("values", np.uint64, (MAX_SHARDS,)), ("first", np.int64, (MAX_SHARDS + 1,))], align=True)
+#: Numbers of blocks per card to try; accepted work of the busiest card, relative to an equal share; tiles
+#: that a card has at a time.
 BLOCKS, UNEVEN, AT_A_TIME = (2, 4, 8, 16), 1.03, 2
-#: Least work of a tile that may be taken first, relative to the largest remaining tile.
+#: Minimum work of the next tile, relative to the largest remaining tile.
 NEARLY = 0.8
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Columns first to last - 1 on one card: `values` is float32, shape (n, last - first), C order."""
+    """Columns first to last - 1 on a card."""
 
     device: Device
     first: int
     last: int
-    values: Any
+    values: Any  #: float32, shape (n, last - first), C order
 
 
 class ShardedGram(Gram):
-    """Columns of a matrix on several cards; rows are gathered on the first card.
-
-    Parameters
-    ----------
-    device : Device
-        With `cards`.
-    shards : sequence of Shard
-        In the order of their columns, one per card.
-    description : str
-    """
+    """Columns of a matrix on several cards, a `Shard` per card, in order; rows are gathered on the first."""
 
     def __init__(self, device: Device, shards: Sequence[Shard], description: str = "") -> None:
         self.device, self.shards, self.description = device, list(shards), description
@@ -83,10 +74,10 @@ class ShardedGram(Gram):
         self._copies: list[DenseGram] = []
 
     def diag(self) -> Any:
-        return self._together([self._diagonal(shard) for shard in self.shards])
+        return self._gathered(lambda shard: shard.values[shard.first : shard.last].diagonal().copy())
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
-        return self._together([self._part(shard, indices) for shard in self.shards])
+        return self._gathered(lambda shard: shard.values[devices.cupy().asarray(indices)])
 
     def window(self) -> Window:
         """All rows on the first card, for solvers that cannot use shards."""
@@ -126,19 +117,13 @@ class ShardedGram(Gram):
                 cuda.runtime.memcpy2DAsync(to, by, *source, width, self.n, cuda.runtime.memcpyDefault, stream)
             return whole
 
-    def _diagonal(self, shard: Shard) -> Any:
-        with devices.use(shard.device):
-            part = shard.values[shard.first : shard.last].diagonal().copy()
-        devices.synchronize(shard.device)
-        return part
-
-    def _part(self, shard: Shard, indices: NDArray[np.int64]) -> Any:
-        with devices.use(shard.device):
-            part = shard.values[devices.cupy().asarray(indices)]
-        devices.synchronize(shard.device)
-        return part
-
-    def _together(self, parts: list[Any]) -> Any:
+    def _gathered(self, take: Callable[[Shard], Any]) -> Any:
+        """Columns that `take` copies from each shard, on the first card."""
+        parts = []
+        for shard in self.shards:
+            with devices.use(shard.device):
+                parts.append(take(shard))
+            devices.synchronize(shard.device)
         with devices.use(self.device):
             cp = devices.cupy()
             return cp.concatenate([cp.asarray(part) for part in parts], axis=-1)
@@ -160,12 +145,15 @@ def sharded_gram(
 ) -> ShardedGram | None:
     """Compute the Gram of a fitted kernel on all cards of a device, within `memory` bytes on each.
 
-    Returns None where it must be computed otherwise: with a single card, with workers, for a kernel whose
-    tiles differ in bits from the whole matrix, or without enough memory.
+    Returns None if this is impossible: with a single card, with workers, for a kernel whose tiles differ in
+    bits from the whole matrix, or without enough memory.
     """
-    read, cards = kernel.structure.read(examples), len(device.cards)
+    cards = len(device.cards)
+    if current() is not None or not _shards(len(examples), cards):
+        return None
+    read = kernel.structure.read(examples)
     tiles = kernel.cost.divides(read, device.kind)
-    if current() is not None or not _shards(len(examples), cards) or not (tiles or kernel.cost.in_shards):
+    if not (tiles or kernel.cost.in_shards):
         return None
     documents = kernel.structure.leaves[0].structure.read(read)
     room = _room(kernel, len(documents), device, memory)
@@ -182,10 +170,10 @@ def sharded_gram(
 
 
 def spread(gram: Gram, device: Device, memory: int | str | None = None) -> Gram:
-    """Move a whole matrix from one card into shards on all cards of a device; return other Grams unchanged.
+    """Move a whole matrix from a card into shards on all cards of a device; return other Grams unchanged.
 
-    It stays where it is if that card has no room for its shard beside the matrix, within `memory` bytes for
-    both (None: half of the memory that is free beside the matrix).
+    It is not moved if its card has no room for the shard beside the matrix, within `memory` bytes for both
+    (None: half of the memory that is free beside the matrix).
     """
     n, cards = gram.n, len(device.cards)
     if not _shards(n, cards) or gram.matrix is None:
@@ -223,7 +211,7 @@ def bounds_of(n: int, cards: int) -> list[int]:
 
 def _shards(n: int, cards: int) -> bool:
     """Whether there are several cards, with columns for each."""
-    return 1 < cards <= min(n, MOST)
+    return 1 < cards <= min(n, MAX_SHARDS)
 
 
 def _room(kernel: Kernel, n: int, device: Device, memory: int | str | None) -> int:
@@ -254,7 +242,7 @@ class Division:
 
 
 def divide(lengths: NDArray[np.int64], cards: int, room: int) -> Division | None:
-    """Few large tiles of at most `room` bytes with about equal work for all cards; None if none fit."""
+    """Few large tiles of at most `room` bytes with about equal work for all cards; None if no tile fits."""
     order = np.argsort(lengths, kind="stable")
     for each in BLOCKS:
         division = _tiles(lengths, order, each * cards)
@@ -301,7 +289,7 @@ def _on_each(
 def _make_in_place(
     kernel: Kernel, documents: Any, shards: Sequence[Shard], progress: Progress | None
 ) -> None:
-    """Let every card compute its part of the values and write them into all shards (`Cost.in_shards`)."""
+    """Every card computes its part of the values and writes them into all shards (`Cost.in_shards`)."""
     done, stopped, last = np.zeros(len(shards)), Event(), {}
 
     def reached(number: int, so_far: float, total: float) -> None:
@@ -354,9 +342,9 @@ class _TilesOnCards:
             self.left.clear()
 
     def _next(self, card: int, begun: bool) -> int | None:
-        """Number of the next tile: a large one, mostly in this card's shard; at first a block with itself.
+        """Number of the next tile: among the large tiles the one with most columns in this card's shard.
 
-        Such a tile needs one prepared block of documents instead of two while the card is still idle.
+        The first tile is a block with itself, which needs a single prepared block of documents.
         """
         with self.lock:
             if not self.left:
@@ -444,7 +432,7 @@ def _between(rows: Any, columns: Any) -> Any:
 
 def _place(tile: Any, rows: Any, columns: Any, shards: Sequence[Shard], mirrored: bool) -> None:
     """Copy a tile of the current card into all shards, and its transpose if `mirrored`."""
-    values, first = np.zeros(MOST, np.uint64), np.zeros(MOST + 1, np.int64)
+    values, first = np.zeros(MAX_SHARDS, np.uint64), np.zeros(MAX_SHARDS + 1, np.int64)
     values[: len(shards)] = [shard.values.data.ptr for shard in shards]
     first[1 : len(shards) + 1] = [shard.last for shard in shards]
     height, width = tile.shape

@@ -1,12 +1,12 @@
-"""A kernel matrix in a file: NumPy's .npy, and LIBSVM's text format of precomputed kernels.
+"""Kernel matrices in files: NumPy's .npy, and LIBSVM's text format of precomputed kernels.
 
-LIBSVM's (its README, "Precomputed Kernels"): a line a document, all values listed, zeros too,
+LIBSVM's format (its README, "Precomputed Kernels") has a line per document, with all values:
 
     <label> 0:<i> 1:<K(i, 1)> 2:<K(i, 2)> ... n:<K(i, n)>
 
-i is the document's number among the n that the columns stand for, from 1. Lines may be permuted or left
-out: the kernel matrix then has the columns of the documents whose lines are there. Lines of other documents,
-to be predicted, have anything for i. Numbers have 9 digits, which is float32 exactly.
+i is the number of the document among the n documents of the columns, from 1. Lines may be permuted or
+missing: columns of documents without a line are then dropped. In a file for prediction i is ignored. Values
+are written with 9 digits, which represent float32 exactly.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from textsvm.sources.matrix import check_block, check_gram
 NPY = ".npy"
 LIBSVM = (".libsvm", ".svm", ".svmlight", ".txt")
 _MAGIC = b"\x93NUMPY"
-#: Rows that are written at a time.
+#: Number of rows to write at a time.
 _ROWS = 256
 
 
 def read_gram(
     path: str | os.PathLike[str], n: int | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float64] | None]:
-    """Read a kernel matrix, .npy or LIBSVM's format, whatever the file's name.
+    """Read a kernel matrix in NumPy's .npy or LIBSVM's format; the content of the file says which.
 
     Parameters
     ----------
     path : path
     n : int, optional
-        Number of training documents: the file has kernel values of other documents with them. None:
-        it has those of the training documents with each other.
+        Number of training documents, for a file of kernel values of other documents with these. None: the
+        kernel values of the training documents with each other.
 
     Returns
     -------
     matrix : float32 array, shape (n, n), or (m, n)
-    labels : float64 array, one a row, or None if the format has none (.npy)
+    labels : float64 array with a label per row, or None for .npy
 
     Raises
     ------
     InputError
-        If the file cannot be read, or what is in it is no such matrix: square and symmetric unless `n` is
-        given, finite. It names the file, and the line where there are lines.
+        If the file cannot be read, or a value is not finite, or the matrix is not square and symmetric
+        (without `n`) or does not have n columns. The message names the file and the line.
 
     Examples
     --------
@@ -81,21 +81,21 @@ def read_gram(
 
 
 def write_gram(path: str | os.PathLike[str], matrix: Any, labels: Sequence[float] | None = None) -> None:
-    """Write a kernel matrix; the name's ending says how.
+    """Write a kernel matrix atomically, in the format of the file's extension.
 
     Parameters
     ----------
     path : path
-        .npy, or one of `LIBSVM`. It is there complete or not at all.
+        With the extension .npy (NumPy), or .libsvm, .svm, .svmlight or .txt (LIBSVM).
     matrix : float32 array, shape (m, n), NumPy or CuPy
         For training, m = n; for prediction, other documents by training documents.
     labels : sequence of m numbers, optional
-        For LIBSVM's format, which without them gets zeros; .npy has no place for them.
+        For LIBSVM's format; zeros by default.
 
     Raises
     ------
     InputError
-        If the ending is another one, the labels do not fit, or the file cannot be written.
+        If the extension is unknown, the labels do not fit, or the file cannot be written.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def write_gram(path: str | os.PathLike[str], matrix: Any, labels: Sequence[float
 
 
 def _read_npy(path: Path) -> NDArray[Any]:
-    """The matrix as float32, its header looked at before any of it is read."""
+    """The matrix as float32; its header is checked before values are read."""
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except UNREADABLE as error:
@@ -141,9 +141,7 @@ def _read_npy(path: Path) -> NDArray[Any]:
 
 
 def _read_libsvm(path: Path, n: int | None) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    labels: list[float] = []
-    serials: list[float] = []
-    lines: list[int] = []
+    labels, serials, lines = list[float](), list[float](), list[int]()
     rows: list[NDArray[np.float32]] = []
     with open(path, "rb") as stream:
         for line, text in enumerate(stream, 1):
@@ -176,13 +174,8 @@ def _parse(text: bytes, where: str, training: bool) -> tuple[float, float, NDArr
     serial_text, tail = [*rest.split(None, 1), b"", b""][:2]
     label, serial = _number(head), _number(serial_text)
     values, count = _numbers(tail.replace(b":", b" ")), tail.count(b":")
-    if (
-        values is None
-        or not count
-        or len(values) != 2 * count
-        or label is None
-        or (serial is None and training)
-    ):
+    pairs = values is not None and 0 < 2 * count == len(values)
+    if not pairs or values is None or label is None or (serial is None and training):
         raise InputError(
             f"{where}: not a line of LIBSVM's format of precomputed kernels, `label 0:i 1:K(i,1) 2:K(i,2) ..`"
         )
@@ -202,9 +195,9 @@ def _parse(text: bytes, where: str, training: bool) -> tuple[float, float, NDArr
 
 
 def _numbers(text: bytes) -> NDArray[np.float64] | None:
-    """The numbers in a text, or None if there is anything else."""
+    """The numbers in a text, or None if it has other content."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # so NumPy says that the text goes on
+        warnings.simplefilter("error", DeprecationWarning)  # NumPy warns about text behind the numbers
         try:
             return np.fromstring(text.decode("ascii"), np.float64, sep=" ")
         except (ValueError, DeprecationWarning):
@@ -219,16 +212,18 @@ def _number(text: bytes) -> float | None:
 
 
 def _columns(path: Path, lines: list[int], serials: list[float], n: int) -> NDArray[np.int64]:
-    """Which columns the documents of the lines are, given their numbers."""
-    seen: dict[float, int] = {}
+    """The column of the document of each line, given its number."""
+    line_of: dict[float, int] = {}
     for line, serial in zip(lines, serials, strict=True):
         if not 1 <= serial <= n or serial != int(serial):
             raise InputError(
                 f"{path}, line {line}: 0:{serial:g} is not the number of one of the {n:,} documents, from 1"
             )
-        if serial in seen:
-            raise InputError(f"{path}, line {line}: document 0:{serial:g} is in line {seen[serial]} already")
-        seen[serial] = line
+        if serial in line_of:
+            raise InputError(
+                f"{path}, line {line}: document 0:{serial:g} is in line {line_of[serial]} already"
+            )
+        line_of[serial] = line
     return np.array(serials, np.int64) - 1
 
 

@@ -1,9 +1,8 @@
 """Measure the planner's inputs: free memory, and throughput of kernels, card and disk.
 
-Throughput is measured in tenths of a second, and only if a decision depends on it. That of a disk or of a
-card's bus is cached for a month in the user's cache folder (``$XDG_CACHE_HOME/textsvm``, or
-``~/.cache/textsvm``), by the names of the machine and of the disk's mount, or of the card. Damaged cache
-files are ignored.
+Throughput is measured in tenths of a second, and only if a decision depends on it. Rates of a disk or of a
+card's bus are cached for a month in the user's cache folder (``$XDG_CACHE_HOME/textsvm``, or
+``~/.cache/textsvm``), by machine and by mount of the disk or name of the card. Damaged files are ignored.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.files import replacing
 
 FORMAT, MONTH = 1, 30 * 86_400.0
-#: Writing to a disk: bytes at a time, most bytes, and seconds after which it ends; bytes read at a time.
-_WRITTEN, _MOST, _ENOUGH, _PIECE = 16 << 20, 128 << 20, 0.2, 2 << 20
+#: Test of a disk: bytes written at a time, maximum bytes and seconds of writing; bytes read at a time.
+_WRITTEN, _MAX_BYTES, _MAX_SECONDS, _PIECE = 16 << 20, 128 << 20, 0.2, 2 << 20
 #: Bytes per second (read, written) of a disk that cannot be measured: a modest SSD's.
 UNKNOWN = (5e8, 5e8)
 #: Threads that read a disk, as in `textsvm.gram.panels`.
 READERS = 16
-#: Kernel rows that are computed, and seconds that this may take; rows of the matrix that is copied to a card.
+#: Test of a kernel: number of rows and seconds; test of the bus: rows of the matrix that is copied to a card.
 _PROBE, _PROBE_SECONDS, _BUS_ROWS = 64, 0.25, 4096
 
 
@@ -49,7 +48,7 @@ def allowed_bytes(memory: int | str | None, device: Device) -> int:
 
 
 def measured_rate(rows: MatrixRows) -> float:
-    """Kernel values per second of a working set; on a card fewer rows if they take long."""
+    """Kernel values per second of a working set; a card computes fewer rows if they take long."""
     some = np.linspace(0, rows.n - 1, min(rows.n, _PROBE)).astype(np.int64)
     counts = (1, 8, _PROBE) if rows.device.kind == "cuda" else (1, getattr(rows, "ahead", AHEAD))
     for count in counts:  # the first call may compile something
@@ -99,7 +98,7 @@ def measured_disk(folder: Path) -> tuple[float, float]:
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         handle, piece, size = file.fileno(), os.urandom(_WRITTEN), 0
         clock = time.perf_counter()
-        while size < _MOST and time.perf_counter() - clock < _ENOUGH:
+        while size < _MAX_BYTES and time.perf_counter() - clock < _MAX_SECONDS:
             size += os.write(handle, piece)
             os.fsync(handle)
         written = time.perf_counter() - clock
@@ -129,7 +128,7 @@ def cache_file() -> Path:
 
 
 def cached_rates(name: str, measure: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
-    """A measurement of this name that is at most a month old, or a new one."""
+    """The measurement of this name in the cache, or a new measurement."""
     name = f"{platform.node()} {name}"
     known = _read_cache()
     if name in known:
@@ -151,11 +150,13 @@ def _read_cache() -> dict[str, tuple[float, tuple[float, ...]]]:
         content = json.loads(cache_file().read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
             return {}
-        entries = {name: [float(value) for value in values] for name, values in content["rates"].items()}
+        entries = {
+            name: [float(value) for value in values] for name, values in content["rates"].items() if values
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
         return {}
-    return {
-        name: (at, tuple(rates))
-        for name, (at, *rates) in ((name, values) for name, values in entries.items() if len(values) > 1)
-        if 0 <= time.time() - at < MONTH and all(isfinite(rate) and rate > 0 for rate in rates)
-    }
+    known = {}
+    for name, (at, *rates) in entries.items():
+        if rates and 0 <= time.time() - at < MONTH and all(isfinite(rate) and rate > 0 for rate in rates):
+            known[name] = at, tuple(rates)
+    return known

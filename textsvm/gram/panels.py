@@ -3,16 +3,15 @@
     panel k:  rows [k m, (k + 1) m) of the matrix, n float32 each; then a checksum and the diagonal value of
               each row (12 bytes), then the CRC-32 of these trailers
 
-Full rows take twice the disk space of a triangle, but a solver reads the rows of a working set, a few hundred
-at arbitrary places. In square tiles of one half (2,048 x 2,048, 16 MB), a row is 8 KB pieces of the tiles in
-its own tile row and one column of other tiles, 4 bytes in every 8 KB, which means reading the whole tile. A
-thousand rows of n = 50,000 are 200 MB as full rows and 5 GB in half tiles, 25 times as much for each working
-set. Only half of the values are *computed*: the left part of a panel is read, transposed, from earlier
-panels.
+Full rows take twice the disk space of a triangle, but a solver reads a few hundred rows at arbitrary places.
+In square tiles (2,048 x 2,048, 16 MB) of a triangle, a row is a row of some tiles, 8 KB each, and a column of
+other tiles, 4 bytes in every 8 KB, which means reading whole tiles: 5 GB instead of 200 MB for a thousand
+rows of n = 50,000. Only half of the values are *computed*: the left part of a panel is read, transposed, from
+earlier panels.
 
 A checksum is sum_j (2 j + 1) w_j mod 2^64 over the 32-bit words w_j of a row, plus numbers of the matrix and
-the row. It detects a changed word, two exchanged words, and a row of another place or matrix. It takes a
-tenth of the time of CRC-32, and is verified when a process first reads a row.
+the row. It detects a changed word, two exchanged words, and a row of another place or matrix, in a tenth of
+the time of CRC-32. A process verifies a row when it first reads it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import Progress
 
 _TRAILER = np.dtype([("checksum", "<u8"), ("diagonal", "<f4")])
-#: Bytes that a thread reads at a time; number of threads, which mostly wait for the disk, if not limited.
+#: Bytes that a thread reads at a time; number of threads, if not limited: they mostly wait for the disk.
 _PIECE, _READERS = 2 << 20, 16
 
 

@@ -1,7 +1,7 @@
-"""Decide what does the work: features or a kernel matrix, where the matrix is kept, and who computes it.
+"""Decide whether to train from features or a kernel matrix, and where to keep the matrix.
 
-`plan` is a pure function of numbers and returns one `Plan`; `textsvm.gram.build` and
-`textsvm.machines.training` execute it. A kernel matrix is in one of these tiers:
+`plan_features` and `plan_gram` are pure functions of numbers that return a `Plan`;
+`textsvm.machines.training` and `textsvm.gram.build` execute it. The tiers of a kernel matrix:
 
     device      the whole matrix, in the memory of the device that solves
     host        the whole matrix in main memory, and a cache of rows on the card
@@ -28,15 +28,14 @@ from textsvm.errors import InputError
 
 SOLVERS = ("auto", "gram", "features")
 TIERS = ("auto", "device", "host", "disk", "recompute")
-#: How often the documents that rows are computed with are prepared anew (`textsvm.gram.stored`).
+#: Number of column blocks of a stored matrix (`textsvm.gram.stored`).
 BANDS = 16
-#: Bytes of a matrix below which measuring this machine costs more than it saves.
-LEAST = 1 << 30
-#: Rows up to which a matrix is computed from dense features and solved by its rows: 1.5 GiB, and some
-#: seconds. 2,500 documents of 500 features take 0.2 to 0.4 s that way, and 1.7 s by their features, on two
-#: busy cores.
-MOST_ROWS = 20_000
-#: Cores that the choice between features and a matrix assumes, so that 1 core and 16 train the same model.
+#: Matrices of fewer bytes are not worth a measurement of this machine.
+MIN_BYTES = 1 << 30
+#: Largest matrix of dense features that is computed (1.5 GiB, some seconds). 2,500 documents of 500 features
+#: take 0.2 to 0.4 s by rows of the matrix and 1.7 s by their features, on two busy cores.
+MAX_ROWS = 20_000
+#: Cores that the choice between features and a matrix assumes: the model must not depend on the machine.
 CORES = 4
 _SOURCES = {"host": "from main memory", "disk": "from disk", "recompute": "computed again"}
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -47,20 +46,17 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 class Costs:
     """Seconds and memory of training."""
 
-    #: Seconds for each occurrence of a feature: to count it, to solve with it, and the latter per machine.
-    count: float
-    solve: float
-    machine: float
-    #: Seconds for each document, and for each machine, while solving.
-    row: float
-    start: float
-    #: Seconds for each kernel value, and for each document and occurrence of a feature.
-    pair: float
-    product: float
-    memory: int  #: Peak bytes for each occurrence of a feature
+    count: float  #: Seconds to count an occurrence of a feature
+    solve: float  #: Seconds per occurrence while solving
+    machine: float  #: Additional seconds per occurrence and machine
+    row: float  #: Seconds per document while solving
+    start: float  #: Seconds per machine
+    pair: float  #: Seconds per kernel value
+    product: float  #: Seconds per document and occurrence of a feature
+    memory: int  #: Peak bytes per occurrence
 
 
-#: By the kind of device: one core of a CPU, fitted to reports/feature_solver_ways.md; an H200, fitted to
+#: By the kind of device: a core of a CPU, fitted to reports/feature_solver_ways.md; an H200, fitted to
 #: reports/gpu/million.md.
 COSTS = {
     "cpu": Costs(3e-8, 4e-8, 2.5e-8, 1.5e-5, 0.0, 8e-9, 4e-11, 24),
@@ -96,9 +92,8 @@ class Rates:
 
     compute: float = inf  #: Kernel values, computed as rows of a working set
     bus: float = inf  #: Bytes from main memory to the card
-    #: Bytes from and to the disk.
-    read: float = inf
-    write: float = inf
+    read: float = inf  #: Bytes from the disk
+    write: float = inf  #: Bytes to the disk
 
 
 @dataclass(frozen=True)
@@ -109,18 +104,13 @@ class Case:
     memory: int  #: Bytes that rows may take on the device that solves
     device: str = "cpu"  #: {"cpu", "cuda"}
     device_name: str = "main memory"  #: Memory of the device, in messages
-    #: Requested by the user, one of `SOLVERS` and of `TIERS`.
-    solver: str = "auto"
-    tier: str = "auto"
-    features: FeatureCase | None = None  #: None where only a kernel matrix is considered
+    tier: str = "auto"  #: Requested by the user, from `TIERS`
     matrices: int = 1  #: Matrices that exist at a time while the whole matrix is computed
     capacity: int = 0  #: Rows that fit into `memory`, if known
     host_memory: int = 0  #: Bytes that rows may take in main memory; 0 if they cannot be kept there
     store: bool = False  #: Whether a folder on disk keeps the matrix
     stored: float = 0.0  #: Fraction of the matrix that is there already
     dense_features: bool = False  #: Whether the matrix is a product of dense features that stay in memory
-    #: Tasks that workers can run at a time; 0 if there are none, or the work is too small for them.
-    tasks: int = 0
     suggest_store: bool = False  #: Whether to recommend a store where rows are computed again
 
     @property
@@ -143,53 +133,41 @@ class Case:
         if tier == "recompute":
             return self.n * self.rows_read / rates.compute
         missing = 1 - self.stored
-        making = missing * self.n**2 * (0.5 + 0.5 / BANDS) / rates.compute
+        computing = missing * self.n**2 * (0.5 + 0.5 / BANDS) / rates.compute
         if self.store:  # written while the next part is computed
-            making = max(making, missing * self.bytes / rates.write)
+            computing = max(computing, missing * self.bytes / rates.write)
         if tier == "disk":
-            return making + 4 * self.n * self.rows_read / rates.read
+            return computing + 4 * self.n * self.rows_read / rates.read
         loading = self.bytes / rates.read if self.store else 0.0
-        return making + loading + 4 * self.n * self.rows_read / rates.bus
+        return computing + loading + 4 * self.n * self.rows_read / rates.bus
 
 
 @dataclass(frozen=True)
 class Plan:
     """Decision of the planner."""
 
-    device: str  #: {"cpu", "cuda"}
-    #: {"features", "gram"}: Whether machines are trained from features or from rows of a kernel matrix.
-    way: str
-    #: {"device", "host", "disk", "recompute"}: Where the matrix is kept; for features "device" or "disk".
+    way: str  #: {"features", "gram"}: Train from features, or from rows of a kernel matrix
+    #: {"device", "host", "disk", "recompute"}: Where the kernel matrix is kept if a solver reads its rows;
+    #: where sparse features are kept ("device" or "disk").
     tier: str
     memory: int  #: Bytes that rows may take on the device
-    workers: int  #: Tasks that workers run at a time to compute the matrix; 0 if it is computed here
-    seconds: float | None  #: Predicted, where alternatives were compared
     reason: str  #: Shown to the user
 
 
 def candidates(case: Case) -> tuple[str, ...]:
-    """Tiers that a kernel matrix can have; `plan` needs the machine's rates only if there are several."""
+    """Tiers that a kernel matrix can have; `plan_gram` needs `Rates` only if there are several."""
     if case.tier != "auto":
         return (_requested(case),)
     if case.fits:
         return ("device",)
     other = "disk" if case.store else "recompute"
-    if case.dense_features or case.device == "cpu" or not LEAST <= case.bytes <= case.host_memory:
+    if case.dense_features or case.device == "cpu" or not MIN_BYTES <= case.bytes <= case.host_memory:
         return (other,)
     return ("host", other)
 
 
-def plan(case: Case, rates: Rates | None = None) -> Plan:
-    """Decide how machines are trained, from predicted seconds and byte budgets.
-
-    Parameters
-    ----------
-    case : Case
-    rates : Rates, optional
-        Measured throughput, needed if there are several `candidates`.
-    """
-    if case.features is not None and (decision := _from_features(case, case.features)) is not None:
-        return decision
+def plan_gram(case: Case, rates: Rates | None = None) -> Plan:
+    """Decide where a kernel matrix is kept; `rates` is needed if there are several `candidates`."""
     tiers = candidates(case)
     predicted = {each: case.seconds(each, rates or Rates()) for each in tiers if len(tiers) > 1}
     tier = min(tiers, key=lambda each: predicted.get(each, 0.0))
@@ -205,22 +183,22 @@ def plan(case: Case, rates: Rates | None = None) -> Plan:
         reason += ": predicted " + ", ".join(f"{predicted[each]:.2g} s {_SOURCES[each]}" for each in order)
     if tier == "recompute" and case.suggest_store:
         reason += "; a store (--store DIR) would keep them on disk"
-    way = "features" if case.dense_features and not (case.fits and case.n <= MOST_ROWS) else "gram"
-    workers = case.tasks * (tier == "device")
-    return Plan(case.device, way, tier, case.memory, workers, predicted.get(tier), reason)
+    way = "features" if case.dense_features and not (case.fits and case.n <= MAX_ROWS) else "gram"
+    return Plan(way, tier, case.memory, reason)
 
 
-def _from_features(case: Case, features: FeatureCase) -> Plan | None:
-    """The plan to train from features; None if a kernel matrix is better, or requested."""
-    if case.solver == "gram" or case.store or case.tier != "auto":
-        return None
+def plan_features(case: Case, features: FeatureCase, requested: bool) -> Plan | None:
+    """The plan to train from sparse features; None if a kernel matrix is better and they are not requested.
+
+    Raises InputError if features are requested and cannot be used.
+    """
     obstacle = features.obstacle or _too_large(case, features)
-    if case.solver == "features" and obstacle:
+    if requested and obstacle:
         raise InputError(obstacle)
     if obstacle:
         return None
     with_matrix, seconds = features.seconds(case.n, case.device)
-    if case.solver == "features":
+    if requested:
         reason = "as requested"
     elif case.bytes > case.memory and seconds < 30 * with_matrix:
         reason = f"a kernel matrix would take {show_bytes(case.bytes)} of {show_bytes(case.memory)}"
@@ -230,7 +208,7 @@ def _from_features(case: Case, features: FeatureCase) -> Plan | None:
         return None
     on_disk = features.disk_bytes is not None and features.disk_bytes > case.memory
     tier, reason = ("disk", f"{reason}; on disk") if on_disk else ("device", reason)
-    return Plan(case.device, "features", tier, case.memory, 0, seconds, reason)
+    return Plan("features", tier, case.memory, reason)
 
 
 def _too_large(case: Case, features: FeatureCase) -> str:

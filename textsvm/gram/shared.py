@@ -1,19 +1,17 @@
-"""Grams of many kernels on the same documents, where common work is done once.
+"""Grams of many kernels on the same documents, with shared work done once.
 
-`grams` serves a grid of kernels that learn nothing from documents. Each kernel says which work it shares with
-others (`Cost.sharing`); sharing takes memory for two matrices or more, and as many kernels share a pass as
-fit. Where not even one matrix fits, rows are computed on demand, kernel by kernel. The Gram of a term of
-several sums is computed once and added to each: an incomplete sum takes a matrix, and computing a term takes
-one (alone) or more (shared, or a product). As many sums are open at a time as fit; where not two matrices
-fit, rows of a sum are computed on demand.
+`grams` serves a grid of kernels that learn nothing from documents. As many kernels share a pass
+(`Cost.sharing`) as there is memory for their matrices, at least two. The Gram of a term of several sums is
+computed once and added to each incomplete sum: as many sums are open at a time as fit beside a term. If there
+is no room for the matrices of a kernel, its rows are computed on demand.
 
-`TermGrams` serves kernels that learn from documents and so have a Gram for every training part of model
+`TermGrams` serves kernels that learn from documents, and so have a Gram for every training part of model
 selection (`textsvm.selection.fold_grams`). Only the terms of a sum that learn are computed for each part; the
-Grams of terms are cached as far as there is room beside the sum and the term that is being computed (two
-matrices for a product).
+Grams of terms are cached as far as there is room beside the sum and the term in computation (two matrices for
+a product).
 
-On several cards, the Gram of a single kernel is computed by all of them (`textsvm.gram.cards`); shared work
-is done on the first card, and each Gram is then spread over all cards.
+On several cards, all cards compute the Gram of a single kernel (`textsvm.gram.cards`); shared work is done on
+the first card, and each Gram is then spread over all cards.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.gram.base import DenseGram, Gram
-from textsvm.gram.build import make_gram
+from textsvm.gram.build import gram_of_rows
 from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.measure import allowed_bytes
-from textsvm.gram.plan import Case, plan
-from textsvm.gram.tiles import TileRecipe, shared_grams, tiling_of, whole_gram
+from textsvm.gram.plan import Case, plan_gram
+from textsvm.gram.tiles import TileRecipe, shared_grams, whole_gram
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.combined.rows import add, scale
 from textsvm.kernels.contract import Sharing
@@ -51,23 +49,10 @@ def grams(
     memory: int | str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Numbered]:
-    """The Gram of every kernel, sharing work.
+    """(Number, Gram) of every kernel, each of which is fitted to the documents, in an order that shares work.
 
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-        Each is fitted here to the documents.
-    documents : Documents
-    device : Device
-    memory : int or str, optional
-        Bytes that rows of all Grams may take at a time; None is half of the free memory.
-    progress : callable, optional
-        Called over all the work.
-
-    Returns
-    -------
-    iterator of (number in `kernels`, Gram)
-        Every number once, in an order that shares work. A Gram is valid until the next one is requested.
+    A Gram is valid until the next Gram is requested. Rows of all Grams may take `memory` bytes at a time;
+    None is half of the free memory.
     """
     for kernel in kernels:
         kernel.check()
@@ -90,7 +75,7 @@ class _MatricesInMemory:
         self.size = max(1, 4 * len(documents) ** 2)
 
     def description(self, suffix: str) -> str:
-        return plan(Case(len(self.documents), self.allowed)).reason + suffix
+        return plan_gram(Case(len(self.documents), self.allowed)).reason + suffix
 
     def sum_description(self, kernel: Kernel) -> str:
         return self.description(
@@ -99,12 +84,11 @@ class _MatricesInMemory:
 
     def matrix(self, kernel: Kernel, documents: Documents, progress: Progress | None) -> Any:
         """The whole matrix of a fitted kernel."""
-        rows = kernel.rows(documents, self.device)
-        return whole_gram(rows, "", tiling_of(rows), progress).matrix
+        return whole_gram(kernel.rows(documents, self.device), "", progress).matrix
 
 
 def _added(total: Any, values: Any, weight: float, reuse: bool) -> Any:
-    """total + weight * values, in place; the first values (total None) are overwritten if `reuse`."""
+    """total + weight * values, in place; `values` become the total if that is None and `reuse` allows it."""
     if total is not None:
         add(total, values, weight)
         return total
@@ -115,7 +99,7 @@ def _added(total: Any, values: Any, weight: float, reuse: bool) -> Any:
 
 @dataclass(frozen=True)
 class _Part:
-    """A kernel to compute: its number in the grid, if any, and (number, weight) in each sum that has it."""
+    """A kernel to compute: its number in the grid, if it has a number, and (number, weight) in each sum."""
 
     kernel: Kernel
     alone: int | None
@@ -160,7 +144,7 @@ class _GridGrams(_MatricesInMemory):
         self.missing: dict[int, int] = {}
 
     def in_turn(self, progress: Progress | None) -> Iterator[Numbered]:
-        """All Grams, one at a time."""
+        """All Grams in turn."""
         passes = [step for batch in self._batches() for step in self._passes_of(batch)]
         ends = np.cumsum([self._cost(step) for step in passes]).tolist()
         for step, begin, end in zip(passes, [0.0, *ends], ends, strict=False):
@@ -173,9 +157,8 @@ class _GridGrams(_MatricesInMemory):
     def _batches(self) -> list[list[int]]:
         """Numbers of kernels that are computed together: as many sums as have room beside their parts."""
         sums = [number for number in range(len(self.kernels)) if not self._is_whole(number)]
-        size = max(
-            1, self.room - 1 - max([self.kernels[number].structure.depth for number in sums], default=0)
-        )
+        depth = max([self.kernels[number].structure.depth for number in sums], default=0)
+        size = max(1, self.room - 1 - depth)
         batches = [sums[first : first + size] for first in range(0, len(sums), size)] or [[]]
         batches[0] = [number for number in range(len(self.kernels)) if number not in sums] + batches[0]
         return batches
@@ -219,7 +202,7 @@ class _GridGrams(_MatricesInMemory):
             yield part, DenseGram(self.matrix(kernel, read, progress))
             return
         sharded = sharded_gram(kernel, read, self.device, self.allowed, progress)
-        yield part, sharded or make_gram(kernel.rows(read, self.device), self.allowed, progress)
+        yield part, sharded or gram_of_rows(kernel.rows(read, self.device), self.allowed, progress)
 
     def _hand_out(self, part: _Part, gram: Gram) -> Iterator[Numbered]:
         """The Gram of a part of the grid, and the sums that are complete with it."""
@@ -241,14 +224,7 @@ class _GridGrams(_MatricesInMemory):
 class TermGrams(_MatricesInMemory):
     """Grams of kernels that learn from parts of the documents, with a cache for the Grams of their terms.
 
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-        All that Grams will be requested for.
-    documents : Documents
-    device : Device
-    memory : int or str, optional
-        Bytes that all Grams together may take; None is half of the free memory.
+    `kernels` are all kernels that Grams will be requested of; all Grams together may take `memory` bytes.
     """
 
     def __init__(
@@ -297,9 +273,8 @@ class TermGrams(_MatricesInMemory):
             return values, True
         term.fit(term.structure.read(learnt_from))
         values = self.matrix(term, term.structure.read(self.documents), progress)
-        keep = len(self._cache) < self.room and (
-            self.wanted[term.structure.key] > 1 or not term.structure.learns
-        )
+        again = self.wanted[term.structure.key] > 1 or not term.structure.learns
+        keep = again and len(self._cache) < self.room
         if keep:
             self._cache[at] = term, values
         return values, keep

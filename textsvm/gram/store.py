@@ -1,6 +1,6 @@
-"""A folder of Grams on disk, for one set of texts in one form and any number of kernels.
+"""A folder of Grams on disk, for a set of texts in a single form and any number of kernels.
 
-    DIR/store.json          format, number of texts, their form, and a digest of the kernels' views of them
+    DIR/store.json          format, number of texts, their form, and a digest of each kernel's view of them
     DIR/KERNEL-DIGEST/      a Gram: gram.json (the kernel with its parameters, rows per panel), and panels
                             (`textsvm.gram.panels`)
     DIR/.lock               held by the process that writes
@@ -37,19 +37,23 @@ from textsvm.runtime.files import replacing, sync_folder
 from textsvm.runtime.parallel import n_threads
 from textsvm.runtime.plain_json import to_json
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 FORMAT = 1
 _STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"
-#: A byte far behind the content of the lock file: on Windows other processes cannot read a locked byte.
+#: The locked byte is far behind the content of the file: on Windows other processes cannot read it.
 _LOCKED_BYTE = 1 << 30
 #: Errors of writing to a full disk, or beyond a quota.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: Required entries of store.json.
 _TEXTS: dict[str, type] = {"n": int, "form": dict, "views": dict}
-#: Most bytes and predicted seconds of a panel, which a killed run loses; and its fewest rows, as later panels
-#: read the columns of an earlier panel in pieces of its rows.
-PANEL_BYTES, PANEL_SECONDS, LEAST_ROWS, ROWS_OF_LARGE = 128 << 20, 5.0, 16, 256
-#: Fields of `Documents` that no stored kernel value depends on: class weights (idf) are part of a kernel's
-#: state.
+#: Maximum bytes and predicted seconds of a panel, which a killed run loses; its minimum number of rows,
+#: because later panels read columns of this height; and the minimum for large n.
+PANEL_BYTES, PANEL_SECONDS, MIN_ROWS, ROWS_OF_LARGE = 128 << 20, 5.0, 16, 256
+#: Fields of `Documents` that do not affect stored values: class weights are part of a kernel's state.
 _NOT_READ = ("characters", "classes")
 
 
@@ -96,7 +100,7 @@ class StoredGram:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Lock the store for writing this Gram; see `Store.writing`."""
+        """Lock the store for writing this Gram."""
         with self.store.writing([self]):
             yield
 
@@ -113,18 +117,7 @@ class StoredGram:
 
 
 class Store:
-    """A folder of Grams.
-
-    Parameters
-    ----------
-    folder : path
-        New, empty, or a store.
-
-    Raises
-    ------
-    InputError
-        If the folder is anything else, or its format is unknown.
-    """
+    """A folder of Grams: new, empty, or a store; InputError for other folders and unknown formats."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -141,16 +134,7 @@ class Store:
             )
 
     def find(self, request: GramRequest, memory: int, rows: int | None = None) -> StoredGram:
-        """Location of an existing or new Gram.
-
-        Parameters
-        ----------
-        request : GramRequest
-        memory : int
-            Bytes that rows may take, which limits the panels of a new Gram.
-        rows : int, optional
-            Rows per panel of a new Gram.
-        """
+        """Location of an existing or new Gram, with `rows` per panel, or as many as fit into `memory`."""
         texts, gram = request.texts(), request.gram()
         self._require_same(texts)
         views = {view: texts["views"][view] for view in sorted(texts["views"])}
@@ -194,7 +178,7 @@ class Store:
 
     def note(self, texts: Mapping[str, Any]) -> None:
         """Write the identity of its texts; inside `lock`."""
-        if (self.folder / _STORE).is_file():  # another process may have made it a store
+        if (self.folder / _STORE).is_file():  # written by another process since
             self.texts = _read_json(self.folder / _STORE, _TEXTS)
         self._require_same(texts)
         views = {**(self.texts or texts)["views"], **texts["views"]}
@@ -213,7 +197,7 @@ class Store:
                 yield
             except InputError as error:
                 if getattr(error.__cause__, "errno", None) in _FULL:
-                    self._require_room(several, "what was made is kept", full=True)
+                    self._require_room(several, "complete parts are kept", full=True)
                 raise
 
     def _require_room(self, several: Sequence[StoredGram], rest: str, full: bool = False) -> None:
@@ -257,7 +241,7 @@ def panel_rows(request: GramRequest, memory: int) -> int:
     if request.device.kind == "cpu":
         seconds = request.kernel.cost.seconds(request.examples, request.examples) / max(1, n) / n_threads()
         rows = min(rows, int(PANEL_SECONDS / max(seconds, 1e-9)))
-    return max(1, min(n, max(LEAST_ROWS, rows)))
+    return max(1, min(n, max(MIN_ROWS, rows)))
 
 
 def digest(value: Any) -> str:
@@ -292,9 +276,7 @@ def _add(state: Any, value: Any) -> None:
 
 
 def _locked(handle: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:
+    if fcntl is None:
         return _locked_on_windows(handle)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,13 +1,12 @@
 """Rows of a kernel matrix that are read, from disk or main memory, instead of computed again.
 
 The matrix is computed panel by panel, in order. The left part of panel k is the transpose of earlier panels;
-the rest is computed, as rows of the kernel with the documents from some document on. These columns are
-prepared `BANDS` times (which takes time too), so that about half of all values are computed. Which values are
-computed together follows from n and the rows per panel alone: a continued run, and a panel that is computed
-again, have the same bits.
+the rest is computed, as rows of the kernel with a trailing range of the documents. Such ranges are prepared
+`BANDS` times, so that about half of all values are computed. The values that are computed together depend
+only on n and the rows per panel: a continued run, and a repaired panel, have the same bits.
 
-On an H200, a row in main memory comes over the bus at some 12 thousand million values a second; a
-gap-weighted row of texts of 100 symbols is computed at 240 million, a spectrum row at 6 thousand million.
+On an H200, 12 thousand million values per second are read from main memory; 240 million are computed of
+gap-weighted rows of texts of 100 symbols, 6 thousand million of spectrum rows.
 """
 
 from __future__ import annotations
@@ -34,29 +33,20 @@ from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.parallel import Progress
 
-#: Bytes that are read at a time on their way to a card; least bytes whose reading rate is reported.
+#: Bytes that are copied to a card at a time; minimum bytes to report a reading rate.
 _STAGING, _REPORTED = 32 << 20, 128 << 20
 #: Bytes that a thread copies at a time, and rows that it transposes.
 _PIECE, _BLOCK = 2 << 20, 512
 
 
 class StoredRows:
-    """Rows of a kernel matrix in panels (`MatrixRows`).
-
-    Parameters
-    ----------
-    stored : StoredGram or InMemory
-        Location of the panels.
-    request : GramRequest
-        How missing panels are computed.
-    """
+    """Rows of a kernel matrix in the panels of a `StoredGram` or `InMemory` (`MatrixRows`)."""
 
     def __init__(self, stored: Any, request: GramRequest) -> None:
         self.n, self.device = request.n, request.device
         self._stored, self._panels, self._request = stored, stored.panels, request
         self._xp = devices.array_module(self.device)
-        #: Prepares the documents from some document on as columns, if the kernel does not
-        #: (`complete_together`).
+        #: Prepares the documents from a position on as columns, instead of the kernel (`complete_together`).
         self.prepare: Callable[[int, Any], Any] | None = None
         #: Number of panels computed here.
         self.made = 0
@@ -78,7 +68,7 @@ class StoredRows:
         """Compute the missing panels."""
         if self._panels.missing():
             with self._stored.writing():
-                # Another process may have computed some since.
+                # Another process may have written panels before this process got the lock.
                 for _ in self.steps(self._panels.missing(), progress):
                     pass
 
@@ -206,7 +196,7 @@ class StoredRows:
     def _columns_from(self, start: int) -> tuple[int, Any, NDArray[np.float32]]:
         """The documents from `start` on as columns, and their diagonal."""
         if self._band is None or self._band[0] != start:
-            self._band = None  # frees its memory before the next one is allocated
+            self._band = None  # frees its memory before the next allocation
             kernel, examples = self._request.kernel, self._request.examples
             with devices.use(self.device):
                 some = kernel.structure.read(examples.take(np.arange(start, self.n)))
@@ -291,18 +281,10 @@ def complete_together(
     memory: int,
     progress: Progress | None = None,
 ) -> None:
-    """Compute the missing panels of several Grams of a store in one pass, with the bits of separate passes.
+    """Compute missing panels of Grams whose kernels share a pass, with the bits of separate passes.
 
-    Parameters
-    ----------
-    folder : path
-        Of the store.
-    requests : sequence of GramRequest
-        On the same examples, with kernels that share a pass (`Sharing`). Grams with different panel sizes are
-        left to be computed alone.
-    memory : int
-        Bytes that the rows of all Grams may take.
-    progress : callable, optional
+    All requests have the same examples, and the rows of all Grams may take `memory` bytes. A Gram whose panel
+    size no other Gram has is skipped.
     """
     rows = min(panel_rows(request, memory // len(requests)) for request in requests)
     store = Store(folder)
@@ -340,7 +322,7 @@ def _complete(store: Store, several: list[tuple[StoredGram, GramRequest]], progr
 
 
 class _SharedPass:
-    """Rows of several kernels, computed once; the last rows are cached until every kernel has read them."""
+    """Rows of several kernels, computed together; the last rows are cached for the other kernels."""
 
     def __init__(self, requests: Sequence[GramRequest]) -> None:
         self.kernels = [request.kernel for request in requests]
@@ -350,7 +332,7 @@ class _SharedPass:
         self._rows: tuple[bytes, list[Any]] | None = None
 
     def possible(self, documents: Any) -> bool:
-        """Whether one pass gives rows of all kernels."""
+        """Whether a single pass gives rows of all kernels."""
         return self.sharing.columns(self.kernels, documents, self.device) is not None
 
     def columns(self, start: int, documents: Any) -> SharedColumns:
@@ -369,7 +351,7 @@ class _SharedPass:
 
 
 class _KernelOfPass:
-    """Rows of one kernel of a pass, with the documents from `start` on as columns."""
+    """Rows of a kernel of a pass, with the documents from `start` on as columns."""
 
     def __init__(self, shared: _SharedPass, position: int, start: int, documents: Any) -> None:
         self._shared, self._position = shared, position

@@ -1,4 +1,4 @@
-"""Whole kernel matrices, computed by workers in tiles where there are workers, with the bits of one machine.
+"""Whole kernel matrices; workers compute them in tiles, with the bits of a single machine.
 
 Documents are sorted by length and cut into blocks of about equal work. Tile (a, b), a <= b, is block a
 against block b: the shorter document of a pair is the row, as in a matrix that is computed as a whole,
@@ -22,21 +22,21 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import Workers, current
 
-#: Most seconds and bytes of a tile, roughly; and tiles for each task that runs at a time.
+#: Approximate maximum of seconds and bytes of a tile; tiles per task that runs at a time.
 TILE_SECONDS, TILE_BYTES, TILES_EACH = 2.0, 32 << 20, 8
-#: Documents of a block are a multiple of it: they are compared side by side.
+#: Block sizes are multiples of this number, because kernels compare so many documents side by side.
 SIDE_BY_SIDE = 32
 
 
 @dataclass(frozen=True)
 class TileRecipe:
-    """How a tile is computed: fitted kernels (one, or those of a shared pass), and the kind of device."""
+    """How a tile is computed: a fitted kernel, or the kernels of a shared pass, and the kind of device."""
 
     kernels: Sequence[Any]
     sharing: Sharing | None
     device: str
 
-    def divides(self, documents: Any) -> bool:
+    def exact_in_tiles(self, documents: Any) -> bool:
         """Whether tiles have the bits of the whole matrices."""
         if self.sharing is None:
             return bool(self.kernels[0].cost.divides(documents, self.device))
@@ -96,13 +96,13 @@ def _tile(recipe: TileRecipe, documents: Any, piece: tuple[slice, slice]) -> lis
 
 def tiling_of(rows: Any) -> Tiling | None:
     """How workers compute the whole matrix of prepared rows; None if it is computed here."""
-    kernel = getattr(rows, "kernel", None)
+    kernel = getattr(rows, "kernel", None) if current() is not None else None
     return None if kernel is None else _tiling(TileRecipe((kernel,), None, rows.device.kind), rows.documents)
 
 
 def _tiling(recipe: TileRecipe, documents: Any) -> Tiling | None:
     workers = current()
-    if workers is None or not recipe.divides(documents):
+    if workers is None or not recipe.exact_in_tiles(documents):
         return None
     seconds = max(kernel.cost.seconds(documents, documents) for kernel in recipe.kernels) / 2
     if not workers.pays(seconds):
@@ -130,10 +130,9 @@ def blocks(lengths: NDArray[np.int64], tiles: float) -> list[slice]:
     return [slice(first, last) for first, last in pairwise(bounds)]
 
 
-def whole_gram(
-    rows: Any, description: str, tiling: Tiling | None, progress: Progress | None = None
-) -> DenseGram:
-    """The whole matrix of prepared rows (`MatrixRows`), computed by workers if there is a tiling."""
+def whole_gram(rows: Any, description: str, progress: Progress | None = None) -> DenseGram:
+    """The whole matrix of prepared rows (`MatrixRows`), computed by workers if that is faster."""
+    tiling = tiling_of(rows)
     if tiling is None:
         return DenseGram(rows.gram(progress), description)
     [matrix] = tiling.matrices(progress)

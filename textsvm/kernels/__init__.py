@@ -2,6 +2,18 @@
 
 `KERNELS` is the only place where a kernel is registered: its name, its class and its options. The names of
 this package and of `textsvm` follow from it; type checkers read the imports below.
+
+Each kernel keeps the letters of its paper. The compared substring, subsequence or window is called
+
+    p           Spectrum, GapWeighted, BoundedGap       symbols of a substring or subsequence
+    k           Mismatch, Oligo                         symbols of a substring
+    g, m        GappedKmers                             symbols of a window, m of them open
+    l, k, d     Gkm                                     symbols of a window, k of them compared, d mismatches
+    degree      WeightedDegree                          symbols of the longest substring
+    window      LocalityImproved                        symbols of a window
+
+`normalised` of a kernel divides values by sqrt(k(s, s) k(t, t)); `normalise` of an estimator is the normal
+form of texts.
 """
 
 from __future__ import annotations

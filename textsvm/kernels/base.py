@@ -10,8 +10,8 @@
 A factor is a weight relative to the other terms of a sum: a single kernel has the same values with any
 factor. The operators flatten nested sums and products; the factor of a part of a product applies to the
 product. Kernels are normalised by default, and so are their sums and products: k(s, s) = 1. The features of
-a sum are those of its terms side by side, times sqrt(w_i), so decisions and attributions are sums over the
-terms. Parts may read different views of a text.
+a sum are the features of its terms side by side, times sqrt(w_i), so decisions and attributions are sums over
+the terms. Parts may read different views of a text.
 
 `combined/rows.py` computes rows of sums and products; gram/shared.py shares the Grams of terms in a grid.
 """
@@ -30,13 +30,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
-from textsvm.kernels.combined.rows import (
-    ProductRows,
-    SumPredictor,
-    SumRows,
-    SumWeights,
-    sum_contributions,
-)
+from textsvm.kernels.combined.rows import ProductRows, SumPredictor, SumRows, SumWeights, sum_contributions
 from textsvm.kernels.contract import (
     Ability,
     Cost,
@@ -68,23 +62,9 @@ MOST_PARTS, MOST_DEPTH = 100, 10
 class Kernel(Parameters, ABC):
     """Base class of kernels; a kernel is defined by its constructor parameters.
 
-    A subclass has a `name`, stores its constructor parameters under their names, and implements `rows`; the
-    rest has defaults.
-
-    Attributes
-    ----------
-    name : str
-        Name in model files and on the command line.
-    structure : Structure
-        The input it reads, its parts and its saved form.
-    cost : Cost
-        Predicted time and memory, and how the work can be divided and shared.
-    features : Features, optional
-        Explicit feature map.
-    attribution : Attributor
-        Contributions of symbols to a value.
-    nearest : Nearest
-        Search for similar pairs.
+    A subclass has a `name` (in model files and on the command line), stores its constructor parameters under
+    their names, and implements `rows`; the rest has defaults. kernels/contract.py describes `structure`,
+    `cost`, `features`, `attribution` and `nearest`.
     """
 
     name: ClassVar[str]
@@ -152,7 +132,7 @@ class Kernel(Parameters, ABC):
         return {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Restore what `fit` learnt from the arrays of `state`."""
+        """Restore the learnt arrays of `state`."""
 
     def __call__(self, texts: Any, others: Any = None) -> NDArray[np.float32]:
         """Kernel values of texts with others, or with each other.
@@ -163,8 +143,8 @@ class Kernel(Parameters, ABC):
 
         Parameters
         ----------
-        texts : texts, or vectors or a table where the kernel reads these; m of them
-        others : the same, n of them, optional
+        texts : m texts, or vectors or a table for kernels of vectors or columns
+        others : n texts, vectors or a table, optional
             The columns; the texts themselves by default.
 
         Returns
@@ -243,7 +223,7 @@ class SymbolKernel(Kernel):
             check_flag(self, "normalised")
 
     def _copied(self, name: str, value: Any) -> Any:
-        # Views with a function of tokens are compared by identity.
+        # Functions of tokens are compared by identity.
         return value if name == "tokens" else super()._copied(name, value)
 
 
@@ -258,7 +238,7 @@ def is_whole(value: object) -> bool:
 
 
 def check_flag(kernel: Kernel, name: str) -> None:
-    """Raise InputError if a parameter is no bool."""
+    """Raise InputError unless a parameter is a bool."""
     value = getattr(kernel, name)
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name}={value!r} of the {kernel.name} kernel must be True or False")
@@ -284,6 +264,18 @@ def check_whole(kernel: Kernel, name: str, least: int, most: int | None = None) 
     if not is_whole(value) or value < least or (most is not None and value > most):
         bounds = f"from {least}" if most is None else f"from {least} to {most:,}"
         raise InputError(f"{name}={value!r} of the {kernel.name} kernel must be a whole number {bounds}")
+
+
+def check_weights(weights: Any, n: int, owner: str, reason: str) -> None:
+    """Raise InputError unless weights are n numbers >= 0 with a positive sum."""
+    try:
+        values = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        values = np.empty((0, 0))
+    if values.shape != (n,):
+        raise InputError(f"weights={weights!r} of {owner} must be {n} numbers ({reason})")
+    if not (np.isfinite(values).all() and (values >= 0).all() and 0 < values.sum() < np.inf):
+        raise InputError(f"the weights of {owner} must be finite, not negative and not all 0")
 
 
 class CompositeStructure(Structure):
@@ -313,27 +305,12 @@ class CompositeStructure(Structure):
     def views(self) -> tuple[View, ...]:
         return tuple(dict.fromkeys(view for part in self.kernel._parts for view in part.structure.views))
 
-    @property
-    def reads_tables(self) -> bool:
-        return any(part.structure.reads_tables for part in self.kernel._parts)
-
-    @property
-    def reads_vectors(self) -> bool:
-        parts = self.kernel._parts
-        return len(parts) > 0 and all(part.structure.reads_vectors for part in parts)
-
     def read(self, documents: Documents | Views) -> Any:
         return documents
 
     def as_dict(self) -> dict[str, Any]:
         kernels = [part.structure.as_dict() for part in self.kernel.kernels]
         return {"name": self.kernel.name, **self.kernel.get_params(deep=False), "kernels": kernels}
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        return self.kernel.state()
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        self.kernel.restore(state)
 
 
 class CompositeCost(Cost):
@@ -402,12 +379,12 @@ class Composite(Kernel):
     def check(self) -> None:
         if not _is_list(self.kernels) or not len(self.kernels):
             raise InputError(
-                f"kernels={self.kernels!r} of a {self.name} of kernels must be a list of one kernel or more"
+                f"kernels={self.kernels!r} of a {self.name} of kernels must be a list of kernels, not empty"
             )
         for number, part in enumerate(self.kernels):
             if not isinstance(part, Kernel):
                 raise InputError(
-                    f"part {number} of a {self.name} of kernels is {part!r}, which is no kernel; give "
+                    f"part {number} of a {self.name} of kernels is {part!r}, which is not a kernel; give "
                     "objects such as Spectrum(4)"
                 )
             part.check()
@@ -482,7 +459,7 @@ class SumStructure(CompositeStructure):
 
 
 class SumFeatures(Features):
-    """Features of a sum: those of its terms side by side."""
+    """Features of a sum: the features of its terms side by side."""
 
     @property
     def countable(self) -> bool:
@@ -534,7 +511,7 @@ class Sum(Composite):
     ----------
     kernels : list of Kernel
         May contain sums and products.
-    weights : sequence of floats >= 0, one for each kernel, optional
+    weights : sequence of floats >= 0, a weight for each kernel, optional
         Equal by default.
 
     Examples
@@ -570,19 +547,8 @@ class Sum(Composite):
 
     def check(self) -> None:
         super().check()
-        if self.weights is None:
-            return
-        try:
-            weights = np.asarray(self.weights, np.float64)
-        except (TypeError, ValueError):
-            weights = np.empty((0, 0))
-        if weights.shape != (len(self.kernels),):
-            raise InputError(
-                f"weights={self.weights!r} of a sum of kernels must be one number for each of its "
-                f"{len(self.kernels)} kernels"
-            )
-        if not (np.isfinite(weights).all() and (weights >= 0).all() and 0 < weights.sum() < np.inf):
-            raise InputError("the weights of a sum of kernels must be finite, not negative and not all 0")
+        if self.weights is not None:
+            check_weights(self.weights, len(self.kernels), "a sum of kernels", "a weight for each kernel")
 
     def rows(self, documents: Documents, device: Device) -> SumRows:
         self.check()

@@ -28,7 +28,7 @@ from textsvm.text.documents import Documents, View, Views
 
 #: Bytes of kernel values that prediction holds at a time.
 BLOCK_BYTES = 32 << 20
-#: Rows that a solver asks for at a time by default; more would evict rows in use (reports/tiers.md).
+#: Rows that a solver requests at a time by default; more would evict rows in use (reports/tiers.md).
 AHEAD = 8
 #: Values a second of a kernel without a cost model, such as a Python function.
 UNKNOWN_RATE = 5e5 / 60
@@ -56,7 +56,7 @@ class MatrixRows(Protocol):
         """k(documents[indices], documents), shape (len(indices), n)."""
 
     def gram(self, progress: Progress | None = None) -> Any:
-        """The whole matrix, shape (n, n), computed from one half."""
+        """The whole matrix, shape (n, n), of which half is computed."""
 
 
 class KernelRows(MatrixRows, Protocol):
@@ -83,8 +83,8 @@ class HostRows(ABC):
     """Base class of rows on a CPU: decision values from blocks of `cross`."""
 
     n: int
-    #: Rows that a solver should ask for at a time, including rows it will probably need next. 1 where a row
-    #: takes as long alone as in a block.
+    #: Rows that a solver should request at a time, including rows that it will probably need next; 1 if a
+    #: block saves no time.
     ahead: int = AHEAD
 
     @abstractmethod
@@ -151,14 +151,7 @@ class Weights(Protocol):
 
 
 class RowsPredictor:
-    """`Predictor` by kernel values with the support vectors.
-
-    Parameters
-    ----------
-    rows : KernelRows
-        Of the support vectors.
-    coef : float64 array, shape (n_machines, n_sv)
-    """
+    """`Predictor` from kernel values with the support vectors; coef has shape (n_machines, n_sv)."""
 
     def __init__(self, rows: KernelRows, coef: NDArray[np.float64]) -> None:
         self.rows, self.coef, self.device = rows, coef, rows.device
@@ -168,7 +161,7 @@ class RowsPredictor:
 
 
 class SharedColumns(Protocol):
-    """Rows of several kernels from one pass, with the same bits as rows of each kernel alone."""
+    """Rows of several kernels from a shared pass, with the same bits as rows of each kernel alone."""
 
     def diags(self) -> list[Any]:
         """K[i, i] of each kernel, shape (n,), float32."""
@@ -186,17 +179,13 @@ class Sharing(ABC):
     def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
         """Positions of the kernels that are computed in each pass, in the order of `grams`.
 
-        Parameters
-        ----------
-        kernels : sequence of Kernel
-        room : int
-            Number of matrices that fit in memory, at least 2. The default, one pass, takes two.
+        `room` is the number of matrices that fit in memory, at least 2; a single pass takes 2.
         """
         return [list(range(len(kernels)))]
 
     @abstractmethod
     def description(self, kernels: Sequence[Any]) -> str:
-        """The common work of a pass in a few words, such as "from one matrix of distances"."""
+        """The common work of a pass in a few words, for messages."""
 
     @abstractmethod
     def grams(
@@ -205,7 +194,7 @@ class Sharing(ABC):
         """Position and matrix of each kernel of a pass; the caller may keep the matrix."""
 
     def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
-        """Prepare documents as the columns of rows of all kernels; None if there is no such pass."""
+        """Prepare documents as columns for all kernels; None without a shared pass."""
         return None
 
     def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
@@ -255,12 +244,12 @@ class Structure:
 
     @property
     def leaves(self) -> tuple[Any, ...]:
-        """Kernels that are no composites, depth first."""
+        """Kernels that are neither sums nor products, depth first."""
         return (self.kernel,)
 
     @property
     def terms(self) -> Sequence[tuple[float, Any]]:
-        """The kernel as a weighted sum of kernels that are no sums; terms of weight 0 are left out."""
+        """The kernel as a weighted sum of kernels that are not sums; terms of weight 0 are left out."""
         return ((1.0, self.kernel),)
 
     @property
@@ -281,7 +270,8 @@ class Structure:
     @property
     def reads_vectors(self) -> bool:
         """Whether the examples are vectors of numbers."""
-        return all(view.tokens == "numbers" for view in self.views) and not self.reads_tables
+        numbers = bool(self.views) and all(view.tokens == "numbers" for view in self.views)
+        return numbers and not self.reads_tables
 
     @property
     def reads_texts(self) -> bool:
@@ -304,7 +294,7 @@ class Structure:
 
     @property
     def near_duplicate_kernel(self) -> Any:
-        """The kernel of the parts that can tell near-duplicates, those on texts; None if there are none."""
+        """The kernel of the parts that read texts, for the search for near-duplicates; None without any."""
         return self.kernel
 
     @property
@@ -317,16 +307,8 @@ class Structure:
     ) -> tuple[Any, NDArray[np.int64], NDArray[np.float64]]:
         """Replace machines on training documents by equal machines that are kept for prediction.
 
-        Parameters
-        ----------
-        index : int64 array, shape (m,)
-            Documents among those of the last rows.
-        coef : float64 array, shape (n_machines, m)
-
-        Returns
-        -------
-        kernel, index, coef
-            For Nystroem the approximated kernel and its landmarks.
+        `index` (m,) numbers the documents of the last rows; coef has shape (n_machines, m). Returns the
+        kernel, index and coef to keep: for Nystroem the approximated kernel and its landmarks.
         """
         return self.kernel, index, coef
 
@@ -367,17 +349,7 @@ class Cost:
         return None
 
     def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
-        """Predicted seconds of a core for the kernel values of each row document with all columns.
-
-        Parameters
-        ----------
-        row_lengths, column_lengths : int64 arrays, shapes (m,) and (n,)
-            Symbols of the documents.
-
-        Returns
-        -------
-        float64 array, shape (m,)
-        """
+        """Predicted seconds of a core for the kernel values of each row document with all columns, (m,)."""
         return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
 
     def seconds(self, rows: Documents | Views, columns: Documents | Views) -> float:
@@ -391,13 +363,8 @@ class Cost:
     def divides(self, documents: Documents, kind: str = "cpu") -> bool:
         """Whether a Gram computed in tiles, documents in order of length, has the bits of the whole.
 
-        False by default: values that are quick to compute are not worth sending.
-
-        Parameters
-        ----------
-        documents : Documents
-        kind : {"cpu", "cuda"}
-            Kind of device that computes.
+        False by default: values that are quick to compute are not worth sending. `kind` is the kind of
+        device, "cpu" or "cuda".
         """
         return False
 
@@ -418,7 +385,7 @@ class Cost:
 class Features:
     """Explicit feature map of a kernel.
 
-    `key`, `occurrences`, `count`, `fit_counted` and `bytes` are of a kernel that is no sum; `rows`,
+    `key`, `occurrences`, `count`, `fit_counted` and `bytes` are for kernels that are not sums; `rows`,
     `count_terms` and `counted_rows` work for sums, too. Machines can be kept as weights of features where
     `has_weights` is true.
     """

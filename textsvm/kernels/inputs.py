@@ -43,10 +43,11 @@ def as_texts(X: Any) -> list[str]:
     if isinstance(X, str | bytes):
         raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
     X = _only_column(X)
-    if isinstance(X, Mapping) or hasattr(X, "columns") or _of_rows(X):
+    of_rows = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
+    if isinstance(X, Mapping) or hasattr(X, "columns") or of_rows:
         raise InputError(
-            "expected one column of texts, got a table; select a column, or say On(column, kernel) of each "
-            "that is compared"
+            "expected one column of texts, got a table; select a column, or give a kernel "
+            "On(column, kernel) for each column"
         )
     if isinstance(X, StoredTexts | Iterator):
         return cast("list[str]", X if isinstance(X, StoredTexts) else StoredTexts.of(_checked(X)))
@@ -76,12 +77,8 @@ def _only_column(X: Any) -> Any:
     return X[:, 0] if of_strings and X.ndim == 2 and X.shape[1] == 1 else X
 
 
-def _of_rows(X: Any) -> bool:
-    return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
-
-
 def listed(column: Any) -> Any:
-    """The values of a column as Python objects, in a list; raises TypeError if it is no column."""
+    """The values of a column as Python objects, in a list; TypeError if this is impossible."""
     for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
         if hasattr(column, convert):
             return getattr(column, convert)()
@@ -89,7 +86,7 @@ def listed(column: Any) -> Any:
 
 
 def _checked(texts: Iterable[Any]) -> Iterator[str]:
-    """Texts of an iterator; raises InputError at a value that is no string."""
+    """Texts of an iterator; InputError at a value that is not a string."""
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise _no_text(i, text)
@@ -120,16 +117,9 @@ LISTED = 12
 
 
 class InputTable:
-    """A user's table. A column is read when it is first needed, and then kept.
+    """A user's table; a column is read when it is first needed, and then kept.
 
-    Parameters
-    ----------
-    table : pandas or Polars DataFrame, Arrow table, dict of columns, or list of dicts
-
-    Raises
-    ------
-    InputError
-        If it is of another type.
+    Raises InputError if the table is of none of the types listed at the top of this file.
     """
 
     def __init__(self, table: Any) -> None:
@@ -158,7 +148,7 @@ class InputTable:
         return self._n
 
     def texts(self, name: str) -> list[str]:
-        """A column of texts; raises InputError if it does not exist or a cell is no text."""
+        """A column of texts; InputError if it does not exist or a cell is not a text."""
         if name not in self._texts:
             try:
                 self._texts[name] = as_texts(self._column(name))
@@ -167,7 +157,7 @@ class InputTable:
         return self._texts[name]
 
     def numbers(self, names: Sequence[str]) -> Numbers:
-        """InputTable of numbers, side by side."""
+        """Columns of numbers, side by side."""
         for name in names:
             if name not in self._numbers:
                 self._numbers[name] = as_numbers(name, self._column(name))
@@ -226,7 +216,7 @@ def as_numbers(name: str, column: Any) -> Any:
 
 
 def _dense(name: str, column: Any) -> NDArray[Any]:
-    """Real numbers, of one or two dimensions."""
+    """A column as an array of real numbers."""
     try:
         values = np.asarray(column)
     except (TypeError, ValueError):
@@ -246,7 +236,7 @@ def _dense(name: str, column: Any) -> NDArray[Any]:
 
 
 def _no_numbers(name: str, cells: Sequence[Any]) -> InputError:
-    """The error of the first cell that is no number, or no vector like that of row 0."""
+    """The error for the first cell that is neither a number nor a vector of the length of row 0."""
     width = None
     for row, cell in enumerate(cells):
         of_cell = len(cell) if isinstance(cell, list | tuple | np.ndarray) else 0
@@ -285,8 +275,8 @@ def _usable(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _not_finite(name: str, row: int, value: float) -> InputError:
     instead = "fill it" if np.isnan(value) else f"give a number of at most {LARGEST:g},"
-    found = "missing" if np.isnan(value) else f"{value:g}"
-    return InputError(f"row {row} of column {name!r} is {found}; {instead} or remove the row")
+    content = "missing" if np.isnan(value) else f"{value:g}"
+    return InputError(f"row {row} of column {name!r} is {content}; {instead} or remove the row")
 
 
 def _length(name: str, column: Any) -> int:
@@ -322,18 +312,7 @@ def encode_texts(
     form: TextForm = TextForm(),
     progress: Progress | None = None,
 ) -> dict[View, Documents]:
-    """Normalise and encode texts in some views.
-
-    Parameters
-    ----------
-    texts : list of str
-    views : sequence of View
-        Of texts, without columns.
-    known : Documents or Views, optional
-        Documents whose alphabets are extended.
-    form : TextForm
-    progress : callable, optional
-    """
+    """Normalise and encode texts in views without columns; the alphabets of `known` are extended."""
     cases, n = list(dict.fromkeys(view.keep_case for view in views)), len(texts)
     characters = {}
     for number, case in enumerate(cases):
@@ -372,16 +351,9 @@ def encode_table(
 
 
 def encode_inputs(X: Any, views: Sequence[View], known: Any = None) -> Any:
-    """Examples of a user's texts, vectors or table, in the default normal form.
+    """Encode texts, vectors or a table, as `textsvm.SVC.fit` takes them, in the default normal form.
 
-    Parameters
-    ----------
-    X : texts, vectors or a table
-        As `textsvm.SVC.fit` takes them.
-    views : sequence of View
-        Of the kernel.
-    known : Documents, Views, Vectors or Table, optional
-        Examples that these are compared with.
+    `views` are the views of the kernel, and `known` the examples for comparison.
     """
     if any(view.column is not None for view in views):
         table = encode_table(InputTable.of(X), views, known)
@@ -412,6 +384,6 @@ def as_vectors(X: Any, known: Vectors | None = None) -> Vectors:
 
 
 def _compressed(matrix: Any) -> Any:
-    from scipy.sparse import csr_array
+    from scipy.sparse import csr_array  # SciPy's import takes longer than a short prediction
 
     return csr_array(matrix)

@@ -1,8 +1,8 @@
-"""From kernel values as they are summed up to normalised ones, k(s, t) / sqrt(k(s, s) k(t, t)).
+"""Normalised kernel values, k(s, t) / sqrt(k(s, s) k(t, t)).
 
-A document without any feature has k(s, s) = 0. A kernel is a function of two strings: normalised, such a
-document is 1 with an equal one and 0 with all others. `groups` numbers these by their text, from 1; documents
-with features have 0. Without normalisation there is nothing to do.
+A document without any feature has k(s, s) = 0. Its normalised value is 1 with an equal document and 0 with
+all others, so that the kernel stays a function of two strings. `Normalisation.groups` numbers the distinct
+texts of such documents from 1; documents with features have number 0.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.errors import InputError
 from textsvm.linalg.products import finish_half
 from textsvm.runtime import device as devices
 from textsvm.text.documents import Documents
@@ -25,22 +26,30 @@ def inverse_roots(self_values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.divide(1, np.sqrt(self_values), out=np.zeros(len(self_values)), where=self_values > 0)
 
 
+def require_float32(self_values: NDArray[np.float64], name: str) -> None:
+    """Raise InputError if k(s, s) of an unnormalised kernel exceed the range of float32."""
+    if not ((self_values > 1e-30) & (self_values < 1e38)).all():
+        raise InputError(
+            f"k(s, s) of the {name} kernel, {self_values.min():.3g} to {self_values.max():.3g}, exceeds the "
+            "range of float32; leave normalised=True, or take another p or decay"
+        )
+
+
 class Normalisation:
-    """k(s, s) of documents, and what their kernel values are multiplied by.
+    """k(s, s) of documents, and the factors of their kernel values.
 
     Parameters
     ----------
     documents : Documents, n of them
     self_values : float64 array, shape (n,)
-        k(s, s), on the scale of the sums that are to be normalised.
+        k(s, s), on the scale of the sums that are normalised.
     normalised : bool
-        Whether the kernel is.
+        Whether the kernel is normalised.
     columns : Normalisation, optional
-        Of the documents that these are compared with: equal texts get the numbers they have there.
+        Of the documents that these are compared with: equal texts get the same numbers.
 
     Attributes
     ----------
-    self_values : float64 array, shape (n,)
     scale : float64 array, shape (n,)
         1 / sqrt(k(s, s)), 0 for a document without any feature; 1 without normalisation.
     groups : int32 array, shape (n,)
@@ -66,7 +75,7 @@ class Normalisation:
 
     @property
     def featureless(self) -> NDArray[np.int64]:
-        """The documents without any feature, of a normalised kernel."""
+        """Documents without any feature, of a normalised kernel."""
         return np.flatnonzero(self.groups)
 
     def diagonal(self) -> NDArray[np.float32]:
@@ -74,7 +83,7 @@ class Normalisation:
         return (np.ones(len(self.groups)) if self.normalised else self.self_values).astype(np.float32)
 
     def take(self, indices: NDArray[np.int64]) -> Self:
-        """That of some of the documents."""
+        """The normalisation of some of the documents."""
         some = object.__new__(type(self))
         some.__dict__ |= self.__dict__
         some.self_values, some.scale = self.self_values[indices], self.scale[indices]
@@ -82,15 +91,17 @@ class Normalisation:
         return some
 
     def finish_rows(self, matrix: Any, columns: Normalisation) -> None:
-        """Set the rows of documents without any feature: matrix of (these, columns), NumPy or CuPy."""
+        """Set the rows of documents without features, in a matrix (documents, columns) of either device."""
+        if not len(self.featureless):
+            return
         groups = devices.array_module(devices.device_of(matrix)).asarray(columns.groups)
         for i in self.featureless:
             matrix[int(i)] = groups == int(self.groups[i])
 
     def finish_gram(self, matrix: Any, first: int = 0) -> None:
-        """Set rows and columns of documents without any feature, and the diagonal, of a square matrix.
+        """Set the diagonal of a square matrix, and the rows and columns of documents without features.
 
-        Or of some of its columns, from number `first` on.
+        The matrix may be a part: some columns, from number `first` on.
         """
         xp = devices.array_module(devices.device_of(matrix))
         groups, last = xp.asarray(self.groups), first + matrix.shape[1]
@@ -105,14 +116,7 @@ class Normalisation:
     def finish_values(
         self, values: NDArray[np.float64], coef: NDArray[np.float64], columns: Normalisation
     ) -> None:
-        """Set the sums over columns of coef times kernel value, (these, machines), of such documents.
-
-        Parameters
-        ----------
-        values : float64 array, shape (n, n_machines)
-        coef : float64 array, shape (n_machines, number of columns)
-        columns : Normalisation
-        """
+        """Set decision values (n, n_machines) of documents without features; coef (n_machines, columns)."""
         for i in self.featureless:
             values[i] = coef[:, columns.groups == self.groups[i]].sum(axis=1)
 
@@ -120,7 +124,7 @@ class Normalisation:
 def finished_gram(
     normalisation: Normalisation, total: NDArray[np.float32], in_place: bool
 ) -> NDArray[np.float32]:
-    """Kernel values from the sums in the upper half of a matrix, both halves."""
+    """Kernel matrix from the sums in the upper half of a matrix."""
     out = total if in_place else np.empty_like(total)
     finish_half(total, normalisation.scale, out)
     normalisation.finish_gram(out)
@@ -135,6 +139,6 @@ def longest_of(documents: Documents) -> int:
 def normalisation_of(
     kernel: Any, documents: Documents, columns: Normalisation | None = None
 ) -> Normalisation:
-    """k(s, s) of documents that are compared with `columns`, or with each other."""
+    """Normalisation of documents by a kernel with a `definition` (kernels/positions)."""
     values = kernel.definition(longest_of(documents)).self_values(documents)
     return Normalisation(documents, values, bool(kernel.normalised), columns)

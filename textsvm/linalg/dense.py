@@ -2,7 +2,7 @@
 
 Rows are kept in float32, products are summed in float64. A GPU converts values as it reads them (dense.cu:
 each pass reads every value, 4 bytes, once; the order of sums is fixed, so results are reproducible). The host
-copies blocks of rows to float64, one at a time. Kernels are compiled for the numbers of columns in `WIDTHS`.
+copies a block of rows at a time to float64. Kernels are compiled for the numbers of columns in `WIDTHS`.
 """
 
 from __future__ import annotations
@@ -93,15 +93,9 @@ class CudaDense:
     def _launch(self, name: str, warps: int, by: Array, out: Array, pieces: int) -> None:
         values = self.values
         arguments = gpu.structure(
-            DENSE,
-            values=values,
-            index=self.index,
-            by=by,
-            out=out,
-            n=self._n,
-            d=values.shape[1],
+            DENSE, values=values, index=self.index, by=by, out=out, n=self._n, d=values.shape[1],
             pieces=pieces,
-        )
+        )  # fmt: skip
         if warps:
             defines = (("VALUE", TYPES[values.dtype]), ("COLUMNS", by.shape[1]))
             gpu.function(SOURCE, name, defines)((-(-warps // WARPS),), (BLOCK,), (arguments,))
@@ -138,7 +132,7 @@ class DenseRows:
         Not copied on a GPU; converted to float64 on the host if they fit into HOST_DOUBLE.
         """
         if self._xp is not np:
-            return self._on_card(self._xp.asarray(indices))
+            return self._on_gpu(self._xp.asarray(indices))
         some = self.take(indices).values
         return DenseRows(some.astype(np.float64) if 8 * some.size <= HOST_DOUBLE else some)
 
@@ -153,7 +147,7 @@ class DenseRows:
         """Z @ dense: (n_features, k) -> float64 (n, k)."""
         by = self._xp.asarray(dense, np.float64)
         if self._xp is not np:
-            return self._on_card().dot(by)
+            return self._on_gpu().dot(by)
         products = np.empty((len(self), by.shape[1]))
         for rows, block in self._blocks():
             products[rows] = block @ by
@@ -163,7 +157,7 @@ class DenseRows:
         """Z.T @ dense: (n, k) -> float64 (n_features, k)."""
         by = self._xp.asarray(dense, np.float64)
         if self._xp is not np:
-            return self._on_card().transposed_dot(by)
+            return self._on_gpu().transposed_dot(by)
         sums = np.zeros((self.n_features, by.shape[1]))
         for rows, block in self._blocks():
             sums += block.T @ by[rows]
@@ -189,7 +183,7 @@ class DenseRows:
             rows = slice(first, min(first + step, n))
             yield rows, self.values[rows if indices is None else indices[rows]].astype(np.float64, copy=False)
 
-    def _on_card(self, indices: Any = None) -> CudaDense:
+    def _on_gpu(self, indices: Any = None) -> CudaDense:
         return CudaDense(self._xp.ascontiguousarray(self.values), indices)
 
     @property

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from textsvm.linalg.sparse import Sparse, feature_type
 from textsvm.runtime.compiled import njit
-from textsvm.runtime.parallel import Progress, run
+from textsvm.runtime.parallel import Progress, one_blas_thread, run
 
 Array = NDArray[Any]
 #: Columns held by this share of the rows are kept dense, up to these bytes, from this number of rows on.
@@ -28,15 +27,10 @@ TILE = 128
 
 
 class InvertedIndex:
-    """X by columns, for products of other rows with those of X: lists of entries, the fullest columns dense.
+    """X by columns, for products of rows with the rows of X: lists of entries, the fullest columns dense.
 
-    Attributes
-    ----------
-    indptr : int64 array, shape (n_features + 1,)
-    documents, values : int32 and float32 arrays, shape (number of entries,)
-        Feature u is held by `documents[indptr[u]:indptr[u + 1]]`, ascending.
-    after : int64 array, shape (number of entries,)
-        For every entry of X, the position after it in the list of its feature.
+    `documents[indptr[u]:indptr[u + 1]]`, ascending, have the feature u, with these `values`; `after` is, for
+    every entry of X, the position after it in the list of its feature.
     """
 
     def __init__(self, x: Sparse) -> None:
@@ -79,10 +73,7 @@ class InvertedIndex:
 
 
 class DenseColumns:
-    """Some columns of X as a dense matrix, shape (n, number of columns).
-
-    float32 if X has whole numbers and all products are below 2^24, hence exact; else float64.
-    """
+    """Some columns of X as a dense matrix: float32 if all products are exact (whole, below 2^24)."""
 
     def __init__(self, x: Sparse, features: NDArray[np.int64]) -> None:
         self.column = np.full(x.n_features, -1, np.int32)
@@ -166,8 +157,8 @@ def _run(
     costs: list[int] | None,
     progress: Progress | None,
 ) -> None:
-    """`parallel.run` with one BLAS thread each."""
-    with threadpool_limits(1, user_api="blas"):
+    """`parallel.run` with a single BLAS thread each."""
+    with one_blas_thread():
         run(function, work, costs or [b - a for a, b in work], progress)
 
 

@@ -1,8 +1,7 @@
 """Products of the rows of sparse matrices on a GPU: launches of kernels_cu/products.cu.
 
 A feature held by df of n rows costs df^2 / 2 additions in a list, or n^2 / 2 multiply-adds in a matrix
-product, and tensor cores do thousands of these in the time of one addition. The columns of X are split three
-ways:
+product; tensor cores do thousands of these in the time of an addition. Columns of X are of three kinds:
 
     narrow  held by more than NARROW_SHARE of the rows, whole values from -127 to 127: int8, summed in int32
     wide    other columns held by more than WIDE_SHARE (vectors: VECTOR_SHARE): float64
@@ -47,11 +46,11 @@ Array = Any  # a CuPy array
 NARROW_SHARE = 0.02
 WIDE_SHARE, VECTOR_SHARE = 0.15, 0.03
 TILE_BYTES = 1 << 29  # of a tile of products
-PAD = 64  # int8 matrices are padded to multiples of this
+PAD = 64  # the sides of int8 matrices are multiples of it
 SHARED = 100 << 10  # bytes of sums per block: two blocks per multiprocessor
 INT8, INT32 = 3, 10  # cudaDataType
 DOUBLE = (*FIXED, ("VALUE", "double"))
-#: Kernels launched besides those of `sparse_cuda`: products of vectors.
+#: Additional kernels launched here: products of vectors.
 DEFINE_SETS = [(SOURCE, (*DOUBLE, *finish_defines(name))) for name in FINISHES]
 #: struct Products of products.cu.
 PRODUCTS = np.dtype(
@@ -66,9 +65,9 @@ PRODUCTS = np.dtype(
 
 
 class Factors:
-    """Numbers with which the products of rows are finished: `scale` (|x|^2 for vectors), on the GPU.
+    """A number per row, on the GPU, for `finish`: `scale`, or |x|^2 of vectors.
 
-    `squares`, |x|^2 of every row, bounds the products; `largest` is their maximum.
+    `largest` is the maximum of `squares`, |x|^2 of every row, and bounds the products.
     """
 
     def __init__(self, scale: Array, squares: Array) -> None:
@@ -93,9 +92,9 @@ class _Tile:
 
 
 class CudaColumns:
-    """X by columns (narrow, wide and rest), for products of other rows with those of X.
+    """X by columns (narrow, wide and rest), for products of rows with the rows of X.
 
-    `factors` are those of its rows; `kernel` is the finish of vectors, whose values are float64.
+    `factors` are of the rows of X; `kernel` is the finish of vectors, whose values are float64.
     """
 
     def __init__(self, x: CudaSparse, factors: Factors, kernel: Finish | None = None) -> None:
@@ -116,7 +115,7 @@ class CudaColumns:
         self.narrow, self.wide = self._dense(x, 0, self.n, self.height, 0)
 
     def half(self, what: str, progress: Progress | None = None) -> Array:
-        """finish(<x[i], x[j]>) for j > i, shape (n, n), other elements arbitrary; `what` names the matrix."""
+        """finish(<x[i], x[j]>) for j > i, shape (n, n), others arbitrary; `what` names the matrix."""
         out, everyone = self._empty(self.n, what), gpu.cupy().arange(self.n)
         for first, last in self._tiles(self.n):
             end = first + _padded(last - first)
@@ -150,11 +149,8 @@ class CudaColumns:
             gpu.report(progress, last, len(x))
         return out
 
-    def _empty(self, m: int, what: str) -> Array:
-        needed = 4 * m * self.n + 12 * self._tile(m) * self.height
-        what = f"the {m:,} x {self.n:,} matrix of {what}"
-        gpu.require_memory(needed, what, "lower --memory, or run with --device cpu")
-        return gpu.cupy().empty((m, self.n), np.float32)
+    def _empty(self, m: int, values: str) -> Array:
+        return empty_matrix(m, self.n, values, 12 * self._tile(m) * self.height)
 
     def _tile(self, m: int) -> int:
         """Rows per tile, limited by TILE_BYTES."""
@@ -278,6 +274,13 @@ class CudaColumns:
         return total
 
 
+def empty_matrix(m: int, n: int, values: str, beside: int = 0) -> Array:
+    """Uninitialised float32 matrix (m, n) of `values`, if there is memory for it and `beside` more bytes."""
+    purpose = f"the {m:,} x {n:,} matrix of {values}"
+    gpu.require_memory(4 * m * n + beside, purpose, "lower --memory, or run with --device cpu")
+    return gpu.cupy().empty((m, n), np.float32)
+
+
 def mirror(matrix: Array, diagonal: NDArray[np.float32]) -> None:
     """Copy the upper half of a square matrix to the lower half, and set its diagonal."""
     blocks = -(-len(matrix) // 64)
@@ -296,11 +299,12 @@ class _CardLimits:
 
 
 def _card() -> _CardLimits:
-    return _card_of(gpu.cupy().cuda.runtime.getDevice(), SHARED)
+    """Limits of the current GPU."""
+    return _limits_of(gpu.cupy().cuda.runtime.getDevice(), SHARED)
 
 
 @lru_cache(maxsize=16)
-def _card_of(index: int, shared: int) -> _CardLimits:
+def _limits_of(index: int, shared: int) -> _CardLimits:
     attributes = gpu.cupy().cuda.Device(index).attributes
     fast = attributes.get("SingleToDoublePrecisionPerfRatio", 32) <= 4
     return _CardLimits(min(shared, attributes["MaxSharedMemoryPerBlockOptin"]), fast)

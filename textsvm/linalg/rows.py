@@ -1,8 +1,7 @@
 """Feature rows for linear solvers: k(s, t) = x_s . x_t for s != t.
 
-A feature that occurs in one document only contributes to that document's own kernel value and is dropped from
-the rows; k(s, s) - |x_s|^2 is kept exactly as the document's ridge. These are more than half of the features
-of real texts.
+A feature that occurs in a single document contributes only to that document's own kernel value. More than
+half of the features of real texts do; they are dropped, and k(s, s) - |x_s|^2 is kept exactly as the ridge.
 """
 
 from __future__ import annotations
@@ -43,13 +42,11 @@ class SharedFeatures:
     """Unweighted features that at least two documents share, and the norm of the others."""
 
     indptr: NDArray[np.int64]  #: shape (n + 1,)
-    #: int32 or int64 array, shape (number of entries,): Shared features, numbered by decreasing frequency for
-    #: locality.
+    #: int32 or int64, shape (entries,): Shared features, numbered by decreasing frequency for locality.
     features: NDArray[np.signedinteger]
-    values: NDArray[np.float32]  #: shape (number of entries,)
+    values: NDArray[np.float32]  #: shape (entries,)
     number: NDArray[np.int64]  #: shape (n_features,): Original number of each shared feature
-    #: shape (n,): Sum of squared values of the features that only this document has.
-    alone: NDArray[np.float64]
+    alone: NDArray[np.float64]  #: shape (n,): Sum of squares of the features that only this document has
 
     @classmethod
     def of(cls, x: Sparse, df: NDArray[np.int64]) -> SharedFeatures:
@@ -74,15 +71,9 @@ class SharedFeatures:
     def weighed(
         self, weights: NDArray[np.float64] | None, alone: NDArray[np.float64] | float, normalised: bool
     ) -> FeatureRows:
-        """Weighted feature rows.
+        """Feature rows with a weight per shared feature, and `alone` for features of a single document.
 
-        Parameters
-        ----------
-        weights : float64 array, shape (number of shared features,), optional
-        alone : float64 array, shape (n,), or float
-            Weight of the features that only one document has.
-        normalised : bool
-            Divide rows by their norms; a document without features has kernel value 1 with itself.
+        `normalised` divides rows by their norms; a document without features has kernel value 1 with itself.
         """
         values, ridge = empty(len(self.values), np.float32), np.empty(len(self.indptr) - 1)
         table = np.ones(len(self.number)) if weights is None else weights

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from textsvm.linalg.dense import WIDTHS, padded, slices
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of
+from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of, warps
 from textsvm.runtime import device as gpu
 
 Array = Any  # a CuPy array
@@ -57,17 +57,13 @@ LISTS = np.dtype(
 
 @dataclass(frozen=True)
 class CudaRows:
-    """`Sparse` matrix X on a GPU.
+    """`Sparse` matrix X on a GPU."""
 
-    indptr : int64, (n + 1,); features : int32 and values : float32, not 0, (entries,)
-    lists : entries by feature, if known
-    """
-
-    indptr: Array
-    features: Array
-    values: Array
+    indptr: Array  #: int64, (n + 1,)
+    features: Array  #: int32, (entries,)
+    values: Array  #: float32, (entries,), not 0
     n_features: int
-    lists: CudaLists | None = None
+    lists: CudaLists | None = None  #: Entries by feature, if known
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -79,9 +75,7 @@ class CudaRows:
     @cached_property
     def _squares(self) -> Array:
         sums = gpu.cupy().zeros(len(self))
-        warps = gpu.function("products.cu", "squares", (("SUM", "uint32"),))
-        if len(self):
-            warps((-(-len(self) // 8),), (BLOCK,), (np.int64(len(self)), self.indptr, self.values, sums))
+        warps("squares", len(self), self.indptr, self.values, sums)
         return sums
 
     def take(self, indices: Array) -> CudaRows:
@@ -127,15 +121,9 @@ class CudaRows:
         return out
 
     def launch(
-        self,
-        width: int,
-        dense: Array,
-        shift: Array,
-        index: Array,
-        factor: Array,
-        out: Array,
+        self, width: int, dense: Array, shift: Array, index: Array, factor: Array, out: Array,
         spread: Array = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """A pass with the arrays of newton.cu's Pass; `spread` receives products at their rows."""
         arguments = gpu.structure(
             PASS, index=index, indptr=self.indptr, features=self.features, values=self.values, dense=dense,
@@ -159,15 +147,11 @@ class CudaRows:
 
 @dataclass(frozen=True)
 class CudaLists:
-    """Entries of X by feature.
+    """Entries of X by feature."""
 
-    starts : int64, (n_features + 1,), start of the list of each feature
-    rows, values : int32 and float32, (entries,)
-    """
-
-    starts: Array
-    rows: Array
-    values: Array
+    starts: Array  #: int64, (n_features + 1,): Start of the list of each feature
+    rows: Array  #: int32, (entries,)
+    values: Array  #: float32, (entries,)
 
     @classmethod
     def of(cls, x: CudaRows) -> CudaLists:
@@ -247,16 +231,13 @@ def _place(
     x: CudaRows, base: int, root: float, index: Array, begin: Array, features: Array, values: Array
 ) -> None:
     """Write rows (of `index`) with scaled values into other arrays, from `begin` on."""
+    arrays = (np.uint64(0) if index is None else index, x.indptr, x.features, x.values, begin)
     n = len(x) if index is None else len(index)
-    if n:
-        numbers = (np.int64(n), np.int32(base), np.float32(root))
-        arrays = (np.uint64(0) if index is None else index, x.indptr, x.features, x.values, begin)
-        kernel = gpu.function(SOURCE, "place", DEFINE_SETS[0][1])
-        kernel((-(-n * 32 // BLOCK),), (BLOCK,), (*numbers, *arrays, features, values))
+    _warps("place", n, np.int32(base), np.float32(root), *arrays, features, values)
 
 
 def numbered(n: int, indices: Array, numbers: Array = None) -> Array:
-    """int32 numbers of n rows: 0, 1, ... or `numbers` for those at `indices`, -1 for others."""
+    """int32 numbers of n rows: 0, 1, ... (or `numbers`) for the rows at `indices`, -1 for others."""
     cp = gpu.cupy()
     target = cp.full(n, -1, np.int32)
     target[indices] = cp.arange(len(indices), dtype=np.int32) if numbers is None else numbers
@@ -272,7 +253,7 @@ def _numbers(x: CudaRows) -> Array:
 
 
 def _parts(indptr: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Ranges of rows with at most PART entries, or of one row."""
+    """Ranges of rows with at most PART entries, or of a single row."""
     cuts = np.flatnonzero(np.diff(indptr[:-1] // PART)) + 1
     begins = [0, *cuts.tolist()] if len(indptr) > 1 else []
     return list(zip(begins, [*begins[1:], len(indptr) - 1], strict=True)) if begins else []
@@ -283,9 +264,7 @@ def _each(name: str, n: int, *args: Any) -> None:
 
 
 def _warps(name: str, n: int, *args: Any) -> None:
-    """Launch a kernel with a warp for each of n elements; n is its first argument."""
-    if n:
-        gpu.function(SOURCE, name, DEFINE_SETS[0][1])((-(-n * 32 // BLOCK),), (BLOCK,), (np.int64(n), *args))
+    gpu.each_warp(gpu.function(SOURCE, name, DEFINE_SETS[0][1]), n, *args)
 
 
 def joined(parts: Sequence[CudaRows]) -> CudaRows:

@@ -1,4 +1,4 @@
-"""Sparse matrices of values >= 0 with one row per document, on the CPU.
+"""Sparse matrices of values >= 0 with a row per document, on the CPU.
 
 Positions are int64. Features are int32 if there are fewer than 2^31, else int64.
 """
@@ -34,12 +34,8 @@ def feature_type(n_features: int) -> type[np.signedinteger]:
 def share(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
     """Call function(first, last) on ranges of documents of similar sizes, on all cores if that is faster.
 
-    Parameters
-    ----------
-    offsets : int64 array, shape (n + 1,)
-        Offsets of the symbols or entries of each document.
-    function : callable
-        Its results must not depend on the ranges.
+    `offsets`, shape (n + 1,), are of the symbols or entries of each document. Results must not depend on the
+    ranges.
     """
     alone = offsets[-1] - offsets[0] <= ALONE
     spread(lambda d: function(*d), [(0, len(offsets) - 1)] if alone else _split(offsets))
@@ -84,7 +80,7 @@ class Sparse:
         return len(self.indptr) - 1
 
     def select(self, target: NDArray[np.signedinteger], n_features: int) -> Sparse:
-        """Renumber features to `target` (of `n_features`), dropping those with target -1."""
+        """Renumber features to `target` (of `n_features`); -1 drops a feature."""
         indptr = np.zeros_like(self.indptr)
         share(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
@@ -165,9 +161,8 @@ def count_features_of(
     counts = np.zeros((threads, size), np.int32 if ends[-1] <= MAX_INT32 else np.int64)
 
     def count_piece(k: int) -> None:
-        _count(
-            indptr, features, rows, ends, ends[-1] * k // threads, ends[-1] * (k + 1) // threads, counts[k]
-        )
+        first, last = ends[-1] * k // threads, ends[-1] * (k + 1) // threads
+        _count(indptr, features, rows, ends, first, last, counts[k])
 
     spread(count_piece, range(threads))
     return np.asarray(counts.sum(axis=0, dtype=np.int64))
@@ -186,14 +181,10 @@ def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArr
 def match_unary(
     columns: NDArray[np.int64], rows: NDArray[np.int64], numbers: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Column of each digit of the unary codes of other documents, -1 if there is none.
+    """Column of each digit of the unary codes of other documents, or -1.
 
-    Parameters
-    ----------
-    columns, rows : int64 arrays
-        Starts of the codes in the numbering of the columns and of the other documents.
-    numbers : int64 array, shape (len(rows) - 1,)
-        Feature number among the columns of each feature of the others, or -1.
+    `columns` and `rows` are the starts of the codes among the columns and in the other documents; `numbers`,
+    shape (len(rows) - 1,), is the number among the columns of each feature of the others, or -1.
     """
     known = np.repeat(numbers, np.diff(rows))
     height = np.arange(rows[-1]) - np.repeat(rows[:-1], np.diff(rows))

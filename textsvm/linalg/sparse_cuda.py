@@ -21,22 +21,17 @@ EXACT = {np.uint32: (("SUM", "uint32"),), np.uint64: (("SUM", "uint64"),)}
 FIXED = (("SUM", "uint64"), ("FIXED", 1))
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, defines) for defines in (*EXACT.values(), FIXED)]
-WARP = 32
 #: Functions of finish.cuh.
 FINISHES = ("linear", "polynomial", "gaussian", "sigmoid")
 
 
 @dataclass(frozen=True)
 class Finish:
-    """Function of <x, y>, |x|^2 and |y|^2.
+    """Function of <x, y>, |x|^2 and |y|^2."""
 
-    name : one of FINISHES; for other names only products are computed by kernels, and `value` afterwards
-    numbers : gamma, coef0, degree, as many as it has
-    value : the function on float64 arrays: products (m, n), |x|^2 (m, 1) and |y|^2 (n,)
-    """
-
-    name: str
-    numbers: tuple[float, ...]
+    name: str  #: From FINISHES; for other names kernels compute only products, and `value` is applied to them
+    numbers: tuple[float, ...]  #: gamma, coef0, degree, as far as the function has them
+    #: The function on float64 arrays: products (m, n), |x|^2 (m, 1) and |y|^2 (n,).
     value: Callable[[Array, Array, Array], Array]
 
     @property
@@ -63,22 +58,15 @@ def finish_fields(finish: Finish | None) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class CudaSparse:
-    """Sparse matrix X on a GPU.
+    """Sparse matrix X on a GPU."""
 
-    indptr : int64, (n + 1,)
-    documents, features : int32, (entries,), row and feature (-1: dropped) of each entry
-    values : (entries,), float32 and >= 0 for texts, float64 for vectors, of which only the arrays are used
-    df, highest : int32, (features,), rows with a feature, and a bound of its absolute values if whole
-    whole : whether all values are whole numbers
-    """
-
-    indptr: Array
-    documents: Array
-    features: Array
-    values: Array
-    df: Array
-    highest: Array
-    whole: bool
+    indptr: Array  #: int64, (n + 1,)
+    documents: Array  #: int32, (entries,): Row of each entry
+    features: Array  #: int32, (entries,): Feature of each entry; -1: dropped
+    values: Array  #: (entries,): float32 and >= 0 for texts, float64 for vectors
+    df: Array  #: int32, (features,): Rows with a feature
+    highest: Array  #: int32, (features,): Bound of its absolute values, if whole
+    whole: bool  #: Whether all values are whole numbers
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -101,7 +89,7 @@ class CudaSparse:
         return _dot(self.indptr, self.features, self.values, dense)
 
     def transposed_dot(self, dense: NDArray[np.float64]) -> Array:
-        """X.T @ dense likewise: (n, k) -> (n_features, k); `dense` is on the host."""
+        """X.T @ dense, with `dense` on the host: (n, k) -> (n_features, k)."""
         cp = gpu.cupy()
         entries = len(self.features)
         needed = 24 * entries + 8 * len(self.df) * dense.shape[1]
@@ -129,10 +117,8 @@ def _dot(indptr: Array, features: Array, values: Array, dense: Array) -> Array:
 
 
 def warps(name: str, n: int, *args: Any, defines: Defines = EXACT[np.uint32]) -> None:
-    """Launch a kernel of products.cu with a warp for each of n rows; n is its first argument."""
-    if n:
-        blocks = -(-n // (gpu.THREADS // WARP))
-        gpu.function(SOURCE, name, defines)((blocks,), (gpu.THREADS,), (np.int64(n), *args))
+    """Launch a kernel of products.cu with a warp for each of n rows."""
+    gpu.each_warp(gpu.function(SOURCE, name, defines), n, *args)
 
 
 def starts_of(numbers: Array) -> Array:

@@ -5,7 +5,7 @@
 
 Rates were measured on an H200 for whole kernel matrices of a9a, w8a, ijcnn1, sector, Reuters and dense
 vectors of 16 to 2,000 numbers; on other GPUs both methods slow down by similar factors. Clusters of similar
-sparsity (GTSVM) were the fastest on none of the five: see the `sparse_vectors` benchmark.
+sparsity (GTSVM) were never the fastest method (`sparse_vectors` benchmark).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 
 from textsvm.linalg.products_cuda import DOUBLE, NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, Finish, finish_defines, rows_of, warps
-from textsvm.linalg.vectors_cuda import MOST_FEATURES, SLAB, DigitColumns, digits_of
+from textsvm.linalg.vectors_cuda import MAX_FEATURES, SLAB, DigitColumns, digits_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 
@@ -33,27 +33,20 @@ DIGITS = {True: (1.78e-12, 1.53e-15), False: (3.2e-12, 1.13e-14)}
 WIDE = {True: 3.0e14, False: 1.7e13}
 LISTS, PASS = 3.6e10, 12_800
 PAIR, LAUNCHES = 1.4e-11, 5.0e-4
-#: Bytes per number of a vector made dense, before and after conversion to digits.
+#: Bytes per number of a dense vector, before and after conversion to digits.
 DENSE = 8 + 3
 
 
 @dataclass(frozen=True)
 class Sparsity:
-    """Statistics of a sparse matrix.
+    """Statistics of a sparse matrix."""
 
-    n, n_features : number of vectors and of columns
-    full : features that `columns` keeps dense
-    listed : sum of the squared document frequencies of the other features
-    small : whether all numbers are whole and at most 127 in absolute value
-    room : bytes available for dense vectors
-    """
-
-    n: int
+    n: int  #: Vectors
     n_features: int
-    full: int
-    listed: float
-    small: bool
-    room: int
+    full: int  #: Features that `columns` keeps dense
+    listed: float  #: Sum of the squared document frequencies of the other features
+    small: bool  #: Whether all numbers are whole and at most 127 in absolute value
+    room: int  #: Bytes available for dense vectors
 
     @property
     def width(self) -> int:
@@ -66,7 +59,7 @@ class Sparsity:
         dense = self.full / WIDE[self.small] + PAIR
         lists = self.listed / 2 * -(-self.n // PASS) / LISTS
         seconds = {"columns": self.n**2 / 2 * dense + lists + LAUNCHES}
-        if self.n_features <= MOST_FEATURES and 0 < DENSE * self.n * self.width <= self.room:
+        if self.n_features <= MAX_FEATURES and 0 < DENSE * self.n * self.width <= self.room:
             value, number = DIGITS[self.small]
             seconds["digits"] = self.n**2 * (value + number * self.width)
         return seconds
@@ -92,9 +85,7 @@ def choose(sparsity: Sparsity) -> ProductMethod:
 
 
 def sparse_columns(values: Any, finish: Finish) -> DigitColumns | SparseColumns:
-    """Prepare the vectors of a CSR matrix (n, d), sorted and without duplicates, for values of rows with
-    them.
-    """
+    """Prepare the vectors of a CSR matrix (n, d), sorted and without duplicates, for kernel values."""
     x = upload(values)
     sparsity = sparsity_of(x, finish)
     way = choose(sparsity)
@@ -180,7 +171,7 @@ def upload(values: Any) -> CudaSparse:
 
 
 def made_dense(x: CudaSparse, dtype: Any) -> Array:
-    """Sparse vectors on the GPU as dense ones, float32 if `dtype` is, else float64."""
+    """Dense form of sparse vectors on the GPU: float32 if `dtype` is float32, else float64."""
     cp, (n, d) = gpu.cupy(), (len(x), len(x.df))
     kind = np.dtype(np.float32 if dtype == np.float32 else np.float64)
     gpu.require_memory(n * d * kind.itemsize, f"{n:,} vectors of {d:,} numbers")

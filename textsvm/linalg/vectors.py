@@ -28,8 +28,7 @@ def is_sparse(values: Any) -> bool:
 class Vectors:
     """Vectors, the rows of a matrix."""
 
-    #: array or CSR matrix, shape (n, d), float32 or float64: NumPy, CuPy or SciPy; finite. CSR indices are
-    #: sorted and unique.
+    #: shape (n, d), float32 or float64, finite: NumPy, CuPy, or CSR matrix with sorted, unique indices.
     values: Any
 
     def __len__(self) -> int:
@@ -67,10 +66,6 @@ class Vectors:
         """Vectors of a view: themselves, as there is a single view."""
         return self
 
-    def only(self, views: Sequence[View]) -> Vectors:
-        """Vectors of some views: themselves, as there is a single view."""
-        return self
-
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Vectors:
         """The vectors at `indices`, in that order."""
         xp = devices.array_module(devices.device_of(self.values))
@@ -78,7 +73,7 @@ class Vectors:
 
 
 def feature_rows(vectors: Vectors) -> FeatureRows:
-    """Vectors as feature rows on the host; sparse ones in float32."""
+    """Vectors as feature rows on the host; sparse vectors in float32."""
     x: Any = DenseRows(devices.to_host(vectors.values))
     if vectors.sparse:
         rows, d = vectors.values, vectors.n_features

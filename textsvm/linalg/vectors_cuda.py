@@ -5,11 +5,11 @@ Real vectors are put on a grid of whole numbers N (`Grid`):
     x = centre + unit * N,    N = 65536 a + 256 b + c,    a, b, c from -128 to 127
 
 A product of two vectors is then a sum of products of digits, exact in 32 bits in any order, which tensor
-cores compute twice as fast as products of 16-bit floats. One digit suffices for small whole numbers (0 and 1,
-or pixels, in any power of 2); three are 24 bits of the largest number. Distances |x|^2 + |y|^2 - 2 <x, y> do
-not cancel: the only error is the rounding to the grid, except in the lowest products. With three digits, six
-products of digits are summed (SIX: a a', a b' + b a', and a c' + b b' + c a' in units of 2^24, rounded once
-per 32 features) or eight (EIGHT: in units of 2^16, with b c' + c b' rounded likewise).
+cores compute twice as fast as products of 16-bit floats. A single digit suffices for small whole numbers (0
+and 1, or pixels, in any power of 2); three digits are 24 bits of the largest number. Distances |x|^2 + |y|^2
+- 2 <x, y> do not cancel: the only error is the rounding to the grid, except in the lowest products. With
+three digits, six products of digits are summed (SIX: a a', a b' + b a', and a c' + b b' + c a' in units of
+2^24, rounded once per 32 features) or eight (EIGHT: in units of 2^16, with b c' + c b' rounded likewise).
 
 Values have the same bits in `half`, `rows` and `cross`, in any tile. They are finished in registers and
 written once, with the mirror image of a square.
@@ -20,7 +20,7 @@ written once, with the mirror image of a square.
 
 Vectors that no grid approximates well enough, and kernels that finish.cuh does not have, are multiplied in
 float64. There, for vectors far from the mean, |x|^2 + |y|^2 - 2 <x, y> loses the digits of gamma |x - y|^2:
-rows with gamma |x|^2 above FAR are computed from differences, one by one.
+rows with gamma |x|^2 above FAR are computed from differences, row by row.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from textsvm.linalg.products_cuda import mirror
+from textsvm.linalg.products_cuda import empty_matrix, mirror
 from textsvm.linalg.sparse_cuda import FINISHES, Finish, finish_defines, finish_fields, rows_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 
 #: Methods of multiplication, by the number of products of digits.
 ONE, SIX, EIGHT = 1, 2, 3
-#: Largest N of three digits, one less than 127 in each, for a centre on the grid.
-MOST = 127 * 65536 + 127 * 256 + 127 - 1
+#: Largest N of three digits: 127 in each, less 1 for a centre on the grid.
+MAX_NUMBER = 127 * 65536 + 127 * 256 + 127 - 1
 #: Number of features up to which sums of digits stay below 2^31.
-MOST_FEATURES = 32_000
+MAX_FEATURES = 32_000
 #: Features whose low products are rounded together.
 SLAB = 32
 #: Tolerated absolute error of exp(-gamma |x - y|^2).
@@ -87,8 +87,7 @@ def power_of_two(least: float) -> float:
 def gaussian_error(way: int, gamma: float, unit: float, n_features: int, *, rounded: bool) -> float:
     """Bound of the error of exp(-gamma |x - y|^2) for vectors of three digits in this unit.
 
-    It is six standard deviations for uniformly distributed low digits. `way` is SIX or EIGHT; `rounded` is
-    whether numbers were rounded to the unit.
+    It is six standard deviations for uniformly distributed low digits; `way` is SIX or EIGHT.
     """
     slabs = -(-n_features // SLAB)
     if way == SIX:
@@ -113,56 +112,34 @@ DEFINE_SETS = [
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """Smallest and largest number of each column, float64, shape (d,)."""
-
-    low: Array
-    high: Array
-
-    @classmethod
-    def of(cls, values: Array) -> Bounds:
-        """Bounds of vectors, (n, d)."""
-        return cls(values.min(axis=0).astype(np.float64), values.max(axis=0).astype(np.float64))
-
-    def with_others(self, others: Bounds) -> Bounds:
-        """Bounds of both."""
-        cp = gpu.cupy()
-        return Bounds(cp.minimum(self.low, others.low), cp.maximum(self.high, others.high))
-
-
-@dataclass(frozen=True)
 class Grid:
-    """Grid for vectors.
+    """Grid for vectors."""
 
-    way : ONE, SIX or EIGHT
-    centre : float64, (d,)
-    unit : None if each vector has its own
-    exact : whether rounding is not allowed
-    """
-
-    way: int
-    centre: Array
-    unit: float | None
-    exact: bool
+    way: int  #: ONE, SIX or EIGHT
+    centre: Array  #: float64, (d,)
+    unit: float | None  #: None if each vector has its own
+    exact: bool  #: Whether rounding is not allowed
 
 
-def grids(finish: Finish, bounds: Bounds) -> Iterator[Grid]:
-    """Grids for vectors within bounds, fastest first; the last, if any, fits all vectors."""
+def grids(finish: Finish, *several: Array) -> Iterator[Grid]:
+    """Grids for arrays of vectors, (n, d), fastest first; the last, if any, fits all vectors."""
     cp = gpu.cupy()
+    low = reduce(cp.minimum, [values.min(axis=0).astype(np.float64) for values in several])
+    high = reduce(cp.maximum, [values.max(axis=0).astype(np.float64) for values in several])
     if finish.gamma is None:
-        most = float(cp.maximum(abs(bounds.low), abs(bounds.high)).max())
-        origin = cp.zeros(len(bounds.low))
+        most = float(cp.maximum(abs(low), abs(high)).max())
+        origin = cp.zeros(len(low))
         yield Grid(ONE, origin, power_of_two(most / 127), True)
-        yield Grid(EIGHT, origin, power_of_two(most / MOST), True)
+        yield Grid(EIGHT, origin, power_of_two(most / MAX_NUMBER), True)
         yield Grid(EIGHT, origin, None, False)
         return
-    middle, width = (bounds.low + bounds.high) / 2, float((bounds.high - bounds.low).max())
+    middle, width = (low + high) / 2, float((high - low).max())
     unit = power_of_two(width / 255)
     yield Grid(ONE, unit * cp.ceil(middle / unit), unit, True)
-    unit = power_of_two(width / (2 * MOST))
+    unit = power_of_two(width / (2 * MAX_NUMBER))
     centre = unit * cp.rint(middle / unit)
     yield from _three_digits(finish.gamma, centre, unit, exact=True)
-    yield from _three_digits(finish.gamma, middle, width / (2 * MOST) or 1.0, exact=False)
+    yield from _three_digits(finish.gamma, middle, width / (2 * MAX_NUMBER) or 1.0, exact=False)
 
 
 def _three_digits(gamma: float, centre: Array, unit: float, *, exact: bool) -> Iterator[Grid]:
@@ -175,18 +152,13 @@ def _three_digits(gamma: float, centre: Array, unit: float, *, exact: bool) -> I
 
 @dataclass(frozen=True)
 class Digits:
-    """Vectors on a grid.
-
-    digits : int8, (n, 1 or 3, 32 * slabs), highest first
-    units, squares : float64, (n,), scale of products, for both vectors; products of each vector with itself
-    fits : whether the grid represents the vectors as accurately as it should
-    """
+    """Vectors on a grid."""
 
     grid: Grid
-    digits: Array
-    units: Array
-    squares: Array
-    fits: bool
+    digits: Array  #: int8, (n, 1 or 3, 32 * slabs), highest first
+    units: Array  #: float64, (n,): Scale of products, for both vectors
+    squares: Array  #: float64, (n,): Product of each vector with itself
+    fits: bool  #: Whether the grid represents the vectors accurately enough
 
     @property
     def slabs(self) -> int:
@@ -219,7 +191,7 @@ def _units_of(values: Array) -> Array:
     """Unit of each vector."""
     cp = gpu.cupy()
     most = cp.maximum(values.max(axis=1), -values.min(axis=1)).astype(np.float64)
-    return cp.where(most > 0, most / MOST, 1.0)
+    return cp.where(most > 0, most / MAX_NUMBER, 1.0)
 
 
 def _function(name: str, way: int) -> Any:
@@ -227,7 +199,7 @@ def _function(name: str, way: int) -> Any:
 
 
 def on_card(values: Any) -> Array:
-    """Dense rows on the current GPU, float32 or float64; sparse ones become dense."""
+    """Rows on the current GPU as a dense array, float32 or float64."""
     cp, (n, d) = gpu.cupy(), values.shape
     dtype = np.dtype(np.float32 if values.dtype == np.float32 else np.float64)
     gpu.require_memory(n * d * dtype.itemsize, f"{n:,} vectors of {d:,} numbers")
@@ -241,9 +213,7 @@ def on_card(values: Any) -> Array:
 
 
 def dense_columns(values: Any, finish: Finish) -> DigitColumns | Float64Columns:
-    """Prepare vectors (n, d), NumPy, SciPy or CuPy, for values of rows with them, in the fastest accurate
-    form.
-    """
+    """Prepare vectors (n, d), NumPy, SciPy or CuPy, for kernel values, in the fastest accurate form."""
     array = on_card(values)
     digits = digits_of(array, finish)
     return Float64Columns(array, finish) if digits is None else DigitColumns(values, digits, finish)
@@ -251,9 +221,9 @@ def dense_columns(values: Any, finish: Finish) -> DigitColumns | Float64Columns:
 
 def digits_of(values: Array, finish: Finish) -> Digits | None:
     """Vectors, (n, d) on the GPU, on the first grid that fits, or None."""
-    if not finish.known or not 0 < values.shape[1] <= MOST_FEATURES or not len(values):
+    if not finish.known or not 0 < values.shape[1] <= MAX_FEATURES or not len(values):
         return None
-    for grid in grids(finish, Bounds.of(values)):
+    for grid in grids(finish, values):
         digits = encode(values, grid, finish)
         if digits.fits:
             return digits
@@ -278,7 +248,7 @@ class DigitColumns:
 
     def half(self, what: str, progress: Progress | None = None) -> Array:
         """Values of all pairs, shape (n, n), one half computed; `what` names the matrix."""
-        out = _empty(self.n, self.n, what)
+        out = empty_matrix(self.n, self.n, what)
         total = sum(_groups(self.digits, self.n, self.n, half=True))
         size = total if progress is None else max(1, -(-total // PARTS))
         for first in range(0, total, size):
@@ -289,7 +259,7 @@ class DigitColumns:
 
     def rows(self, which: Array, what: str) -> Array:
         """Values of the rows of `which`, an int64 array on the GPU, with all."""
-        out = _empty(len(which), self.n, what)
+        out = empty_matrix(len(which), self.n, what)
         self._fill(out, self.digits, which, self.digits)
         return out
 
@@ -299,7 +269,7 @@ class DigitColumns:
         digits, columns = self._on_one_grid(others)
         if digits is None or columns is None:
             return Float64Columns(on_card(self.values), self.finish).cross(others, what, progress)
-        out = _empty(len(others), self.n, what)
+        out = empty_matrix(len(others), self.n, what)
         self._fill(out, digits, None, columns)
         gpu.report(progress, len(others), len(others))
         return out
@@ -310,8 +280,7 @@ class DigitColumns:
         if rows.fits:
             return rows, self.digits
         mine = on_card(self.values)
-        both = Bounds.of(mine).with_others(Bounds.of(others))
-        for grid in grids(self.finish, both):
+        for grid in grids(self.finish, mine, others):
             rows = encode(others, grid, self.finish)
             columns = encode(mine, grid, self.finish) if rows.fits else rows
             if columns.fits:
@@ -377,12 +346,6 @@ def _groups(columns: Digits, m: int, n: int, *, half: bool) -> list[int]:
     high, wide, group = _high(columns.grid.way), -(-n // WIDE), _group(columns, m)
     starts = range(0, -(-m // high), group)
     return [group * (wide - (start * high // WIDE if half else 0)) for start in starts]
-
-
-def _empty(m: int, n: int, what: str) -> Array:
-    what = f"the {m:,} x {n:,} matrix of {what}"
-    gpu.require_memory(4 * m * n, what, "lower --memory, or run with --device cpu")
-    return gpu.cupy().empty((m, n), np.float32)
 
 
 def _waves() -> int:
@@ -451,11 +414,8 @@ class Float64Columns:
         size = max(1, TILE_BYTES // (8 * max(1, self.n)))
         return [(first, min(first + size, m)) for first in range(0, m, size)]
 
-    def _empty(self, m: int, what: str) -> Array:
-        needed = 4 * m * self.n + 3 * min(TILE_BYTES, 8 * m * self.n)
-        what = f"the {m:,} x {self.n:,} matrix of {what}"
-        gpu.require_memory(needed, what, "lower --memory, or run with --device cpu")
-        return gpu.cupy().empty((m, self.n), np.float32)
+    def _empty(self, m: int, values: str) -> Array:
+        return empty_matrix(m, self.n, values, 3 * min(TILE_BYTES, 8 * m * self.n))
 
 
 def _squares(values: Array) -> Array:

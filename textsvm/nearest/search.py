@@ -1,9 +1,8 @@
 """Search similar texts exactly, in bounded memory, with half of the pairs of a single set.
 
-Rows and columns are cut into blocks, and the kernel finds the pairs of a block of rows and a block of columns
-(`Kernel.nearest`). For a single set only column blocks from the row block on are searched. All pairs above a
-bound are returned row block by row block. For the k nearest, the k-th value so far is the bound, and a pair
-of a single set is offered to both of its texts.
+The kernel searches a block of rows and a block of columns at a time (`Kernel.nearest`); for a single set only
+column blocks from the row block on. For the k nearest, the k-th value so far is the bound, and a pair of a
+single set is offered to both of its texts.
 """
 
 from __future__ import annotations
@@ -119,26 +118,18 @@ def search(
 ) -> Iterator[Pairs]:
     """Find similar pairs, in the order of their rows, nearest first, a block of rows at a time.
 
-    Parameters
-    ----------
-    model : KernelMachine
-        Its kernel, form of texts, device and memory are used; checked.
-    texts : texts, vectors or a table
-        The rows, and the columns too if `others` is None.
-    others : the same, optional
-        The columns, which the kernel learns from.
-    criteria : Criteria
-    progress : callable, optional
+    `texts` are the rows, and the columns too if `others` is None; the kernel learns from the columns. Kernel,
+    form of texts, device and memory are those of `model`.
     """
-    criteria.check(model.make_kernel())
+    criteria.check(model.new_kernel())
     device = select(model.device)
     with model.at_work(device):
-        columns = model.encode(model.read(texts if others is None else others), None, progress)
+        columns = model.encode(model.validate(texts if others is None else others), None, progress)
         kernel = model.source.kernel_for(columns)
         kernel.fit(kernel.structure.read(columns), device)
         rows = columns
         if others is not None:
-            rows = model.encode(model.read(texts, fitting=False), columns, progress)
+            rows = model.encode(model.validate(texts, fitting=False), columns, progress)
         read = kernel.structure.read
         near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
         memory, most = allowed_bytes(model.compute_options.memory, device), SIDES[device.kind]
@@ -173,11 +164,10 @@ class _Tiles:
     def above(self, criteria: Criteria) -> Iterator[Pairs]:
         """Pairs above the bound, by blocks of rows."""
         for block, columns in self._each():
-            bound = _level(block, criteria.least)
-            parts = [
-                self.near.pairs(block, other, Bound(bound, _level(other, criteria.least), criteria.within))
-                for other in columns
-            ]
+            parts = []
+            for other in columns:
+                least = _level(block, criteria.least), _level(other, criteria.least)
+                parts.append(self.near.pairs(block, other, Bound(*least, criteria.within)))
             pairs = joined(parts)
             yield pairs.take(np.lexsort((pairs.columns, -pairs.values, pairs.rows)))
 
@@ -228,9 +218,9 @@ def joined(parts: list[Pairs]) -> Pairs:
 def write_pairs(
     path: str | os.PathLike[str], pairs: Pairs, ids: Sequence[str], column_ids: Sequence[str]
 ) -> None:
-    """Write pairs as a sparse matrix for `scipy.sparse.load_npz`, atomically; InputError if that fails.
+    """Write pairs atomically, as a sparse matrix for `scipy.sparse.load_npz`; InputError if that fails.
 
-    The file also has the arrays ids, column_ids, and, if there are any, distances in the order of the values.
+    The file also has the arrays ids, column_ids, and distances, if known, in the order of the values.
     """
     order = np.lexsort((pairs.columns, pairs.rows))
     pairs = pairs.take(order)

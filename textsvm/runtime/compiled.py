@@ -3,8 +3,8 @@
 Importing Numba takes 0.25 s, which prediction of a single short text does not need. `njit` therefore wraps a
 function in `Compiled`, which imports Numba at the first call. A compiled function refers to others by names
 of its module or of the enclosing function, so before it is compiled these `Compiled` objects are replaced by
-Numba's dispatchers. Functions needed to predict a single text have a NumPy form beside the compiled one, with
-the same bits, used while Numba is not loaded and the input is small (`few`).
+Numba's dispatchers. Functions needed to predict a single text also have a NumPy form with the same bits, used
+while Numba is not loaded and the input is small (`few`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 from textsvm.runtime import memory as host_memory
 
@@ -113,3 +115,13 @@ def _warn_once(reason: str) -> None:
             f"compiled functions cannot be kept ({reason}) and are compiled anew in every run, which takes "
             "seconds; let NUMBA_CACHE_DIR name a folder that can be written"
         )
+
+
+@njit(inline="always")
+def popcount(x: Any) -> Any:
+    """Number of bits of a uint64 that are set."""
+    # LLVM compiles this idiom to the popcount instruction, if available.
+    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int32((x * np.uint64(0x0101010101010101)) >> np.uint64(56))

@@ -1,8 +1,8 @@
-"""Numba's on-disk cache of compiled functions, with checks. Damaged, stale or foreign entries are ignored.
+"""Numba's on-disk cache of compiled functions, with checks: damaged, stale or foreign entries are ignored.
 
-Numba trusts its cache files: a truncated file raises a pickle exception, a changed byte is different machine
-code, and concurrent or killed runs may leave an index that names the wrong entry. Files written here end in
-a digest and each entry begins with its key.
+Numba trusts its cache files, but a truncated file raises a pickle exception, a changed byte is other machine
+code, and concurrent or killed runs may leave an index that names the wrong entry. So files end in a digest,
+and each entry begins with its key.
 """
 
 from __future__ import annotations
@@ -20,18 +20,9 @@ _DIGEST = 16
 
 
 class CheckedCache(FunctionCache):
-    """On-disk cache of a compiled function that ignores damaged, stale or foreign entries.
+    """Cache of a compiled function; RuntimeError if there is no writable cache folder.
 
-    Parameters
-    ----------
-    function : callable
-    on_error : callable
-        Called with the OSError if an entry cannot be written.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no writable cache folder.
+    `on_error` is called with the OSError if an entry cannot be written.
     """
 
     def __init__(self, function: Callable[..., Any], on_error: Callable[[OSError], object]) -> None:
@@ -48,7 +39,7 @@ class CheckedCache(FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Cache compiled code; a failed write is reported to `on_error` only."""
+        """Cache compiled code."""
         try:
             super().save_overload(sig, data)
         except OSError as error:

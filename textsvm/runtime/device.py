@@ -52,13 +52,8 @@ def compile_options(defines: Defines = ()) -> tuple[str, ...]:
 def structure(dtype: np.dtype[Any], **fields: Any) -> NDArray[Any]:
     """Build a structure that a kernel takes by value; arrays become their addresses, None becomes 0.
 
-    Parameters
-    ----------
-    dtype : structured dtype
-        Fields in the order of the C struct, with ``align=True``; pointers are uint64. The caller keeps the
-        arrays alive.
-    fields
-        Value of each field.
+    `dtype` has the fields of the C struct in order, with ``align=True``; pointers are uint64. The caller
+    keeps the arrays alive.
     """
     value = np.zeros((), dtype)
     for name in dtype.names or ():
@@ -88,7 +83,7 @@ DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]
 #: Bytes allocated without checking free memory, which takes longer than a small task.
 SMALL = 1 << 28
 
-#: Threads per block of `each`.
+#: Threads per block of `each` and `each_warp`.
 THREADS = 256
 
 #: Called with the name of a .cu file before it is first loaded in this process.
@@ -100,7 +95,7 @@ _PIP = 'pip install "textsvm[cuda13]" (or [cuda12], for drivers older than 580)'
 
 
 FORKED = "a process forked from one that used a GPU cannot; start it by spawn or forkserver"
-#: Whether this process was forked from one that used a GPU.
+#: Whether this process was forked from a process that used a GPU.
 _forked = False
 
 
@@ -130,13 +125,10 @@ class DeviceStatus:
 
 
 def select(wish: str = "auto") -> Device:
-    """Choose a device.
+    """Choose a device: "auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...
 
-    Parameters
-    ----------
-    wish : {"auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...}
-        "auto" takes the first GPU if it is usable, else the CPU. Several GPUs share kernel matrices; other
-        work runs on the first.
+    "auto" is the first GPU if it is usable, else the CPU. Several GPUs share kernel matrices; other work runs
+    on the first.
     """
     kind, _, index = wish.partition(":")
     if kind == "cuda" and ("," in index or index == "all"):
@@ -154,7 +146,7 @@ def select(wish: str = "auto") -> Device:
 
 
 def _several(wish: str, named: str) -> Device:
-    """Device of "cuda:all" or "cuda:0,1,..."; a single GPU if only one is named."""
+    """Device of "cuda:all" or "cuda:0,1,..."; single if a single GPU is named."""
     parts = named.split(",")
     if named != "all" and not all(map(_is_number, parts)):
         raise _unknown_device(wish)
@@ -170,7 +162,7 @@ def _several(wish: str, named: str) -> Device:
 
 
 def join_cards(cards: Sequence[int]) -> Device:
-    """Device of several usable GPUs; tests may name one GPU twice."""
+    """Device of several usable GPUs; tests may name the same GPU twice."""
     if len(cards) == 1:
         return _cuda_device(cards[0])
     names = " and ".join(dict.fromkeys(_name(card) for card in cards))
@@ -252,7 +244,7 @@ def cupy() -> Any:
 
 @lru_cache(maxsize=64)
 def gpu_trouble(index: int) -> str:
-    """Why GPU `index` cannot run a small test kernel, in one line; "" if it can."""
+    """Why GPU `index` cannot run a small test kernel, in a line; "" if it can."""
     if _forked:
         return FORKED
     try:
@@ -349,19 +341,9 @@ def report(progress: Progress | None, done: float, total: float) -> None:
 
 
 def load(source: str, defines: Defines = ()) -> Any:
-    """Compile a .cu file for the current GPU, or take it from memory or CuPy's disk cache.
+    """The compiled `cupy.RawModule` of a file in kernels_cu for the current GPU, cached.
 
-    Parameters
-    ----------
-    source : str
-        File name in kernels_cu.
-    defines : tuple of (name, value)
-        Preprocessor definitions that specialise the source.
-
-    Returns
-    -------
-    cupy.RawModule
-        Has ``get_function(name)``.
+    `defines` are preprocessor definitions that specialise the source.
     """
     return _load(cupy().cuda.runtime.getDevice(), source, defines)
 
@@ -376,7 +358,7 @@ def _load(index: int, source: str, defines: Defines) -> Any:
 
 
 def function(source: str, name: str, defines: Defines = ()) -> Any:
-    """Kernel of a .cu file for the current GPU; see `load`."""
+    """Kernel of a .cu file for the current GPU."""
     return _function(cupy().cuda.runtime.getDevice(), source, name, defines)
 
 
@@ -386,9 +368,15 @@ def _function(index: int, source: str, name: str, defines: Defines) -> Any:
 
 
 def each(kernel: Any, n: int, *args: Any) -> None:
-    """Launch a kernel with one thread for each of n elements; n is its first argument."""
+    """Launch a kernel with a thread for each of n elements; n is its first argument."""
     if n:
         kernel((-(-n // THREADS),), (THREADS,), (np.int64(n), *args))
+
+
+def each_warp(kernel: Any, n: int, *args: Any) -> None:
+    """Launch a kernel with a warp for each of n elements; n is its first argument."""
+    if n:
+        kernel((-(-n * 32 // THREADS),), (THREADS,), (np.int64(n), *args))
 
 
 def array_module(device: Device) -> Any:
@@ -417,20 +405,19 @@ def to_host(values: Any) -> Any:
 def free_memory(device: Device | None = None) -> int:
     """Free bytes where `device` allocates its arrays; None is the current GPU.
 
-    On a GPU this includes the unused part of CuPy's pool, and of several GPUs it is the minimum; on the host
-    it respects container and process limits.
+    Includes the unused part of CuPy's pool; of several GPUs the minimum. On the host it respects container
+    and process limits.
     """
     if device is None:
         cp = cupy()
         return int(cp.cuda.runtime.memGetInfo()[0]) + int(cp.get_default_memory_pool().free_bytes())
-    if device.kind == "cuda":
-        return min(map(_free_on, device.each))
-    return host_memory.free()
-
-
-def _free_on(card: Device) -> int:
-    with use(card):
-        return free_memory()
+    if device.kind != "cuda":
+        return host_memory.free()
+    free = []
+    for card in device.each:
+        with use(card):
+            free.append(free_memory())
+    return min(free)
 
 
 def require_memory(needed: int, purpose: str, remedy: str = "run with --device cpu") -> None:

@@ -52,7 +52,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = target_of(path)
     _clear_leftovers(target)
     try:
-        mode = _mode_of_new(target)  # before the temporary file: a killed process leaves one file at most
+        # Before the temporary file is created: a killed process leaves a single file.
+        mode = _mode_of_new(target)
         handle, name = tempfile.mkstemp(
             prefix=f".{target.name}.{os.getpid()}.", suffix=".tmp", dir=target.parent
         )

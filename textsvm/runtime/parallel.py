@@ -37,7 +37,7 @@ Progress = Callable[[float, float], None]
 StageProgress = Callable[[str, float, float], None]
 
 _limit: ContextVar[int | None] = ContextVar("textsvm_threads", default=None)
-#: Pools by number of threads, kept alive: starting one takes longer than a small task.
+#: Pools by number of threads, kept alive: starting a pool takes longer than a small task.
 _pools: dict[int, ThreadPoolExecutor] = {}
 _worker = threading.local()
 if hasattr(os, "register_at_fork"):
@@ -74,7 +74,7 @@ def n_threads() -> int:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread inside the block; faster than threadpoolctl's own context manager.
+    """Limit BLAS to a single thread inside the block; faster than threadpoolctl's own context manager.
 
     The limit is global to the process: the first of several concurrent blocks sets it, the last restores it.
     """
@@ -108,7 +108,7 @@ def limited() -> bool:
 def part(progress: Progress | None, first: float, size: float, total: float) -> Progress | None:
     """Progress callback for a part of some work that reports to the callback of the whole; None stays None.
 
-    `first`, `size` and `total` are the work before the part, in the part and overall, in one unit.
+    `first`, `size` and `total` are the work before the part, in the part and overall, in the same unit.
     """
     if progress is None:
         return None
@@ -116,7 +116,7 @@ def part(progress: Progress | None, first: float, size: float, total: float) -> 
 
 
 def of_stage(progress: StageProgress | None, stage: str) -> Progress | None:
-    """Progress callback of one stage of a `StageProgress`."""
+    """Progress callback of a stage of a `StageProgress`."""
     return None if progress is None else lambda done, total: progress(stage, done, total)
 
 
@@ -129,18 +129,18 @@ def run(
 ) -> None:
     """Call ``function(piece)`` for every piece on all cores; inside another `run`, on the calling thread.
 
+    The function releases the GIL most of the time and writes its result into an array of the caller. Pieces
+    are small enough that an interruption takes effect within about a second.
+
     Parameters
     ----------
     function : callable
-        Releases the GIL most of the time and writes its result into an array of the caller.
     pieces : sequence
-        Processed in order; small enough that an interruption takes effect within about a second.
+        In the order of processing.
     work : sequence of float, optional
         Relative cost of each piece, for `progress`; 1 by default.
-    progress : callable, optional
-        Called from the calling thread with (work done, total work).
-    watch : callable, optional
-        Called from the calling thread about every 0.1 s; may raise to stop the work.
+    progress, watch : callable, optional
+        Called from the calling thread, `watch` about every 0.1 s; may raise to stop the work.
     """
     costs = [1.0] * len(pieces) if work is None else list(work)
     total, done = float(sum(costs)), 0.0

@@ -1,8 +1,7 @@
 """SIMD vectors for Numba: LANES values side by side in a register.
 
-LLVM vectorises only innermost loops, where a recurrence along a string has its dependence; the independent
-work is across documents, one per lane. These operations express that directly, and LLVM compiles them to the
-instructions of any CPU.
+LLVM vectorises only innermost loops, which cannot be vectorised for a recurrence along a string. Documents
+are independent: these operations process a document per lane, on any CPU.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def aligned(size: int, dtype: DTypeLike) -> NDArray[Any]:
 
 
 class Vector(types.Type):
-    """LANES values of one Numba scalar type."""
+    """LANES values of a Numba scalar type."""
 
     def __init__(self, dtype: types.Type) -> None:
         self.dtype = dtype
@@ -95,7 +94,7 @@ def store(typingctx: Any, array: Any, index: Any, vector: Any) -> Any:
 
 @intrinsic
 def fill(typingctx: Any, value: Any) -> Any:
-    """A vector of one value."""
+    """A vector of equal values."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = context.get_value_type(signature.return_type)
@@ -122,12 +121,9 @@ def _elementwise(floats: str, integers: str) -> Any:
     return operation
 
 
-add, subtract, multiply = (
-    _elementwise("fadd", "add"),
-    _elementwise("fsub", "sub"),
-    _elementwise("fmul", "mul"),
-)
-#: Of integers; `shift_right` of unsigned ones.
+add, subtract = _elementwise("fadd", "add"), _elementwise("fsub", "sub")
+multiply = _elementwise("fmul", "mul")
+#: Of integers; `shift_right` of unsigned integers.
 bit_and, bit_or, bit_xor = _elementwise("", "and_"), _elementwise("", "or_"), _elementwise("", "xor")
 shift_left, shift_right = _elementwise("", "shl"), _elementwise("", "lshr")
 

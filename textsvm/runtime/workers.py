@@ -3,8 +3,8 @@
     with on_workers("tcp://10.0.0.1:8786"):
         tune(model, texts, labels, grid)
 
-Code with such pieces gets the workers from `current` and passes the pieces to `Workers.run`. A task runs in
-one thread, so that its result does not depend on the number of threads. Data that all tasks share is sent
+Code with such pieces gets the workers from `current` and passes the pieces to `Workers.run`. A task runs in a
+single thread, so that its result does not depend on the number of threads. Data that all tasks share is sent
 once to each worker. If a worker ends, its unfinished tasks and results are computed again elsewhere, and lost
 shared data is sent again; each result is returned once.
 """
@@ -48,7 +48,8 @@ def on_workers(where: Any) -> Iterator[Workers]:
     """Use Dask workers for divisible work inside the block.
 
     Kernel matrices of edit-distance and gap-weighted kernels are computed in tiles; cross-validation and
-    tuning solve the folds of every kernel, and its paths along C, as tasks. Results are those of one machine.
+    tuning solve the folds of every kernel, and its paths along C, as tasks. Results are the same as without
+    workers.
 
     Parameters
     ----------
@@ -100,11 +101,16 @@ def here() -> Iterator[None]:
         _current.reset(token)
 
 
-def _local() -> Any:
-    from distributed import LocalCluster
+def _distributed() -> Any:
+    """The package `distributed`, which is optional and takes long to import."""
+    import distributed
 
+    return distributed
+
+
+def _local() -> Any:
     # No memory limit: a worker near its limit would write shared data to disk, or end.
-    return LocalCluster(
+    return _distributed().LocalCluster(
         n_workers=parallel.n_threads(),
         threads_per_worker=1,
         memory_limit=0,
@@ -117,13 +123,11 @@ def _local() -> Any:
 @contextmanager
 def _connected(where: Any) -> Iterator[Any]:
     """A client of a scheduler that has workers."""
-    from distributed import Client
-    from distributed import TimeoutError as Late
-
+    distributed = _distributed()
     name = getattr(where, "scheduler_address", where)
     try:
-        client = Client(where, timeout=PATIENCE, set_as_default=False)
-    except (OSError, Late, ValueError, TypeError) as error:
+        client = distributed.Client(where, timeout=PATIENCE, set_as_default=False)
+    except (OSError, distributed.TimeoutError, ValueError, TypeError) as error:
         raise InputError(
             f"no scheduler of Dask answers at {name} ({type(error).__name__}, {PATIENCE:g} s); start one "
             "with `dask scheduler`, and give its address, such as tcp://HOST:8786"
@@ -131,7 +135,8 @@ def _connected(where: Any) -> Iterator[Any]:
     with client:
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
-        except (Late, TimeoutError) as error:  # on Python 3.10 not the same, and both are raised
+        # On Python 3.10 these are different classes, and both are raised.
+        except (distributed.TimeoutError, TimeoutError) as error:
             raise InputError(
                 f"the scheduler at {name} has no workers after {PATIENCE:g} s; start some with "
                 f"`dask worker {name}`, where textsvm is installed"
@@ -140,16 +145,13 @@ def _connected(where: Any) -> Iterator[Any]:
 
 
 def versions(locate: Callable[..., Any] = lambda function, *args: function(*args)) -> dict[str, Any]:
-    """Versions of packages and Python; `locate` calls a function here or on the workers."""
+    """Versions of packages and Python; `locate` calls a standard function here or on the workers."""
     packages = {name: locate(pydoc.locate, f"{name}.__version__") for name in PACKAGES}
     return packages | {"python": locate(platform.python_version)}
 
 
 def require_same_versions(client: Any) -> None:
-    """Raise InputError if a worker has other versions than this process.
-
-    Only functions of the standard library are called on workers, because every worker has them.
-    """
+    """Raise InputError if a worker has other versions than this process."""
     ours, theirs = versions(), versions(lambda *call: client.run(*call, on_error="return"))
     for name, version in ours.items():
         for worker, other in theirs[name].items():
@@ -196,7 +198,7 @@ class Workers:
         return f"{count} worker{'s' * (count > 1)} at {self._client.scheduler.address} ({tasks})"
 
     def pays(self, seconds: float) -> bool:
-        """Whether to distribute work that takes one core this long."""
+        """Whether to distribute work that takes a core this long."""
         return seconds >= self.worth * parallel.n_threads()
 
     def everywhere(self, function: Callable[[], Any]) -> dict[str, Any]:
@@ -212,7 +214,9 @@ class Workers:
         work: Sequence[float] | None = None,
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Call ``function(*shared, piece)`` for every piece, each in one thread of a worker.
+        """Call ``function(*shared, piece)`` for every piece, each in a thread of a worker.
+
+        Yields the number and result of each piece, in order of completion.
 
         Parameters
         ----------
@@ -224,10 +228,6 @@ class Workers:
         work : sequence of float, optional
             Relative cost of each piece, 1 by default; costly pieces start first.
         progress : callable, optional
-
-        Yields
-        ------
-        number of the piece and its result, once each, in order of completion
         """
         costs = [1.0] * len(pieces) if work is None else list(work)
         missing = sorted(range(len(pieces)), key=lambda k: -costs[k])
@@ -245,10 +245,10 @@ class Workers:
     def _round(
         self, function: Callable[..., Any], shared: Sequence[Any], pieces: dict[int, Any]
     ) -> Generator[tuple[int, Any], None, None]:
-        """Results of some pieces, except those whose shared data has been lost."""
+        """Results of some pieces, except pieces whose shared data has been lost."""
         held = [self._send(value) for value in shared]
         submit, last = self._client.submit, time.monotonic()
-        pending = {submit(_call, function, *held, one, pure=False): k for k, one in pieces.items()}
+        pending = {submit(_call, function, *held, piece, pure=False): k for k, piece in pieces.items()}
         try:
             while pending:
                 arrived = self._arrived(list(pending))
@@ -280,8 +280,6 @@ class Workers:
         return future
 
     def _scatter(self, value: Any) -> Any:
-        from distributed import TimeoutError as Late
-
         last = time.monotonic()
         while True:
             try:
@@ -293,7 +291,7 @@ class Workers:
                     f"data cannot be sent to the workers ({error}); a function of tokens, or a kernel "
                     "function, must not refer to objects of this process alone, such as an open file"
                 ) from error
-            except (OSError, Late):  # a worker ended during the transfer
+            except (OSError, _distributed().TimeoutError):  # a worker ended during the transfer
                 last = self._require_some(last)
 
     def forget(self, value: Any) -> None:
@@ -302,11 +300,9 @@ class Workers:
 
     def _arrived(self, futures: Sequence[Any]) -> list[Any]:
         """Completed futures, waiting for at most a second."""
-        from distributed import TimeoutError as Late
-        from distributed import wait
-
-        with suppress(Late, CancelledError), self._client.as_current():
-            wait(futures, timeout=1, return_when="FIRST_COMPLETED")
+        distributed = _distributed()
+        with suppress(distributed.TimeoutError, CancelledError), self._client.as_current():
+            distributed.wait(futures, timeout=1, return_when="FIRST_COMPLETED")
         return [future for future in futures if future.status != "pending"]
 
     def _require_some(self, last: float) -> float:
@@ -329,9 +325,7 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _as_input_error(error: BaseException) -> BaseException:
-    from distributed import KilledWorker
-
-    if not isinstance(error, KilledWorker):
+    if not isinstance(error, _distributed().KilledWorker):
         return error
     return InputError(
         f"workers have ended one after the other with the same task, the last at {error.last_worker}, as "

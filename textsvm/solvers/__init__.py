@@ -1,1 +1,1 @@
-"""A learning problem as one dual form, and the solver of it."""
+"""Learning problems, their duals, and solvers."""

@@ -1,14 +1,15 @@
-"""Chains of dual problems over one Gram, solved side by side: on all cores, on one GPU, or on several.
+"""Chains of dual problems over a Gram, solved side by side: on all cores, on a GPU, or on several.
 
-Each problem of a chain starts from the solution of the previous one. Chains are independent: each runs in a
-thread of its own. Where rows are computed on demand and evict each other, chains run one after another. The
-multiclass solver can use all cores for one problem; it does, chain by chain, when there are fewer chains than
-cores.
+Each problem of a chain starts from the solution of the previous problem. Chains are independent.
 
-Where a Gram is sharded over several cards, all cards solve one problem together
-(`textsvm.solvers.shards_cuda`). If there are many problems and each card has room for a copy of the Gram,
-each card takes some of them instead. The chains are then cut into stretches just as one card with the
-multiprocessors of all would cut them.
+On a CPU each chain runs in a thread, if the Gram allows concurrent reads; otherwise (rows computed on demand
+would evict each other) chains run in sequence. If there are fewer multiclass chains than cores, they run in
+sequence too, and all cores work on the same problem.
+
+On a GPU all chains run in slots (`textsvm.solvers.cuda_queue`). If the Gram is sharded over several cards,
+all cards solve each problem together (`textsvm.solvers.shards_cuda`); with many problems and room for a copy
+of the Gram on every card, problems are divided among the cards instead. Chains are then cut into the
+stretches that a single card with all multiprocessors would use, so that results are the same.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,23 +37,6 @@ Vector = NDArray[np.float64]
 Chain = Sequence[AnyDual]
 
 
-def solve_dual(
-    gram: Gram,
-    dual: AnyDual,
-    tol: float = 1e-3,
-    max_iter: int = -1,
-    initial: Vector | None = None,
-    progress: Progress | None = None,
-    duality_gap: float | None = None,
-) -> Solution:
-    """Solve one dual problem over a Gram: `solve_chains` with a single chain of one problem.
-
-    `tol`, `max_iter` and `duality_gap` are those of `textsvm.solvers.solution.Stopping`.
-    """
-    stopping = Stopping(tol, max_iter, duality_gap)
-    return solve_chains(gram, [[dual]], stopping, [initial], progress)[0][0]
-
-
 def solve_chains(
     gram: Gram,
     chains: Sequence[Chain],
@@ -59,20 +44,20 @@ def solve_chains(
     initial: Sequence[Vector | None] | None = None,
     progress: Progress | None = None,
 ) -> list[list[Solution]]:
-    """Solve chains of dual problems of either kind over one Gram, on the Gram's device.
+    """Solve chains of dual problems of either kind over a Gram, on the Gram's device.
 
     Parameters
     ----------
     gram : Gram, n rows
     chains : sequence of sequences of Dual, or of MulticlassDual
         The problems of a chain have the same variables (sign or target, index) and differ in `upper` or
-        `linear`; each starts from the solution of the previous one (`textsvm.solvers.solution.warm_start`),
-        unless a GPU has room for all at once.
+        `linear`; each starts from the previous solution (`textsvm.solvers.solution.warm_start`), unless a GPU
+        has room for all at once.
     stopping : Stopping, optional
         Applies to each problem.
-    initial : sequence of float64 arrays or None, one per chain, optional
+    initial : sequence of float64 arrays or None, an entry per chain, optional
         Feasible variables for the first problem of each chain; zeros by default. For a `MulticlassDual`
-        coefficients of shape (n_classes, m); where they exceed the bounds they are scaled down.
+        coefficients of shape (n_classes, m); coefficients beyond the bounds are scaled down.
     progress : callable, optional
         Called every few hundredths of a second with (done, total), where done grows from 0 to total on a
         logarithmic scale of the violations; may raise to stop.
@@ -80,7 +65,7 @@ def solve_chains(
     Returns
     -------
     list of lists of Solution, in the shape of `chains`
-        Also where the bound on iterations or the precision of float64 ended the run: see their `status`.
+        Their `status` says whether the bound on iterations or the precision of float64 ended the run.
     """
     stopping = stopping or Stopping()
     initial = [None] * len(chains) if initial is None else initial
@@ -92,9 +77,8 @@ def solve_chains(
         return _on_cores(common, chains, starts, progress)
     # Between rounds the host works on short vectors, where many BLAS threads only take longer.
     with parallel.one_blas_thread():
-        if gram.shards:
-            return _on_shards(gram, chains, starts, stopping, progress)
-        return _on_card(gram, chains, starts, stopping, progress)
+        work = _GpuWork(gram, chains, starts, stopping, progress)
+        return work.solve_on_shards() if gram.shards else work.solve()
 
 
 def _start(chain: Chain, initial: Vector | None, diag: NDArray[np.float32]) -> Vector:
@@ -137,7 +121,7 @@ class _SharedProgress:
         self.costs, self.done = np.array(costs), np.zeros(len(costs))
         self.progress, self.stopped = progress, threading.Event()
 
-    def of_chain(self, c: int, report: Callable[[], None]) -> Progress:
+    def of_chain(self, c: int, report: Callable[[], None] = lambda: None) -> Progress:
         """Progress callback of chain or card c, which calls `report` after each update."""
 
         def progress(done: float, total: float) -> None:
@@ -171,17 +155,13 @@ def _cost(chain: Chain) -> float:
     return classes * len(chain) * float(len(chain[0])) ** 2
 
 
-def _nothing() -> None:
-    pass
-
-
 def _on_cores(
     common: smo.Common, chains: Sequence[Chain], starts: Sequence[Vector], progress: Progress | None
 ) -> list[list[Solution]]:
     shared = _SharedProgress([_cost(chain) for chain in chains], progress)
     results: list[list[Solution]] = [[] for _ in chains]
 
-    def work(c: int, report: Callable[[], None]) -> None:
+    def work(c: int, report: Callable[[], None] = lambda: None) -> None:
         of_chain = shared.of_chain(c, report)
         with shared.stopping():
             chain: Any = chains[c]
@@ -198,105 +178,90 @@ def _on_cores(
     together.sort(key=lambda c: -shared.costs[c])
     with shared.stopping():
         if together:
-            parallel.run(lambda c: work(c, _nothing), together, watch=shared.report)
+            parallel.run(lambda c: work(c), together, watch=shared.report)
         for c in sorted({*range(len(chains))} - {*together}):
             work(c, shared.report)
     return results
 
 
-def _on_card(
-    gram: Gram,
-    chains: Sequence[Chain],
-    starts: Sequence[Vector],
-    stopping: Stopping,
-    progress: Progress | None,
-    cuts: bool = True,
-) -> list[list[Solution]]:
-    """Solve two-class chains side by side, then those of 2, 3, .. classes together."""
-    results: list[list[Solution]] = [[] for _ in chains]
-    classes = [chain[0].n_classes if isinstance(chain[0], MulticlassDual) else 0 for chain in chains]
-    done = 0
-    for kind in sorted({*classes}):
-        some = [c for c in range(len(chains)) if classes[c] == kind]
-        solve: Any = crammer_singer_cuda.solve_many if kind else partial(smo_cuda.solve_many, cuts=cuts)
-        part = parallel.part(progress, done, len(some), len(chains))
-        solved = solve(gram, [chains[c] for c in some], [starts[c] for c in some], stopping, part)
-        for c, solutions in zip(some, solved, strict=True):
-            results[c] = solutions
-        done += len(some)
-    return results
+@dataclass(frozen=True)
+class _GpuWork:
+    """Chains to solve over a Gram in device memory, and the coefficients that they start from."""
 
+    gram: Gram
+    chains: Sequence[Chain]
+    starts: Sequence[Vector]
+    stopping: Stopping
+    progress: Progress | None
 
-def _on_shards(
-    gram: Gram,
-    chains: Sequence[Chain],
-    starts: Sequence[Vector],
-    stopping: Stopping,
-    progress: Progress | None,
-) -> list[list[Solution]]:
-    """Divide chains among cards that have room for a copy each, or have all cards solve each together."""
-    try:
-        slots = 0
-        for shard in gram.shards:
-            with devices.use(shard.device):
-                slots += cuda_queue.most_slots()
-        cuts = all(isinstance(chain[0], Dual) for chain in chains)
-        pieces = list(cuda_queue.stretches(chains, slots, cuts))
-        copies = gram.copies() if len(pieces) >= len(gram.shards) > 1 else []
-        if copies:
-            return _on_copies(copies, pieces, chains, starts, stopping, progress)
-        return _on_card(gram, chains, starts, stopping, progress)
-    except BaseException:  # an interruption leaves cards at work, maybe in each other's memory
-        with suppress(Exception):  # of a card that has failed
-            for shard in gram.shards:
-                devices.synchronize(shard.device)
-        raise
+    def solve(self, cuts: bool = True) -> list[list[Solution]]:
+        """Solve two-class chains side by side, then those of 2, 3, .. classes together."""
+        chains, starts = self.chains, self.starts
+        results: list[list[Solution]] = [[] for _ in chains]
+        classes = [chain[0].n_classes if isinstance(chain[0], MulticlassDual) else 0 for chain in chains]
+        done = 0
+        for kind in sorted({*classes}):
+            some = [c for c in range(len(chains)) if classes[c] == kind]
+            solve: Any = crammer_singer_cuda.solve_many if kind else partial(smo_cuda.solve_many, cuts=cuts)
+            part = parallel.part(self.progress, done, len(some), len(chains))
+            some_chains, some_starts = [chains[c] for c in some], [starts[c] for c in some]
+            solved = solve(self.gram, some_chains, some_starts, self.stopping, part)
+            for c, solutions in zip(some, solved, strict=True):
+                results[c] = solutions
+            done += len(some)
+        return results
 
+    def solve_on_shards(self) -> list[list[Solution]]:
+        """Divide chains among cards that have room for a copy each, or have all cards solve each together."""
+        shards = self.gram.shards
+        try:
+            slots = 0
+            for shard in shards:
+                with devices.use(shard.device):
+                    slots += cuda_queue.most_slots()
+            cuts = all(isinstance(chain[0], Dual) for chain in self.chains)
+            pieces = list(cuda_queue.stretches(self.chains, slots, cuts))
+            copies = self.gram.copies() if len(pieces) >= len(shards) > 1 else []
+            return self._solve_on_copies(copies, pieces) if copies else self.solve()
+        except BaseException:  # an interruption leaves cards at work, maybe in each other's memory
+            with suppress(Exception):  # of a card that has failed
+                for shard in shards:
+                    devices.synchronize(shard.device)
+            raise
 
-def _on_copies(
-    grams: Sequence[Gram],
-    pieces: Sequence[tuple[int, int, int]],
-    chains: Sequence[Chain],
-    starts: Sequence[Vector],
-    stopping: Stopping,
-    progress: Progress | None,
-) -> list[list[Solution]]:
-    """Divide pieces, (chain, first problem, last problem + 1), among cards, with one thread per card."""
-    parts = [chains[c][first:last] for c, first, last in pieces]
-    costs = [_cost(part) for part in parts]
-    shares = divide(costs, len(grams))
-    shared = _SharedProgress([sum(costs[k] for k in share) for share in shares], progress)
-    solved: list[list[Solution]] = [[] for _ in pieces]
+    def _solve_on_copies(
+        self, grams: Sequence[Gram], pieces: Sequence[tuple[int, int, int]]
+    ) -> list[list[Solution]]:
+        """Divide pieces, (chain, first problem, last problem + 1), among cards, with a thread per card."""
+        parts = [self.chains[c][first:last] for c, first, last in pieces]
+        costs = [_cost(part) for part in parts]
+        shares = divide(costs, len(grams))
+        shared = _SharedProgress([sum(costs[k] for k in share) for share in shares], self.progress)
+        solved: list[list[Solution]] = [[] for _ in pieces]
 
-    def start_of(k: int) -> Vector:
-        c, first, _ = pieces[k]
-        return starts[c] if first == 0 else np.zeros(len(parts[k][0]))
+        def start_of(k: int) -> Vector:
+            c, first, _ = pieces[k]
+            return self.starts[c] if first == 0 else np.zeros(len(parts[k][0]))
 
-    def work(card: int) -> None:
-        share, of_card = shares[card], shared.of_chain(card, _nothing)
-        with shared.stopping():
-            some = [parts[k] for k in share], [start_of(k) for k in share]
-            of_share = _on_card(grams[card], *some, stopping, of_card, cuts=False)
-            for k, solutions in zip(share, of_share, strict=True):
-                solved[k] = solutions
-            of_card(1.0, 1.0)
+        def work(card: int) -> None:
+            share, of_card = shares[card], shared.of_chain(card)
+            with shared.stopping():
+                some = [parts[k] for k in share], [start_of(k) for k in share]
+                of_share = _GpuWork(grams[card], *some, self.stopping, of_card).solve(cuts=False)
+                for k, solutions in zip(share, of_share, strict=True):
+                    solved[k] = solutions
+                of_card(1.0, 1.0)
 
-    with shared.stopping(), parallel.limit(len(grams)):
-        parallel.run(work, range(len(grams)), watch=shared.report)
-    results: list[list[Solution]] = [[] for _ in chains]
-    for k in sorted(range(len(pieces)), key=lambda k: pieces[k]):
-        results[pieces[k][0]] += solved[k]
-    return results
+        with shared.stopping(), parallel.limit(len(grams)):
+            parallel.run(work, range(len(grams)), watch=shared.report)
+        results: list[list[Solution]] = [[] for _ in self.chains]
+        for k in sorted(range(len(pieces)), key=lambda k: pieces[k]):
+            results[pieces[k][0]] += solved[k]
+        return results
 
 
 def divide(costs: Sequence[float], cards: int) -> list[list[int]]:
-    """Divide pieces among cards, the largest first, each to the card with the least cost so far.
-
-    Returns
-    -------
-    list of lists of int
-        The pieces of each card, in order.
-    """
+    """The pieces of each card, in order: the largest first, each to the card with the least cost so far."""
     shares: list[list[int]] = [[] for _ in range(cards)]
     loads = [0.0] * cards
     for k in sorted(range(len(costs)), key=lambda k: -costs[k]):

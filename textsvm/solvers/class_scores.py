@@ -13,17 +13,8 @@ STRATEGIES = ("ovo", "ovr", "crammer-singer")
 def class_scores(values: NDArray[np.float64], n_classes: int, strategy: str) -> NDArray[np.float64]:
     """Class scores from the values of all machines; the largest score wins.
 
-    One-vs-one counts votes, and breaks ties by the sum of the values squashed to less than half a vote.
-
-    Parameters
-    ----------
-    values : float64 array, shape (n, n_machines)
-    n_classes : int
-    strategy : {"ovo", "ovr", "crammer-singer"}
-
-    Returns
-    -------
-    float64 array, shape (n, n_classes); for two classes with one machine, shape (n,), its values
+    "ovo" counts votes, and breaks ties by the sum of the values, scaled to less than half a vote. Shapes are
+    (n, n_machines) -> (n, n_classes), or (n,) if there is a single machine for two classes.
     """
     if values.shape[1] == 1:
         return values[:, 0]

@@ -1,6 +1,6 @@
 """Many machines at once from sparse features: dual coordinate descent over columns (hinge loss, free bias).
 
-A column is one machine: signs y in {-1, 0, +1} (0: not trained on) and a box. All columns read the same rows
+A column is a machine: signs y in {-1, 0, +1} (0: not trained on) and a box. All columns read the same rows
 of X, and reading is the main cost: row i is read once, its values f_c = w_c . x_i + b_c are computed for all
 columns side by side (contiguous in memory, for vector units), each alpha takes its best step
 
@@ -33,35 +33,28 @@ from textsvm.runtime.parallel import Progress, run
 Array = NDArray[Any]
 #: The square of the bias feature, for rows of mean k(s, s) = 1.
 RHO = 1.0
-#: Fewest columns that are worth a thread of their own, and number that is enough for one thread.
-LEAST_COLUMNS, MOST_COLUMNS = 4, 16
+#: Minimum and maximum number of columns per thread.
+MIN_COLUMNS, MAX_COLUMNS = 4, 16
 
 
 @dataclass(frozen=True)
 class MachineColumns:
-    """m machines to be trained on the rows `index` of n.
-
-    `signs`, shape (n, m), is -1 or +1, or 0 where a machine is not trained on a row; `box`, of the same
-    shape, is the largest alpha.
-    """
+    """m machines to be trained on the rows `index` of n."""
 
     index: NDArray[np.int64]
-    signs: NDArray[np.int8]
-    box: NDArray[np.float32]
+    signs: NDArray[np.int8]  #: shape (n, m): -1 or +1; 0 if a machine is not trained on a row
+    box: NDArray[np.float32]  #: shape (n, m): Upper bound of alpha
 
 
 @dataclass(frozen=True)
 class ColumnSolution:
-    """Trained columns: alpha (n, m), bias (m,), weights (n_features, m).
+    """Trained columns."""
 
-    `violation` is the largest violation of the optimality conditions in the last epoch.
-    """
-
-    alpha: NDArray[np.float32]
-    bias: NDArray[np.float32]
-    weights: NDArray[np.float32]
+    alpha: NDArray[np.float32]  #: shape (n, m)
+    bias: NDArray[np.float32]  #: shape (m,)
+    weights: NDArray[np.float32]  #: shape (n_features, m)
     epochs: int
-    violation: float
+    violation: float  #: Largest violation of the optimality conditions in the last epoch
 
 
 def solve_columns(
@@ -94,9 +87,9 @@ def solve_columns(
 
 def _pieces(m: int) -> int:
     """Number of pieces of m columns: the same for any number of threads, because bits depend on it."""
-    if m < LEAST_COLUMNS:
+    if m < MIN_COLUMNS:
         return m
-    return 1 if m < 2 * LEAST_COLUMNS else 2 * max(1, m // (2 * MOST_COLUMNS))
+    return 1 if m < 2 * MIN_COLUMNS else 2 * max(1, m // (2 * MAX_COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -140,10 +133,10 @@ class Descent:
     def solve_column(
         self, order: NDArray[np.int64], column: tuple[Array, ...], tol: float, max_epochs: int
     ) -> tuple[int, float]:
-        """Descend with one column over the rows `order`; the epochs and the largest violation.
+        """Descend with a single column over the rows `order`; the epochs and the largest violation.
 
-        `order` is shuffled. `column` holds signs, box, weights and alpha, of one dimension, and the bias, an
-        array of one number; the last three are updated.
+        `order` is shuffled. `column` holds 1-d arrays: signs, box, weights, alpha, and the bias, of length 1;
+        the last three are updated.
         """
         arguments: Any = (order, *self.arrays, *column, self.rho, tol, max_epochs, self.seed)
         epochs, worst = _descend_one(*arguments)
@@ -155,7 +148,7 @@ def _descend_one(
     order: Array, indptr: Array, features: Array, values: Array, squares: Array, ridge: Array, signs: Array,
     box: Array, weights: Array, alpha: Array, bias: Array, rho: float, tol: float, max_epochs: int, seed: int,
 ) -> tuple[int, float]:  # fmt: skip
-    """`_descend` for a single column: arrays of one dimension."""
+    """`_descend` for a single column: 1-d arrays."""
     state, scale = np.uint64(seed), np.float32(rho)
     active, margin = len(order), np.float32(np.inf)
     b, balance, worst = bias[0], np.float32(0), np.float32(0)

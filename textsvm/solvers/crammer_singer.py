@@ -18,7 +18,7 @@ vanishes where every a_ri below its bound has the largest gradient of its exampl
 is v_i = max_r G_ri - min {G_ri: a_ri < U_ri} (0 if C_i = 0), as in LIBLINEAR, and the
 stopping rule is max_i v_i <= tol, in units of values of classes: the margin is 1.
 
-One example (a step). The others fixed, example i minimises G'd + A/2 |d|^2 over its k changes d, A = K_ii
+A step. With other examples fixed, example i minimises G'd + A/2 |d|^2 over its k changes d, A = K_ii
 (TAU where that is not positive). With b_r = a_ri - G_ri / A the solution is a_ri = min(U_ri, b_r + shift),
 where shift makes the sum 0: U - a is the projection of U - b onto a simplex. Beginning with no class at its
 bound, shift = -(sum of b over the classes below their bounds + sum of the other bounds) / number of classes
@@ -75,11 +75,11 @@ from textsvm.solvers.solution import (
 
 Array = NDArray[np.float64]
 
-#: Curvature in place of one that is not positive (indefinite kernels, empty documents), as in LIBSVM.
+#: Replaces curvature that is not positive (indefinite kernels, empty documents), as in LIBSVM.
 TAU = 1e-12
 #: Examples of a working set; not a power of two, or the classes of an example would compete for cache lines.
 SET = 1000
-#: Most steps of a round (some 50 ms).
+#: Maximum number of steps of a round (some 50 ms).
 BUDGET = 50_000
 #: Consecutive rounds without progress, up to rounding, after which the run ends.
 STALLS = 8
@@ -106,7 +106,7 @@ def solve_chain(
 
 
 class MulticlassRun:
-    """One solve, from feasible coefficients `coef` of shape (n_classes, m), which are overwritten."""
+    """A run of the solver from feasible coefficients, shape (n_classes, m), which are overwritten."""
 
     def __init__(
         self, gram: Gram, dual: MulticlassDual, coef: Array, stopping: Stopping, progress: Progress
@@ -117,7 +117,7 @@ class MulticlassRun:
         self.direct = bool((dual.index == np.arange(m)).all())
         self.limit = min(SET, m, self.window.capacity)
         self.top, self.low = np.empty(m), np.empty(m)
-        #: The working set, and its examples that were not in the previous one.
+        #: The working set, and its examples that were not in the previous set.
         self.members = self.newcomers = np.zeros(0, np.int64)
         #: The largest kernel value that has been seen.
         self.largest = 0.0
@@ -132,7 +132,7 @@ class MulticlassRun:
             self.update(some, np.ascontiguousarray(self.coef[:, some]))
 
     def solve(self) -> Solution:
-        tol, bound = self.stopping.tol, self.stopping.bound(len(self.dual))
+        tol, bound = self.stopping.tol, self.stopping.max_iterations(len(self.dual))
         iterations, total, stalls, renewals = 0, 0.0, 0, 0
         first = best = float((self.top - self.low).max(initial=0.0))
         while True:
@@ -165,9 +165,7 @@ class MulticlassRun:
         return rounding(float(values.sum(1).max()), float(values.max()), self.largest, self.steps)
 
     def assessed(self, status: str, iterations: int, doubted: bool) -> Solution:
-        """The solution, with gradients computed anew where they may be inaccurate or the run has stopped
-        short.
-        """
+        """The solution; gradients that may be inaccurate, or of an incomplete run, are computed anew."""
         if self.steps and (doubted or status != "converged"):
             self.renew()
         status = NO_STEP_LEFT if status == "converged" else status
@@ -270,8 +268,7 @@ def _sparse(change: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def measure(G: Any, coef: Any, target: Any, upper: Any, top: Any, low: Any, start: Any, stop: Any) -> Any:
-    """Per example: `top`, its largest gradient, and `low`, the smallest of classes that can grow (inf if
-    none).
+    """Set the largest gradient of each example, and the smallest of classes that can grow (inf if none).
 
     Returns False if a gradient is not finite.
     """
@@ -396,8 +393,7 @@ def optimise(
     """Sweep over the w examples of a working set until the largest violation is at most `enough`.
 
     `tile` holds their kernel values, shape (w, w). Steps after the first w are `relaxation` times the best
-    one of the example alone. Returns the number of steps, at most `budget`, and the decrease of the
-    objective.
+    step of the example alone. Returns the number of steps, at most `budget`, and the objective decrease.
     """
     k, w = G.shape
     new = np.empty(k)

@@ -1,12 +1,12 @@
-"""Crammer and Singer's machine on a GPU: one block per working set, gradients updated by the whole chip.
+"""Crammer and Singer's machine on a GPU: a block per working set, gradients updated by the whole chip.
 
-The problem, the step of one example and the rounds are those of `textsvm.solvers.crammer_singer`. A round is
-six kernels of kernels_cu/crammer_singer.cu and crammer_singer_set.cu, and none of them waits for the host:
+The problem, the step of an example and the rounds are described in `textsvm.solvers.crammer_singer`. A round
+is six kernels of kernels_cu/crammer_singer.cu and crammer_singer_set.cu; none of them waits for the host:
 
     choose     the violation of all, -D, P - D and the stopping rules; then the working set
     gather     the set's tile of kernel values, which stays in the L2 cache, its coefficients and gradients
-    solve_set  one block sweeps over the set: one warp computes the step of an example, one class per lane;
-               all warps then update the gradients, four examples per thread
+    solve_set  a block sweeps over the set: a warp computes the step of an example, each lane a class; all
+               warps then update the gradients, four examples per thread
     put        the changes, row by row, with sums that are 0 in float64
     update     G += K change, by the whole chip: blocks of 32 examples x 8 classes
     measure    the violation of each example, and its terms of -D and P - D
@@ -16,18 +16,24 @@ x 1,024 of them: they choose steps, and the nearer to the optimum, the smaller t
 Coefficients are float64, and `update` computes the gradients of the set too from their changes alone: no
 error of float32 outlives a round. A step takes about 1 us, however many classes change: its cost is latency.
 
-Problems with the same number of classes run side by side (`textsvm.solvers.cuda_queue`), each chain in one
-slot.
+Problems with the same number of classes run side by side (`textsvm.solvers.cuda_queue`), a chain per slot.
 
 Arrays, on the device; P slots, m examples, k classes, SET = 1,024, k' = k rounded up to a multiple of 8:
-    G, coef              float64 (2, P, k, m) upper, middle        float64 (P, m)     bounds; middle of the
-    gradients of classes that can grow, and the top objective, gap       float64 (P, m)     parts of -D and P
-    - D index, target        int32 (P, m) keys                 uint32 (P, m)      violations, float32, as
-    integers entered, marks       int32, uint8 (P, m)   of `choose` members, places      int32 (P, SET)
-    the set; place of each example in `moved` tile                 float32 (P, SET, SET) set_g, set_grows
-    float32 (P, k + 1, SET + 4), uint32 (P, k / 32, SET + 4)   bit r: class r can grow set_a
-    float64 (P, SET, k) moved, moved_slots   float64 (P, SET, k'), int32 (P, SET)  changes, and the slots of
-    their rows in the buffer state                STATE, as int64 (P, 16): CuPy has no arrays of structures
+
+    G, coef           float64 (2, P, k, m)
+    upper, middle     float64 (P, m)               bounds; middle of the top and of gradients that can grow
+    objective, gap    float64 (P, m)               parts of -D and P - D
+    index, target     int32 (P, m)
+    keys              uint32 (P, m)                violations, float32, as integers
+    entered, marks    int32, uint8 (P, m)          of `choose`
+    members, places   int32 (P, SET)               the set; place of each example in `moved`
+    tile              float32 (P, SET, SET)
+    set_g             float32 (P, k + 1, SET + 4)
+    set_grows         uint32 (P, k / 32, SET + 4)  bit r: class r can grow
+    set_a             float64 (P, SET, k)
+    moved             float64 (P, SET, k')         changes
+    moved_slots       int32 (P, SET)               slots of their rows in the buffer
+    state             int64 (P, 16)                STATE: CuPy has no arrays of structures
 """
 
 from __future__ import annotations
@@ -65,7 +71,7 @@ DEFINE_SETS: list[tuple[str, devices.Defines]] = [
     (ROUNDS_SOURCE, (("SET", SET),)),
     (ROUNDS_SOURCE, (("SET", SET), ("SHARDED", 1))),
 ]
-#: Most steps of a round (some 40 ms).
+#: Maximum number of steps of a round (some 40 ms).
 STEPS = 40_000
 #: Shared memory of `solve_set` besides the gradients.
 _STATIC = 24 << 10
@@ -99,9 +105,8 @@ def solve_many(
 ) -> list[list[Solution]]:  # fmt: skip
     """Solve chains of problems with the same number of classes over a Gram in device memory.
 
-    `starts` holds coefficients of shape (n_classes, m) that each chain starts from. Raises InputError if the
-    device has too little memory, there are more than 512 classes, or the Gram holds a value that is not a
-    finite number.
+    Each chain starts from coefficients of shape (n_classes, m). Raises InputError if the device has too
+    little memory, there are more than 512 classes, or a kernel value is not finite.
     """
     with devices.use(gram.device):
         shape = chains[0][0].n_classes, max(len(chain[0]) for chain in chains)
@@ -114,6 +119,7 @@ class MulticlassSlots(cuda_queue.Slots):
     """Slots for problems of type `MulticlassDual`."""
 
     STATE, SET, PLANES, ROUNDS = STATE, SET, 2, DEFINE_SETS[-2]
+    assess = staticmethod(assess_multiclass)
 
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         self.k = k = shape[0]
@@ -172,15 +178,11 @@ class MulticlassSlots(cuda_queue.Slots):
     def violations(self, state: NDArray[Any]) -> Vector:
         return state["violation"]
 
+    @staticmethod
     def warm_start(
-        self, dual: MulticlassDual, former: MulticlassDual, solution: Solution
+        dual: MulticlassDual, former: MulticlassDual, solution: Solution
     ) -> tuple[Vector, Vector | None]:
         return start_multiclass(dual, solution.coef), None
-
-    def assess(
-        self, dual: MulticlassDual, coef: Vector, responses: Vector, iterations: int, status: str, tol: float
-    ) -> Solution:
-        return assess_multiclass(dual, coef, responses, iterations, status, self.stopping)
 
     def put(self, starts: list[cuda_queue.Start]) -> None:
         if not starts:
@@ -224,20 +226,6 @@ class MulticlassSlots(cuda_queue.Slots):
     def measure(self) -> None:
         """Compute violations and terms of the objective."""
         self.launch("measure", (-(-self.stride // 64), self.count), 64)
-
-    def add_rows(self, slot: int, coef: Vector) -> None:
-        """G += K coef, for a start that is not zero."""
-        cp = devices.cupy()
-        moved = np.flatnonzero(coef.any(0))
-        limit = min(SET, self.window.capacity)
-        for start in range(0, len(moved), limit):
-            some = moved[start : start + limit]
-            rows = self.rows[slot][some]
-            self.window.refill(np.unique(rows))
-            self.moved[slot, : len(some), : len(coef)] = cp.asarray(coef[:, some].T)
-            self.moved_slots[slot, : len(some)] = self.window.slots[cp.asarray(rows)]
-            self.field("moved")[slot] = len(some)
-            self.update(slot, 1)
 
 
 class ShardedMulticlassSlots(shards_cuda.ShardedSlots, MulticlassSlots):

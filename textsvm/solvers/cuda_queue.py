@@ -2,19 +2,18 @@
 
 The kernels of a round serve many independent problems at once. Each problem has a slot of the arrays, and its
 own block in the kernels that choose and solve its working set. The host checks all slots every few rounds,
-takes out solved problems and fills their slots again, while the other slots go on. Where rows are computed on
-demand there is one slot.
+takes out solved problems and fills their slots again, while the other slots continue. If rows are computed on
+demand there is a single slot.
 
-Every round adds to the responses, and rounding errors with them. Where these may matter at the tolerance, or
-a problem stops short of it, the problem starts again from its coefficients, with responses computed from
-these alone, and optimality is judged by them.
+Every round adds rounding errors to the responses. If these may matter at the tolerance, or a problem stops
+short of it, the problem is restarted from its coefficients, and optimality is judged by new responses.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -72,38 +71,36 @@ def largest_value(gram: Gram) -> float:
 
 @dataclass(frozen=True)
 class Start:
-    """A problem to be put into a slot.
-
-    `coef` has the shape (m,) or (n_classes, m); `responses` are its responses if they are known. `bound` is
-    the most iterations, `tol` the first violation to reach, and `again` says that the slot already worked on
-    this problem.
-    """
+    """A problem to be put into a slot."""
 
     slot: int
     dual: Any
-    coef: Vector
-    responses: Vector | None
-    bound: int
-    tol: float
-    again: bool = False
+    coef: Vector  #: shape (m,) or (n_classes, m)
+    responses: Vector | None  #: If they are known
+    bound: int  #: Maximum number of iterations
+    tol: float  #: First violation to reach
+    again: bool = False  #: Whether the slot already worked on this problem
 
 
 class Slots(ABC):
-    """The device side: arrays for several problems of one kind, and the launches that serve them all.
+    """The device side: arrays for several problems of the same kind, and the launches that serve them all.
 
-    There are at most `wanted` slots. `shape` is the shape of the coefficients of the largest problem; its
-    last number is that of variables or examples.
+    There are at most `wanted` slots. `shape` is the shape of the coefficients of the largest problem: (m,) or
+    (n_classes, m).
     """
 
     #: State of a slot, as in the .cu: fields of 8 bytes, among them done, round, iterations, count and moved.
     STATE: ClassVar[np.dtype[Any]]
-    #: Examples or variables of a working set.
-    SET: ClassVar[int]
-    #: Number of arrays of the shape of the coefficients; the first two are the responses and the
-    #: coefficients.
+    SET: ClassVar[int]  #: Examples or variables of a working set
+    #: Number of arrays of the shape of the coefficients, beginning with the responses and the coefficients.
     PLANES: ClassVar[int]
-    #: The .cu of the rounds, and its defines.
-    ROUNDS: ClassVar[tuple[str, devices.Defines]]
+    ROUNDS: ClassVar[tuple[str, devices.Defines]]  #: The .cu of the rounds, and its defines
+    #: As in `textsvm.solvers.solution`.
+    assess: ClassVar[Callable[..., Solution]]
+    warm_start: ClassVar[Callable[..., tuple[Vector, Vector | None]]]
+    #: Device arrays of the kernels: changes, shape (count, SET) or (count, SET, classes), and row slots.
+    moved: Any
+    moved_slots: Any
 
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         cp = devices.cupy()
@@ -148,19 +145,25 @@ class Slots(ABC):
     def checkpoints(self, stopping: Stopping) -> list[float]:
         """Violations at which the host checks the duality gap; the last is `tol`."""
 
-    @abstractmethod
-    def warm_start(self, dual: Any, former: Any, solution: Solution) -> tuple[Vector, Vector | None]:
-        """Coefficients to start a problem from, and their responses or None."""
-
-    @abstractmethod
-    def assess(
-        self, dual: Any, coef: Vector, responses: Vector, iterations: int, status: str, tol: float
-    ) -> Solution:
-        """Compute a Solution from coefficients and responses."""
-
     def window_of(self, gram: Gram) -> Window:
         """The rows that kernels read in place."""
         return gram.window()
+
+    def add_rows(self, slot: int, coef: Vector) -> None:
+        """Responses += K coef, for a start that is not zero."""
+        cp = devices.cupy()
+        moved = np.flatnonzero(coef.any(axis=tuple(range(coef.ndim - 1))))
+        limit = min(self.SET, self.window.capacity)
+        for start in range(0, len(moved), limit):
+            some = moved[start : start + limit]
+            rows = self.rows[slot][some]
+            self.window.refill(np.unique(rows))
+            changes = coef[..., some].T
+            where = (slot, *(slice(length) for length in changes.shape))  # classes are padded on the device
+            self.moved[where] = cp.asarray(changes)
+            self.moved_slots[slot, : len(some)] = self.window.slots[cp.asarray(rows)]
+            self.field("moved")[slot] = len(some)
+            self.update(slot, 1)
 
     def update(self, first: int, problems: int) -> None:
         """Update the responses of these slots from the changes that their states count."""
@@ -217,22 +220,18 @@ class Slots(ABC):
 
 @dataclass
 class Job:
-    """Work of a slot: problems first..last-1 of a chain, at present number `at`."""
+    """Work of a slot: the problems of a chain from the present problem `at` to `last` - 1."""
 
     chain: int
     at: int
     last: int
-    #: Index of the present tolerance among those of the stopping rule.
-    step: int = 0
-    #: Violation at the start and the smallest since.
-    worst: float = 0.0
-    best: float = np.inf
-    #: Error of the responses that this problem was started with.
-    inherited: float = 0.0
-    #: Iterations before the last restart, number of restarts, and the status if the run has ended for good.
-    before: int = 0
-    renewals: int = 0
-    stopped: str = ""
+    step: int = 0  #: Index of the present tolerance in `Stopping.tolerances`
+    worst: float = 0.0  #: Violation at the start
+    best: float = np.inf  #: Smallest violation since
+    inherited: float = 0.0  #: Error of the responses that this problem was started with
+    before: int = 0  #: Iterations before the last restart
+    renewals: int = 0  #: Number of restarts
+    stopped: str = ""  #: Status if the run has ended for good
 
     def go_to(self, at: int, inherited: float) -> None:
         """Go on to the next problem, from responses with this error."""
@@ -258,8 +257,8 @@ def stretches(chains: Sequence[Sequence[Any]], slots: int, cuts: bool) -> Iterat
 class Queue:
     """The host side: assigns problems to slots until all are solved.
 
-    Chains start from the coefficients `starts`. With `cuts` a problem within a chain may start at zeros in a
-    free slot, instead of a warm start.
+    Chains start from the coefficients `starts`. With `cuts` a problem within a chain may have a cold start in
+    a free slot.
     """
 
     def __init__(
@@ -311,7 +310,7 @@ class Queue:
 
     def start(self, slot: int, dual: Any, coef: Vector, responses: Vector | None) -> None:
         """Have a problem start before the next round."""
-        bound, tol = self.stopping.bound(len(dual)), self.tolerances[0]
+        bound, tol = self.stopping.max_iterations(len(dual)), self.tolerances[0]
         self.starting.append(Start(slot, dual, coef, responses, bound, tol))
 
     def start_again(self, slot: int, coef: Vector, iterations: int, reason: int) -> bool:
@@ -327,7 +326,7 @@ class Queue:
             job.stopped = self.status(dual, reason)
         job.inherited, job.before, job.renewals = 0.0, job.before + iterations, job.renewals + 1
         # With no iterations left it is only assessed.
-        left = 0 if job.stopped else self.stopping.bound(len(dual)) - job.before
+        left = 0 if job.stopped else self.stopping.max_iterations(len(dual)) - job.before
         self.starting.append(Start(slot, dual, coef, None, left, tol, again=True))
         return True
 
@@ -339,7 +338,7 @@ class Queue:
 
     def status(self, dual: Any, reason: int) -> str:
         """Status of a problem that has not converged."""
-        bound = f"stopped at {self.stopping.bound(len(dual)):,} iterations"
+        bound = f"stopped at {self.stopping.max_iterations(len(dual)):,} iterations"
         return bound if reason == Done.AT_BOUND else NO_STEP_LEFT
 
     def finish(self, slot: int, coef: Vector, responses: Vector, iterations: int, reason: int) -> None:
@@ -351,10 +350,10 @@ class Queue:
         chain = self.chains[job.chain]
         dual, tol = chain[job.at], self.tolerances[job.step]
         status = job.stopped or self.status(dual, reason)
-        solution = self.slots.assess(dual, coef, responses, job.before + iterations, status, tol)
-        if self.stopping.satisfied(solution.duality_gap):
-            solution = replace(solution, converged=True, status="converged")
-        elif solution.converged and job.step + 1 < len(self.tolerances):
+        passed = job.before + iterations
+        solution = self.slots.assess(dual, coef, responses, passed, status, self.stopping, tol)
+        enough = not solution.converged or self.stopping.satisfied(solution.duality_gap)
+        if not enough and job.step + 1 < len(self.tolerances):
             job.step += 1
             self.slots.go_on(slot, self.tolerances[job.step])
             return

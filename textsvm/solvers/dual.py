@@ -1,4 +1,4 @@
-"""Dual problems, with one constraint or of k classes together, and their builders for learning problems.
+"""Dual problems, with a single constraint or of k classes together, and their builders.
 
     minimise   1/2 a'Qa + p'a,   Q_ij = sign_i sign_j K(index_i, index_j)
     subject to sign'a = total,   0 <= a_i <= upper_i
@@ -9,8 +9,7 @@ for m variables over the n rows of a Gram:
     epsilon-SVR    m = 2n, p = epsilon -/+ y, upper = C weight,  total = 0;  sign +1 for the first n
     one-class SVM  m = n,  p = 0,             upper = weight,    total = nu sum(weight)
 
-They differ in data only; one solver serves all. `index` also restricts a problem to a fold or to a pair of
-classes. The dual of
+The same solver serves all. `index` also restricts a problem to a fold or to a pair of classes. The dual of
 Crammer and Singer's machine is derived in `textsvm.solvers.crammer_singer`.
 """
 
@@ -27,12 +26,11 @@ from textsvm.errors import InputError
 
 @dataclass(frozen=True)
 class Dual:
-    """One dual problem."""
+    """A dual problem with a single constraint."""
 
     sign: NDArray[np.float64]  #: shape (m,): +1 or -1
     linear: NDArray[np.float64]  #: shape (m,): p, the linear term
-    #: shape (m,): Upper bounds of the variables; a variable whose bound is 0 stays 0.
-    upper: NDArray[np.float64]
+    upper: NDArray[np.float64]  #: shape (m,): Upper bounds of the variables, >= 0
     index: NDArray[np.int64]  #: shape (m,): Row of the Gram that each variable stands for
     total: float = 0.0  #: Value of the equality constraint sign'a
 
@@ -45,8 +43,7 @@ class MulticlassDual:
     """The dual of Crammer and Singer's machine (`textsvm.solvers.crammer_singer`)."""
 
     target: NDArray[np.int64]  #: shape (m,): Class of each example
-    #: shape (m,): Upper bound of the variable of an example's own class; that of the other classes is 0.
-    upper: NDArray[np.float64]
+    upper: NDArray[np.float64]  #: shape (m,): Upper bound for an example's own class; 0 for the other classes
     index: NDArray[np.int64]  #: shape (m,): Row of the Gram that each example stands for
     n_classes: int
 
@@ -73,16 +70,8 @@ def svc(
 ) -> Dual:
     """The dual of the soft-margin classifier with an unregularised bias (Cortes and Vapnik 1995).
 
-    Parameters
-    ----------
-    y : array of +1 and -1, shape (n,)
-        Both values occur.
-    C : float
-        Penalty of margin violations, > 0.
-    sample_weight : array, shape (n,), optional
-        Factors of C, >= 0, including class weights.
-    index : int64 array, shape (n,), optional
-        Rows of the Gram of the examples; 0..n-1 by default.
+    `y` holds labels +1 and -1, `sample_weight` factors of C, including class weights, and `index` the rows of
+    the Gram of the n examples, 0..n-1 by default. InputError for values out of range, also of other builders.
     """
     signs: NDArray[np.float64] = np.asarray(y, np.float64)
     if signs.ndim != 1 or not (np.abs(signs) == 1).all():
@@ -102,9 +91,8 @@ def svr(
 ) -> Dual:
     """The dual of regression with the epsilon-insensitive loss (Drucker et al. 1997).
 
-    The coefficient of example i is a_i - a_(n+i): its two variables share one row of the Gram. `y` holds n
-    finite targets; `epsilon`, at least 0, is the half-width of the tube without penalty, in the unit of `y`.
-    The other parameters and errors are those of `svc`.
+    The coefficient of example i is a_i - a_(n+i): its two variables share a row of the Gram. `epsilon`, at
+    least 0, is the half-width of the tube without penalty, in the unit of the n targets `y`.
     """
     target: NDArray[np.float64] = np.asarray(y, np.float64)
     if target.ndim != 1 or not np.isfinite(target).all():
@@ -124,11 +112,9 @@ def svr(
 def one_class(
     n: int, nu: float, sample_weight: ArrayLike | None = None, index: NDArray[np.int64] | None = None
 ) -> tuple[Dual, NDArray[np.float64]]:
-    """The dual of the one-class machine (Schoelkopf et al. 2001), scaled as in LIBSVM, and feasible
-    variables.
+    """The dual of the one-class machine (Schoelkopf et al. 2001), scaled as in LIBSVM; feasible variables.
 
-    `nu`, in (0, 1], bounds the share of outliers. Raises InputError if nu or a weight is out of range, or all
-    weights are 0.
+    `nu`, in (0, 1], bounds the share of outliers.
     """
     if not 0 < nu <= 1:
         raise InputError(f"nu must be above 0 and at most 1, got {nu!r}")
@@ -150,8 +136,7 @@ def crammer_singer(
 ) -> MulticlassDual:
     """The dual of the multiclass machine without a bias (Crammer and Singer 2001).
 
-    `target` holds the classes of m examples, 0 to n_classes-1. The other parameters and errors are those of
-    `svc`.
+    `target` holds the classes of m examples, 0 to n_classes-1.
     """
     classes = np.asarray(target)
     if n_classes < 2 or classes.ndim != 1 or not len(classes) or classes.dtype.kind not in "iu":

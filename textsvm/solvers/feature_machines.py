@@ -1,9 +1,8 @@
-"""Classifiers from features: the duals of `problems`, solved without computing kernel values.
+"""Classifiers from sparse features on a CPU, without kernel values.
 
-A machine alternates between two steps: coordinate descent (`columns`, float32) finds which alphas are at
-which bound, and a step on the face of the alphas at no bound (float64) brings these to their optimum. Then
-all responses are computed, in float64, to judge optimality. Machines of the same rows descend together at
-first.
+A machine alternates between two steps: coordinate descent (`columns`, float32) determines the alphas at a
+bound, and a step on the face of the free alphas (float64) brings these to their optimum. Then all responses
+are computed, in float64, to judge optimality. Machines of the same rows descend together at first.
 
 Faces. Near the optimum nearly all rows stay at their bounds, and coordinate descent moves the free ones by
 less and less. On the face of the box that the free alphas span, the dual is a quadratic programme without
@@ -15,14 +14,14 @@ for a change d of their coefficients. Conjugate gradients solve it with residual
 (Gould, Hribar and Nocedal 2001), preconditioned by the diagonal. Coefficients that would leave the box are
 put back on it, and the step is halved until the dual falls (Moré and Toraldo 1991).
 
-A product with K is a product with X' and one with X. Features that only one free row has are in the diagonal,
-and X is stored by rows and by columns: every number is one sum in a fixed order, for any number of threads.
+A product with K is a product with X' and then with X. Features of a single free row are in the diagonal, and
+X is stored by rows and by columns: every number is a sum in a fixed order, for any number of threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from textsvm.linalg.sparse import share
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import Progress, run
-from textsvm.solvers.columns import LEAST_COLUMNS, Descent, MachineColumns, solve_columns
+from textsvm.solvers.columns import MIN_COLUMNS, Descent, MachineColumns, solve_columns
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.problems import Classification, Labelling, MachineDual, Machines, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
@@ -41,45 +40,36 @@ from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_pro
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
 Box = tuple[Vector, Vector]
-#: Violation at which machines part: far from the optimum most rows move in some machine, near it few do, and
-#: different ones in each.
+#: Bound on epochs if the user sets none.
+MAX_EPOCHS = 1000
+#: Violation at which the common descent of machines ends: far from the optimum most rows move in some
+#: machine; near it few rows move, and different rows in each machine.
 TOGETHER = 0.03
 #: The violation at which the first descent of a machine ends.
 FIRST = 0.01
 #: Epochs of coordinate descent, and products with the Gram of a face, per step.
 EPOCHS, PRODUCTS = 20, 60
-#: Most halvings of a step on a face, and the share of the predicted decrease that it must attain.
+#: Maximum number of halvings of a step on a face, and the share of the predicted decrease to attain.
 HALVINGS, ENOUGH = 12, 1e-4
 #: Residual, in units of the first, at which conjugate gradients end.
 REDUCTION = 0.05
 
 
-def solve_classifier(
+def solve_by_descent(
     problem: Classification | Labelling,
     rows: FeatureRows,
-    tol: float,
-    max_epochs: int = 1000,
+    stopping: Stopping,
     progress: Progress | None = None,
-    duality_gap: float | None = None,
 ) -> Machines:
-    """Train the machines of a classifier.
+    """Train the machines of a classifier with strategy "ovr" or "ovo"; its index refers to `rows`.
 
-    Parameters
-    ----------
-    problem : Classification or Labelling
-        With strategy "ovr" or "ovo"; its index refers to `rows`.
-    rows : FeatureRows
-    tol : float
-        Largest violation of the optimality conditions to accept.
-    max_epochs : int
-        Bound on the passes over the rows, including products with the Gram of a face.
-    progress : callable, optional
-    duality_gap : float, optional
-        Relative duality gap to accept.
+    An epoch is a pass over all rows, or a product with the Gram of a face; each row of it counts as an
+    iteration for the bound of `stopping`.
     """
     some = rows if np.array_equal(problem.index, np.arange(len(rows.x))) else rows.take(problem.index)
-    parts, stopping = machine_duals(problem), Stopping(tol, duality_gap=duality_gap)
-    starts, used = _together(parts, some, tol, max_epochs)
+    parts, bound = machine_duals(problem), stopping.max_iter
+    max_epochs = MAX_EPOCHS if bound < 0 else max(1, bound // max(1, len(rows.x)))
+    starts, used = _together(parts, some, stopping.tol, max_epochs)
     solutions: list[Any] = [None] * len(parts)
 
     def solve_part(k: int, step: Progress | None = None) -> None:
@@ -100,7 +90,7 @@ def _together(
     """Alphas from a common descent of machines of the same rows, and its epochs; None for other machines."""
     n, m = len(rows.x), len(parts)
     duals: list[Any] = [part.dual for part in parts]
-    if m < LEAST_COLUMNS or any(len(part.at) < n for part in parts):
+    if m < MIN_COLUMNS or any(len(part.at) < n for part in parts):
         return [None] * m, 0
     signs = np.stack([dual.sign for dual in duals], axis=1).astype(np.int8)
     box = np.stack([dual.upper for dual in duals], axis=1).astype(np.float32)
@@ -111,7 +101,7 @@ def _together(
 
 @dataclass(frozen=True)
 class FeatureMachine:
-    """One dual of a classifier with m variables, and the m rows of these variables."""
+    """A dual of a classifier with m variables, and the m rows of these variables."""
 
     rows: FeatureRows
     dual: Dual
@@ -187,13 +177,10 @@ class FeatureMachine:
 
     def _assess(self, coef: Vector, epochs: int) -> Solution:
         passes, status = epochs * len(coef), "stopped at its bound on epochs"
-        solution = assess(self.dual, coef, self._responses(coef), passes, status, self.stopping.tol)
-        if self.stopping.satisfied(solution.duality_gap):
-            return replace(solution, converged=True, status="converged")
-        return solution
+        return assess(self.dual, coef, self._responses(coef), passes, status, self.stopping)
 
     def _open(self, solution: Solution) -> NDArray[np.int64]:
-        """The variables that may move: all but those at a bound whose gradient clearly keeps them there."""
+        """The variables that may move: all except variables that the gradient clearly keeps at a bound."""
         slack = self.dual.sign * (solution.responses + solution.bias)
         margin = max(solution.violation, self.stopping.tol)
         settled = ((solution.alpha <= 0) & (slack > margin)) | (
@@ -233,11 +220,9 @@ class Face:
 def descend_face(
     face: Face, coef: Vector, box: Box, responses: Vector, tol: float, most: int
 ) -> tuple[Vector, int]:
-    """Lower the dual on a face, with the sum of the coefficients fixed.
+    """Lower the dual on a face, with the sum of the free coefficients `coef`, inside `box`, fixed.
 
-    `coef` are the m free coefficients, strictly inside `box` (least, largest), and `responses` their
-    gradient. Stops at residual `tol` or after `most` products with K. Returns coefficients and the number of
-    products.
+    Stops at residual `tol` or after `most` products with K. Returns coefficients and the number of products.
     """
     step, products = _conjugate_gradients(face, responses, tol, most)
     for _ in range(HALVINGS):
@@ -252,7 +237,7 @@ def descend_face(
 
 
 def balance(coef: Vector, box: Box, total: float = 0.0) -> Vector:
-    """Put coefficients into their box, and make their sum `total` by moving the free ones equally."""
+    """Put coefficients into their box, and make their sum `total` by moving free coefficients equally."""
     low, high = box
     near = 1e-6 * (high - low)
     coef = np.where(coef < low + near, low, np.where(coef > high - near, high, coef))

@@ -1,6 +1,6 @@
 """Many machines at once from features: an augmented Lagrangian with semismooth Newton steps, no kernel value.
 
-A column is one machine. With K = X X' + diag(r) over n rows of features (`textsvm.linalg.rows`) its dual is
+A column is a machine. With K = X X' + diag(r) over n rows of features (`textsvm.linalg.rows`) its dual is
 
     minimise   1/2 |X'b|^2 + sum_i g_i(b_i),   g_i(b) = q_i b + epsilon |b| + r_i b^2 / 2  on [low_i, high_i],
     subject to sum b = total,
@@ -27,7 +27,7 @@ C the first Hessian would be empty. Li, Sun, Toh 2018 (semismooth Newton augment
 Rows at a bound and far from the kink of p are left out of a proximal step (shrinking): their contribution to
 the gradient is constant. All rows are checked after the step, which continues if a left-out row has moved.
 
-Sums beside those with X have a fixed order or are sums of integers: two runs give the same bits.
+All sums have a fixed order or are sums of integers: two runs give the same bits.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Values = NDArray[np.float64]
 
 #: Machines that are trained side by side.
 TOGETHER = 8
-#: Share of the tolerance that is aimed at: objectives are then 1e-5 from the optimum, as those of SMO are.
+#: Share of the tolerance to reach: objectives are then 1e-5 from the optimum, as with SMO.
 SHARE = 0.7
 STOPPED = "stopped at its bound on passes"
 #: sigma over C at the start, and its growth factor.
@@ -64,48 +64,41 @@ START, GROW = 0.2, 3.0
 #: Gradient at which a proximal step ends, in units of the violation.
 INNER = 0.5
 #: Bound on proximal steps: sigma has outgrown float64 by then.
-MOST_PROXIMAL = 40
-#: Violation, in units of the best so far, that shows that sigma has outgrown the precision of the products.
+MAX_PROXIMAL = 40
+#: Violation, in units of the best so far, at which sigma has outgrown the precision of the products.
 WORSE = 10.0
-#: Distance from the kink of p, in units of f, from which a row is left out: FAR times the violation plus
-#: FARTHER. All rows take part where fewer than LEAST_NEAR rows or more than a share MOST_NEAR are nearer, or
-#: after MOST_TRIES attempts in vain.
-FAR, FARTHER, LEAST_NEAR, MOST_NEAR, MOST_TRIES = 0.7, 0.05, 500, 0.5, 4
-#: Residual that ends conjugate gradients, in units of the gradient: at most, and at least. In between it is
-#: the square of the share of the gradient that the previous step left (Eisenstat and Walker 1996): while the
-#: free rows are still changing, an exact step is wasted.
+#: A row is left out if its distance from the kink of p, in units of f, is more than FAR times the violation
+#: plus FARTHER. No row is left out if fewer than MIN_NEAR rows or more than a share MAX_NEAR are nearer, or
+#: after MAX_TRIES failed attempts.
+FAR, FARTHER, MIN_NEAR, MAX_NEAR, MAX_TRIES = 0.7, 0.05, 500, 0.5, 4
+#: Bounds of the residual, in units of the gradient, that ends conjugate gradients. Between them it is the
+#: square of the share of the gradient that the previous step left (Eisenstat and Walker 1996), because an
+#: exact step is wasted while free rows are changing.
 LOOSE, TIGHT = 0.5, 1e-4
-#: Curvature added for the bias, in units of that of one free row: there may be no free row.
+#: Curvature added for the bias, in units of the curvature of a free row: there may be no free row.
 HOLD = 0.01
-#: Deviation of sums of coefficients to accept, in units of C.
+#: Accepted deviation of sums of coefficients, in units of C.
 UNBALANCED = 1e-3
 #: Armijo's constant, and the smallest step.
 DESCENT, SMALLEST_STEP = 1e-4, 2.0**-20
 #: Bound on Newton steps in a proximal step.
-MOST_STEPS = 50
+MAX_STEPS = 50
 
 #: Whether coefficients and K times these, both on the host, are good enough before the tolerance is reached.
 Satisfied = Callable[[Values, Values], bool]
 
 
 def can_solve(problem: Problem) -> bool:
-    """Whether each dual of a problem has a single constraint: all but those of Crammer-Singer."""
+    """Whether each dual of a problem has a single constraint; Crammer-Singer's does not."""
     return getattr(problem, "strategy", "") != "crammer-singer"
 
 
-def solve(
+def solve_by_newton(
     problem: Problem, rows: FeatureRows, stopping: Stopping, progress: Progress | None = None
 ) -> Machines:
-    """Train the machines of a problem.
+    """Train the machines of a problem that `can_solve` accepts; its index refers to `rows`.
 
-    Parameters
-    ----------
-    problem : Problem
-        One that `can_solve` accepts; its index refers to `rows`.
-    rows : FeatureRows
-    stopping : Stopping
-        Its bound on iterations counts passes over a row.
-    progress : callable, optional
+    The bound on iterations of `stopping` counts passes over a row.
     """
     products, parts = products_of(rows), machine_duals(problem)
     solutions: list[Solution] = []
@@ -118,9 +111,9 @@ def solve(
 
 def products_of(rows: FeatureRows) -> Products:
     """Products with rows, sparse or dense, on the device of the rows."""
-    if isinstance(rows.x, Sparse):
-        return HostProducts(rows)
     x: Any = rows.x
+    if isinstance(x, Sparse):
+        return HostProducts(rows)
     return CudaProducts(rows) if isinstance(x, CudaRows) else DenseProducts(rows)
 
 
@@ -150,15 +143,15 @@ def _column(problem: Problem, part: MachineDual, n: int) -> ColumnDuals:
     index = dual.index
     low, high = bounds(dual)
     linear = dual.sign * dual.linear
-    if isinstance(problem, Regression):  # the two variables of an example become one
+    if isinstance(problem, Regression):  # the two variables of an example become a single variable
         half, epsilon = len(index) // 2, problem.epsilon
         low, high, linear, index = low[half:], high[:half], -problem.target, index[:half]
-    columns = np.zeros((4, n))
-    columns[0, index], columns[1, index], columns[2, index] = linear, low, high
+    columns = np.zeros((4, n, 1))
+    columns[:3, index, 0] = linear, low, high
     if part.initial is not None:
-        columns[3, index] = dual.sign * part.initial
-    shaped = columns[:, :, None]
-    return ColumnDuals(shaped[0], shaped[1], shaped[2], epsilon, np.array([dual.total]), shaped[3])
+        columns[3, index, 0] = dual.sign * part.initial
+    linear, low, high, start = columns
+    return ColumnDuals(linear, low, high, epsilon, np.array([dual.total]), start)
 
 
 def _assess(
@@ -170,26 +163,19 @@ def _assess(
     if isinstance(problem, Regression):
         half = len(coef) // 2
         coef = np.concatenate([np.maximum(coef[:half], 0), np.minimum(coef[half:], 0)])
-    solution = assess(dual, coef, fitted + dual.sign * dual.linear, iterations, STOPPED, stopping.tol)
-    if stopping.satisfied(solution.duality_gap):
-        solution = replace(solution, converged=True, status="converged")
-    return solution
+    return assess(dual, coef, fitted + dual.sign * dual.linear, iterations, STOPPED, stopping)
 
 
 @dataclass(frozen=True)
 class ColumnDuals:
-    """The duals of k machines over n rows; a row that a machine does not use has a box of [0, 0].
+    """The duals of k machines over n rows; a row that a machine does not use has a box of [0, 0]."""
 
-    `linear` (q), the bounds `low` and `high` of sign * alpha and the feasible `start` are float64 of shape
-    (n, k), `total` has the shape (k,).
-    """
-
-    linear: Array
-    low: Array
-    high: Array
+    linear: Array  #: shape (n, k): q
+    low: Array  #: shape (n, k): Lower bounds of sign * alpha
+    high: Array  #: shape (n, k): Upper bounds
     epsilon: float
-    total: Array
-    start: Array
+    total: Array  #: shape (k,)
+    start: Array  #: shape (n, k): Feasible sign * alpha
 
     def at(self, index: Array) -> ColumnDuals:
         """The duals over some of the rows."""
@@ -226,7 +212,7 @@ def solve_newton(
 
 
 def balance_columns(xp: Any, coef: Array, low: Array, high: Array, total: Array) -> Array:
-    """Make the sums of coefficients (n, k) exact, within the bounds, by moving the free ones equally."""
+    """Make the sums of coefficients (n, k) exact, within the bounds, by moving free coefficients equally."""
     for _ in range(100):
         rest = coef.sum(axis=0) - total
         off = abs(rest) > 1e-12 * abs(coef).sum(axis=0)  # rounding: coefficients at their bounds stay there
@@ -245,9 +231,10 @@ class _ProximalMethod:
     def __init__(self, products: Products, duals: ColumnDuals, tol: float, max_passes: int) -> None:
         self.products, self.tol, self.max_passes = products, tol, max_passes
         self.xp = xp = products.xp
-        self.q, self.low, self.high, self.total, self.coef = (
-            xp.asarray(a) for a in (duals.linear, duals.low, duals.high, duals.total, duals.start)
-        )
+        arrays = {name: xp.asarray(value) for name, value in vars(duals).items() if name != "epsilon"}
+        self.duals = replace(duals, **arrays)
+        self.q, self.low, self.high = self.duals.linear, self.duals.low, self.duals.high
+        self.total, self.coef = self.duals.total, self.duals.start
         self.epsilon, self.ridge = duals.epsilon, products.ridge[:, None]
         self.passes = 0.0
         self.sigma = START * (self.high - self.low).max(axis=0)
@@ -259,7 +246,7 @@ class _ProximalMethod:
         f = self.values(weights, bias)
         violation = self.violation(f + self.q + self.ridge * self.coef)
         first, least, best = float(violation.max()), np.inf, (self.coef, f)
-        for _ in range(MOST_PROXIMAL):
+        for _ in range(MAX_PROXIMAL):
             point = self.proximal_step(weights, bias, f, violation)
             weights, bias, f = point.weights, point.bias, point.f
             self.coef = balance_columns(xp, point.coef, self.low, self.high, self.total)
@@ -278,23 +265,18 @@ class _ProximalMethod:
         self.coef, responses = best
         return responses
 
-    @property
-    def duals(self) -> ColumnDuals:
-        """The duals, starting from the present coefficients."""
-        return ColumnDuals(self.q, self.low, self.high, self.epsilon, self.total, self.coef)
-
     def proximal_step(self, weights: Array, bias: Array, f: Array, violation: Array) -> Point:
         """Minimise phi, over the rows near the kink first."""
         xp = self.xp
         goal = xp.maximum(INNER * self.tol, INNER * xp.minimum(violation, 1.0))
-        whole = ProximalProblem(self.products, self.duals, self.sigma)
+        whole = ProximalProblem(self.products, replace(self.duals, start=self.coef), self.sigma)
         margin = FAR * min(1.0, float(violation.max())) + FARTHER
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             near, before = whole.near(f, margin), whole.proximal(f)
             index = xp.flatnonzero(near)
             room = ((self.high - self.low) * near[:, None]).sum(axis=0)
             enough = bool((room >= 2 * xp.abs(self.total - before.sum(axis=0))).all())
-            if not enough or not LEAST_NEAR < len(index) < MOST_NEAR * len(near):
+            if not enough or not MIN_NEAR < len(index) < MAX_NEAR * len(near):
                 break
             part = whole.part(index, before)
             self.passes += 1
@@ -386,7 +368,7 @@ class ProximalProblem:
         """Take Newton steps from a point with values f until the gradient is within `goal`, (k,)."""
         xp, reach, point = self.xp, self.products.constant, self.point(weights, bias, f)
         before = None
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             gradient, of_bias = self.gradient(point)
             size = reach * xp.sqrt(square(gradient, of_bias))
             moving = (size > goal) | (abs(of_bias) > UNBALANCED * reach * self.width)

@@ -13,15 +13,15 @@ import numpy as np
 
 from textsvm.linalg.dense import padded, slices
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, CudaRows, numbered
+from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, numbered
 from textsvm.runtime import device as gpu
-from textsvm.solvers.newton_products import MOST_PRODUCTS, NewtonSystem, constant_of
+from textsvm.solvers.newton_products import MAX_PRODUCTS, NewtonSystem, Products, constant_of
 
 Array = Any  # a CuPy array
-BLOCK, MOST_BLOCKS = 256, 1024
+BLOCK, MAX_BLOCKS = 256, 1024
 #: Share of free rows up to which their entries by features are copied, and the number of passes by features
 #: that this must save: copying takes about three.
-MOST_FREE, WORTH = 0.7, 6
+MAX_FREE, WORTH = 0.7, 6
 #: Gradients of newton.cu.
 GRADIENTS = np.dtype(
     [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "unit", "partial")]
@@ -32,29 +32,21 @@ GRADIENTS = np.dtype(
 )
 
 
-class CudaProducts:
+class CudaProducts(Products):
     """Products with sparse rows on a GPU."""
 
     def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
         #: Products with the Hessian in the last step.
         self.xp, self.last_products = gpu.cupy(), 0
-        self.x: CudaRows = rows.x  # type: ignore[assignment]
-        self.ridge = rows.ridge
+        self.x, self.ridge = rows.x, rows.ridge
         self.squares = self.x.squares()
         self.lengths = self.xp.sqrt(self.squares)
         self.constant = constant_of(rows, self.squares) if constant is None else constant
 
     def take(self, index: Array) -> CudaProducts:
-        x: Any = self.x.part(index)
-        some = CudaProducts(FeatureRows(x, self.ridge[index]), self.constant)
+        some = CudaProducts(FeatureRows(self.x.part(index), self.ridge[index]), self.constant)
         some.last_products = self.last_products
         return some
-
-    def values(self, weights: Array, bias: Array) -> Array:
-        return self.x.dot(weights) + self.constant * bias
-
-    def combine(self, coef: Array) -> Array:
-        return self.x.transposed_dot(coef)
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         xp = self.xp
@@ -70,7 +62,7 @@ class CudaProducts:
 
 
 class _Gradients:
-    """Conjugate gradients for the columns of one launch."""
+    """Conjugate gradients for the columns of a launch."""
 
     def __init__(self, products: CudaProducts, width: int, system: NewtonSystem) -> None:
         cp = gpu.cupy()
@@ -81,7 +73,7 @@ class _Gradients:
         self.bent = cp.empty((len(self.index), width))
         self.spread = cp.zeros((len(self.x), width), np.float32)
         r, r_bias = -system.gradient, -system.of_bias
-        n, blocks = len(r), min(MOST_BLOCKS, -(-len(r) // BLOCK))
+        n, blocks = len(r), min(MAX_BLOCKS, -(-len(r) // BLOCK))
         self.blocks, rest = max(1, blocks), (r**2).sum(axis=0) + r_bias**2
         weight_bound = products.squares @ system.curvature
         bias_bound = self.constant * (products.lengths @ system.curvature)
@@ -100,7 +92,7 @@ class _Gradients:
     def _lists(self, expected: int) -> CudaLists:
         """The entries by features, of free rows alone if that saves time in this many products."""
         n, free = len(self.x), len(self.index)
-        if free > MOST_FREE * n or expected * (n - free) < WORTH * n:
+        if free > MAX_FREE * n or expected * (n - free) < WORTH * n:
             return self.x.columns
         return self.x.columns.kept(numbered(n, self.index, self.index))
 
@@ -109,14 +101,14 @@ class _Gradients:
         if not bool((self.vectors["rest"] > self.vectors["goal"]).any()):
             return 0
         self._launch("direction", "unit_of_sums")  # a step of size 0, for the unit of the first sums
-        for products in range(1, MOST_PRODUCTS + 1):
+        for products in range(1, MAX_PRODUCTS + 1):
             self._bend()
             self._launch("curve", "size_of_step")
             self._launch("step", "share_of_direction")
             if not int(self.vectors["open"][0]):
                 return products
             self._launch("direction", "unit_of_sums")
-        return MOST_PRODUCTS
+        return MAX_PRODUCTS
 
     def _bend(self) -> None:
         """The sums of X'D(Xd + constant d_bias)."""

@@ -1,24 +1,25 @@
 """Products with rows of features for `newton`: on the CPU, and with dense rows on either device.
 
-Newton's equation for k columns is solved by conjugate gradients, which need products with the Hessian alone.
-Sparse rows on a GPU have their own (`newton_cuda`).
+Newton's equation for k columns is solved by conjugate gradients, which need only products with the Hessian.
+`newton_cuda` has its own for sparse rows on a GPU.
 
 A preconditioner for dense rows: the Hessian of some free rows, factored. With A = [X, constant] and d
 features Newton's equation has H = diag(1, .., 1, hold) + A'DA, (d + 1)^2 numbers, for each column. A sample
 of SAMPLE d free rows, each with the weight of the rows it stands for, gives a P with |P^-1/2 H P^-1/2 - I| of
 about SAMPLE^-1/2, whatever the condition of H: a handful of iterations instead of hundreds, at a cost that
 does not grow with n. A P of another sigma or of other free rows is still correct, only slower; it is computed
-anew where the previous step took so many iterations that this is cheaper.
+anew when that is cheaper than the additional iterations of the previous step.
 
 P^-1 = W'W with W the inverse of P's Cholesky factor, all in float64: it stays positive definite when rounded.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -34,43 +35,40 @@ Array = Any
 Curve = Callable[[Array, Array], tuple[Array, Array]]
 
 #: Bound on products with the Hessian in a Newton step.
-MOST_PRODUCTS = 500
+MAX_PRODUCTS = 500
 #: Free rows in the sample of a preconditioner, per feature.
 SAMPLE = 16
 #: Speed of a product of matrices relative to a pass over rows, which waits for memory.
 RATE = 32
-#: Iterations that a new preconditioner takes as well.
+#: Iterations with a new preconditioner.
 FRESH = 10
 #: Cost of a factor and its inverse, in products of d x d matrices.
 FACTOR = 3
-#: Most bytes of W, for all columns together.
-MOST_BYTES = 2 << 30
+#: Maximum bytes of W, for all columns together.
+MAX_BYTES = 2 << 30
 
 
-class Products(Protocol):
+class Products(ABC):
     """Products with the rows of X and a column of constants beside it, for the bias; on either device."""
 
-    @property
-    def xp(self) -> Any:
-        """NumPy or CuPy."""
-
-    @property
-    def ridge(self) -> Array:
-        """r, shape (n,)."""
-
-    @property
-    def constant(self) -> float:
-        """The number in the column beside X."""
+    xp: Any  #: NumPy or CuPy
+    x: Any  #: The rows
+    ridge: Array  #: shape (n,): r
+    constant: float  #: The number in the column beside X
 
     def values(self, weights: Array, bias: Array) -> Array:
         """X weights + constant bias: (n_features, k) and (k,) -> (n, k)."""
+        return self.x.dot(weights) + self.constant * bias
 
     def combine(self, coef: Array) -> Array:
         """X' coef: (n, k) -> (n_features, k)."""
+        return self.x.transposed_dot(coef)
 
+    @abstractmethod
     def take(self, index: Array) -> Products:
         """Products with some of the rows, beside the same constant."""
 
+    @abstractmethod
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         """Solve for a step: (n_features, k), (k,), and the number of products with the Hessian."""
 
@@ -104,7 +102,7 @@ def conjugate_gradients(
     goal = rest * system.forcing**2
     d, d_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
     gain = rest if precondition is None else (r * d).sum(axis=0) + r_bias * d_bias
-    while bool((rest > goal).any()) and products < MOST_PRODUCTS:
+    while bool((rest > goal).any()) and products < MAX_PRODUCTS:
         curved, curved_bias = curve(d, d_bias)
         products += 1
         curved, curved_bias = curved + d, curved_bias + system.hold * d_bias
@@ -131,7 +129,7 @@ def constant_of(rows: FeatureRows, squares: Array) -> float:
     return mean**0.5 if mean > 0 else 1.0
 
 
-class HostProducts:
+class HostProducts(Products):
     """Products with sparse rows on all cores, stored by rows and by columns."""
 
     def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
@@ -140,9 +138,6 @@ class HostProducts:
         self.constant = constant_of(rows, self.x.squares()) if constant is None else constant
         # By columns, each row of X' is a separate sum, which threads can share out.
         self._columns = Sparse(by_columns.indptr, by_columns.documents, by_columns.values, len(self.x))
-
-    def values(self, weights: Array, bias: Array) -> Array:
-        return self.x.dot(weights) + self.constant * bias
 
     def combine(self, coef: Array) -> Array:
         return self._columns.dot(coef)
@@ -161,21 +156,14 @@ class HostProducts:
         return conjugate_gradients(np, system, curve)
 
 
-class DenseProducts:
+class DenseProducts(Products):
     """Products with dense rows, on either device, with a preconditioner."""
 
     def __init__(self, rows: FeatureRows, preconditioner: Preconditioner | None = None) -> None:
-        self.x: Any = rows.x
-        self._rows, self.ridge = rows, rows.ridge
+        self._rows, self.x, self.ridge = rows, rows.x, rows.ridge
         self.xp = array_module(device_of(rows.ridge))
         self.preconditioner = preconditioner or Preconditioner(constant_of(rows, self.x.squares()))
         self.constant = self.preconditioner.constant
-
-    def values(self, weights: Array, bias: Array) -> Array:
-        return self.x.dot(weights) + self.constant * bias
-
-    def combine(self, coef: Array) -> Array:
-        return self.x.transposed_dot(coef)
 
     def take(self, index: Array) -> DenseProducts:
         return DenseProducts(self._rows.take(index), self.preconditioner)
@@ -209,7 +197,7 @@ class Preconditioner:
         free = (system.curvature > 0).sum(axis=0)
         rows = float(xp.minimum(free, SAMPLE * d).sum()) + FACTOR * k * d
         cost = rows * d / (2 * RATE * max(1, int((system.curvature > 0).any(axis=1).sum())))
-        if self.iterations > FRESH + cost and 8 * k * (d + 1) ** 2 <= MOST_BYTES:
+        if self.iterations > FRESH + cost and 8 * k * (d + 1) ** 2 <= MAX_BYTES:
             self._inverses.clear()  # frees memory for the new ones
             self._inverses += [self._inverse(xp, x, system, c) for c in range(k)]
 

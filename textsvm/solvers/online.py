@@ -12,22 +12,22 @@ optimum:
   this holds for most examples once a few hundred are known, and 0 is their optimal coefficient. Otherwise
   pairs of variables are optimised, starting from the present coefficients.
 - *A removed example* gives its coefficient c to others, so that the sum stays 0: to the i that has room and
-  for which the objective rises least, c (F_i - F_r) + c^2 (K_ii + K_rr - 2 K_ir) / 2, or to several if one
-  has not enough room. Together the others always have room: they sum to -c. Then pairs are optimised.
+  for which the objective rises least, c (F_i - F_r) + c^2 (K_ii + K_rr - 2 K_ir) / 2, or to several examples
+  if necessary. Together the others always have room: they sum to -c. Then pairs are optimised.
 - *A change of label* is a removal and an addition.
 
 State. F of all n examples, in float64. The rows of K that pairs have needed, in float32, up to a number of
 bytes, least recently used rows evicted first: support vectors and a few others, so that a step computes at
-most two rows. w = X'b as one vector over the features, for decisions: one look-up per feature of a text. The
-rows of X: `textsvm.solvers.online_rows`.
+most two rows. w = X'b, for decisions: a look-up per feature of a text. The rows of X:
+`textsvm.solvers.online_rows`.
 
-The cost of a new example among n of m features each, a share s of which another has on average (s = 0.13 for
-mails): its row of K, s n m; its column in the rows kept, one number each; and if it violates the optimality
-conditions, 2 n for each pair, and m for each changed coefficient, for w. No step costs n m, except when
-coefficients are given (`add` with alpha), as when a machine is built from a store.
+The cost of a new example among n examples of m features each, which share a fraction s on average (s = 0.13
+for mails): its row of K, s n m; a number in each cached row; and if it violates the optimality conditions,
+2 n for each pair, and m for each changed coefficient, for w. No step costs n m, except when coefficients are
+given (`add` with alpha), as when a machine is built from a store.
 
-*Without a free bias* one more variable, of a row without features, absorbs the sum: its F is 0, so the bias
-is 0 too. Values of different times are then on one scale, and training examples of one class alone rank
+*Without a free bias* an additional variable, of a row without features, absorbs the sum: its F is 0, so the
+bias is 0 too. Then values of different times are on the same scale, and examples of a single class rank
 similar texts.
 
 Memory: 8 to 18 bytes for each feature of each example (4 and 4, free room in the pools, and the table of
@@ -52,8 +52,8 @@ Array = NDArray[np.float64]
 
 #: Pairs that are optimised between checks of the clock.
 STRETCH = 200
-#: Most pairs that a call of `settle` optimises: far more than a mail takes, some seconds.
-MOST_PAIRS = 1_000_000
+#: Maximum number of pairs in a call of `settle`: some seconds, far more than a mail takes.
+MAX_PAIRS = 1_000_000
 #: A bound that no sum of coefficients reaches.
 NO_BOUND = 1e9
 #: Part of an example's value that is due to its own coefficient, in units of alpha K(x, x); see `left_out`.
@@ -70,24 +70,11 @@ class OnlineMachine:
     tol : float
         Largest violation of the optimality conditions to accept, in units of decision values, > 0.
     budget : int, optional
-        Number of examples to keep: beyond it `settle` removes the most `redundant`.
+        Number of examples to keep: `settle` removes the most `redundant` of any further examples.
     memory : int
         Bytes for rows of the kernel matrix.
     free_bias : bool
         Whether the bias is optimised; otherwise it is 0.
-
-    Attributes
-    ----------
-    bias : float
-    pairs : int
-        Pairs of variables that the last call of `settle` optimised.
-    forgotten : list
-        Names of examples removed to keep the budget; the caller may empty it.
-
-    Raises
-    ------
-    InputError
-        If C, tol or budget is not above 0.
     """
 
     def __init__(
@@ -97,8 +84,10 @@ class OnlineMachine:
         for name, value in (("C", C), ("tol", tol), ("budget", budget)):
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be a number above 0, got {value!r}")
-        self.C, self.tol, self.budget = float(C), float(tol), budget
-        self.bias, self.pairs = 0.0, 0
+        self.C, self.tol, self.budget, self.bias = float(C), float(tol), budget, 0.0
+        #: Pairs of variables that the last call of `settle` optimised.
+        self.pairs = 0
+        #: Names of examples removed to keep the budget; the caller may empty it.
         self.forgotten: list[Hashable] = []
         self._X = SparseRows()
         self._K = KeptRows(self._X, memory)
@@ -151,19 +140,10 @@ class OnlineMachine:
     def add(
         self, name: Hashable, keys: ArrayLike, values: ArrayLike, positive: bool, alpha: float = 0.0
     ) -> None:
-        """Add an example, or replace the one with the same name; `settle` then restores the optimum.
+        """Add an example, or replace the example of this name; `settle` then restores the optimum.
 
-        Parameters
-        ----------
-        name : hashable
-        keys : uint64 array, shape (m,)
-            Distinct features.
-        values : float array, shape (m,)
-            The value of each feature: the same for all, > 0.
-        positive : bool
-            Whether the example is of the positive class.
-        alpha : float
-            Its dual variable if it is known, from 0 to C.
+        `keys` (uint64) are its distinct features, `values` their value, > 0 and the same for all, and `alpha`
+        its dual variable if it is known, from 0 to C.
         """
         keys, values = np.ascontiguousarray(keys, np.uint64), np.asarray(values, np.float32)
         if len(values) and not (values[0] > 0 and (values == values[0]).all()):
@@ -203,18 +183,9 @@ class OnlineMachine:
         self._K.drop(place)
 
     def settle(self, seconds: float | None = None) -> bool:
-        """Optimise until the optimum or the time limit is reached; remove examples beyond the budget.
+        """Optimise, and remove examples beyond the budget; return whether the optimum is reached.
 
-        Parameters
-        ----------
-        seconds : float, optional
-            Time limit; the next call continues from the coefficients reached. `MOST_PAIRS` pairs are a limit
-            too.
-
-        Returns
-        -------
-        bool
-            Whether the optimum is reached.
+        At the time limit in seconds, and after `MAX_PAIRS` pairs, the next call continues.
         """
         end = np.inf if seconds is None else time.perf_counter() + seconds
         self.pairs = 0
@@ -236,16 +207,12 @@ class OnlineMachine:
     def left_out(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Estimate the leave-one-out decision value of each example.
 
-        For an example with a dual variable of 0 it is the present value, exactly. For the others it is
-        smaller by at most alpha K(x, x) (Jaakkola and Haussler 1999), less the part of the example that
-        others span (Vapnik and Chapelle 2000). `SHARE` of this bound is subtracted: with scores from these
-        values the least spam is "unsure" on SpamAssassin's mails, at no more ham classified as spam than
-        Bogofilter's.
+        It is the present value for an example with a dual variable of 0. For the others it is smaller by at
+        most alpha K(x, x) (Jaakkola and Haussler 1999), less the part of the example that others span (Vapnik
+        and Chapelle 2000). `SHARE` of this bound is subtracted, which gave the fewest "unsure" spam messages
+        of SpamAssassin's, with as few false positives as Bogofilter.
 
-        Returns
-        -------
-        values : float64 array, shape (n,)
-        positive : bool array, shape (n,)
+        Returns values, shape (n,), and whether each example is positive.
         """
         self._catch_up()
         places = self._every
@@ -264,8 +231,8 @@ class OnlineMachine:
     def redundant(self, most: int) -> list[Hashable]:
         """Names of up to `most` examples that the optimum needs least.
 
-        Examples without a dual variable come first, by descending margin and then age; then support vectors,
-        by ascending alpha.
+        First examples with a dual variable of 0, by descending margin and then age; then support vectors, by
+        ascending alpha.
         """
         places = self._every
         sign = self._sign[places]
@@ -373,7 +340,7 @@ class OnlineMachine:
         tile, none = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
         self._state[loop.CLOCK] = self._K.used.max()
         loop.find_first(F, up, down, gains, self._state, self._extrema)
-        while self.pairs < MOST_PAIRS:
+        while self.pairs < MAX_PAIRS:
             relaxation = 1.0 if self.pairs < 2 * n else RELAXATION
             reason, done = loop.iterate(
                 STRETCH, self.tol, relaxation, self._K.values, self._K.slots, self._K.used, tile, none, none,
@@ -416,25 +383,18 @@ def free_bias_of(F: Array, coef: Array, low: Array, high: Array) -> float:
 
 
 class KeptRows:
-    """Rows of K = XX' in float32, up to `memory` bytes, least recently used rows evicted first.
-
-    Memory of a row is committed when it is first written.
-
-    Attributes
-    ----------
-    values : float32 array, shape (height, room)
-        0 past column ``X.n``; a free place holds any finite number.
-    slots : int64 array, shape (room,)
-        Slot of each example's row in `values`, -1 if it has none.
-    used : int64 array, shape (height,)
-        Time of the last use of each slot, in a count that only grows.
-    """
+    """Rows of K = XX' in float32, up to `memory` bytes, least recently used rows evicted first."""
 
     def __init__(self, X: SparseRows, memory: int) -> None:
         self._X, self.memory = X, memory
+        # The system commits memory of a row when it is first written.
         self._store = np.empty(max(64, memory // 4), np.float32)
+        #: shape (height, room): 0 past column X.n; a free place holds any finite number.
         self.values = self._store[:0].reshape(0, 0)
-        self.slots, self.used = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        #: shape (room,): Slot of each example's row in `values`, or -1.
+        self.slots = np.zeros(0, np.int64)
+        #: shape (height,): Time of the last use of each slot, from a counter.
+        self.used = np.zeros(0, np.int64)
         self._owner = np.zeros(0, np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -487,9 +447,8 @@ class KeptRows:
         """Make room for this number of examples: rows become wider; the last used rows that fit are kept."""
         before, height = len(self.slots), max(2, min(room, self.memory // (4 * max(room, 1))))
         if len(self._store) < height * room:
-            self._store = np.concatenate(
-                [self._store, np.empty(height * room - len(self._store), np.float32)]
-            )
+            more = np.empty(height * room - len(self._store), np.float32)
+            self._store = np.concatenate([self._store, more])
         kept = np.flatnonzero(self._owner >= 0)
         kept = np.sort(kept[np.argsort(-self.used[kept], kind="stable")][:height])
         # In place: first move all rows to the front, then each to its new position, from the last on.

@@ -1,16 +1,16 @@
 """Rows of features that are added and removed, and their products with each other.
 
-A row is a set of columns and one number, the value of all its columns. So the product of two rows is the
-number of columns they share times both values, exact in float32 until it is rounded; its bits do not depend
-on earlier operations. Rows are stored twice, as lists of columns and as lists of rows by column (postings),
-each entry 4 bytes. With postings the products of one row with all n read the entries of its columns alone (13
-% of all entries, on the mails of SpamAssassin); sums of weights over columns read the lists of columns.
+A row is a set of columns and a number, the value of all its columns. So the product of two rows is the number
+of columns they share times both values, rounded once; its bits do not depend on earlier operations. Rows are
+stored twice, as lists of columns and as lists of rows by column (postings), each entry 4 bytes. Products of a
+row with all rows read only the postings of its columns (13 % of all entries, on the mails of SpamAssassin);
+sums of weights over columns read the lists of columns.
 
-Each kind of list lives in a pool. A full list moves to the end of the pool and leaves a hole; a full pool is
-packed into a new one. The place of a removed row is reused. Columns without rows are swept out once they
+Each kind of list is in a pool. A full list moves to the end of the pool and leaves a hole; a full pool is
+packed into a new pool. The place of a removed row is reused. Columns without rows are removed when they
 outnumber the others. The amortised cost is constant per entry.
 
-Positions in the long loops are unsigned, which saves the test for negative ones: three times as fast.
+Positions in the long loops are unsigned, which saves the test for negative numbers: three times as fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from textsvm.runtime.compiled import njit
 
 #: Fibonacci hashing: 2^64 divided by the golden ratio.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-#: Number of columns without rows up to which no sweep is made.
+#: Up to this number columns without rows are kept.
 FEW = 4096
 
 
@@ -140,23 +140,16 @@ class ColumnTable:
 
 
 class SparseRows:
-    """Rows at places 0 .. n - 1, some of which are free, and a vector of weights over their columns.
-
-    Attributes
-    ----------
-    n : int
-        Number of places, in use or free.
-    scale : float32 array, shape (n or more,)
-        The value of all columns of a row; 0 at a free place.
-    weights : float64 array, shape (number of columns or more,)
-    """
+    """Rows at places 0 .. n - 1, some of them free, and a vector of weights over their columns."""
 
     def __init__(self) -> None:
         self.columns = ColumnTable()
         self.rows, self.postings = ListPool(), ListPool()
+        #: shape (n or more,): The value of all columns of a row; 0 at a free place.
         self.scale = np.zeros(0, np.float32)
+        #: shape (number of columns or more,)
         self.weights = np.zeros(0)
-        self.n, self.free = 0, []  # type: ignore[var-annotated]
+        self.n, self.free = 0, list[int]()
 
     def add(self, keys: NDArray[np.uint64], scale: float) -> int:
         """Add a row of distinct keys; return its place."""
@@ -258,8 +251,7 @@ def wanted(lists: Any, length: Any, room: Any) -> Any:
 
 @njit(nogil=True, cache=True)
 def append(lists: Any, value: Any, pool: Any, start: Any, length: Any, room: Any, end: Any) -> Any:
-    """Append `value` to each of these lists; a full list moves to the end of the pool and gets half as much
-    room again.
+    """Append `value` to each of these lists; a full list moves to the end of the pool, to get more room.
 
     Returns the new end of the pool and the number of lists that were empty.
     """
@@ -297,9 +289,7 @@ def discard(lists: Any, value: Any, pool: Any, start: Any, length: Any) -> Any:
 
 @njit(nogil=True, cache=True)
 def pack(pool: Any, start: Any, length: Any, room: Any, target: Any) -> Any:
-    """Copy all lists to the start of `target`, each with a quarter more room, at least one place; return the
-    end.
-    """
+    """Copy all lists to `target`, each with a quarter more room, at least 1 place; return the end."""
     end = 0
     for i in range(len(start)):
         source, to = np.uint64(start[i]), np.uint64(end)

@@ -1,15 +1,14 @@
 """Learning problems on rows of a Gram, the machines that solve them, and their decision values.
 
-A problem names rows of a Gram, their targets and the learning task; it knows nothing of strings. It is split
-into machines, one dual each, which share the rows: a fit with k classes has k (k-1) / 2 of them one-vs-one,
-k one-vs-rest, and ten folds have ten times as many.
+A problem names rows of a Gram, their targets and the learning task. It is split into machines, each with a
+dual of its own over the same rows:
 
-    one-vs-one       machine (a, b), a < b: class b against class a, in the order (0,1), (0,2), ..
-    one-vs-rest      machine a: class a against all others; with two classes, one machine as one-vs-one
-    crammer-singer   one machine per class, without bias, solved together (Crammer and Singer 2001)
+    ovo              machine (a, b), a < b: class b against class a, in the order (0,1), (0,2), ..
+    ovr              machine a: class a against all others; for two classes the same as ovo
+    crammer-singer   a machine per class, without bias, solved together (Crammer and Singer 2001)
 
-Where an example may have several labels, there is one machine per label: examples with the label against the
-others. A label that all or none of the examples have gets a machine without coefficients and a bias of NaN.
+With several labels per example there is a machine per label: examples with the label against the others. A
+label that all or none of the examples have gets a machine without coefficients and a bias of NaN.
 
 A positive value of a two-class machine means the second class.
 """
@@ -29,11 +28,10 @@ from threadpoolctl import threadpool_limits
 from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime.device import array_module, to_host
-from textsvm.runtime.parallel import Progress, n_threads
+from textsvm.runtime.parallel import n_threads
 from textsvm.solvers import dual
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import AnyDual, MulticlassDual
-from textsvm.solvers.solution import Solution, Stopping
+from textsvm.solvers.solution import Solution
 
 #: Bytes of the float64 copy of a block of rows.
 BLOCK_BYTES = 64 << 20
@@ -45,7 +43,7 @@ SPARSE = 0.1
 
 @dataclass(frozen=True)
 class Classification:
-    """Classes to be told apart."""
+    """Predict a class."""
 
     index: NDArray[np.int64]  #: shape (m,): Rows of the Gram
     target: NDArray[np.int64]  #: shape (m,): Classes, 0..n_classes-1; each occurs
@@ -57,10 +55,7 @@ class Classification:
 
 @dataclass(frozen=True)
 class Labelling:
-    """Labels of which an example may have any number; `target` is bool, shape (m, n_labels).
-
-    The other attributes are those of `Classification`.
-    """
+    """Predict any number of labels; `target` is bool, shape (m, n_labels), others as in `Classification`."""
 
     index: NDArray[np.int64]
     target: NDArray[np.bool_]
@@ -76,10 +71,7 @@ class Labelling:
 
 @dataclass(frozen=True)
 class Regression:
-    """Numbers to be predicted within `epsilon`, which is in the unit of `target`, float64 of shape (m,).
-
-    The other attributes are those of `Classification`.
-    """
+    """Predict numbers within `epsilon`; `target` is float64, shape (m,), others as in `Classification`."""
 
     index: NDArray[np.int64]
     target: NDArray[np.float64]
@@ -102,15 +94,11 @@ Problem = Classification | Labelling | Regression | OneClass
 
 @dataclass(frozen=True)
 class MachineDual:
-    """The dual of a machine, or of all machines of a Crammer-Singer problem together.
-
-    `at` is the example of the problem that each variable belongs to; `initial` are feasible variables where
-    zeros are not feasible.
-    """
+    """The dual of a machine, or of all machines of a Crammer-Singer problem together."""
 
     dual: AnyDual
-    at: NDArray[np.int64]
-    initial: NDArray[np.float64] | None = None
+    at: NDArray[np.int64]  #: Example of the problem that each variable belongs to
+    initial: NDArray[np.float64] | None = None  #: Feasible variables if zeros are not feasible
 
 
 @dataclass(frozen=True)
@@ -121,51 +109,12 @@ class Machines:
     #: shape (n_machines, m): Value of machine k at x: sum_i coef[k, i] K(index_i, x) + bias[k].
     coef: NDArray[np.float64]
     bias: NDArray[np.float64]  #: shape (n_machines,)
-    #: One per machine that was trained; a single solution for all machines of Crammer-Singer.
+    #: Of each trained machine; a single solution for all machines of Crammer-Singer.
     solutions: tuple[Solution, ...]
 
 
-def solve(
-    gram: Gram,
-    paths: Sequence[Sequence[Problem]],
-    tol: float = 1e-3,
-    max_iter: int = -1,
-    duality_gap: float | None = None,
-    progress: Progress | None = None,
-) -> list[list[Machines]]:
-    """Solve many problems over one Gram, side by side.
-
-    Parameters
-    ----------
-    gram : Gram
-    paths : sequence of sequences of problems
-        The problems of a path differ in C or epsilon alone (best with C ascending): each starts from the
-        solution of the previous one.
-    tol, max_iter, duality_gap
-        See `textsvm.solvers.solution.Stopping`.
-    progress : callable, optional
-        See `textsvm.solvers.chains.solve_chains`.
-
-    Returns
-    -------
-    list of lists of Machines, in the shape of `paths`
-    """
-    parts = [[machine_duals(problem) for problem in path] for path in paths]
-    chains = [chain for path in parts for chain in zip(*path, strict=True)]
-    duals = [[part.dual for part in chain] for chain in chains]
-    initial = [chain[0].initial for chain in chains]
-    solved = iter(solve_chains(gram, duals, Stopping(tol, max_iter, duality_gap), initial, progress))
-    result: list[list[Machines]] = []
-    for path, path_parts in zip(paths, parts, strict=True):
-        # Transpose: from a list of solutions along the path for each dual to a list of solutions per problem.
-        by_machine = [next(solved) for _ in path_parts[0]]
-        by_problem = zip(*by_machine, strict=True) if by_machine else [()] * len(path)
-        result.append([collect(*each) for each in zip(path, path_parts, by_problem, strict=True)])
-    return result
-
-
 def machine_duals(problem: Problem) -> list[MachineDual]:
-    """The duals of a problem: one per machine, or one of all classes together."""
+    """The duals of the machines of a problem; a single dual for Crammer-Singer."""
     index, weight = problem.index, problem.weight
     everyone = np.arange(len(index))
     if isinstance(problem, Regression):
@@ -214,22 +163,13 @@ def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[
 
 
 def decision_values(gram: Gram | FeatureProducts, several: Sequence[Machines]) -> list[NDArray[np.float64]]:
-    """Values of solved problems at every row of their Gram, computed on the Gram's device.
+    """Values of solved problems at every row of their Gram: float64 on the host, shape (n_machines, n) each.
 
-    The coefficients of all machines of all problems are the rows of one sparse matrix W over the rows of the
-    Gram. Rows of K that no machine uses are not computed, and the others are read once, in float64, in blocks
-    whose size does not depend on the number of machines:
+    The coefficients of all machines are the rows of a sparse matrix W over the rows of the Gram. Rows of K
+    that no machine uses are not computed, and the others are read once, in float64, in blocks whose size does
+    not depend on the number of machines:
 
         values = sum over blocks B of W[:, B] K[B, :].
-
-    Parameters
-    ----------
-    gram : Gram or FeatureProducts, n rows
-    several : sequence of Machines
-
-    Returns
-    -------
-    list of float64 arrays, shape (n_machines, n), one per problem, on the host
     """
     if not several:
         return []

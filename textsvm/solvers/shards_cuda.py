@@ -13,8 +13,9 @@ Results are bit for bit those of a card that holds the whole matrix. The additio
 
 Events order the work of the cards: the stream of the first card waits for all, and all wait for the first.
 
-Arrays of a card, besides its shard; P slots of problems of up to m variables in `planes` planes (1, or one
-per class), as in `textsvm.solvers.smo_cuda` and `crammer_singer_cuda`:
+Arrays of a card, besides its shard; P slots of problems of up to m variables in `planes` planes (1, or the
+number of classes), as in `textsvm.solvers.smo_cuda` and `crammer_singer_cuda`:
+
     lists                int32 (3, P, m)   row of the Gram of each variable; the card's own variables, whose
                                            columns are here; the positions of these columns in the shard
     F                    float64 (P, [planes,] m)   responses of the card's own variables
@@ -38,7 +39,7 @@ from textsvm.solvers.solution import Stopping
 
 SOURCE = "shards.cu"
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [(SOURCE, (("SET", 1024),))]
-#: Most blocks of a card that gather: per slot, and for all slots together.
+#: Maximum number of blocks of a card that gather: per slot, and for all slots together.
 GATHERERS, ALL_GATHERERS = 256, 2048
 _POINTERS = (
     "values", "index", "own", "F", "state", "moved", "moved_slots",
@@ -56,13 +57,10 @@ STRUCTS = {"Part": PART}
 
 
 class ShardedSlots(cuda_queue.Slots):
-    """Slots over a sharded Gram: a mix-in that comes before the class for problems of one type."""
+    """Slots over a sharded Gram: a mix-in that comes before the class for problems of a type."""
 
-    #: Name of the responses among the fields of the kernels' arrays.
-    RESPONSES: ClassVar[str]
+    RESPONSES: ClassVar[str]  #: Name of the responses among the fields of the kernels' arrays
     tile: Any
-    moved: Any
-    moved_slots: Any
 
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         super().__init__(gram, shape, wanted, stopping)
@@ -101,7 +99,7 @@ class ShardedSlots(cuda_queue.Slots):
 
 
 class CardPart:
-    """One card's part of the problems in all slots; `slots` are those of the first card."""
+    """A card's part of the problems in all slots; `slots` are on the first card."""
 
     def __init__(self, slots: ShardedSlots, shard: Shard) -> None:
         cp, shape, stride = devices.cupy(), slots.values.shape[1:], slots.stride
@@ -115,10 +113,8 @@ class CardPart:
             devices.require_memory(needed, f"the solver's part on {shard.device.description}")
             self.lists = cp.zeros((3, self.count, stride), np.int32)
             self.F, self.state = cp.zeros(shape), cp.zeros(slots.state.shape, np.int64)
-            self.moved, self.moved_slots = (
-                cp.zeros(slots.moved.shape),
-                cp.zeros(slots.moved_slots.shape, np.int32),
-            )
+            self.moved = cp.zeros(slots.moved.shape)
+            self.moved_slots = cp.zeros(slots.moved_slots.shape, np.int32)
             self.kernels = {name: devices.function(SOURCE, name, DEFINE_SETS[0][1]) for name in _KERNELS}
             source, defines = slots.ROUNDS
             self.kernels["update"] = devices.function(source, "update", defines)

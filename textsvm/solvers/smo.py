@@ -10,29 +10,29 @@ stationary when
 
     m(b) = max over UP of -F  <=  min over DOWN of -F = M(b).
 
-One iteration takes the i that attains m, the j in DOWN with the largest (F_j - F_i)^2 / eta,
+An iteration takes the i that attains m, the j in DOWN with the largest (F_j - F_i)^2 / eta,
 eta = K_ii + K_jj - 2 K_ij (TAU where that is not positive), and moves b_i up and b_j down by
-t = (F_j - F_i) / eta or to the nearest bound. Then F += t (K_i - K_j): two rows, one pass, which also
-finds the next i. The stopping rule is LIBSVM's, m - M <= tol.
+t = (F_j - F_i) / eta or to the nearest bound. Then F += t (K_i - K_j): a single pass over two rows, which
+also finds the next i. The stopping rule is LIBSVM's, m - M <= tol.
 
 Over-relaxation (as Mangasarian and Musicant 1999 for sweeps over single variables). A run of more than 2 m
-iterations is ill-conditioned: its pairs undo each other's steps. From there on a step is 1.6 t where the
-bounds allow it. Measured on the edit kernel with gamma = 0.005, that halves the iterations or cuts them to a
-third; early in a run, or on a well-conditioned Gram, it would add some.
+iterations is ill-conditioned: its pairs undo each other's steps. Later steps are 1.6 t, within the bounds.
+Measured on the edit kernel with gamma = 0.005, that halves the iterations or cuts them to a third; early in a
+run, or on a well-conditioned Gram, it would add some.
 
 Shrinking. A variable at a bound whose -F lies beyond that of every possible partner (UP only, -F < M; DOWN
-only, -F > m) is set aside when that shortens the active set enough. The columns of the active set are then
-read from a tile: compact copies of the rows in use. When the set is opened again, the responses of the other
-variables are updated from the rows of those variables alone whose coefficients have changed since.
+only, -F > m) is set aside if that shortens the active set enough. The columns of the active set are then read
+from a tile: compact copies of the rows in use. When all variables become active again, the responses of the
+others are updated from the rows whose coefficients have changed since.
 
 Rounding. Steps add up in F, in float64, to an error of about eps sum |b| max |K| sqrt(steps), or eps max |b|
-max |K| steps where rounding of b is the same each time. Where that is more than 0.01 tol, and wherever a run
-stops short of tol, F is computed anew from b, and optimality is judged by the new F; where it is not reached
-the run continues. A warm start multiplies F, and the error of F too.
+max |K| steps if rounding of b is the same in each step. If that is more than 0.01 tol, or if a run stops
+short of tol, F is computed anew from b, and optimality is judged by the new F; the run continues if it is not
+reached. A warm start multiplies F, and the error of F too.
 
-Chains that run side by side (`textsvm.solvers.chains`) share the buffer of a dense Gram and nothing else. A
-problem on some of the rows (a fold, two classes) reads their columns from a tile as a shortened active set
-does, and takes as long as a problem on a Gram of its own.
+Chains that run side by side (`textsvm.solvers.chains`) share only the buffer of a dense Gram. A problem on
+some of the rows (a fold, two classes) reads their columns from a tile, and takes as long as a problem on a
+Gram of its own.
 
 The inner loop is `textsvm.solvers.smo_loop`; the GPU twin, with larger working sets, is
 `textsvm.solvers.smo_cuda`.
@@ -41,7 +41,7 @@ The inner loop is `textsvm.solvers.smo_loop`; the GPU twin, with larger working 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +69,7 @@ from textsvm.solvers.solution import (
 
 Vector = NDArray[np.float64]
 
-#: Largest size of a tile in bytes. The tiles of all threads take no more than the Gram's buffer, and each no
-#: more than 1/8 of it.
+#: Maximum bytes of a tile. A tile takes at most 1/8 of the Gram's buffer, all tiles at most the whole buffer.
 TILE_BYTES = 64 << 20
 #: Rows that are added at a time.
 BLOCK = 64
@@ -107,16 +106,12 @@ def solve_chain(common: Common, chain: Sequence[Dual], coef: Vector, progress: P
 
 @dataclass
 class Tile:
-    """Rows of k variables, restricted to the columns of the k active ones, in t slots.
+    """Rows of the k active variables, restricted to the columns of these variables, in t slots."""
 
-    `slot`, shape (k,), is the slot of each variable's row in `values`, shape (t, k), and `owner`, shape (t,),
-    the variable of each slot, both -1 where there is none; `next` is the slot that is filled next.
-    """
-
-    values: NDArray[np.float32]
-    slot: NDArray[np.int64]
-    owner: NDArray[np.int64]
-    next: int = 0
+    values: NDArray[np.float32]  #: shape (t, k)
+    slot: NDArray[np.int64]  #: shape (k,): Slot of each variable's row, or -1
+    owner: NDArray[np.int64]  #: shape (t,): Variable of each slot, or -1
+    next: int = 0  #: Slot that is filled next
 
     @classmethod
     def empty(cls, height: int, width: int) -> Tile:
@@ -126,11 +121,11 @@ class Tile:
 
 
 class Run:
-    """One solve: all m variables, and the active ones in compact arrays.
+    """A run of the solver: all m variables, and the active variables in compact arrays.
 
     Starts from the feasible `coef`, sign * alpha, with its `responses` if they are known. `former` is the
-    previous run over the same variables, if any: its tile is reused if it holds all rows, and `responses`
-    were derived from its own.
+    previous run over the same variables, if any: `responses` were derived from its responses, and its tile is
+    reused if it holds all rows.
     """
 
     def __init__(
@@ -140,7 +135,7 @@ class Run:
         self.gram, self.stopping, self.tile_bytes = common.gram, common.stopping, common.tile_bytes
         self.window = self.gram.window()
         self.dual, self.progress = dual, progress
-        self.tol = self.stopping.tol  # or a larger one before it
+        self.tol = self.stopping.tol  # preceded by larger tolerances
         self.shrinking = self.stopping.shrinking and len(dual) > 2
         self.index = np.ascontiguousarray(dual.index, np.int64)
         self.direct = len(dual) == self.gram.n and bool((self.index == np.arange(self.gram.n)).all())
@@ -171,12 +166,9 @@ class Run:
     def solve(self) -> Solution:
         for tol in self.stopping.tolerances():
             self.tol = tol
-            status = self.optimise(self.stopping.bound(len(self.dual)))
-            solution = assess(self.dual, self.coef, self.F, self.iterations, status, tol)
-            if self.stopping.satisfied(solution.duality_gap):
-                solution = replace(solution, converged=True, status="converged")
-                break
-            if not solution.converged:
+            status = self.optimise(self.stopping.max_iterations(len(self.dual)))
+            solution = assess(self.dual, self.coef, self.F, self.iterations, status, self.stopping, tol)
+            if not solution.converged or self.stopping.satisfied(solution.duality_gap):
                 break
         if solution.converged:
             self.progress(1.0, 1.0)
@@ -242,7 +234,7 @@ class Run:
             self.report()
 
     def fetch(self) -> None:
-        """Load the missing rows of the pair, and those of the worst violators: the likely next ones."""
+        """Load the missing rows of the pair, and rows of the worst violators, which are likely to be next."""
         pair = self.state[[loop.AT_I, loop.AT_J]]
         wanted = self.rows[pair[pair >= 0]]
         more = min(self.window.capacity // 2, self.gram.ahead) - len(wanted)

@@ -1,4 +1,4 @@
-"""SMO on a GPU: working sets solved by one block each, all responses updated by the whole chip.
+"""SMO on a GPU: a block solves each working set, the whole chip updates all responses.
 
 The problem is that of `textsvm.solvers.smo`, in its label-free form, with the same responses F = Kb + q in
 float64. A round is four kernels of kernels_cu/smo.cu, and none of them waits for the host:
@@ -6,7 +6,7 @@ float64. A round is four kernels of kernels_cu/smo.cu, and none of them waits fo
     choose     m(b), M(b) and the stopping rule; then the working set: variables that entered in the last
                round (half of the set at most), the worst violators that can grow, the worst that can shrink
     gather     the float32 tile of the set's rows and columns, 4 MB that stay in the L2 cache
-    solve_set  one block optimises pairs of the set as the CPU twin does (Fan, Chen, Lin 2005), responses in
+    solve_set  a block optimises pairs of the set as the CPU twin does (Fan, Chen, Lin 2005), responses in
                float32 on chip, until the set's violation is 0.3 of that of all variables before the round.
                Pairs after the first 1,024 of a round over-relax, as in the CPU twin.
     update     F += sum over the changed variables of (change of b) K, by the whole chip
@@ -19,17 +19,19 @@ float64, and `update` computes F of the set too from these changes alone: no err
 round. `textsvm.solvers.cuda_queue` controls the rounding errors that add up in float64.
 
 Side by side (`textsvm.solvers.cuda_queue`). A set that takes many pairs is paused after BURST of them and
-continued in the next round, or all slots would wait for the slowest. Chains are cut into stretches, as many
-as there are slots: a problem that starts cold in a free slot is solved sooner than one that waits for the
-solution of another.
+continued in the next round, or all slots would wait for the slowest. Chains are cut into as many stretches
+as there are slots: a cold start in a free slot is faster than waiting for another solution.
 
 Arrays, on the device; P slots of problems of up to m variables, SET = 1,024:
-    F, coef, low, high   float64 (4, P, m) index                int32 (P, m)    row of the Gram of each
-    variable entered              int32 (P, m)    round in which a variable of the set entered it, -1 for
-    others marks, keys          uint8, uint32 (P, m)   of `choose` members              int32 (P, SET)  the
-    set, in order of its variables tile                 float32 (P, SET, SET) moved, moved_slots   float64,
-    int32 (P, SET)  changes of b, and the slots of their rows in the Gram's buffer state                STATE,
-    as int64 (P, 14): CuPy has no arrays of structures
+
+    F, coef, low, high   float64 (4, P, m)
+    index                int32 (P, m)            row of the Gram of each variable
+    entered              int32 (P, m)            round in which a variable entered the set; -1 outside of it
+    marks, keys          uint8, uint32 (P, m)    of `choose`
+    members              int32 (P, SET)          the set, in order of its variables
+    tile                 float32 (P, SET, SET)
+    moved, moved_slots   float64, int32 (P, SET) changes of b, and slots of their rows in the Gram's buffer
+    state                int64 (P, 14)           STATE: CuPy has no arrays of structures
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ SOURCE = "smo.cu"
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [
     (SOURCE, (("THREADS", THREADS), ("PER_THREAD", PER_THREAD)))
 ]
-#: Most pairs of a set in a round (some 40 ms).
+#: Maximum number of pairs of a set in a round (some 40 ms).
 PAIRS = 50_000
-#: Most pairs of a set in one launch when several problems share it.
+#: Maximum number of pairs of a set in a launch that several problems share.
 BURST = 2_000
 #: Blocks that gather tiles, for all slots together.
 GATHERERS = 16_384
@@ -88,11 +90,10 @@ def solve_many(
     gram: Gram, chains: Sequence[Sequence[Dual]], starts: Sequence[Vector], stopping: Stopping,
     progress: Progress | None, cuts: bool = True,
 ) -> list[list[Solution]]:  # fmt: skip
-    """Solve chains of problems over a Gram in device memory; see `textsvm.solvers.chains`.
+    """Solve chains of problems over a Gram in device memory (`textsvm.solvers.chains`).
 
-    `starts` holds sign * alpha that each chain starts from; with `cuts` chains may be cut into stretches, for
-    all slots. Raises InputError if the device has too little memory, or the Gram holds a value that is not a
-    finite number.
+    Each chain starts from the sign * alpha in `starts`; with `cuts` chains may be cut into stretches. Raises
+    InputError if the device has too little memory, or a kernel value is not finite.
     """
     with devices.use(gram.device):
         stride, wanted = max(len(chain[0]) for chain in chains), sum(len(chain) for chain in chains)
@@ -105,6 +106,7 @@ class DualSlots(cuda_queue.Slots):
     """Slots for problems of type `Dual`."""
 
     STATE, SET, PLANES, ROUNDS = STATE, SET, 4, DEFINE_SETS[0]
+    warm_start, assess = staticmethod(warm_start), staticmethod(assess)
 
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         super().__init__(gram, shape, wanted, stopping)
@@ -137,14 +139,6 @@ class DualSlots(cuda_queue.Slots):
     def violations(self, state: NDArray[Any]) -> Vector:
         return state["first"] - state["last"]
 
-    def warm_start(self, dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Vector | None]:
-        return warm_start(dual, former, solution)
-
-    def assess(
-        self, dual: Dual, coef: Vector, responses: Vector, iterations: int, status: str, tol: float
-    ) -> Solution:
-        return assess(dual, coef, responses, iterations, status, tol)
-
     def put(self, starts: list[cuda_queue.Start]) -> None:
         """Start problems, with one copy to the device for all."""
         if not starts:
@@ -160,11 +154,8 @@ class DualSlots(cuda_queue.Slots):
                 row[:size] = part
             index[k, :size] = dual.index
             self.rows[start.slot] = dual.index
-            limit = min(SET, size, self.window.capacity)
-            for name, value in zip(
-                ("size", "limit", "bound", "tol"), (size, limit, start.bound, start.tol), strict=True
-            ):
-                state[name][k] = value
+            state["size"][k], state["limit"][k] = size, min(SET, size, self.window.capacity)
+            state["bound"][k], state["tol"][k] = start.bound, start.tol
             if start.again:  # the stall test compares with the total decrease of the objective
                 state["decrease"][k] = float(self.field("decrease")[start.slot])
         numbers = [start.slot for start in starts]
@@ -193,19 +184,8 @@ class DualSlots(cuda_queue.Slots):
         return -(-size // 32) * problems
 
     def add_rows(self, slot: int, coef: Vector) -> None:
-        """F += K coef, for a start that is not zero."""
-        cp = devices.cupy()
-        moved = np.flatnonzero(coef)
-        limit = min(SET, self.window.capacity)
-        for start in range(0, len(moved), limit):
-            some = moved[start : start + limit]
-            rows = self.rows[slot][some]
-            self.window.refill(np.unique(rows))
-            self.moved[slot, : len(some)] = cp.asarray(coef[some])
-            self.moved_slots[slot, : len(some)] = self.window.slots[cp.asarray(rows)]
-            self.field("moved")[slot] = len(some)
-            self.update(slot, 1)
-        if len(moved):
+        super().add_rows(slot, coef)
+        if coef.any():
             self.field("moved")[slot] = 0
 
 

@@ -1,8 +1,7 @@
 """The compiled inner loop of `textsvm.solvers.smo`: optimises pairs of variables until Python has to act.
 
-The passes over the variables are written so that LLVM vectorises them: they find extrema block by block
-without their positions, and then look up the position inside the winning block. Indices are unsigned, which
-saves the test for negative ones.
+The passes over the variables are written so that LLVM vectorises them: they find extrema block by block, and
+then the position inside the winning block. Indices are unsigned, which saves the test for negative numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from textsvm.runtime.compiled import njit
 
 #: Why the loop stopped.
 BUDGET, OPTIMAL, MISSING, STALLED = 0, 1, 2, 3
-#: Curvature in place of one that is not positive (indefinite kernels, duplicates), as in LIBSVM.
+#: Replaces curvature that is not positive (indefinite kernels, duplicates), as in LIBSVM.
 TAU = 1e-12
 #: Indices into the integer state.
 AT_I, AT_J, CLOCK, NEXT = 0, 1, 2, 3
@@ -141,9 +140,9 @@ def iterate(
     Parameters
     ----------
     relaxation : float
-        Step in units of the best one for the pair alone.
+        Step in units of the best step for the pair alone.
     buffer, slots, used
-        See `textsvm.gram.base.Window`.
+        `values`, `slots` and `used` of `textsvm.gram.base.Window`.
     tile : float32 array, shape (t, k)
         Rows of active variables, only their active columns; with t = 0 rows are read from the buffer.
     tile_slot, tile_owner : int64 arrays, shapes (k,) and (t,)

@@ -1,23 +1,22 @@
 """Stopping rules, solutions with their figures of optimality, and warm starts.
 
-A problem starts at zeros, at given variables, or where a similar problem ended: one with other bounds or
-another linear term. With coefficients b = sign * a, bounds low <= b <= high and q = sign * p (see
+A problem starts at zeros, at given variables, or at the solution of a similar problem (with other bounds or
+another linear term). With coefficients b = sign * a, bounds low <= b <= high and q = sign * p (see
 `textsvm.solvers.smo`), the objective along the multiples r b of the former solution is
 
     f(r) = r^2/2 b'Kb + r q'b,      smallest at  r = -q'b / b'Kb,
 
-and Kb = F - q comes with that solution's responses F. So the best r of those within the new bounds costs no
-row, and neither do the responses at r b, r (F - q) + q_new. When C grows, r = 1 is within the bounds: the
-start is never worse than the former variables as they are, nor than zeros.
+and Kb = F - q follows from that solution's responses F. So the best r within the new bounds, and the
+responses at r b, r (F - q) + q_new, need no row. If C grows, r = 1 is within the bounds: the start is at
+least as good as the former variables, and as zeros.
 
 If the new bounds cut the former variables (C falls, weights change) or the total differs, the variables are
-clipped, and the difference to the total is spread over all variables that have room, in proportion. Their
-responses have to be computed anew. Coefficients of a `MulticlassDual` start as they are, and those above the
-bounds are scaled down to them.
+clipped, the difference to the total is spread over all variables in proportion to their room, and responses
+are computed anew. Coefficients of a `MulticlassDual` are kept, and scaled down to the bounds where necessary.
 
-The passes over variables are compiled: hundreds of problems that a GPU solves side by side, on folds and
-along C, end within milliseconds of each other, and as a dozen NumPy expressions each these passes took longer
-than the GPU did. Sums are left to NumPy: its order of adding is part of the result.
+The passes over variables are compiled: of the hundreds of problems that a GPU solves side by side many end
+within milliseconds, and a dozen NumPy expressions for each took longer than the GPU. Sums are left to NumPy,
+because its order of additions is part of the result.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ Vector = NDArray[np.float64]
 
 #: Violation of a working set, as a fraction of that of all variables, at which a round ends.
 SHARE = 0.3
-#: Later steps of a long run, in units of the pair's or example's own best one; 0 to 2 decrease the objective.
+#: Later steps of a long run, in units of the best step; values in (0, 2) decrease the objective.
 RELAXATION = 1.6
-#: Estimated error of the responses, in units of the tolerance, above which they are computed anew before
-#: optimality is judged; and how often that may lead to more steps before the run ends.
+#: Responses are computed anew before optimality is judged if their estimated error is more than this fraction
+#: of the tolerance; maximum number of times that this continues a run.
 ROUNDING, RENEWALS = 0.01, 20
 
 NOT_FINITE = "the kernel matrix holds a value that is not a finite number"
@@ -51,15 +50,13 @@ NO_STEP_LEFT = "stalled: no step is left in float64"
 class Solution:
     """Solution of a dual (see `textsvm.solvers.dual`) and its distance from the optimum.
 
-    The figures are those of `coef`, to a hundredth of the tolerance or the rounding of one sum in float64,
-    however much rounding the steps of a run have added up.
+    Figures are accurate to a hundredth of the tolerance, or to the rounding of a single sum in float64.
     """
 
-    #: shape (m,) or, of a `MulticlassDual`, (n_classes, m): The variables; exactly at a bound where one
-    #: holds.
+    #: shape (m,), or (n_classes, m) of a `MulticlassDual`: The variables; exactly at a bound if it is active.
     alpha: Vector
     #: the same shape: Value at x: sum_i coef[i] K(index_i, x) + bias. It is sign * alpha, and alpha itself of
-    #: a `MulticlassDual`, one row a class; there the columns sum to 0.
+    #: a `MulticlassDual`, with a row per class and columns that sum to 0.
     coef: Vector
     bias: float  #: 0 of a `MulticlassDual`, which has none
     objective: float  #: The minimised function, 1/2 a'Qa + p'a (LIBSVM's "obj"; negative for a classifier)
@@ -77,23 +74,16 @@ class Solution:
     #: int64 array: Variables above 0; examples of a `MulticlassDual` that have a coefficient other than 0.
     support: NDArray[np.int64]
     #: the shape of alpha: The gradient with respect to `coef`: sum_j coef[j] K(index_i, index_j) + sign_i
-    #: p_i, which is -bias at free variables; of a `MulticlassDual`, the values of the classes, less 1 for an
-    #: example's own class.
+    #: p_i, -bias at free variables; of a `MulticlassDual`, class values, less 1 for an example's own class.
     responses: Vector
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """When a solver stops.
-
-    Raises
-    ------
-    InputError
-        If `tol` is not above 0.
-    """
+    """When a solver stops; InputError if `tol` is not above 0."""
 
     tol: float = 1e-3  #: Largest violation to accept, > 0
-    max_iter: int = -1  #: Bound on the pairs, or examples, optimised; -1 is max(10 million, 100 m)
+    max_iter: int = -1  #: Maximum number of optimised pairs, or examples; -1 is max(10 million, 100 m)
     #: Relative duality gap to accept (the rule of GTSVM; Cotter, Srebro and Keshet 2011). Solvers of pairs
     #: check it whenever the violation has fallen to a tenth.
     duality_gap: float | None = None
@@ -103,7 +93,7 @@ class Stopping:
         if not self.tol > 0:
             raise InputError(f"tol must be a number above 0, got {self.tol!r}")
 
-    def bound(self, m: int) -> int:
+    def max_iterations(self, m: int) -> int:
         """The bound on iterations for m variables."""
         return self.max_iter if self.max_iter >= 0 else max(10_000_000, 100 * m)
 
@@ -118,8 +108,11 @@ class Stopping:
         return self.duality_gap is not None and duality_gap <= self.duality_gap
 
 
-def assess(dual: Dual, coef: Vector, responses: Vector, iterations: int, status: str, tol: float) -> Solution:
-    """Compute a Solution from coefficients and responses, all in float64.
+def assess(
+    dual: Dual, coef: Vector, responses: Vector, iterations: int, status: str, stopping: Stopping,
+    tol: float | None = None,
+) -> Solution:  # fmt: skip
+    """Compute a Solution from coefficients and responses, all in float64; `tol` overrides that of `stopping`.
 
     With b = sign * a the dual reads: minimise 1/2 b'Kb + q'b, q = sign * p, between bounds low <= b <= high,
     sum b fixed. Its gradient is the responses F = Kb + q, and for any bias the sum over i of
@@ -139,31 +132,34 @@ def assess(dual: Dual, coef: Vector, responses: Vector, iterations: int, status:
     total = gap - 2 * objective
     violation = first - last if np.isfinite(first) and np.isfinite(last) else 0.0
     alpha = dual.sign * coef + 0.0
+    relative = 2 * gap / abs(total) if total else 0.0
+    converged = violation <= (stopping.tol if tol is None else tol) or stopping.satisfied(relative)
     return Solution(
         alpha=alpha,
         coef=dual.sign * alpha,
         bias=bias,
         objective=objective,
-        duality_gap=2 * gap / abs(total) if total else 0.0,
+        duality_gap=relative,
         violation=violation,
         iterations=iterations,
-        converged=violation <= tol,
-        status="converged" if violation <= tol else status,
+        converged=converged,
+        status="converged" if converged else status,
         support=np.flatnonzero(alpha > 0),
         responses=responses,
     )
 
 
 def assess_multiclass(
-    dual: MulticlassDual, coef: Vector, gradient: Vector, iterations: int, status: str, stopping: Stopping
-) -> Solution:
-    """Compute a Solution from coefficients of all classes, shape (n_classes, m), and their gradient."""
+    dual: MulticlassDual, coef: Vector, gradient: Vector, iterations: int, status: str, stopping: Stopping,
+    tol: float | None = None,
+) -> Solution:  # fmt: skip
+    """`assess` for coefficients of all classes, shape (n_classes, m), and their gradient."""
     limit = np.zeros_like(coef)
     limit[dual.own] = dual.upper
     low = np.where(coef < limit, gradient, np.inf).min(0)
     violation = float(np.max(gradient.max(0) - low, initial=0.0))
     objective, gap = objective_and_gap(dual, coef, gradient)
-    converged = violation <= stopping.tol or stopping.satisfied(gap)
+    converged = violation <= (stopping.tol if tol is None else tol) or stopping.satisfied(gap)
     return Solution(
         alpha=coef,
         coef=coef,
@@ -192,8 +188,8 @@ def objective_and_gap(dual: MulticlassDual, coef: Vector, gradient: Vector) -> t
 def rounding(size: float, most: float, largest: float, steps: int) -> float:
     """Estimated error of responses after a number of steps since they were computed from coefficients.
 
-    Rounding of the responses mostly evens out; that of a coefficient, moved to and fro, can be the same each
-    time. `size` and `most` are the sum and the maximum of |coef|, `largest` is the largest |kernel value|.
+    Rounding of responses mostly cancels; that of a coefficient can be the same in every step. `size` and
+    `most` are the sum and the maximum of |coef|, `largest` is the largest |kernel value|.
     """
     return float(np.finfo(np.float64).eps) * largest * max(size * math.sqrt(steps), most * steps)
 
@@ -278,12 +274,7 @@ def start_multiclass(dual: MulticlassDual, initial: Vector | None) -> Vector:
 def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Vector | None]:
     """Start a problem from the solution of `former`, which has the same `sign` and `index`.
 
-    Returns
-    -------
-    coef : float64 array, shape (m,)
-        sign * alpha, feasible.
-    responses : float64 array, shape (m,), or None
-        K coef + sign * linear, if they are known without reading rows.
+    Returns feasible coefficients sign * alpha, and their responses, or None if these need rows.
     """
     coef, q, product = (np.empty(len(dual)) for _ in range(3))
     within, most = resumed(

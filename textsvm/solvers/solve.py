@@ -1,52 +1,81 @@
-"""Solve problems over one Gram, by its rows or by its features, or over features alone."""
+"""Solve learning problems over a Gram, by its rows or by its features, or over features alone.
+
+solve             the entry: chooses the solver
+solve_chains      duals over rows of a Gram (SMO; Crammer and Singer)
+solve_by_descent  classifiers of sparse features on a CPU, by coordinate descent
+solve_by_newton   other problems over features
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from textsvm.gram.base import FeatureProducts, Gram
-from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.parallel import Progress, part
-from textsvm.solvers import feature_machines, newton, problems
-from textsvm.solvers.problems import Classification, Labelling, Machines, Problem
+from textsvm.solvers.chains import solve_chains
+from textsvm.solvers.feature_machines import solve_by_descent
+from textsvm.solvers.newton import can_solve, solve_by_newton
+from textsvm.solvers.problems import Classification, Labelling, Machines, Problem, collect, machine_duals
 from textsvm.solvers.solution import Stopping
-
-#: Bound on epochs of coordinate descent where the user sets none.
-MOST_EPOCHS = 1000
 
 
 def solve(
     rows: Gram | FeatureProducts,
     paths: Sequence[Sequence[Problem]],
-    tol: float = 1e-3,
-    max_iter: int = -1,
-    duality_gap: float | None = None,
+    stopping: Stopping | None = None,
     progress: Progress | None = None,
 ) -> list[list[Machines]]:
-    """Solve many problems over the same rows; see `textsvm.solvers.problems.solve`.
+    """Solve many problems over the same rows, side by side.
 
     A `Gram` whose planner prefers features still serves problems that need its rows (Crammer and Singer's).
+
+    Parameters
+    ----------
+    rows : Gram or FeatureProducts
+    paths : sequence of sequences of problems
+        The problems of a path differ in C or epsilon alone (best with C ascending): each starts from the
+        solution of the previous problem.
+    stopping : Stopping, optional
+    progress : callable, optional
+
+    Returns
+    -------
+    list of lists of Machines, in the shape of `paths`
     """
+    stopping = stopping or Stopping()
     several = [problem for path in paths for problem in path]
-    features = rows.features if rows.feature_solver and all(map(newton.can_solve, several)) else None
+    features = rows.features if rows.feature_solver and all(map(can_solve, several)) else None
     if features is None:
         assert not isinstance(rows, FeatureProducts)
-        return problems.solve(rows, paths, tol, max_iter, duality_gap, progress)
-    stopping = Stopping(tol, max_iter, duality_gap)
-    solved = iter(
-        solve_from_features(problem, features, stopping, part(progress, k, 1, len(several)))
-        for k, problem in enumerate(several)
-    )
-    return [[next(solved) for _ in path] for path in paths]
+        return _solve_by_rows(rows, paths, stopping, progress)
+    solved = []
+    for k, problem in enumerate(several):
+        within = part(progress, k, 1, len(several))
+        if (
+            features.descent
+            and isinstance(features.x, Sparse)
+            and isinstance(problem, Classification | Labelling)
+        ):
+            solved.append(solve_by_descent(problem, features, stopping, within))
+        else:
+            solved.append(solve_by_newton(problem, features, stopping, within))
+    remaining = iter(solved)
+    return [[next(remaining) for _ in path] for path in paths]
 
 
-def solve_from_features(
-    problem: Problem, rows: FeatureRows, stopping: Stopping, progress: Progress | None = None
-) -> Machines:
-    """Train a problem's machines: sparse classifiers on a CPU by coordinate descent, others by Newton."""
-    if rows.descent and isinstance(rows.x, Sparse) and isinstance(problem, Classification | Labelling):
-        most = MOST_EPOCHS if stopping.max_iter < 0 else max(1, stopping.max_iter // max(1, len(rows.x)))
-        gap = stopping.duality_gap
-        return feature_machines.solve_classifier(problem, rows, stopping.tol, most, progress, gap)
-    return newton.solve(problem, rows, stopping, progress)
+def _solve_by_rows(
+    gram: Gram, paths: Sequence[Sequence[Problem]], stopping: Stopping, progress: Progress | None
+) -> list[list[Machines]]:
+    parts = [[machine_duals(problem) for problem in path] for path in paths]
+    chains = [chain for path in parts for chain in zip(*path, strict=True)]
+    duals = [[part.dual for part in chain] for chain in chains]
+    initial = [chain[0].initial for chain in chains]
+    solved = iter(solve_chains(gram, duals, stopping, initial, progress))
+    result: list[list[Machines]] = []
+    for path, path_parts in zip(paths, parts, strict=True):
+        # Transpose: from a list of solutions along the path for each dual to a list of solutions per problem.
+        by_machine = [next(solved) for _ in path_parts[0]]
+        by_problem = zip(*by_machine, strict=True) if by_machine else [()] * len(path)
+        result.append([collect(*each) for each in zip(path, path_parts, by_problem, strict=True)])
+    return result

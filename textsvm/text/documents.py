@@ -96,10 +96,6 @@ class Documents:
         """Documents of one view: themselves, as there is a single view."""
         return self
 
-    def only(self, views: Sequence[View]) -> Documents:
-        """Documents of some views: themselves, as there is a single view."""
-        return self
-
     def codes_for(self, *others: Documents) -> NDArray[np.unsignedinteger]:
         """Copy of the codes as uint16, or uint32 if these or `others` are, for compiled loops."""
         types = [each.codes.dtype for each in (self, *others)]
@@ -185,14 +181,8 @@ class Views:
         return lengths
 
     def of(self, view: View) -> Any:
-        """Documents of one view."""
+        """Documents of a view."""
         return self.documents[view]
-
-    def only(self, views: Sequence[View]) -> Any:
-        """Documents of some views."""
-        if len(views) == 1:
-            return self.of(views[0])
-        return replace(self, documents={view: self.of(view) for view in views})
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Views:
         """The documents at `indices`, in that order."""
@@ -245,19 +235,10 @@ def encode(
     reading: Reading | None = None,
     progress: Progress | None = None,
 ) -> Documents:
-    """Encode texts as characters, over their own alphabet or an extension of another.
+    """Encode texts as characters, over their own alphabet or an extension of `alphabet`.
 
-    Parameters
-    ----------
-    texts : iterable of str
-        A generator is consumed a few million characters at a time.
-    alphabet : uint32 array, optional
-        Alphabet to extend. New symbols get new codes: they match no symbol of documents encoded over
-        `alphabet`, but each other.
-    reading : Reading, optional
-        Normal form and length limit; none by default, for normalised texts.
-    progress : callable, optional
-        Counts texts, if their number is known.
+    A generator is consumed a few million characters at a time. New symbols get new codes: they match no
+    symbol of documents encoded over `alphabet`, but each other. By default texts are not normalised.
     """
     reading = reading or Reading(normal_form("none", True, False))
     known = np.empty(0, np.uint32) if alphabet is None else alphabet
@@ -265,15 +246,10 @@ def encode(
 
 
 def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents | None = None) -> Documents:
-    """Encode texts as tokens, over their own alphabet or an extension of another.
+    """Encode normalised texts, or `Documents` of their characters, as tokens.
 
-    Parameters
-    ----------
-    texts : sequence of str, already normalised, or Documents of their characters
-        With ``tokens="characters"`` texts are returned unchanged: encode them over the known alphabet.
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-    known : Documents, optional
-        Documents with the same kind of tokens whose alphabet is extended.
+    The alphabet of `known`, documents with the same kind of tokens, is extended. With ``"characters"``
+    documents are returned unchanged: encode them over the known alphabet.
     """
     of_characters = known.alphabet if known is not None and tokens == "characters" else None
     characters = texts if isinstance(texts, Documents) else encode(texts, of_characters)
@@ -332,33 +308,19 @@ def _call_on_texts(characters: Documents, tokens: Callable[[str], Sequence[str]]
 
 
 def batches(documents: Documents, size: int) -> list[tuple[int, int]]:
-    """Ranges of consecutive documents of about `size` symbols, or of one document."""
+    """Ranges of consecutive documents of about `size` symbols, at least a document each."""
     cuts = np.flatnonzero(np.diff(documents.offsets[:-1] // size)) + 1
     bounds = [0, *cuts.tolist(), len(documents)] if len(documents) else []
     return list(pairwise(bounds))
 
 
 class DeviceDocuments:
-    """Documents on the current GPU.
+    """Documents on the current GPU; InputError if its memory does not suffice.
 
-    Parameters
-    ----------
-    documents : Documents, n of them
-    dtype : {numpy.uint8, numpy.uint16, numpy.uint32}, optional
-        Of the codes, at least as wide as in `documents`, which is the default.
-
-    Attributes
-    ----------
-    n, size, n_symbols : int
-        Number of documents, of their symbols, and of symbols in the alphabet.
-    lengths : int64 array, shape (n,), on the host
-    codes : CuPy uint8, uint16 or uint32 array, shape (size,)
-    offsets : CuPy int64 array, shape (n + 1,)
-
-    Raises
-    ------
-    InputError
-        If GPU memory does not suffice.
+    n, size, n_symbols : number of documents, of their symbols, and of symbols in the alphabet
+    lengths : int64, (n,), on the host
+    codes : uint8, uint16 or uint32, (size,), of type `dtype` or as in the documents
+    offsets : int64, (n + 1,)
     """
 
     def __init__(self, documents: Documents, dtype: Any = None) -> None:

@@ -1,7 +1,7 @@
 """Encoding of texts to codes on all cores, without Python code per character.
 
 Texts are read in chunks, each encoded over its own alphabet, after which its Python strings are freed; then
-all are written over a common alphabet. ASCII texts use one byte per character throughout. `find_words` and
+all are written over a common alphabet. ASCII texts use a byte per character throughout. `find_words` and
 `distinct` find words and number equal spans exactly: equal hashes are compared symbol by symbol.
 """
 
@@ -59,24 +59,10 @@ class TextChunk:
 def encode_characters(
     texts: Iterable[str], reading: Reading, known: NDArray[np.uint32], progress: Progress | None = None
 ) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64], NDArray[np.uint32]]:
-    """Normalise texts and encode their characters.
+    """Normalise texts and encode their characters: codes, offsets (n + 1,) and alphabet.
 
-    Parameters
-    ----------
-    texts : iterable of str
-        Consumed once, a few million characters at a time.
-    reading : Reading
-    known : uint32 array
-        Alphabet whose symbols keep their codes.
-    progress : callable, optional
-        Counts texts, if their number is known.
-
-    Returns
-    -------
-    codes : uint8, uint16 or uint32 array
-    offsets : int64 array, shape (n + 1,)
-    alphabet : uint32 array
-        The known alphabet followed by the other symbols of the texts, sorted.
+    Texts are consumed once, a few million characters at a time. The alphabet is the known alphabet followed
+    by the other symbols of the texts, sorted.
     """
     parts = list(_parts(texts, reading, progress))
     lengths = np.empty(sum(len(chunk.numbers) for chunk in parts), np.int64)
@@ -244,14 +230,10 @@ def _points(texts: list[str]) -> tuple[Array, NDArray[np.int64]]:
 
 
 class _ChunkForms:
-    """Normal forms of the code points of a chunk, and of pieces of several that are normalised together.
+    """Normal forms of the code points of a chunk, and of pieces that are normalised together.
 
-    Attributes
-    ----------
-    more : uint32 array
-        Table entries of the pieces, which appear as ``POINTS + k`` among the code points.
-    rows : uint32 array
-        As in `NormalForm`.
+    more : uint32, table entries of the pieces, which appear as ``POINTS + k`` among the code points
+    rows : uint32, as in `NormalForm`
     """
 
     def __init__(self, form: NormalForm) -> None:
@@ -301,7 +283,7 @@ def _survey(points, table, more, rows):
 
 @njit(nogil=True, cache=True)
 def _find_joined(points, starts, table, first, last):
-    """Find pieces that are normalised together: joined code points and the preceding one."""
+    """Find pieces that are normalised together: joined code points and their predecessor."""
     n = 0
     for i in range(len(starts) - 1):
         inside = False
@@ -394,8 +376,7 @@ def _gather(codes, first, offsets, out):
 class TokenSpans:
     """Spans of the codes of some documents."""
 
-    #: shape (number of distinct spans,): First occurrence ``codes[starts[k]:stops[k]]`` of each distinct
-    #: span.
+    #: shape (number of distinct spans,): ``codes[starts[k]:stops[k]]`` is the first occurrence of span k.
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
     numbers: NDArray[np.uint32]  #: shape (number of spans,): Number of each span's content

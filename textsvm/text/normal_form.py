@@ -1,4 +1,4 @@
-"""Normal forms of texts: `normalise` for one text, `NormalForm` as a table by code point.
+"""Normal forms of texts: `normalise` for a single text, `NormalForm` as a table by code point.
 
 NFKC(st) = NFKC(s) NFKC(t) if the compatibility decomposition of t begins with a starter (combining class 0)
 that is not the second character of a composing pair. A text is therefore cut before every such code point and
@@ -36,9 +36,9 @@ def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, kee
     ----------
     text : str
     form : {"unicode", "paper", "none"}
-        "unicode": NFKC, case folded, runs of white space collapsed to one space, stripped.
+        "unicode": NFKC, case folded, runs of white space collapsed to a space, stripped.
         "paper": the form of the papers' experiments: lower case, every run of characters outside a-z0-9
-        becomes one space. "none": unchanged.
+        becomes a space. "none": unchanged.
     punctuation : bool
         False replaces punctuation and symbols (Unicode categories P and S) by spaces.
     keep_case : bool
@@ -58,18 +58,9 @@ def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, kee
 class NormalForm:
     """Table of the normalised form of every code point, filled in as code points occur.
 
-    Takes the parameters of `normalise`.
-
-    Attributes
-    ----------
-    changes : bool
-        Whether the form changes any text.
-    strips : bool
-        Whether spaces at the ends are removed.
-    table : uint32 array, shape (number of code points,)
-        Normal form of each code point, see `UNKNOWN`.
-    rows : uint32 array
-        Expansions of code points to several: the number of code points, then each coded as in `table`.
+    changes, strips : whether the form changes any text, and whether it removes spaces at the ends
+    table : uint32, (number of code points,), normal form of each code point, see `UNKNOWN`
+    rows : uint32, expansions to several code points: their number, then each coded as in `table`
     """
 
     def __init__(self, form: str, punctuation: bool, keep_case: bool) -> None:
@@ -111,7 +102,7 @@ def normal_form(form: str, punctuation: bool, keep_case: bool) -> NormalForm:
 
 
 def begins(point: int) -> bool:
-    """Whether NFKC never composes or reorders a code point with the preceding one."""
+    """Whether NFKC never composes or reorders a code point with its predecessor."""
     if point < _FIRST_SECOND:
         return True
     first = unicodedata.normalize("NFKD", chr(point))[0]
@@ -125,7 +116,7 @@ def _compose(text: str, keep_case: bool) -> str:
 
 @lru_cache(maxsize=1)
 def _seconds() -> frozenset[int]:
-    """Code points that may compose with a preceding one: seconds of canonical pairs, and Hangul jamo."""
+    """Code points that may compose with their predecessor: seconds of canonical pairs, and Hangul jamo."""
     pairs = (unicodedata.decomposition(chr(point)).split() for point in range(_LAST_DECOMPOSED))
     vowels_and_finals = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
     canonical = (int(pair[1], 16) for pair in pairs if len(pair) == 2 and pair[0][0] != "<")

@@ -15,14 +15,7 @@ WRITTEN = 1 << 20
 
 
 class StoredTexts(Sequence[str]):
-    """Concatenated UTF-8 texts in an unnamed temporary file that is removed when the process ends.
-
-    Parameters
-    ----------
-    data : mmap or bytes
-    starts, ends : array of int64
-        Byte range of each text.
-    """
+    """Concatenated UTF-8 texts in an unnamed temporary file that is removed when the process ends."""
 
     def __init__(self, data: Any, starts: array[int], ends: array[int]) -> None:
         self._data, self._starts, self._ends = data, starts, ends

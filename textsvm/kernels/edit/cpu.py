@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import njit, popcount
 from textsvm.text.documents import Documents
 
 LANES = 32
@@ -98,15 +98,6 @@ def _through_strip(masks, slots, text, queues, state):
         if stop & 63:
             for i in range(L2):
                 queue[i] >>= np.uint64(64 - (stop & 63))
-
-
-@njit(inline="always")
-def popcount(x):
-    # LLVM compiles this idiom to the popcount instruction, if available.
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int32((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
 @njit(nogil=True, cache=True)

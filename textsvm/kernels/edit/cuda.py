@@ -22,6 +22,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import DeviceDocuments, Documents
 
+Indices = NDArray[np.int64]
 WARP = 32
 THREADS = 256
 LAUNCH = 5e12  # table cells per launch; STREAMS launches run together between progress reports
@@ -76,7 +77,7 @@ def _variants(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(lengths > limits[-1], long, np.searchsorted(limits, lengths))
 
 
-class _Texts:
+class _PackedTexts:
     """Column documents on a GPU: sorted by length, 32 side by side, two symbols per word.
 
     Row documents have only symbols below `patterns_alphabet`, if it is given.
@@ -99,15 +100,12 @@ class _Texts:
         self.words = cp.empty(max(1, int(group_words[-1])), cp.uint32)
         self.group_words, self.lengths, self.columns = map(cp.asarray, (group_words, lengths, columns))
         if self.n:
-            gpu.load("edit.cu", DEFINE_SETS[0][1]).get_function("pack_texts")(
-                (self.n // WARP,),
-                (THREADS,),
-                (
-                    documents.codes, documents.offsets, cp.asarray(order), np.int32(len(order)),
-                    self.group_words, np.int32(self.alphabet - 1),
-                    np.int32(1 if self.wide else 4), self.words,
-                ),
+            arguments = (
+                documents.codes, documents.offsets, cp.asarray(order), np.int32(len(order)),
+                self.group_words, np.int32(self.alphabet - 1), np.int32(1 if self.wide else 4), self.words,
             )  # fmt: skip
+            pack = gpu.load("edit.cu", DEFINE_SETS[0][1]).get_function("pack_texts")
+            pack((self.n // WARP,), (THREADS,), arguments)
 
 
 class CudaEdit:
@@ -119,7 +117,7 @@ class CudaEdit:
         if fits(documents):
             with gpu.use(device):
                 self._patterns = DeviceDocuments(documents, np.uint16)
-                self._texts = _Texts(self._patterns, None)
+                self._texts = _PackedTexts(self._patterns, None)
 
     def diag(self) -> Any:
         with gpu.use(self.device):
@@ -134,17 +132,12 @@ class CudaEdit:
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
         return self._block(others, np.arange(len(others)), np.float32, progress)
 
-    def between(self, others: CudaEdit) -> Any:
-        """k(others.documents, documents): `cross` for documents on the device."""
-        picks = np.arange(others.n)
-        return self._block(others.documents, picks, np.float32, None, getattr(others, "_patterns", None))
-
     def distances(self, others: Documents, progress: Progress | None = None) -> Any:
-        """d(others, documents), int32, shape (len(others), n), on the device."""
+        """d(others, documents), shape (len(others), n), on the device."""
         return self._block(others, np.arange(len(others)), np.int32, progress)
 
     def distances_gram(self, progress: Progress | None = None) -> Any:
-        """d(documents, documents), int32, shape (n, n), on the device; only half of it is computed."""
+        """d(documents, documents), shape (n, n), on the device, of which half is computed."""
         return self._block(self.documents, None, np.int32, progress)
 
     def gram_of(self, kernel: Any, distances: Any) -> Any:
@@ -171,28 +164,29 @@ class CudaEdit:
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef without a matrix: coef (n, k) -> (len(others), k), on the host.
-
-        The documents are patterns here; each thread sums over them for a document of `others`.
-        """
+        """k(others, documents) @ coef without a matrix: a thread sums over patterns, the documents."""
         coef = np.ascontiguousarray(coef, np.float64)
         with gpu.use(self.device):
             if fits(self.documents, others):
-                texts = _Texts(DeviceDocuments(others, np.uint16), len(self.documents.alphabet))
+                texts = _PackedTexts(DeviceDocuments(others, np.uint16), len(self.documents.alphabet))
                 return self._sums(self._patterns, texts, coef, progress)
             values = np.zeros((len(others), coef.shape[1]))
             for run, rows, columns in narrow_runs(self.documents, np.arange(self.n), others):
-                texts = _Texts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
+                texts = _PackedTexts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
                 step = part(progress, run.start, run.stop - run.start, self.n)
                 values += self._sums(DeviceDocuments(rows, np.uint16), texts, coef[run], step)
             return values
 
     def _sums(
-        self, patterns: DeviceDocuments, texts: _Texts, coef: NDArray[np.float64], progress: Progress | None
+        self,
+        patterns: DeviceDocuments,
+        texts: _PackedTexts,
+        coef: NDArray[np.float64],
+        progress: Progress | None,
     ) -> NDArray[np.float64]:
         """k(texts, patterns) @ coef, on the host."""
         sums, n = gpu.cupy().zeros((coef.shape[1], texts.n)), texts.n_documents
-        job = _Job(self.kernel, patterns, texts, OF_DISTANCE)
+        job = _Comparison(self.kernel, patterns, texts, OF_DISTANCE)
         for launch in job.run(np.arange(patterns.n), lambda launch: launch.prepare_sums(coef), progress):
             sums += launch.sums.sum(axis=0)
         values = np.empty((n, coef.shape[1]))
@@ -200,12 +194,7 @@ class CudaEdit:
         return values
 
     def _block(
-        self,
-        others: Documents,
-        picks: NDArray[np.int64] | None,
-        dtype: Any,
-        progress: Progress | None = None,
-        patterns: DeviceDocuments | None = None,
+        self, others: Documents, picks: Indices | None, dtype: Any, progress: Progress | None = None
     ) -> Any:
         """Values (float32) or distances (int32) of others[picks]; the symmetric matrix if picks is None."""
         symmetric = picks is None
@@ -217,8 +206,8 @@ class CudaEdit:
             if fits(self.documents, others):
                 kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
                 own = others is self.documents
-                patterns = self._patterns if own else patterns or DeviceDocuments(others, np.uint16)
-                job = _Job(self.kernel, patterns, self._texts, kind, own, symmetric)
+                patterns = self._patterns if own else DeviceDocuments(others, np.uint16)
+                job = _Comparison(self.kernel, patterns, self._texts, kind, own, symmetric)
                 job.fill(order, out, progress)
             else:
                 self._fill_narrowed(others, order, out, progress)
@@ -230,20 +219,20 @@ class CudaEdit:
         """`_block` for large alphabets; every value is computed, of symmetric matrices too."""
         kind = DISTANCES if out.dtype == np.int32 else OF_DISTANCE
         for run, rows, columns in narrow_runs(others, picks, self.documents):
-            texts = _Texts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
-            job = _Job(self.kernel, DeviceDocuments(rows, np.uint16), texts, kind)
+            texts = _PackedTexts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
+            job = _Comparison(self.kernel, DeviceDocuments(rows, np.uint16), texts, kind)
             step = part(progress, run.start, run.stop - run.start, len(picks))
             job.fill(np.arange(len(rows)), out[run], step)
 
 
-class _Job:
+class _Comparison:
     """Comparison of row documents with texts, split into launches."""
 
     def __init__(
         self,
         kernel: Any,
         patterns: DeviceDocuments,
-        texts: _Texts,
+        texts: _PackedTexts,
         kind: int,
         own: bool = False,
         symmetric: bool = False,
@@ -291,14 +280,8 @@ class _Job:
                 current.synchronize()
                 progress(done, total)
 
-    def list_pairs(self, near: dict[str, Any]) -> None:
-        """List pairs of all patterns; `near` has fields of Task."""
-        self.near = near
-        for _ in self.run(np.arange(self.patterns.n), lambda launch: launch.prepare(None), None):
-            pass
-
     def fill(self, picks: NDArray[np.int64], out: Any, progress: Progress | None) -> None:
-        """Write the rows of `out`."""
+        """Write the rows of `out`, or list pairs if `out` is None."""
         for _ in self.run(picks, lambda launch: launch.prepare(out), progress):
             pass
 
@@ -330,9 +313,8 @@ class _Launch:
     sums: Any = None
 
     def __init__(
-        self, job: _Job, variant: Variant, documents: NDArray[np.int64], rows: NDArray[np.int64],
-        places: NDArray[np.int64],
-    ) -> None:  # fmt: skip
+        self, job: _Comparison, variant: Variant, documents: Indices, rows: Indices, places: Indices
+    ) -> None:
         self.job, self.variant = job, variant
         self.work = float((job.all_lengths[documents] + 1.0).sum())
         self.packs = -(-len(rows) // variant.fields)
@@ -393,15 +375,6 @@ class _Launch:
         self.arrays, self.sums = {}, None
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Block of strings on the card."""
-
-    patterns: DeviceDocuments
-    counts: Any
-    lengths: NDArray[np.int64]
-
-
 class CudaEditNear:
     """Pairs within a set of strings, or between two sets (`Near`); `fits` must hold for the documents."""
 
@@ -409,52 +382,53 @@ class CudaEditNear:
         self.kernel, self.device, self.own = kernel, device, others is None
         self.sets = [documents] if others is None else [documents, others]
         self._classes = classes_of(self.sets)
-        self._blocks: dict[tuple[int, int], _Block] = {}
-        self._texts: dict[int, _Texts] = {}
+        self._blocks: dict[tuple[int, int], tuple[DeviceDocuments, Any]] = {}
+        self._texts: dict[int, _PackedTexts] = {}
         self._capacity = CAPACITY
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
         same = self.own and rows == columns
         with gpu.use(self.device):
-            patterns, texts = self._block(-1, rows), self._block(0, columns)
+            patterns, pattern_counts = self._block(-1, rows)
+            texts, text_counts = self._block(0, columns)
             if columns.start not in self._texts:
-                self._texts[columns.start] = _Texts(texts.patterns, None)
-            job = _Job(self.kernel, patterns.patterns, self._texts[columns.start], NEAR, same, same)
-            row, column, distances = self._list(job, self._near(patterns, texts, bound))
+                self._texts[columns.start] = _PackedTexts(texts, None)
+            job = _Comparison(self.kernel, patterns, self._texts[columns.start], NEAR, same, same)
+            row, column, distances = self._list(job, self._near(pattern_counts, text_counts, bound))
         values = values_of(self.kernel, distances, patterns.lengths[row], texts.lengths[column])
         enough = values >= np.minimum(bound.rows[row], bound.columns[column])
         if same:
             row, column = np.minimum(row, column), np.maximum(row, column)
         return Pairs(row + rows.start, column + columns.start, values, distances).take(enough)
 
-    def _block(self, number: int, block: slice) -> _Block:
-        """Block of the set of this number; -1 is the last set."""
+    def _block(self, number: int, block: slice) -> tuple[DeviceDocuments, Any]:
+        """Block of the set of this number (-1: the last), and its counts of symbols, on the card."""
         number %= len(self.sets)
         if (number, block.start) not in self._blocks:
             documents = self.sets[number].take(np.arange(block.start, block.stop))
             counts = counts_of(documents, documents.codes_for(), self._classes)
-            self._blocks[number, block.start] = _Block(
-                DeviceDocuments(documents, np.uint16), gpu.cupy().asarray(counts), documents.lengths
-            )
+            patterns = DeviceDocuments(documents, np.uint16)
+            self._blocks[number, block.start] = patterns, gpu.cupy().asarray(counts)
         return self._blocks[number, block.start]
 
-    def _near(self, patterns: _Block, texts: _Block, bound: Bound) -> dict[str, Any]:
+    def _near(self, row_counts: Any, column_counts: Any, bound: Bound) -> dict[str, Any]:
         cp, gamma = gpu.cupy(), self.kernel.gamma
         return {
             "row_rates": cp.asarray(rates(bound.rows, gamma)),
             "column_rates": cp.asarray(rates(bound.columns, gamma)),
-            "row_counts": patterns.counts,
-            "column_counts": texts.counts,
+            "row_counts": row_counts,
+            "column_counts": column_counts,
             "most": np.iinfo(np.int32).max if bound.within is None else bound.within,
         }
 
-    def _list(self, job: _Job, near: dict[str, Any]) -> tuple[Any, Any, Any]:
+    def _list(self, job: _Comparison, near: dict[str, Any]) -> tuple[Any, Any, Any]:
         """Rows and columns within the blocks, and distances, on the host."""
         cp = gpu.cupy()
         while True:
             gpu.require_memory(12 * self._capacity, "the list of pairs", "lower --memory, or ask for fewer")
             pairs, n_pairs = cp.empty((self._capacity, 3), np.int32), cp.zeros(1, np.uint64)
-            job.list_pairs({**near, "found": pairs, "n_found": n_pairs, "capacity": self._capacity})
+            job.near = {**near, "found": pairs, "n_found": n_pairs, "capacity": self._capacity}
+            job.fill(np.arange(job.patterns.n), None, None)
             count = int(n_pairs.get()[0])
             if count <= self._capacity:
                 row, column, distances = np.ascontiguousarray(pairs[:count].get().T)

@@ -6,9 +6,9 @@ nothing to normalise. The kernel is not positive semi-definite in general; the s
 The distance, bit-parallel (Myers 1999, J. ACM 46(3); Hyyrö 2003)
 -----------------------------------------------------------------
 D(i, j) is the distance of the first i symbols of the *pattern* and the first j of the *text*. Neighbours in
-that table differ by -1, 0 or +1, so 64 of them in a column fit into two words, one bit a pattern symbol:
+that table differ by -1, 0 or +1, so 64 of them in a column fit into two words, a bit per pattern symbol:
 ``vp`` (D(i, j) - D(i-1, j) = +1) and ``vn`` (= -1). With ``eq`` the mask of the pattern symbols equal to text
-symbol j, and ``hp``, ``hn`` the same for the differences along a row, one column costs
+symbol j, and ``hp``, ``hn`` the same for the differences along a row, a column costs
 
     d0 = (((eq & vp) + vp) ^ vp) | eq | vn        D(i, j) = D(i-1, j-1)
     hp = vn | ~(d0 | vp),    hn = vp & d0
@@ -21,96 +21,64 @@ hp = 1, for D(0, j) = j. After the last column D(m, n) = n + popcount(vp) - popc
 CPU (cpu.py): 32 column documents of similar length are the patterns, each in a lane of a vector, and every
 row document is the text of all of them at once.
 
-CUDA (cuda.py): a row document is the pattern, its masks are in shared memory, and each thread has a column
-document as its text. With pattern symbol i at bit i / W of word i % W the shifts become register names, and
-because hn is where the addition carries, hn << 1 needs no instruction of its own; see kernels_cu/edit.cu.
-About 6.5 integer instructions for 32 cells. Rows are sorted by length, and each uses the variant (words W,
-patterns a word, strips or not) that wastes least.
+CUDA (cuda.py, kernels_cu/edit.cu): a row document is the pattern, its masks are in shared memory, and each
+thread has a column document as its text. With pattern symbol i at bit i / W of word i % W the shifts become
+register names, and hn << 1 is a by-product of the addition's carries: about 6.5 integer instructions for 32
+cells. Rows are sorted by length, and each uses the variant (words W, patterns a word, strips or not) that
+wastes least.
 
 Of a symmetric matrix each pair is computed once, in the order of length, and copied.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.errors import InputError
-from textsvm.kernels.base import SymbolKernel, check_flag, is_number
-from textsvm.kernels.contract import (
-    Ability,
-    Cost,
-    HostRows,
-    KernelRows,
-    Lengths,
-    SharedColumns,
-    Sharing,
-    Values,
-)
+from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
+from textsvm.kernels.contract import Ability, Cost, HostRows, Lengths, SharedColumns, Sharing, Values
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.edit.near import HostEditNear
 from textsvm.kernels.near import Near, Nearest
 from textsvm.runtime.device import Device, select
 from textsvm.runtime.parallel import Progress, run
 from textsvm.text.documents import Documents
-from textsvm.text.tokens import Tokens
 
 PIECE = 1e10  # table cells of a piece of work
 RATE = 5e11 / 60  # table cells a second
 
 
-class EditRows(KernelRows, Protocol):
-    """Rows with distances, int32 on the device of the rows."""
-
-    def distances(self, others: Documents, progress: Progress | None = None) -> Any:
-        """d(others, documents), shape (len(others), n)."""
-
-    def distances_gram(self, progress: Progress | None = None) -> Any:
-        """d(documents, documents), shape (n, n), one half of it computed."""
-
-    def gram_of(self, kernel: EditDistance, distances: Any) -> Any:
-        """The kernel matrix for another gamma from `distances_gram`."""
-
-
 @dataclass(frozen=True)
 class SharedDistances(Sharing):
-    """One matrix of distances, and a table look-up for each gamma."""
+    """A common matrix of distances, and a table look-up for each gamma."""
 
     relative: bool
 
-    def description(self, kernels: Sequence[EditDistance]) -> str:
+    def description(self, kernels: Sequence[Any]) -> str:
         return "from one matrix of distances"
 
     def grams(
-        self,
-        kernels: Sequence[EditDistance],
-        documents: Documents,
-        device: Device,
-        progress: Progress | None = None,
+        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
     ) -> Iterator[tuple[int, Any]]:
         rows = kernels[0].rows(documents, device)
         distances = rows.distances_gram(progress)
         for position, kernel in enumerate(kernels):
             yield position, rows.gram_of(kernel, distances)
 
-    def columns(
-        self, kernels: Sequence[EditDistance], documents: Documents, device: Device
-    ) -> SharedColumns | None:
+    def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
         return _SharedRows(kernels, documents, device) if device.kind == "cpu" else None
 
-    def divides(self, kernels: Sequence[EditDistance], documents: Documents) -> bool:
+    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
         return True
 
     def cross(
-        self, kernels: Sequence[EditDistance], others: Documents, documents: Documents
+        self, kernels: Sequence[Any], others: Documents, documents: Documents
     ) -> list[NDArray[np.float32]]:
-        distances = HostEdit(kernels[0], documents, select("cpu")).distances(others)
-        return [kernel.values(distances, others.lengths, documents.lengths) for kernel in kernels]
+        return _SharedRows(kernels, documents, select("cpu")).cross(others)
 
 
 class EditCost(Cost):
@@ -142,6 +110,7 @@ class EditNearest(Nearest):
         return HostEditNear(self.kernel, documents, others)
 
 
+@dataclass(repr=False, eq=False)
 class EditDistance(SymbolKernel):
     """exp(-gamma d(s, t)), d the edit distance (insertions, deletions, substitutions cost 1).
 
@@ -167,25 +136,15 @@ class EditDistance(SymbolKernel):
     cost = Ability(EditCost)
     nearest = Ability(EditNearest)
 
-    def __init__(
-        self,
-        gamma: float = 0.05,
-        relative: bool = False,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-    ) -> None:
-        self.gamma = gamma
-        self.relative = relative
-        self.tokens = tokens
-        self.keep_case = keep_case
+    gamma: float = 0.05
+    relative: bool = False
 
     def check(self) -> None:
         super().check()
-        if not (is_number(self.gamma) and 0 < self.gamma < math.inf):
-            raise InputError(f"gamma={self.gamma!r} of the edit-distance kernel must be a number above 0")
+        check_positive(self, "gamma")
         check_flag(self, "relative")
 
-    def rows(self, documents: Documents, device: Device) -> EditRows:
+    def rows(self, documents: Documents, device: Device) -> Any:
         self.check()
         if device.kind == "cuda":
             from textsvm.kernels.edit.cuda import CudaEdit
@@ -194,19 +153,9 @@ class EditDistance(SymbolKernel):
         return HostEdit(self, documents, device)
 
     def values(
-        self,
-        distances: NDArray[np.int32],
-        row_lengths: NDArray[np.int64],
-        column_lengths: NDArray[np.int64],
+        self, distances: NDArray[np.int32], row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Kernel values from distances, which a grid over gamma shares.
-
-        Parameters
-        ----------
-        distances : int32 array, shape (m, n)
-        row_lengths, column_lengths : int64 arrays, shapes (m,) and (n,)
-            Symbols of the documents; used only if `relative`.
-        """
+        """Kernel values from distances (m, n) and the lengths of the documents, (m,) and (n,)."""
         out = np.empty(distances.shape, np.float32)
         self._fill(distances, row_lengths, column_lengths, out)
         return out
@@ -223,7 +172,7 @@ class EditDistance(SymbolKernel):
 class _SharedRows:
     """Rows of distances, and a table look-up for each gamma (`SharedColumns`)."""
 
-    def __init__(self, kernels: Sequence[EditDistance], documents: Documents, device: Device) -> None:
+    def __init__(self, kernels: Sequence[Any], documents: Documents, device: Device) -> None:
         self.kernels, self.documents = kernels, documents
         self._rows = HostEdit(kernels[0], documents, device)
 
@@ -231,9 +180,12 @@ class _SharedRows:
         return [self._rows.diag() for _ in self.kernels]
 
     def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
-        some, lengths = self.documents.take(indices), self.documents.lengths
-        distances = self._rows.distances(some)
-        return [kernel.values(distances, some.lengths, lengths) for kernel in self.kernels]
+        return self.cross(self.documents.take(indices))
+
+    def cross(self, others: Documents) -> list[NDArray[np.float32]]:
+        """Values of other documents with the columns, a matrix for each kernel."""
+        distances, lengths = self._rows.distances(others), self.documents.lengths
+        return [kernel.values(distances, others.lengths, lengths) for kernel in self.kernels]
 
 
 class HostEdit(HostRows):
@@ -251,31 +203,22 @@ class HostEdit(HostRows):
     def diag(self) -> NDArray[np.float32]:
         return np.ones(self.n, np.float32)
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self._values(self.documents, np.asarray(indices, np.int64), None)
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        return self._compute(self.documents, np.asarray(indices, np.int64), np.float32)
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
-        return self._values(others, np.arange(len(others)), progress)
+    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[Any]:
+        return self._compute(others, np.arange(len(others)), np.float32, progress)
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
-        out = np.empty((self.n, self.n), np.float32)
-        self._half(out.view(np.int32), progress)
-        self._finish(out.view(np.int32), self.lengths, out)
-        return out
+    def gram(self, progress: Progress | None = None) -> NDArray[Any]:
+        return self._compute(self.documents, None, np.float32, progress)
 
-    def distances(self, others: Documents, progress: Progress | None = None) -> NDArray[np.int32]:
-        """d(others, documents), int32, shape (len(others), n)."""
-        out = np.empty((len(others), self.n), np.int32)
-        self._block(others, np.arange(len(others)), out, progress)
-        self._finish(out, None, out)
-        return out
+    def distances(self, others: Documents, progress: Progress | None = None) -> NDArray[Any]:
+        """d(others, documents), shape (len(others), n)."""
+        return self._compute(others, np.arange(len(others)), np.int32, progress)
 
-    def distances_gram(self, progress: Progress | None = None) -> NDArray[np.int32]:
-        """d(documents, documents), int32, shape (n, n), one half of it computed."""
-        out = np.empty((self.n, self.n), np.int32)
-        self._half(out, progress)
-        self._finish(out, None, out)
-        return out
+    def distances_gram(self, progress: Progress | None = None) -> NDArray[Any]:
+        """d(documents, documents), shape (n, n), of which half is computed."""
+        return self._compute(self.documents, None, np.int32, progress)
 
     def gram_of(self, kernel: EditDistance, distances: NDArray[np.int32]) -> NDArray[np.float32]:
         """The kernel matrix for another gamma from `distances_gram`."""
@@ -289,12 +232,18 @@ class HostEdit(HostRows):
         run(fill, range(0, self.n, batch))
         return out
 
-    def _values(
-        self, others: Documents, picks: NDArray[np.int64], progress: Progress | None
-    ) -> NDArray[np.float32]:
-        out = np.empty((len(picks), self.n), np.float32)
-        self._block(others, picks, out.view(np.int32), progress)
-        self._finish(out.view(np.int32), others.lengths[picks], out)
+    def _compute(
+        self, others: Documents, picks: NDArray[np.int64] | None, dtype: Any, progress: Progress | None = None
+    ) -> NDArray[Any]:
+        """Values (float32) or distances (int32) of others[picks]; the symmetric matrix if picks is None."""
+        lengths = others.lengths if picks is None else others.lengths[picks]
+        out = np.empty((len(lengths), self.n), dtype)
+        distances = out.view(np.int32)
+        if picks is None:
+            self._half(distances, progress)
+        else:
+            self._block(others, picks, distances, progress)
+        self._finish(distances, None if dtype == np.int32 else lengths, out)
         return out
 
     def _half(self, out: NDArray[np.int32], progress: Progress | None) -> None:

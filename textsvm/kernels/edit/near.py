@@ -40,15 +40,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.edit.cpu import LANES, popcount
+from textsvm.kernels.edit.cpu import LANES
 from textsvm.kernels.near import Bound, Pairs
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import njit, popcount
 from textsvm.runtime.parallel import run
 from textsvm.text.documents import Documents
 
@@ -318,7 +317,7 @@ def rates(least: NDArray[np.float32], gamma: float) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class _Strings:
-    """Strings with the arrays for bounds and distances."""
+    """Strings, and the arrays for bounds of their distances."""
 
     codes: NDArray[Any]
     offsets: NDArray[np.int64]
@@ -328,24 +327,6 @@ class _Strings:
     @property
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
-
-
-@dataclass(frozen=True)
-class _ColumnBlock:
-    """Block of columns, sorted by length and grouped by 32."""
-
-    strings: _Strings
-    block: slice
-
-    @cached_property
-    def order(self) -> NDArray[np.int64]:
-        """Column numbers by length."""
-        lengths = self.strings.lengths[self.block]
-        return self.block.start + np.argsort(lengths, kind="stable")
-
-    @cached_property
-    def counts(self) -> NDArray[np.uint8]:
-        return side_by_side(self.strings.counts[self.order])
 
 
 class HostEditNear:
@@ -362,15 +343,16 @@ class HostEditNear:
             bits = bits_of(each, codes, mean)
             strings.append(_Strings(codes, offsets, counts_of(each, codes, classes), bits))
         self.documents, self.others = strings[0], strings[-1]
-        self._columns: dict[int, _ColumnBlock] = {}
+        self._columns: dict[int, tuple[NDArray[np.int64], NDArray[np.uint8]]] = {}
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
         same = self.own and rows == columns
         if columns.start not in self._columns:
-            self._columns[columns.start] = _ColumnBlock(self.documents, columns)
-        prepared = self._columns[columns.start]
-        picks = prepared.order if same else np.arange(rows.start, rows.stop)
-        row, column, distances = self._within(picks, rows.start, prepared, bound, same)
+            by_length = columns.start + np.argsort(self.documents.lengths[columns], kind="stable")
+            self._columns[columns.start] = by_length, side_by_side(self.documents.counts[by_length])
+        order, _ = self._columns[columns.start]
+        picks = order if same else np.arange(rows.start, rows.stop)
+        row, column, distances = self._within(picks, rows.start, columns.start, bound, same)
         values = values_of(self.kernel, distances, self.others.lengths[row], self.documents.lengths[column])
         enough = values >= np.minimum(bound.rows[row - rows.start], bound.columns[column - columns.start])
         if same:
@@ -378,23 +360,24 @@ class HostEditNear:
         return Pairs(row, column, values, distances).take(enough)
 
     def _within(
-        self, picks: NDArray[np.int64], first: int, columns: _ColumnBlock, bound: Bound, same: bool
+        self, picks: NDArray[np.int64], first_row: int, first_column: int, bound: Bound, same: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
         """Rows, columns and distances of the pairs within their limits."""
-        gamma, groups = self.kernel.gamma, len(columns.counts)
-        row_rates = rates(bound.rows, gamma)[picks - first]
+        order, counts = self._columns[first_column]
+        gamma, groups = self.kernel.gamma, len(counts)
+        row_rates = rates(bound.rows, gamma)[picks - first_row]
         column_rates = np.zeros(groups * LANES)
-        column_rates[: len(columns.order)] = rates(bound.columns, gamma)[columns.order - columns.block.start]
+        column_rates[: len(order)] = rates(bound.columns, gamma)[order - first_column]
         lanes_within = np.zeros((len(picks), groups), np.uint32)
         distances = np.empty((len(picks), groups * LANES), np.int32)
         most = np.iinfo(np.int32).max if bound.within is None else bound.within
-        rows, strings = self.others, columns.strings
+        rows, strings = self.others, self.documents
 
         def compare(start: int) -> None:
             part = slice(start, min(start + ROWS, len(picks)))
             _near_rows(
                 rows.codes, rows.offsets, rows.counts, rows.bits, picks[part], row_rates[part],
-                strings.codes, strings.offsets, strings.bits, columns.order, columns.counts, column_rates,
+                strings.codes, strings.offsets, strings.bits, order, counts, column_rates,
                 bool(self.kernel.relative), most, start if same else -1, self.alphabet,
                 lanes_within[part], distances[part],
             )  # fmt: skip
@@ -404,7 +387,7 @@ class HostEditNear:
         lanes = (lanes_within[row, group, None] >> np.arange(LANES, dtype=np.uint32)) & 1
         hit, lane = np.nonzero(lanes)
         row, position = row[hit], group[hit] * LANES + lane
-        return picks[row], columns.order[position], distances[row, position]
+        return picks[row], order[position], distances[row, position]
 
 
 def values_of(

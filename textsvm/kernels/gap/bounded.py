@@ -3,19 +3,19 @@
     k_s(x, y) = phi_s(x) . phi_s(y),   phi_s(x)_u = sum of decay^l over the occurrences of u of span l <= s,
 
 u runs over the strings of p symbols, an occurrence is p places i_1 < ... < i_p of x with the symbols of u,
-and l = i_p - i_1 + 1. Without the bound (s at least the length of x) it is the gap-weighted kernel of gap.py,
-with the same exponent. An occurrence is one of C(s - 1, p - 1) patterns at one of |x| places, so that x has
-at most so many features a symbol: for s = p + 2 and p = 3, 4, 5 that is 6, 10, 15. The recurrence takes
-p |x| |y| steps a pair; features take C(s - 1, p - 1) |x| a document, and then all that a spectrum kernel
-can: machines without a Gram, and decisions from one weight for each feature.
+and l = i_p - i_1 + 1. Without the bound (s at least the length of x) it is the gap-weighted kernel, with
+the same exponent. There are C(s - 1, p - 1) patterns of gaps, so x has at most C(s - 1, p - 1) features per
+symbol: 6, 10, 15 for s = p + 2 and p = 3, 4, 5. The recurrence takes p |x| |y| steps per pair, features take
+C(s - 1, p - 1) |x| per document. Like the spectrum kernel, this kernel can be trained without a Gram, and
+decides by a weight for each feature.
 
-What is left out
-----------------
+The omitted share
+-----------------
 phi = phi_s + r, and no entry of r, the sums over spans beyond s, is negative. With k(x, x) = |phi|^2 let
 
     e(x) = 1 - k_s(x, x) / k(x, x) = (2 phi_s . r + |r|^2) / |phi|^2
 
-be the share of k(x, x) that is left out: one recurrence of x with itself gives it exactly (`left_out`).
+be the share of k(x, x) that is left out: the recurrence of x with itself gives it exactly (`left_out`).
 
 Values: 0 <= k - k_s = r(x) . phi(y) + phi_s(x) . r(y), and |r|^2 <= e |phi|^2, so by Cauchy-Schwarz
 
@@ -36,19 +36,20 @@ length at least sqrt(N). With T the sum of C(l - 2, p - 2) decay^(l - p) over s 
 
 Typical: if no string occurred twice, squares alone would add up, and e would be the sum of
 C(l - 2, p - 2) decay^(2(l - p)) over l > s, about 1e-5 for decay 0.1 and s = p + 2. In texts symbols return:
-where x_i = x_(i + g), an occurrence without gap that takes one for the other has gap g and the same string,
-which is of first order in decay^g. On newswire of 100 symbols e is about decay^(s - p + 1) / 2: 4.5e-4 for
-decay 0.1, p = 4, s = 6, and 6e-5 and 7e-6 for s = 7 and 8; docs/choosing.md has more.
+where x_i = x_(i + g), replacing x_i by x_(i + g) in an occurrence without gap gives an occurrence of the same
+string with gap g, a term of first order in decay^g. On newswire of 100 symbols e is about
+decay^(s - p + 1) / 2: 4.5e-4 for decay 0.1, p = 4, s = 6, and 6e-5 and 7e-6 for s = 7 and 8;
+docs/choosing.md has more.
 
-Which symbols a value of the gap-weighted kernel of bounded span comes from, exactly.
-
-A value is phi(x) . w. An occurrence of u with gap g is decay^g w_u of it, spread evenly over its p symbols.
+Attribution
+-----------
+An occurrence of u with gap g contributes decay^g w_u to phi(x) . w, spread evenly over its p symbols.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import cached_property
+from dataclasses import dataclass
 from math import comb
 from typing import Any, ClassVar
 
@@ -57,63 +58,34 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel, check_whole, is_number, is_whole
+from textsvm.kernels.base import is_whole
 from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Values
-from textsvm.kernels.gap.bounded_rows import (
-    BoundedGapPredictor,
-    BoundedGapRows,
-    check_range,
-    normalisation_of,
-)
+from textsvm.kernels.feature_rows import FeaturePredictor, HostFeatureRows
+from textsvm.kernels.gap.kernel import SubsequenceKernel
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
-from textsvm.kernels.gap.subsequences import Patterns, Subsequences, count, ids_of, patterns_of
+from textsvm.kernels.gap.subsequences import (
+    Patterns,
+    SubsequenceRows,
+    Subsequences,
+    count,
+    ids_of,
+    normalisation_of,
+    patterns_of,
+)
 from textsvm.kernels.gap.sweep import self_products
+from textsvm.kernels.normalisation import finished_gram, require_float32
 from textsvm.kernels.spectrum.counted_documents import match_featureless
-from textsvm.linalg.products import Half, InvertedIndex, finish_half
+from textsvm.linalg.products import Half
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
-from textsvm.text.tokens import Tokens
 
 Array = NDArray[Any]
 
 
-def symbol_contributions(
-    document: Documents, patterns: Patterns, decay: float, own: Subsequences, weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Contributions of the symbols of one document to phi(x) . w, not normalised.
-
-    Parameters
-    ----------
-    document : Documents, one of them
-    patterns : Patterns
-    decay : float
-    own : Subsequences
-        Of the document.
-    weights : float64 array, shape (own.size,)
-    """
-    shares = np.zeros(len(document.codes))
-    powers = float(decay) ** np.arange(patterns.n_gaps) / patterns.p
-    _share(patterns.offsets, powers, ids_of(document, patterns, own), weights, shares)
-    return shares
-
-
-@njit(nogil=True, cache=True)
-def _share(patterns: Array, powers: Array, ids: Array, weights: Array, shares: Array) -> None:
-    at, p = 0, patterns.shape[1]
-    for m in range(len(patterns)):
-        power = powers[patterns[m, p - 1] + 1 - p]
-        for i in range(len(shares) - patterns[m, p - 1]):
-            for k in range(p):
-                shares[i + patterns[m, k]] += power * weights[ids[at]]
-            at += 1
-
-
-#: Greatest p, as of the gap-weighted kernel.
-MOST = 1000
 #: Patterns of occurrences; more take hours whatever the texts.
 MOST_PATTERNS = 10_000
 #: Occurrences a second that a core counts (25 to 60 ns each).
@@ -159,8 +131,17 @@ class BoundedGapFeatures(Features):
 
         return CudaCountedSubsequences(self.kernel, documents)
 
-    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
-        """The kernel learns nothing."""
+
+@njit(nogil=True, cache=True)
+def _share(patterns: Array, powers: Array, ids: Array, weights: Array, shares: Array) -> None:
+    """Add the contributions of a document's occurrences, in the order of `ids`, to its symbols."""
+    at, p = 0, patterns.shape[1]
+    for m in range(len(patterns)):
+        power = powers[patterns[m, p - 1] + 1 - p]
+        for i in range(len(shares) - patterns[m, p - 1]):
+            for k in range(p):
+                shares[i + patterns[m, k]] += power * weights[ids[at]]
+            at += 1
 
 
 class BoundedGapAttributor(Attributor):
@@ -172,12 +153,14 @@ class BoundedGapAttributor(Attributor):
         self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
     ) -> Contributions:
         kernel, symbols, scale = self.kernel, [], rows.normalisation.scale
+        powers = float(kernel.decay) ** np.arange(kernel.patterns.n_gaps) / kernel.patterns.p
         for d in range(len(documents)):
             document = documents.take(np.array([d]))
             weights = rows.x.transposed_dot((scale * coef[d])[:, None])[:, 0]
             own, x = count(document, kernel.patterns, kernel.decay)
             of_own = np.append(weights, 0.0)[rows.features.find(own)]  # unknown features, -1, read the last
-            shares = symbol_contributions(document, kernel.patterns, kernel.decay, own, of_own)
+            shares = np.zeros(len(document.codes))
+            _share(kernel.patterns.offsets, powers, ids_of(document, kernel.patterns, own), of_own, shares)
             (factor,) = normalisation_of(kernel, document, x.squares()).scale
             symbols.append(documents.spread(d, factor * shares))
             if progress is not None:
@@ -188,7 +171,8 @@ class BoundedGapAttributor(Attributor):
         return BoundedGapCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 
-class BoundedGap(SymbolKernel):
+@dataclass(repr=False, eq=False)
+class BoundedGap(SubsequenceKernel):
     """Common subsequences of p symbols within `span` symbols, each symbol spanned a factor of `decay`.
 
     Parameters
@@ -219,21 +203,10 @@ class BoundedGap(SymbolKernel):
     features = Ability(BoundedGapFeatures)
     attribution = Ability(BoundedGapAttributor)
 
-    def __init__(
-        self,
-        p: int = 4,
-        decay: float = 0.1,
-        span: int | None = None,
-        normalised: bool = True,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-    ) -> None:
-        self.p = p
-        self.decay = decay
-        self.span = span
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
+    p: int = 4
+    decay: float = 0.1
+    span: int | None = None
+    normalised: bool = True
 
     @property
     def patterns(self) -> Patterns:
@@ -250,9 +223,6 @@ class BoundedGap(SymbolKernel):
 
     def check(self) -> None:
         super().check()
-        check_whole(self, "p", 1, MOST)
-        if not (is_number(self.decay) and 0 < self.decay <= 1):
-            raise InputError(f"decay={self.decay!r} of the {self.name} kernel must be above 0 and at most 1")
         if self.span is not None and (not is_whole(self.span) or self.span < self.p):
             raise InputError(
                 f"span={self.span!r} of the {self.name} kernel must be a whole number from p={self.p}"
@@ -263,7 +233,7 @@ class BoundedGap(SymbolKernel):
                 "which would take hours; give a smaller span, or take the gap kernel"
             )
 
-    def rows(self, documents: Documents, device: Device) -> BoundedGapRows:
+    def rows(self, documents: Documents, device: Device) -> SubsequenceRows:
         self.check()
         if device.kind == "cuda":
             from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap
@@ -271,8 +241,8 @@ class BoundedGap(SymbolKernel):
             return CudaBoundedGap(self, documents, device)
         return HostBoundedGap(self, documents, device)
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> BoundedGapPredictor:
-        return BoundedGapPredictor(self.rows(support, device), coef)
+    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> FeaturePredictor:
+        return FeaturePredictor.of_support(self.rows(support, device), coef)
 
 
 def left_out(kernel: BoundedGap, documents: Documents) -> NDArray[np.float64]:
@@ -297,13 +267,7 @@ def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
 
 
 class CountedSubsequences:
-    """Counted documents as rows of features, for machines without a Gram.
-
-    Parameters
-    ----------
-    kernel : BoundedGap
-    documents : Documents
-    """
+    """Documents as rows of features, for solvers without a Gram."""
 
     def __init__(self, kernel: Any, documents: Documents) -> None:
         self.documents = documents
@@ -317,43 +281,22 @@ class CountedSubsequences:
             return match_featureless(self.documents, rows, self.shared.alone == 0)
         unit = float(kernel.decay) ** int(kernel.p)
         rows = self.shared.weighed(np.full(len(self.shared.number), unit), unit, False)
-        check_range(rows.x.squares() + rows.ridge, self.documents.lengths >= kernel.p)
+        values = rows.x.squares() + rows.ridge
+        require_float32(values[self.documents.lengths >= kernel.p], kernel.name)
         return rows
 
 
-class HostBoundedGap(BoundedGapRows):
-    """`KernelRows` on a CPU."""
+class HostBoundedGap(HostFeatureRows, SubsequenceRows):
+    """Kernel values with fixed documents on a CPU."""
 
-    @staticmethod
-    def represent(kernel: Any, documents: Documents) -> tuple[Subsequences, Sparse]:
-        return count(documents, kernel.patterns, kernel.decay)
+    def represent(self, documents: Documents) -> tuple[Subsequences, Sparse, NDArray[np.float64]]:
+        features, x = count(documents, self.kernel.patterns, self.kernel.decay)
+        return features, x, x.squares()
 
-    @staticmethod
-    def squares(x: Sparse) -> NDArray[np.float64]:
-        return x.squares()
-
-    @staticmethod
-    def over(x: Sparse, target: NDArray[np.int64], n_features: int) -> Sparse:
-        return x.select(target, n_features)
-
-    @cached_property
-    def columns(self) -> InvertedIndex:
-        """X by columns."""
-        return InvertedIndex(self.x)
-
-    def products(
-        self, x: Sparse, scale: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float32]:
-        out = np.empty((len(x), self.n), np.float32)
-        self.columns.products(x, scale, self.normalisation.scale, out, progress)
-        return out
-
-    def own_products(self, indices: NDArray[np.int64], scale: NDArray[np.float64]) -> NDArray[np.float32]:
-        return self.products(self.x.take(indices), scale)
+    def select(self, x: Sparse, target: NDArray[np.int64]) -> Sparse:
+        return x.select(target, self.features.size)
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         total = np.zeros((self.n, self.n), np.float32)
         Half(self.x).add_to(total, progress)
-        finish_half(total, self.normalisation.scale, total)
-        self.normalisation.finish_gram(total)
-        return total
+        return finished_gram(self.normalisation, total, in_place=True)

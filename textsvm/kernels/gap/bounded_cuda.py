@@ -1,33 +1,38 @@
 """GPU twin of the gap-weighted kernel of bounded span.
 
 `count` is `subsequences.count` on the GPU (kernels_cu/subsequences.cu): batches of documents are counted in
-turn, then the keys of all entries are ranked together. Products are those of `products_cuda`.
+turn, then the keys of all entries are ranked together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.gap.bounded_rows import BoundedGapRows, check_range
-from textsvm.kernels.gap.subsequences import ROOM, Patterns, Subsequences, check_entries, places_of_stage
+from textsvm.kernels.feature_rows_cuda import CudaFeatureRows
+from textsvm.kernels.gap.subsequences import (
+    ROOM,
+    Patterns,
+    SubsequenceRows,
+    Subsequences,
+    check_entries,
+    places_of_stage,
+)
 from textsvm.kernels.mers.windows import Stage
+from textsvm.kernels.normalisation import require_float32
 from textsvm.kernels.spectrum.counted_documents_cuda import (
     commonest_first,
     match_featureless,
     normalised_rows,
     shared_rows,
 )
-from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows
 from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu
-from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import DeviceDocuments, Documents
 
 Array = Any  # a CuPy array
@@ -152,43 +157,17 @@ def _each(name: str, n: int, *args: Any) -> None:
     gpu.each(gpu.function(SOURCE, name), n, *args)
 
 
-WHAT = "the gap-weighted kernel of bounded span"
+class CudaBoundedGap(CudaFeatureRows, SubsequenceRows):
+    """Kernel values with fixed documents on a GPU."""
 
+    label = "the gap-weighted kernel of bounded span"
 
-class CudaBoundedGap(BoundedGapRows):
-    """Kernel values with fixed documents on a GPU (`KernelRows`)."""
+    def represent(self, documents: Documents) -> tuple[Subsequences, CudaSparse, NDArray[np.float64]]:
+        features, x = count(documents, self.kernel.patterns, self.kernel.decay)
+        return features, x, x.squares
 
-    @staticmethod
-    def represent(kernel: Any, documents: Documents) -> tuple[Subsequences, CudaSparse]:
-        return count(documents, kernel.patterns, kernel.decay)
-
-    @staticmethod
-    def squares(x: CudaSparse) -> NDArray[np.float64]:
-        return x.squares
-
-    @staticmethod
-    def over(x: CudaSparse, target: Array, n_features: int) -> CudaSparse:
+    def select(self, x: CudaSparse, target: Array) -> CudaSparse:
         return x.select(target)
-
-    @cached_property
-    def columns(self) -> CudaColumns:
-        """X by columns."""
-        return CudaColumns(self.x, Factors(self.normalisation.scale, self.x.squares))
-
-    def products(self, x: CudaSparse, scale: NDArray[np.float64], progress: Progress | None = None) -> Array:
-        if not len(x):
-            return gpu.cupy().empty((0, self.n), np.float32)
-        return self.columns.cross(x, Factors(scale, x.squares), WHAT, progress)
-
-    def own_products(self, indices: NDArray[np.int64], scale: NDArray[np.float64]) -> Array:
-        return self.columns.rows(gpu.cupy().asarray(indices), WHAT)
-
-    def gram(self, progress: Progress | None = None) -> Array:
-        with gpu.use(self.device):
-            out = self.columns.half(WHAT, progress)
-            self.normalisation.finish_rows(out, self.normalisation)
-            mirror(out, self.normalisation.diagonal())
-            return out
 
 
 class CudaCountedSubsequences:
@@ -209,5 +188,5 @@ class CudaCountedSubsequences:
         unit, x = float(kernel.decay) ** int(kernel.p), self.shared
         scaled = CudaRows(x.indptr, x.features, x.values * np.float32(unit), x.n_features)
         ridge = self.alone * unit**2
-        check_range((scaled.squares() + ridge).get(), featured)
+        require_float32((scaled.squares() + ridge).get()[featured], kernel.name)
         return FeatureRows(scaled, ridge)  # type: ignore[arg-type]

@@ -2,8 +2,9 @@
 
 The recurrence without decays
 -----------------------------
-Write S_q(i, j) = decay^(k + c) P_q / (unit decay^2q) and R_q likewise, with k the number of a row within a
-*period* and c that of a column within a *block*. A cell then costs one addition, and another on a match:
+Write S_q(i, j) = decay^(k + c) P_q / (unit decay^2q), and R_q with the same factors, with k the number of a
+row within a *period* and c that of a column within a *block*. A cell then costs an addition, and another on a
+match:
 
     r_q += M (P_{q-1} of the row and the column before + b_{q-1} decay^-(k + c)),    P_q += r_q
 
@@ -13,10 +14,11 @@ the numbers in range. `unit` centres the levels' factors decay^2q in this range.
 On the GPU
 ----------
 A lane holds COLUMNS neighbouring columns of a document, the target, with P in registers. The lanes of a
-document are neighbours, one row behind each other, and pass on r by shuffles. 32 lanes, of one or several
-documents, form a strip; a document may continue in the next strip, to which r passes through memory. A warp
-takes the strips of a *pack* through a run of sources, whose symbols stream past without gaps: when a source
-ends, P is cleared and the next begins. A table per strip has a mask of each lane's columns for every symbol.
+document are neighbours, each a row behind its left neighbour, and pass on r by shuffles. 32 lanes, of a
+document or several, form a strip; a document may continue in the next strip, to which r passes through
+memory. A warp takes the strips of a *pack* through a run of sources, whose symbols stream past without gaps:
+when a source ends, P is cleared and the next begins. A table per strip has a mask of each lane's columns for
+every symbol.
 """
 
 from __future__ import annotations
@@ -53,18 +55,6 @@ WIDE: gpu.Defines = (("CODE", "uint32"),)
 #: For matrices in shards.
 SHARDS: gpu.Defines = (("SHARDS", 1),)
 
-LANE = np.dtype(
-    [
-        ("target", np.int32),
-        ("length", np.int32),
-        ("code", np.int64),
-        ("delay", np.int32),
-        ("flags", np.int32),
-    ],
-    align=True,
-)
-
-
 THREADS = 128
 MATRIX, MIRRORED, WEIGHTED, DIAGONAL = range(4)
 #: Minimum and maximum words of the stream per task.
@@ -76,6 +66,9 @@ BATCH = 1 << 25
 #: By GPU and defines of a module: a lock, and the event after the last launches that use its constants.
 _constants: dict[tuple[int, gpu.Defines], tuple[Lock, list[Any]]] = {}
 
+LANE = np.dtype(
+    [("target", "i4"), ("length", "i4"), ("code", "i8"), ("delay", "i4"), ("flags", "i4")], align=True
+)
 TASK = np.dtype(
     [(name, np.int32) for name in ("first_strip", "strips", "first_source", "sources")]
     + [("begin", np.int64), ("rows", np.int32), ("part", np.int32)],
@@ -154,7 +147,7 @@ def _registers_of_column(levels: int, double: bool, masks: bool) -> int:
 
 
 def columns_of(levels: int, double: bool, masks: bool) -> int:
-    """Columns per lane, at most 50: what fits registers, without idle columns for 100 symbols."""
+    """Columns per lane, at most 50: as registers allow, without idle columns for 100 symbols."""
     room = 233 - 4 * levels if double else 180
     most = min(50, room // max(1, _registers_of_column(levels, double, masks)))
     if not double:
@@ -269,14 +262,9 @@ class Layout:
         if masks and self.strips:
             words = -(-columns // 28)
             self.masks = cp.zeros(self.strips * symbols * words * WARP, np.uint32)
-            texts.function("gap_masks")(
-                (-(-len(lanes) // 256),),
-                (256,),
-                (
-                    self.lanes, np.int32(len(lanes)), texts.codes, np.int32(symbols), np.int32(words),
-                    self.masks,
-                ),
-            )  # fmt: skip
+            sizes = (np.int32(len(lanes)), texts.codes, np.int32(symbols), np.int32(words))
+            blocks = -(-len(lanes) // 256)
+            texts.function("gap_masks")((blocks,), (256,), (self.lanes, *sizes, self.masks))
 
 
 class GapTexts:
@@ -318,17 +306,8 @@ class GapTexts:
         cp = gpu.cupy()
         words = cp.empty(max(1, int(self.words[-1])), np.uint32)
         if len(self):
-            self.function("gap_stream")(
-                (len(self),),
-                (128,),
-                (
-                    self.codes,
-                    cp.asarray(self.starts),
-                    cp.asarray(self.words),
-                    np.int32(self.symbols - 1),
-                    words,
-                ),
-            )
+            places = (cp.asarray(self.starts), cp.asarray(self.words), np.int32(self.symbols - 1))
+            self.function("gap_stream")((len(self),), (128,), (self.codes, *places, words))
         return words
 
     def forget_layouts(self) -> None:
@@ -404,7 +383,7 @@ class Sweep:
         return tasks, len(first)
 
     def keep_part(self, number: int, count: int) -> None:
-        """Keep one of `count` parts of the tasks with similar work; other GPUs take the others."""
+        """Keep part `number` of `count` parts of similar work; other GPUs take the others."""
         mine = np.argsort(-_cost(self.tasks), kind="stable")[number::count]
         self.tasks = self.tasks[np.sort(mine)]
 
@@ -535,34 +514,23 @@ class CudaGap:
     ) -> Callable[[], None]:
         """Write this GPU's part of the values of `gram` into all shards, which are 0 before.
 
-        The bits are those of a single GPU: each takes some of its tasks. The returned function is called when
-        all parts are done: it sets the values that do not come from the recurrence, in shard `number`.
+        Each GPU takes some of the tasks of a single GPU, so the bits are the same. Call the returned function
+        when all parts are done: it sets the values in shard `number` that the recurrence does not give.
         """
         cp, shard = gpu.cupy(), shards[number]
         work = Sweep(self.kernel.recurrence, self._texts, self._texts, MIRRORED)
         work.variant = replace(work.variant, shards=True)
         work.keep_part(number, len(shards))
-        index, scale = self._texts.index, self._scale
-        work.launch(
-            {
-                "source_index": index,
-                "target_index": index,
-                "source_scale": scale,
-                "target_scale": scale,
-                "shards": cp.asarray(np.array([part.values.data.ptr for part in shards], np.uint64)),
-                "firsts": cp.asarray(np.array([0, *(part.last for part in shards)])),
-            },
-            progress,
-        )
+        addresses = np.array([part.values.data.ptr for part in shards], np.uint64)
+        firsts = np.array([0, *(part.last for part in shards)])
+        output = {"shards": cp.asarray(addresses), "firsts": cp.asarray(firsts)}
+        work.launch(self._places(self._texts, self._scale) | output, progress)
         return lambda: self._self.finish_gram(shard.values, shard.first)
 
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef in one pass: coef (n, k) -> (len(others), k), on the host.
-
-        The others are the targets and each sums over the sources: no matrix of kernel values is stored.
-        """
+        """k(others, documents) @ coef without a matrix: the others are targets, and sum over the sources."""
         coef = np.ascontiguousarray(coef, np.float64)
         values = np.zeros((len(others), coef.shape[1]))
         turns = others.offsets[:-1] // BATCH
@@ -605,17 +573,14 @@ class CudaGap:
         return matrix
 
     def _fill(self, matrix: Any, sources: GapTexts, scale: Any, mode: int, progress: Progress | None) -> None:
-        Sweep(self.kernel.recurrence, sources, self._texts, mode).launch(
-            {
-                "width": self.n,
-                "source_index": sources.index,
-                "target_index": self._texts.index,
-                "source_scale": scale,
-                "target_scale": self._scale,
-                "matrix": matrix,
-            },
-            progress,
-        )
+        output = {"width": self.n, "matrix": matrix} | self._places(sources, scale)
+        Sweep(self.kernel.recurrence, sources, self._texts, mode).launch(output, progress)
+
+    def _places(self, sources: GapTexts, scale: Any) -> dict[str, Any]:
+        """Fields of gap.cu's Output: numbers and scales of the documents at each position."""
+        index, own_index = sources.index, self._texts.index
+        scales = {"source_scale": scale, "target_scale": self._scale}
+        return {"source_index": index, "target_index": own_index, **scales}
 
     def _self_values(self, documents: Documents, texts: GapTexts, columns: SelfValues | None) -> SelfValues:
         if len(documents.alphabet) + 1 != self._symbols:
@@ -636,7 +601,7 @@ class CudaGap:
 def cuda_grams(
     kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
 ) -> list[Any]:
-    """Gram of each kernel, all with one decay, from a shared pass on the device."""
+    """Gram of each kernel, all with the same decay, from a shared pass on the device."""
     cp = gpu.cupy()
     n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])
     shared = mix.shape[1] - 1
@@ -656,15 +621,12 @@ def cuda_grams(
             4 * len(kernels) * n * n, f"{len(kernels)} {n:,} x {n:,} matrices", "lower --memory"
         )
         matrices = [cp.zeros((n, n), np.float32) for _ in kernels]
+        addresses = np.array([matrix.data.ptr for matrix in matrices], np.uint64)
+        scales = np.stack([own.scale[texts.order] for own in selves])
         output = {
-            "width": n,
-            "source_index": texts.index,
-            "target_index": texts.index,
-            "kernels": len(kernels),
-            "mix": cp.asarray(mix),
-            "matrices": cp.asarray(np.array([matrix.data.ptr for matrix in matrices], np.uint64)),
-            "scales": cp.asarray(np.stack([own.scale[texts.order] for own in selves])),
-        }
+            "width": n, "source_index": texts.index, "target_index": texts.index, "kernels": len(kernels),
+            "mix": cp.asarray(mix), "matrices": cp.asarray(addresses), "scales": cp.asarray(scales),
+        }  # fmt: skip
         Sweep(swept, texts, texts, MIRRORED, shared).launch(output, progress)
         for matrix, own in zip(matrices, selves, strict=True):
             own.finish_gram(matrix)

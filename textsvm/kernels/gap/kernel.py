@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel, check_whole, is_number
+from textsvm.kernels.base import SymbolKernel, check_weights, check_whole, is_number
 from textsvm.kernels.contract import (
     Ability,
     Cost,
@@ -38,7 +38,6 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.runtime.simd import LANES
 from textsvm.text.documents import Documents
-from textsvm.text.tokens import Tokens
 
 #: Greatest p: compiled code and the memory of a row grow with it.
 MOST = 1000
@@ -49,46 +48,40 @@ MOST_SAVED, MOST_SECONDS = 64, 0.5
 
 
 @dataclass(frozen=True)
-class SharedPass(Sharing):
-    """One pass for the greatest length gives all lengths and their blends; each takes a matrix."""
+class SharedRecurrence(Sharing):
+    """A pass for the greatest length gives all lengths and their blends; each takes a matrix."""
 
     decay: float
 
-    def passes(self, kernels: Sequence[GapWeighted], room: int) -> list[list[int]]:
+    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
         order = sorted(range(len(kernels)), key=lambda i: kernels[i].p)
         return [order[max(0, end - room) : end] for end in range(len(order), 0, -room)]
 
-    def description(self, kernels: Sequence[GapWeighted]) -> str:
+    def description(self, kernels: Sequence[Any]) -> str:
         return f"from one pass with p = {max(kernel.p for kernel in kernels)}"
 
     def grams(
-        self,
-        kernels: Sequence[GapWeighted],
-        documents: Documents,
-        device: Device,
-        progress: Progress | None = None,
+        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
     ) -> Iterator[tuple[int, Any]]:
         if device.kind == "cuda":
             from textsvm.kernels.gap.cuda import cuda_grams
 
             matrices = cuda_grams(kernels, documents, device, progress)
         else:
-            matrices = host_grams(kernels, documents, progress)
+            matrices = _Columns(kernels, documents).grams(progress)
         matrices.reverse()
         for position in range(len(kernels)):
             yield position, matrices.pop()
 
-    def columns(
-        self, kernels: Sequence[GapWeighted], documents: Documents, device: Device
-    ) -> SharedColumns | None:
+    def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
         return _Columns(kernels, documents) if device.kind == "cpu" else None
 
-    def divides(self, kernels: Sequence[GapWeighted], documents: Documents) -> bool:
+    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
         swept, _ = shared_pass([kernel.recurrence for kernel in kernels])
         return swept.divides(documents.lengths)
 
     def cross(
-        self, kernels: Sequence[GapWeighted], others: Documents, documents: Documents
+        self, kernels: Sequence[Any], others: Documents, documents: Documents
     ) -> list[NDArray[np.float32]]:
         columns = _Columns(kernels, documents)
         matrices = [np.empty((len(others), len(documents)), np.float32) for _ in kernels]
@@ -102,8 +95,8 @@ class GapCost(Cost):
     in_shards = True
 
     @property
-    def sharing(self) -> SharedPass | None:
-        return SharedPass(float(self.kernel.decay)) if self.kernel.recurrence.shares else None
+    def sharing(self) -> SharedRecurrence | None:
+        return SharedRecurrence(float(self.kernel.decay)) if self.kernel.recurrence.shares else None
 
     def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         return self.kernel.p * row_lengths.astype(float) * column_lengths.sum() / RATE
@@ -141,7 +134,22 @@ class GapAttributor(Attributor):
         return seconds / ATTRIBUTION_RATE
 
 
-class GapWeighted(SymbolKernel):
+@dataclass(repr=False, eq=False)
+class SubsequenceKernel(SymbolKernel):
+    """Base class of `GapWeighted` and `BoundedGap`."""
+
+    p: int = 5
+    decay: float = 0.5
+
+    def check(self) -> None:
+        super().check()
+        check_whole(self, "p", 1, MOST)
+        if not (is_number(self.decay) and 0 < self.decay <= 1):
+            raise InputError(f"decay={self.decay!r} of the {self.name} kernel must be above 0 and at most 1")
+
+
+@dataclass(repr=False, eq=False)
+class GapWeighted(SubsequenceKernel):
     """Common subsequences of p symbols, each gap symbol in either string a factor of `decay`.
 
     Parameters
@@ -170,21 +178,10 @@ class GapWeighted(SymbolKernel):
     cost = Ability(GapCost)
     attribution = Ability(GapAttributor)
 
-    def __init__(
-        self,
-        p: int = 5,
-        decay: float = 0.5,
-        weights: Sequence[float] | None = None,
-        normalised: bool = True,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-    ) -> None:
-        self.p = p
-        self.decay = decay
-        self.weights = weights
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
+    p: int = 5
+    decay: float = 0.5
+    weights: Sequence[float] | None = None
+    normalised: bool = True
 
     @property
     def _min_length(self) -> int:
@@ -192,23 +189,8 @@ class GapWeighted(SymbolKernel):
 
     def check(self) -> None:
         super().check()
-        check_whole(self, "p", 1, MOST)
-        if not (is_number(self.decay) and 0 < self.decay <= 1):
-            raise InputError(f"decay={self.decay!r} of the gap-weighted kernel must be above 0 and at most 1")
-        if self.weights is None:
-            return
-        try:
-            weights = np.asarray(self.weights, np.float64)
-        except (TypeError, ValueError):
-            weights = np.empty((0, 0))
-        if weights.shape != (self.p,):
-            raise InputError(
-                f"weights={self.weights!r} of the gap-weighted kernel must be {self.p} numbers (p)"
-            )
-        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-            raise InputError(
-                "the weights of the gap-weighted kernel must be finite, not negative and not all 0"
-            )
+        if self.weights is not None:
+            check_weights(self.weights, self.p, f"the {self.name} kernel", "p")
 
     @property
     def recurrence(self) -> Recurrence:
@@ -250,15 +232,8 @@ class HostGap(HostRows):
         return values
 
 
-def host_grams(
-    kernels: Sequence[Any], documents: Documents, progress: Progress | None = None
-) -> list[NDArray[np.float32]]:
-    """The Gram of each of these kernels, of one decay, from one shared pass."""
-    return _Columns(kernels, documents).grams(progress)
-
-
 class _Columns:
-    """Documents in lanes, and what a pass against them gives: values of one kernel or of several, shared."""
+    """Fixed documents in lanes; a shared pass computes the values of all kernels (`SharedColumns`)."""
 
     def __init__(self, kernels: Sequence[Any], documents: Documents) -> None:
         self.kernels, self.documents, self.n = kernels, documents, len(documents)
@@ -272,7 +247,7 @@ class _Columns:
         self.selves = self.self_values(documents, [None] * len(kernels))
 
     def self_values(self, documents: Documents, columns: Sequence[SelfValues | None]) -> list[SelfValues]:
-        """k(s, s) of each kernel; `columns`, those of the columns of each, if these are other documents."""
+        """k(s, s) of documents by each kernel; other documents are given the values of the `columns`."""
         sums = self_products(self.swept, self._mix.shape[1], documents)
         mixed = [_blend(weights, sums) for weights in self._mix]
         return [
@@ -321,7 +296,7 @@ class _Columns:
                 mixed = sums[0] if len(matrices) == 1 else _blend(self._mix[number], sums)
                 others_selves[number].take(which).finish(mixed, self.selves[number].take(columns))
                 for k, row in enumerate(which):
-                    # Positions in the order of length; the pairs before this one are another row's.
+                    # Positions in the order of length; earlier pairs belong to another row.
                     first = max(0, chunk.start + k - lane_part.start * LANES) if half else 0
                     values[row, columns[first:]] = mixed[k, first:]
                     if half:

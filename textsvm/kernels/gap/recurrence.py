@@ -17,7 +17,7 @@ to there. The level weight b_q lets a subsequence begin with q symbols fewer tha
 ..., 0) gives k_p alone, and b_q = w_{p-q} decay^{2(p-q)}, divided by the largest of them, the blend.
 
 With b = (1, 0, ..., 0) the terms M S_{q-1}(i-1, j-1) of level q sum to k_q: a shared pass for the largest p
-also gives all shorter lengths, at one addition per cell and length, and with them every blend.
+also gives all shorter lengths, at an addition per cell and length, and with them every blend.
 
 Accuracy
 --------
@@ -37,7 +37,7 @@ symbol i of s gets
 
     sum_j M(i, j) sum_(r, l >= 1) F_r(i, j) B_l(i, j) c_(r+l-1) / (r+l-1)
 
-from one forward and one backward pass. The sum over i is k(s, t).
+from a forward and a backward pass. The sum over i is k(s, t).
 
 The twins are sweep.py (CPU) and cuda.py.
 """
@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
-from textsvm.kernels.normalisation import Normalisation, inverse_roots
+from textsvm.kernels.normalisation import Normalisation, inverse_roots, require_float32
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
 from textsvm.text.documents import Documents
@@ -122,15 +122,10 @@ class Recurrence:
 
 
 def shared_pass(recurrences: Sequence[Recurrence]) -> tuple[Recurrence, NDArray[np.float64]]:
-    """Combine kernels with a common decay into a recurrence and blends.
+    """Combine kernels with a common decay into the recurrence of the largest length, and blends.
 
-    Returns
-    -------
-    Recurrence
-        Of the largest length.
-    float64 array, shape (number of kernels, number of lengths)
-        Each kernel, on the scale of its level weights, as a sum of the k_q of the recurrence, from the
-        smallest length of any kernel to the largest.
+    The blends, of shape (number of kernels, number of lengths), express each kernel, on the scale of its
+    level weights, as a sum of the k_q from the smallest length of any kernel to the largest.
     """
     mix = np.zeros((len(recurrences), max(each.p for each in recurrences)))
     for row, each in zip(mix, recurrences, strict=True):
@@ -149,21 +144,10 @@ def _unlike(weights: NDArray[np.float64]) -> bool:
 
 
 class SelfValues(Normalisation):
-    """k(s, s) of documents on the scale of the level weights, for normalisation.
+    """Normalisation by k(s, s) on the scale of the level weights.
 
-    Parameters
-    ----------
-    kernel : GapWeighted
-    documents : Documents, n of them
-    values : float64 array, shape (n,)
-        Sums of the recurrence; set to 0 for documents too short for any feature.
-    columns : SelfValues, optional
-        See `Normalisation`.
-
-    Raises
-    ------
-    InputError
-        If a value exceeds the range of float64, or an unnormalised value that of float32.
+    `values` are the sums of the recurrence, shape (n,), and are set to 0 for documents too short for any
+    feature. Raises InputError if they exceed the range of float64, or unnormalised the range of float32.
     """
 
     def __init__(
@@ -184,12 +168,7 @@ class SelfValues(Normalisation):
             return
         self.log_scale = kernel.recurrence.log_scale
         self.scale = np.full(len(values), math.exp(max(-350.0, self.log_scale / 2)))
-        raw = self.raw()[values > 0]
-        if len(raw) and not (raw.min() > 1e-30 and raw.max() < 1e38):
-            raise InputError(
-                f"k(s, s) of the gap-weighted kernel, {raw.min():.3g} to {raw.max():.3g}, pass the range "
-                "of float32; leave normalised=True, or take another p or decay"
-            )
+        require_float32(self.raw()[values > 0], kernel.name)
 
     def raw(self) -> NDArray[np.float64]:
         """k(s, s) as defined, for an unnormalised kernel."""
@@ -200,7 +179,7 @@ class SelfValues(Normalisation):
         return super().diagonal() if self.normalised else self.raw().astype(np.float32)
 
     def finish(self, sums: NDArray[np.float64], columns: SelfValues) -> None:
-        """Turn sums of the recurrence, (these documents, `columns`), into kernel values in place."""
+        """Turn sums of the recurrence, (documents, `columns`), into kernel values in place."""
         sums *= inverse_roots(self.self_values)[:, None]
         sums *= inverse_roots(columns.self_values)
         self.finish_rows(sums, columns)
@@ -224,18 +203,9 @@ def symbol_contributions(
     terms: NDArray[np.float64],
     progress: Progress | None = None,
 ) -> NDArray[np.float64]:
-    """Contributions of the symbols of a document.
+    """Contributions of the symbols of a document, given as codes over an extension of the alphabet.
 
-    Parameters
-    ----------
-    recurrence : Recurrence
-    support : Documents
-        Support vectors.
-    document : array of codes, shape (length,)
-        Over an extension of their alphabet.
-    terms : float64 array, shape (n_sv,)
-        coef_i k(t_i, document), to be attributed.
-    progress : callable, optional
+    `terms` are the values to attribute: coef_i k(t_i, document) of each support vector, shape (n_sv,).
     """
     weights = recurrence.level_weights[::-1] / np.arange(1, recurrence.p + 1)
     source = document.astype(np.int32)

@@ -18,6 +18,7 @@ core, whatever the number of patterns.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -27,11 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.kernels.feature_rows import FeatureKernelRows
 from textsvm.kernels.mers.windows import Stage
+from textsvm.kernels.normalisation import Normalisation, require_float32
 from textsvm.kernels.spectrum.counting import rank
 from textsvm.linalg.sparse import MAX_INT32, Sparse
+from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
-from textsvm.runtime.device import array_module, device_of
+from textsvm.runtime.device import Device
 from textsvm.runtime.memory import copied, empty, joined
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
@@ -107,7 +111,7 @@ class Subsequences:
     def find(self, other: Subsequences) -> Any:
         """Id here of each subsequence of `other`, over an extension of the alphabet; -1 if unknown."""
         strings = other.strings()
-        xp = array_module(device_of(strings[0]))
+        xp = devices.array_module(devices.device_of(strings[0]))
         ids = xp.zeros(other.size, np.int64)
         for stage in self.stages:
             keys = ids
@@ -119,8 +123,56 @@ class Subsequences:
         return ids
 
 
+class SubsequenceRows(FeatureKernelRows):
+    """Kernel values of `BoundedGap` with fixed documents; the CPU and CUDA twins count subsequences."""
+
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
+        super().__init__(kernel, documents, device)
+        with devices.use(device):
+            self.features, self.x, squares = self.represent(documents)
+        self.normalisation = normalisation_of(kernel, documents, squares)
+
+    @property
+    def space(self) -> SubsequenceRows:
+        """The rows are their own feature space (`FeaturePredictor`)."""
+        return self
+
+    @abstractmethod
+    def represent(self, documents: Documents) -> tuple[Subsequences, Any, NDArray[np.float64]]:
+        """Features of documents, X over them on the device, and the squared norms of its rows."""
+
+    @abstractmethod
+    def select(self, x: Any, target: Any) -> Any:
+        """X with its features renumbered to `target`, numbers of `features`; -1 drops a feature."""
+
+    def project(self, others: Documents) -> tuple[Any, Normalisation]:
+        own, x, squares = self.represent(others)
+        normalisation = normalisation_of(self.kernel, others, squares, self.normalisation)
+        return self.select(x, self.features.find(own)), normalisation
+
+    def products(
+        self, others: Documents, columns: Normalisation, weights: Any
+    ) -> tuple[NDArray[np.float64], Normalisation]:
+        """X of other documents times feature weights, and their normalisation, on the host."""
+        x, own = self.project(others)
+        return devices.to_host(x.dot(weights)), own
+
+
+def normalisation_of(
+    kernel: Any, documents: Documents, squares: NDArray[np.float64], columns: Normalisation | None = None
+) -> Normalisation:
+    """Scales of products of documents: without normalisation, X lacks a factor decay^p."""
+    if kernel.normalised:
+        return Normalisation(documents, squares, True, columns)
+    unit = float(kernel.decay) ** int(kernel.p)
+    own = Normalisation(documents, squares * unit**2, False, columns)
+    own.scale = np.full(len(documents), unit)
+    require_float32(own.self_values[documents.lengths >= kernel.p], kernel.name)
+    return own
+
+
 def places_of_stage(first: int, size: int, n_symbols: int, patterns: Patterns) -> tuple[Array, int]:
-    """Places from `first` on that form a key with one of `size` ids, and a bound of the keys."""
+    """Places from `first` on that form a key with an id below `size`, and a bound of the keys."""
     number, bound = 0, max(size, 1)
     while first + number < patterns.p and bound * max(n_symbols, 1) * patterns.n_gaps <= ROOM:
         number, bound = number + 1, bound * max(n_symbols, 1)
@@ -150,11 +202,10 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
         stages.append(_prefixes(documents, patterns, stages, places))
         size = len(stages[-1].keys)
         places, bound = places_of_stage(int(places[-1]) + 1, size, n_symbols, patterns)
-    entries = _Entries.of(documents, patterns, decay, _Keys(stages, places, bound))
-    distinct, features, table = _ranks(entries.keys, bound)
+    indptr, keys, values = _entries(documents, patterns, decay, stages, places, bound)
+    distinct, features, table = _ranks(keys, bound)
     stages.append(Stage(places, distinct, table))
-    x = Sparse(entries.indptr, features, entries.values, len(distinct))
-    return Subsequences(n_symbols, tuple(stages)), x
+    return Subsequences(n_symbols, tuple(stages)), Sparse(indptr, features, values, len(distinct))
 
 
 def ids_of(documents: Documents, patterns: Patterns, own: Subsequences) -> NDArray[np.int64]:
@@ -162,15 +213,6 @@ def ids_of(documents: Documents, patterns: Patterns, own: Subsequences) -> NDArr
     *before, last = own.stages
     keys = _keys_of(documents, patterns, (0, len(documents)), before, last.kept)
     return last.find(keys).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class _Keys:
-    """Composition of the keys of the last stage: previous stages, its places, and an upper bound."""
-
-    stages: list[Stage]
-    places: NDArray[np.int64]
-    bound: int
 
 
 def _prefixes(documents: Documents, patterns: Patterns, stages: list[Stage], places: Array) -> Stage:
@@ -197,40 +239,30 @@ def _keys_of(
     return keys
 
 
-@dataclass(frozen=True)
-class _Entries:
-    """(Document, subsequence) entries by ascending key.
+def _entries(
+    documents: Documents, patterns: Patterns, decay: float, stages: list[Stage], places: Array, bound: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    """Offsets of the documents, and keys below `bound`, ascending, and values of their subsequences."""
+    numbers = np.zeros(len(documents), np.int64)
+    powers = float(decay) ** np.arange(patterns.n_gaps)
+    pieces = _pieces(documents, patterns, max(1, ROOM // (bound * patterns.n_gaps)))
+    entries: dict[int, tuple[Array, Array]] = {}
 
-    indptr : int64, (n + 1,); keys : int64; values : float32, (number of entries,)
-    """
+    def count_piece(piece: tuple[int, int]) -> None:
+        first, last = piece
+        words = _keys_of(documents, patterns, piece, stages, places)
+        _pack(documents.offsets, first, last, patterns.spans, patterns.p, bound, words)
+        words.sort()
+        keys, values = np.empty(len(words), np.int64), np.empty(len(words), np.float32)
+        n = _combine(words, powers, bound, numbers[first:last], keys, values)
+        entries[first] = copied(keys[:n], np.int64), copied(values[:n], np.float32)
 
-    indptr: NDArray[np.int64]
-    keys: NDArray[np.int64]
-    values: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, documents: Documents, patterns: Patterns, decay: float, how: _Keys) -> _Entries:
-        """Entries of all documents."""
-        numbers = np.zeros(len(documents), np.int64)
-        powers = float(decay) ** np.arange(patterns.n_gaps)
-        pieces = _pieces(documents, patterns, max(1, ROOM // (how.bound * patterns.n_gaps)))
-        entries: dict[int, tuple[Array, Array]] = {}
-
-        def count_piece(piece: tuple[int, int]) -> None:
-            first, last = piece
-            words = _keys_of(documents, patterns, piece, how.stages, how.places)
-            _pack(documents.offsets, first, last, patterns.spans, patterns.p, how.bound, words)
-            words.sort()
-            keys, values = np.empty(len(words), np.int64), np.empty(len(words), np.float32)
-            n = _combine(words, powers, how.bound, numbers[first:last], keys, values)
-            entries[first] = copied(keys[:n], np.int64), copied(values[:n], np.float32)
-
-        run(count_piece, pieces)
-        indptr = np.concatenate([[0], np.cumsum(numbers)])
-        check_entries(int(indptr[-1]))
-        ordered = [entries.pop(first) for first, _ in pieces]
-        keys = joined([np.empty(0, np.int64), *(keys for keys, _ in ordered)])
-        return cls(indptr, keys, joined([np.empty(0, np.float32), *(values for _, values in ordered)]))
+    run(count_piece, pieces)
+    indptr = np.concatenate([[0], np.cumsum(numbers)])
+    check_entries(int(indptr[-1]))
+    ordered = [entries.pop(first) for first, _ in pieces]
+    keys = joined([np.empty(0, np.int64), *(keys for keys, _ in ordered)])
+    return indptr, keys, joined([np.empty(0, np.float32), *(values for _, values in ordered)])
 
 
 def _pieces(documents: Documents, patterns: Patterns, most: int) -> list[tuple[int, int]]:

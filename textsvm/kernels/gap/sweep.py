@@ -1,8 +1,8 @@
-"""CPU twin of the gap-weighted kernel, with one document per lane of a vector; see recurrence.py.
+"""CPU twin of the gap-weighted kernel, with a document per lane of a vector; see recurrence.py.
 
 LANES columns of similar length are interleaved and compared with the symbols of a row document, row by row,
-in strips of STRIP columns whose S stays in the L1 cache. A strip passes R of its last column to the next one
-(`edge`), which rebuilds S of that column, so memory grows with |s| only.
+in strips of STRIP columns whose S stays in the L1 cache. A strip passes R of its last column (`edge`) to the
+next strip, which rebuilds S of that column, so memory grows with |s| only.
 
     columns, rows   int32 (symbols, LANES)              a symbol of each document; -1, -2 after its end
     state           float (STRIP + 1, L, LANES)         S_q of the strip's columns and of the previous column

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from textsvm.kernels.mers.gapped_rows import CodedTexts, GappedRows, Tables, finish, values_of
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, Stage, Windows, windows_of
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.counting_cuda import CudaCounts
+from textsvm.kernels.spectrum.counting_cuda import CudaCounts, WindowIds
 from textsvm.kernels.spectrum.cuda import matrix_of
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
@@ -43,11 +43,11 @@ TABLE = 1 << 24
 
 
 class CudaWindows:
-    """Windows on the current GPU; `counting_cuda` reads them as texts in which a window is a symbol.
+    """Windows on the current GPU; `counting_cuda` counts them like symbols.
 
     n, size, n_symbols : documents, windows, and symbols of the alphabet of the codes
     codes, starts, document : int32; int64, (size,); int32, (size,), document of each window
-    offsets : int64, (n + 1,), first window of each document
+    offsets, lengths : int64, (n + 1,) and (n,), first window, and number of windows, of each document
     """
 
     def __init__(self, windows: Windows) -> None:
@@ -57,6 +57,7 @@ class CudaWindows:
         self.codes, self.starts = cp.asarray(windows.codes), cp.asarray(windows.starts)
         self.offsets = cp.asarray(windows.indptr)
         self.document = documents_of(self.offsets, self.n, self.size)
+        self.lengths = np.diff(windows.indptr)
 
 
 class CudaMaskedWindows(MaskedWindows):
@@ -84,18 +85,6 @@ class CudaMaskedWindows(MaskedWindows):
         sizes = (windows.codes, windows.starts, places, np.int32(len(kept)), ids, np.int64(n_symbols))
         gpu.each(gpu.function(LISTS_SOURCE, "masked_keys"), windows.size, *sizes, keys)
         return keys
-
-
-class MaskTokens:
-    """Windows under a mask in the form that `counting_cuda.CudaCounts` reads: substrings of one symbol."""
-
-    def __init__(self, windows: CudaWindows, ids: Array, n_pmers: int) -> None:
-        self.text, self.document, self.n_pmers = windows, windows.document, n_pmers
-        self.ids, self.sizes = [(1, ids)], {1: n_pmers}
-
-    def windows(self, q: int) -> int:
-        """Number of substrings."""
-        return self.text.size
 
 
 NAME = "the kernel of gapped k-mers"
@@ -252,7 +241,10 @@ class CudaGapped(GappedRows):
     @staticmethod
     def represent(kernel: Any, windows: Any, mask: Mask) -> Any:
         vocabulary, ids = CudaMaskedWindows.learn(windows, mask)
-        counts = CudaCounts(MaskTokens(windows, ids, vocabulary.size), False)
+        tokens = WindowIds(
+            windows.lengths, windows.offsets, windows.document, [(1, ids)], {1: vocabulary.size}
+        )
+        counts = CudaCounts(tokens, False)
         return CudaMask(mask, vocabulary, windows, ids, matrix_of(kernel.weight, counts, None))
 
     @staticmethod

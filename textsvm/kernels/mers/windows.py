@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import check_flag
+from textsvm.kernels.spectrum.counting import check_symbols
 from textsvm.kernels.spectrum.counting import rank as rank_keys
-from textsvm.kernels.spectrum.vocabulary import check_symbols
 from textsvm.linalg.sparse import share
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import array_module, device_of

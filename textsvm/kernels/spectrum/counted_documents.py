@@ -10,10 +10,16 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.counting import count
-from textsvm.kernels.spectrum.features import feature_starts, matrix_of, weigh
-from textsvm.kernels.spectrum.pmer_weights import PmerWeights, is_weighted
+from textsvm.kernels.spectrum.features import (
+    PmerWeights,
+    feature_starts,
+    is_weighted,
+    log_odds,
+    matrix_of,
+    weigh,
+)
 from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
-from textsvm.linalg.sparse import Sparse, count_features, share
+from textsvm.linalg.sparse import Sparse, count_features, count_features_of, share
 from textsvm.runtime.compiled import njit
 from textsvm.text.documents import Documents
 
@@ -35,8 +41,10 @@ class CountedDocuments:
 
     def weights(self, kernel: Any, train: NDArray[np.int64]) -> PmerWeights:
         """Weights that a kernel learns from the documents `train`."""
-        classes = self.documents.classes if kernel.odds else None
-        return PmerWeights.of_counts(self.vocabulary, self.counts, train, bool(kernel.idf), classes)
+        counts, classes = self.counts, self.documents.classes
+        df = count_features_of(counts.indptr, counts.features, train, int(self.vocabulary.first[-1]))
+        odds = log_odds(counts, train, classes[train], df) if kernel.odds and classes is not None else None
+        return PmerWeights(self.vocabulary, df, len(train), bool(kernel.idf), odds)
 
     def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from the documents `train`."""
@@ -44,7 +52,8 @@ class CountedDocuments:
         weights, alone = None, np.ones(len(self.documents))
         if is_weighted(kernel):
             table = self.weights(kernel, train).table
-            weights, alone = table[shared.number], self._alone(table)
+            # The p-mers that no other document has have equal weights within a document.
+            weights, alone = table[shared.number], np.where(self._single >= 0, table[self._single], 0.0)
         rows = shared.weighed(weights, alone, kernel.normalised)
         if not kernel.normalised:
             return rows
@@ -52,18 +61,16 @@ class CountedDocuments:
 
     def shared(self, kernel: Any) -> SharedFeatures:
         """Features before learnt weights, cached per `weight` of a kernel."""
-        if kernel.weight not in self._shared:
-            self._shared[kernel.weight] = self._new_shared(kernel)
-        return self._shared[kernel.weight]
-
-    def _new_shared(self, kernel: Any) -> SharedFeatures:
-        if kernel.weight == "intersection":
+        weight = kernel.weight
+        if weight not in self._shared and weight == "intersection":
             starts = feature_starts(kernel, self.counts, int(self.vocabulary.first[-1]))
             x = matrix_of(kernel, self.counts, None, starts)
-            return SharedFeatures.of(x, x.frequencies())
-        largest = int(self.counts.counts.max(initial=0))
-        table = np.append(0, weigh(kernel.weight, np.arange(1, largest + 1, dtype=np.int32)))
-        return SharedFeatures.of_counts(self.counts, table.astype(np.float32), self.df)
+            self._shared[weight] = SharedFeatures.of(x, x.frequencies())
+        elif weight not in self._shared:
+            largest = int(self.counts.counts.max(initial=0))
+            table = np.append(0, weigh(weight, np.arange(1, largest + 1, dtype=np.int32)))
+            self._shared[weight] = SharedFeatures.of_counts(self.counts, table.astype(np.float32), self.df)
+        return self._shared[weight]
 
     @cached_property
     def _single(self) -> NDArray[np.int64]:
@@ -73,26 +80,32 @@ class CountedDocuments:
         share(self.counts.indptr, lambda i, j: _find_single(i, j, *arrays))
         return pmers
 
-    def _alone(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weight of the p-mers that only one document has: equal for all p-mers of a document."""
-        return np.where(self._single >= 0, table[self._single], 0.0)
 
+def featureless_groups(
+    documents: Documents, featureless: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]:
+    """Features that give equal documents without features the kernel value 1: a feature for each such text.
 
-def match_featureless(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
-    """Give equal documents without features the kernel value 1: add a feature for each such text.
-
-    `rows` are normalised; `none_alone` (n,) says whether a document lacks features that only it has.
+    Returns indptr and features of the documents, their ridges, and the number of features.
     """
-    featureless = (rows.ridge == 1) & none_alone
-    groups = Normalisation(documents, 1.0 - featureless, True).groups
+    groups = Normalisation(documents, np.where(featureless, 0.0, 1.0), True).groups
     sizes = np.bincount(groups)
     sizes[0] = 0
     together = sizes[groups] > 1
-    if not together.any():
-        return rows
     indptr = np.concatenate([[0], np.cumsum(together)])
-    x = Sparse(indptr, groups[together], np.ones(indptr[-1], np.float32), len(sizes))
-    return side_by_side([rows, FeatureRows(x, np.where(together, -1.0, 0.0))], [1.0, 1.0])
+    return indptr, groups[together], np.where(together, -1.0, 0.0), len(sizes)
+
+
+def match_featureless(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
+    """Add the features of `featureless_groups` to normalised rows.
+
+    `none_alone` (n,) says whether a document lacks features that no other document has.
+    """
+    indptr, features, ridge, size = featureless_groups(documents, (rows.ridge == 1) & none_alone)
+    if not len(features):
+        return rows
+    x = Sparse(indptr, features, np.ones(len(features), np.float32), size)
+    return side_by_side([rows, FeatureRows(x, ridge)], [1.0, 1.0])
 
 
 @njit(nogil=True, cache=True)

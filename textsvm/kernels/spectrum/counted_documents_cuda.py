@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.spectrum.counted_documents import featureless_groups
+from textsvm.kernels.spectrum.counting import Vocabulary
 from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, download
-from textsvm.kernels.spectrum.pmer_weights import PSEUDO, ROUNDING, PmerWeights, is_weighted
-from textsvm.kernels.spectrum.vocabulary import Vocabulary
+from textsvm.kernels.spectrum.features import PSEUDO, ROUNDING, PmerWeights, is_weighted
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows, joined, repeated, side_by_side
 from textsvm.linalg.sparse_cuda import starts_of
@@ -26,29 +26,6 @@ from textsvm.text.documents import DeviceDocuments, Documents
 Array = Any  # a CuPy array
 #: Substrings per batch.
 BATCH = 1 << 28
-
-
-@dataclass
-class _BatchPmers:
-    """p-mers of a batch of documents (`counting_cuda.WindowIds`)."""
-
-    text: Any
-    document: Array
-    n_pmers: int
-    ids: list[tuple[int, Array]]
-    sizes: dict[int, int]
-
-    def windows(self, q: int) -> int:
-        """Number of substrings of length q."""
-        return int(np.maximum(self.text.lengths - q + 1, 0).sum())
-
-
-@dataclass(frozen=True)
-class _BatchText:
-    n: int
-    size: int
-    lengths: NDArray[np.int64]
-    offsets: Array
 
 
 @dataclass(frozen=True)
@@ -77,16 +54,9 @@ class CudaCountedDocuments:
 
     def _count(self, pmers: CudaPmers, first: int, last: int) -> _Batch:
         begin, end = (int(self.documents.offsets[i]) for i in (first, last))
-        cp, symbols = gpu.cupy(), slice(begin, end)
-        lengths, offsets = pmers.text.lengths[first:last], pmers.text.offsets[first : last + 1] - begin
-        text = _BatchText(last - first, end - begin, lengths, offsets)
-        ids = [(q, of_length[symbols]) for q, of_length in pmers.ids]
-        counts = CudaCounts(
-            _BatchPmers(text, pmers.document[symbols] - np.int32(first), self.n_pmers, ids, pmers.sizes),
-            unary=False,
-        )
+        counts = CudaCounts(pmers.windows.part(first, last, begin, end), unary=False)
         self.df += counts.df
-        cp.maximum(self.highest, counts.highest, out=self.highest)
+        gpu.cupy().maximum(self.highest, counts.highest, out=self.highest)
         return _Batch(first, last, counts.indptr, counts.pmers, counts.counts)
 
     @cached_property
@@ -100,7 +70,7 @@ class CudaCountedDocuments:
         return PmerWeights(self.vocabulary, self.df.get(), len(train), bool(kernel.idf), odds)
 
     def _odds(self, classes: Any) -> Array:
-        """`pmer_weights.log_odds` of all documents."""
+        """`features.log_odds` of all documents."""
         cp = gpu.cupy()
         squares, total = cp.zeros(self.n_pmers), float(max(int(self.df.sum()), 1))
         for c in range(int(classes.max()) + 1):
@@ -165,18 +135,14 @@ class CudaCountedDocuments:
 
 
 def match_featureless(documents: Documents, rows: FeatureRows, featureless: NDArray[np.bool_]) -> FeatureRows:
-    """Give equal documents without features the kernel value 1: add a feature for each such text."""
+    """Add the features of `featureless_groups` to normalised rows on the current card."""
     cp = gpu.cupy()
     if not featureless.any():
         return rows
-    groups = Normalisation(documents, np.where(featureless, 0.0, 1.0), True).groups
-    sizes = np.bincount(groups)
-    sizes[0] = 0
-    together = sizes[groups] > 1
-    indptr = cp.asarray(np.concatenate([[0], np.cumsum(together)]))
-    features = cp.asarray(groups[together].astype(np.int32))
-    x = CudaRows(indptr, features, cp.ones(len(features), np.float32), len(sizes))
-    more = FeatureRows(x, cp.asarray(np.where(together, -1.0, 0.0)))  # type: ignore[arg-type]
+    indptr, features, ridge, size = featureless_groups(documents, featureless)
+    values = cp.ones(len(features), np.float32)
+    x = CudaRows(cp.asarray(indptr), cp.asarray(features.astype(np.int32)), values, size)
+    more = FeatureRows(x, cp.asarray(ridge))  # type: ignore[arg-type]
     return side_by_side([rows, more], [1.0, 1.0])
 
 

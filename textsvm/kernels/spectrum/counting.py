@@ -1,14 +1,24 @@
-"""Count p-mers (contiguous substrings of length p) on the CPU: exact integer ids and sparse counts.
+"""Vocabularies of p-mers (contiguous substrings of length p), and their counts in documents, on a CPU.
 
-Ids are the ranks that `vocabulary` defines. Documents of fewer than 2^31 symbols have fewer than 2^31 windows
-of a length, so ids within a length and counts are int32. Features, numbered through all lengths, are int64 if
-int32 is too small; positions are always int64. Small inputs are counted by NumPy, with the same bits as by
-the compiled functions.
+Ids are ranks, never hashes. The id of a symbol is its code. A window of length q consists of a window of
+length a at its start and a window of length b at its end, max(a, b) < q <= a + b (they may overlap), so
+
+    key = id_a(start) * size_b + id_b(end)                  (both below 2^31: a key fits 64 bits)
+
+and its id is the rank of its key among the distinct keys of the documents. Lengths double (1, 2, 4, ...) up
+to the shortest requested length and then grow by a symbol, so 64 symbols take seven steps, and neither p nor
+the alphabet is limited by the size of a word. Lengths that no document has are omitted. The sorted distinct
+keys of every length are the whole vocabulary: they map the p-mers of other documents to these ids exactly.
+
+Documents of fewer than 2^31 symbols have fewer than 2^31 windows of a length, so ids within a length and
+counts are int32. Features, numbered through all lengths, are int64 if int32 is too small; positions are
+always int64. Small inputs are counted by NumPy, with the same bits as by the compiled functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,18 +26,196 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.vocabulary import Vocabulary, check_symbols, last_uses, plan
+from textsvm.errors import InputError
 from textsvm.linalg.sparse import ALONE, Counts, feature_type, share, spread
-from textsvm.runtime.compiled import few, njit
+from textsvm.runtime.compiled import few, njit, popcount
+from textsvm.runtime.device import array_module, device_of
 from textsvm.runtime.memory import copied, empty, joined
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
 Array = NDArray[Any]
+#: Largest total number of symbols.
+MAX_SYMBOLS = (1 << 31) - 1
+#: Smallest number of p-mers per piece of work.
+PIECE = 1 << 14
 #: Possible keys per window up to which keys are marked in a bit table instead of sorted.
 TABLE = 64
 #: Keys up to which sorting on a single thread is faster.
 SORTED = 1 << 20
+
+
+def plan(p1: int, p2: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the steps (q, a, b) that build every length p1..p2, in order; nothing if p1 > p2."""
+    lengths = [1]
+    while p1 <= p2 and lengths[-1] < p2:
+        a = lengths[-1]
+        q = 2 * a if 2 * a < p1 else max(p1, a + 1)
+        b = next(length for length in lengths if length >= q - a)
+        yield q, a, b
+        lengths.append(q)
+
+
+def last_uses(steps: list[tuple[int, int, int]]) -> dict[int, int]:
+    """Number of the last step that reads the ids of each length."""
+    return {length: step for step, (_, a, b) in enumerate(steps) for length in (a, b)}
+
+
+def longest_of(lengths: NDArray[np.int64], p1: int, p2: int) -> int:
+    """Longest of the lengths p1..p2 that any document reaches, else p1 - 1; at least 1."""
+    return max(p1 - 1, 1, min(p2, int(lengths.max(initial=0))))
+
+
+def check_symbols(size: int, times: int = 1) -> None:
+    """Raise InputError if `size` symbols, each counted `times`, exceed the range of ids."""
+    if size * times > MAX_SYMBOLS:
+        raise InputError(
+            f"the documents have {size:,} symbols and at most {MAX_SYMBOLS // times:,} can be counted; "
+            "give fewer documents, or shorten them (--max-length)"
+        )
+
+
+def windows_of(lengths: NDArray[np.int64], p1: int, p2: int) -> NDArray[np.int64]:
+    """Number of windows of p1..p2 symbols in documents of these lengths, shape (n,)."""
+    numbers = np.zeros(len(lengths), np.int64)
+    for q in range(p1, min(p2, int(lengths.max(initial=0))) + 1):
+        numbers += np.maximum(lengths - q + 1, 0)
+    return numbers
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Distinct p-mers of documents, for every length p1..p2."""
+
+    #: The shortest length, and the longest that any document reaches (p1 - 1 if none does).
+    p1: int
+    p2: int
+    n_symbols: int  #: Size of the alphabet
+    #: dict of int -> uint64 array: Sorted distinct keys of each length of `plan`; the id of a window is the
+    #: rank of its key. All are NumPy arrays or all are CuPy arrays; results have the same array type.
+    keys: dict[int, Any]
+
+    @classmethod
+    def empty(cls, documents: Documents, p1: int, p2: int) -> Vocabulary:
+        """Vocabulary of documents before counting, without keys."""
+        return cls(p1, longest_of(documents.lengths, p1, p2), len(documents.alphabet), {})
+
+    def size(self, length: int) -> int:
+        """Number of distinct p-mers of a length."""
+        return self.n_symbols if length == 1 else len(self.keys[length])
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """Feature number of the first p-mer of each length p1..p2, and the total number of p-mers."""
+        return np.cumsum([0] + [self.size(q) for q in range(self.p1, self.p2 + 1)])
+
+    def find(self, other: Vocabulary) -> Any:
+        """Number here of every p-mer of `other`, or -1; either alphabet must be a prefix of the other."""
+        xp, first = _arrays(other), self.first
+        parts = [xp.empty(0, np.int64)]
+        for q, ids in zip(range(self.p1, other.p2 + 1), self.find_each(other), strict=True):
+            parts.append(xp.where(ids >= 0, ids + first[q - self.p1], -1) if q <= self.p2 else ids)
+        return xp.concatenate(parts)
+
+    def find_each(self, other: Vocabulary) -> Iterator[Any]:
+        """Yield `find` per length, numbered within the length; `other` may get its keys during iteration."""
+        xp = _arrays(other)
+        symbols = xp.arange(other.n_symbols, dtype=np.int64)
+        ids = {1: xp.where(symbols < self.n_symbols, symbols, -1)}
+        if self.p1 == 1:
+            yield ids[1]
+        for q, a, b in plan(self.p1, other.p2):
+            ids[q] = self._find_pairs(other, q, ids[a], ids[b], b)
+            if q >= self.p1:
+                yield ids[q]
+
+    def _find_pairs(self, other: Vocabulary, q: int, left: Any, right: Any, b: int) -> Any:
+        """`find_each` of length q, given the results of its two parts."""
+        xp, other_keys = _arrays(other), other.keys[q]
+        own = self.keys.get(q, other_keys[:0])
+        if not len(own):
+            return xp.full(len(other_keys), -1, np.int64)
+        width = np.uint64(max(other.size(b), 1))
+        if xp is np and not few(len(other_keys)):
+            return _find_on_cpu(own, np.uint64(self.size(b)), other_keys, width, left, right)
+        left = left[(other_keys // width).astype(np.int64)]
+        right = right[(other_keys % width).astype(np.int64)]
+        key = (left * self.size(b) + right).astype(np.uint64)
+        rank = xp.searchsorted(own, key)
+        known = (left >= 0) & (right >= 0) & (rank < len(own))
+        known &= own[xp.minimum(rank, len(own) - 1)] == key
+        return xp.where(known, rank, -1)
+
+
+def _find_on_cpu(
+    own: Array, size_b: np.uint64, other_keys: Array, width: np.uint64, left: Array, right: Array
+) -> NDArray[np.int64]:
+    """`_find_pairs` on all cores."""
+    ranks, step = np.empty(len(other_keys), np.int64), max(PIECE, len(other_keys) // (4 * n_threads()) + 1)
+
+    def find_piece(first: int) -> None:
+        _find_keys(own, size_b, other_keys[first : first + step], width, left, right, ranks[first:])
+
+    firsts = range(0, len(other_keys), step)
+    find_piece(0) if len(firsts) == 1 else run(find_piece, firsts)
+    return ranks
+
+
+@njit(nogil=True, cache=True)
+def _find_keys(own, size_b, other_keys, width, left, right, ranks):
+    # Both key arrays ascend: each search continues at the last result, in doubling steps.
+    at, last = 0, np.uint64(0)
+    for k in range(len(other_keys)):
+        begins, ends = left[other_keys[k] // width], right[other_keys[k] % width]
+        ranks[k] = -1
+        if begins < 0 or ends < 0:
+            continue
+        key = np.uint64(begins) * size_b + np.uint64(ends)
+        at = at if key >= last else 0
+        last, step = key, 1
+        while at + step < len(own) and own[at + step] < key:
+            at, step = at + step, 2 * step
+        high = min(at + step, len(own))
+        while at < high:
+            middle = (at + high) // 2
+            if own[middle] < key:
+                at = middle + 1
+            else:
+                high = middle
+        if at < len(own) and own[at] == key:
+            ranks[k] = at
+
+
+def _arrays(vocabulary: Vocabulary) -> Any:
+    """Array module of the keys: NumPy or CuPy."""
+    return array_module(device_of(next(iter(vocabulary.keys.values()), None)))
+
+
+def pmer_codes(vocabulary: Vocabulary) -> Iterator[NDArray[np.int32]]:
+    """Yield the codes of the p-mers of each length in the order of ids, shape (number, length)."""
+    codes = {1: np.arange(vocabulary.n_symbols, dtype=np.int32)[:, None]}
+    if vocabulary.p1 == 1:
+        yield codes[1]
+    for q, a, b in plan(vocabulary.p1, vocabulary.p2):
+        left, right = np.divmod(vocabulary.keys[q], np.uint64(max(vocabulary.size(b), 1)))
+        # The window of length a, and the symbols of the window of length b behind it.
+        codes[q] = np.hstack([codes[a][left.astype(np.int64)], codes[b][right.astype(np.int64), a + b - q :]])
+        if q >= vocabulary.p1:
+            yield codes[q]
+
+
+def pmer_texts(codes: NDArray[np.int32], alphabet: NDArray[Any]) -> NDArray[np.object_]:
+    """Text of every row of codes, shape (n, length); tokens are separated by spaces."""
+    if alphabet.dtype == object:
+        names = alphabet[codes[:, 0]]
+        for column in codes.T[1:]:
+            names = names + " " + alphabet[column]
+        return names
+    points = np.ascontiguousarray(alphabet[codes], np.uint32)
+    names = points.view(f"U{points.shape[1]}")[:, 0].astype(object)
+    for i in np.flatnonzero(points[:, -1] == 0):  # NumPy strips trailing zeros as padding
+        names[i] = "".join(map(chr, points[i]))
+    return names
 
 
 def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:
@@ -65,22 +253,20 @@ def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int,
     last = last_uses(steps)
     for step, (q, a, b) in enumerate(steps):
         sizes = vocabulary.size(a), vocabulary.size(b)
-        vocabulary.keys[q], ids[q] = _pair(offsets, q, ids[a], ids[b], b, *sizes)
+        vocabulary.keys[q], ids[q] = _pair(offsets, q, ids[a], ids[b], b, sizes)
         if q >= p1:
             yield q, ids[q], vocabulary.size(q)
         ids = {length: array for length, array in ids.items() if last.get(length, -1) > step}
 
 
 def _pair(
-    offsets: NDArray[np.int64],
-    q: int,
-    left: NDArray[np.int32],
-    right: NDArray[np.int32],
-    b: int,
-    size_a: int,
-    size_b: int,
+    offsets: Array, q: int, left: Array, right: Array, b: int, sizes: tuple[int, int]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-    """Distinct keys of the windows of length q, and the id of the window at every position."""
+    """Distinct keys of the windows of length q, and the id of the window at every position.
+
+    `left` and `right` are the ids of both parts, `sizes` their numbers of ids, b is the length of the right.
+    """
+    size_a, size_b = sizes
     if few(len(left)):
         starts, ids = _window_starts(offsets, q), np.zeros(len(left), np.int32)
         keys = left[starts].astype(np.uint64) * np.uint64(size_b) + right[starts + q - b].astype(np.uint64)
@@ -88,7 +274,7 @@ def _pair(
         return distinct, ids
     ids = empty(len(left), np.int32)
     if size_a * size_b <= TABLE * len(left):
-        seen = _mark_keys(offsets, q, left, right, b, size_a, size_b)
+        seen = _mark_keys(offsets, q, left, right, b, sizes)
         before, keys = _list_marked(seen)
         share(offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, seen, before, ids))
         return keys, ids
@@ -109,24 +295,17 @@ def _window_starts(offsets: NDArray[np.int64], q: int) -> NDArray[np.int64]:
 
 
 def _mark_keys(
-    offsets: NDArray[np.int64],
-    q: int,
-    left: NDArray[np.int32],
-    right: NDArray[np.int32],
-    b: int,
-    size_a: int,
-    size_b: int,
+    offsets: Array, q: int, left: Array, right: Array, b: int, sizes: tuple[int, int]
 ) -> NDArray[np.uint64]:
     """Bit table of the keys that occur: the union of a table per thread, as far as memory allows."""
-    words = size_a * size_b // 64 + 1
+    size_b = sizes[1]
+    words = sizes[0] * size_b // 64 + 1
     threads = n_threads() if len(left) > ALONE else 1
     tables = np.zeros((min(threads, max(1, len(left) // words)), words), np.uint64)
     cuts = np.searchsorted(offsets, np.linspace(0, offsets[-1], len(tables) + 1))
     cuts[-1] = len(offsets) - 1
-    spread(
-        lambda k: _mark(offsets, cuts[k], cuts[k + 1], q, left, right, b, size_b, tables[k]),
-        range(len(tables)),
-    )
+    windows_of_table = (q, left, right, b, size_b)
+    spread(lambda k: _mark(offsets, cuts[k], cuts[k + 1], *windows_of_table, tables[k]), range(len(tables)))
     for other in tables[1:]:
         tables[0] |= other
     return np.asarray(tables[0])
@@ -267,7 +446,7 @@ def _mark(offsets, first, last, q, left, right, b, size_b, seen):
 @njit(nogil=True, cache=True)
 def _count_bits(first, last, seen, before):
     for word in range(first, last):
-        before[word + 1] = _popcount(seen[word])
+        before[word + 1] = popcount(seen[word])
 
 
 @njit(nogil=True, cache=True)
@@ -276,7 +455,7 @@ def _list_keys(first, last, seen, before, keys):
         rest, to = seen[word], before[word]
         while rest:
             lowest = rest & (~rest + np.uint64(1))
-            keys[to] = np.uint64(word) * np.uint64(64) + np.uint64(_popcount(lowest - np.uint64(1)))
+            keys[to] = np.uint64(word) * np.uint64(64) + np.uint64(popcount(lowest - np.uint64(1)))
             rest ^= lowest
             to += 1
 
@@ -288,15 +467,7 @@ def _look_up(offsets, first, last, q, left, right, b, size_b, seen, before, ids)
             key = np.uint64(left[i]) * np.uint64(size_b) + np.uint64(right[i + q - b])
             word = key >> np.uint64(6)
             below = (np.uint64(1) << (key & np.uint64(63))) - np.uint64(1)
-            ids[i] = before[word] + _popcount(seen[word] & below)
-
-
-@njit(nogil=True, cache=True)
-def _popcount(x):
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int32((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+            ids[i] = before[word] + popcount(seen[word] & below)
 
 
 @njit(nogil=True, cache=True)

@@ -7,12 +7,14 @@ features and digits of unary codes are int32, which is checked; positions are in
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.vocabulary import Vocabulary, check_symbols, last_uses, longest_of, plan
+from textsvm.kernels.spectrum.counting import Vocabulary, check_symbols, last_uses, longest_of, plan
 from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments
@@ -22,6 +24,29 @@ SOURCE = "pmers.cu"
 KEY_DEFINES = {np.uint32: (("KEY", "uint32"),), np.uint64: (("KEY", "uint64"),)}
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, defines) for defines in KEY_DEFINES.values()]
+
+
+@dataclass(frozen=True)
+class WindowIds:
+    """Ids of the windows of each length at every position of some documents, on a GPU."""
+
+    lengths: NDArray[np.int64]  #: Symbols of each document, on the host
+    offsets: Array  #: First symbol of each document
+    document: Array  #: Document of each symbol
+    ids: list[tuple[int, Array]]  #: Each length, with the ids
+    sizes: dict[int, int]  #: Number of p-mers of each length
+
+    @property
+    def n_pmers(self) -> int:
+        return sum(self.sizes[q] for q, _ in self.ids)
+
+    def part(self, first: int, last: int, begin: int, end: int) -> WindowIds:
+        """The documents first..last, which have the symbols begin..end."""
+        symbols, document = slice(begin, end), self.document[begin:end] - np.int32(first)
+        ids = [(q, of_length[symbols]) for q, of_length in self.ids]
+        return WindowIds(
+            self.lengths[first:last], self.offsets[first : last + 1] - begin, document, ids, self.sizes
+        )
 
 
 class CudaPmers:
@@ -34,9 +59,8 @@ class CudaPmers:
         self.document = documents_of(text.offsets, text.n, text.size)
         ids = {1: text.codes.astype(np.int32)}
         self.sizes = {1: text.n_symbols}
-        self.tables: dict[
-            int, Array
-        ] = {}  # sorted keys (uint64), or the number of keys up to each possible key
+        # Sorted keys (uint64), or the number of keys up to each possible key.
+        self.tables: dict[int, Array] = {}
         self.ids = [(1, ids[1])] if p1 == 1 else []
         steps = list(plan(self.p1, self.p2))
         last = last_uses(steps)
@@ -65,7 +89,7 @@ class CudaPmers:
 
     def _sort(self, q: int, bound: int, arguments: tuple[Any, ...]) -> Array:
         cp = gpu.cupy()
-        size, windows = self.text.size, self.windows(q)
+        size, windows = self.text.size, _n_windows(self.text.lengths, q)
         shift = max(size - 1, 1).bit_length()
         shift = shift if (bound + 1) << shift <= 1 << 64 else 0
         keys = cp.empty(size, np.uint64)
@@ -86,9 +110,10 @@ class CudaPmers:
         self.sizes[q] = len(self.tables[q])
         return ids
 
-    def windows(self, q: int) -> int:
-        """Number of substrings of length q."""
-        return int(np.maximum(self.text.lengths - q + 1, 0).sum())
+    @property
+    def windows(self) -> WindowIds:
+        """The ids of all documents."""
+        return WindowIds(self.text.lengths, self.text.offsets, self.document, self.ids, self.sizes)
 
     def forget_positions(self) -> None:
         """Free everything except the vocabulary."""
@@ -108,42 +133,21 @@ class CudaPmers:
         return Vocabulary(self.p1, self.p2, self.sizes[1], keys)
 
 
-class WindowIds(Protocol):
-    """Input of `CudaCounts`: the ids of the windows of each length."""
-
-    text: Any
-    document: Array
-    n_pmers: int
-    ids: list[tuple[int, Array]]
-    sizes: dict[int, int]
-
-    def windows(self, q: int) -> int:
-        """Number of substrings of length q."""
-
-
 class CudaCounts:
     """Counts of p-mers, an entry per document and p-mer; with `unary`, an entry per digit of the unary code.
 
-    Attributes
-    ----------
-    documents, pmers, counts : int32 arrays, shape (number of entries,)
-        `counts` is None with `unary`.
-    features : int32 array, shape (number of entries,)
-        `pmers`, or with `unary` the numbers of the digits.
-    df : int32 array, shape (number of features,)
-        Number of documents with each feature.
-    highest : int32 array, shape (number of p-mers,)
-        Largest count of each p-mer.
-    indptr : int64 array, shape (n + 1,)
-        First entry of each document.
-    starts : int64 array, shape (number of p-mers + 1,), or None
-        First digit of each p-mer.
+    documents, pmers, counts : int32, (entries,); `counts` is None with `unary`
+    features : int32, (entries,), `pmers`, or with `unary` the numbers of the digits
+    df : int32, (features,), number of documents with each feature
+    highest : int32, (p-mers,), largest count of each p-mer
+    indptr : int64, (n + 1,), first entry of each document
+    starts : int64, (p-mers + 1,), first digit of each p-mer; None without `unary`
     """
 
-    def __init__(self, pmers: WindowIds, unary: bool) -> None:
+    def __init__(self, windows: WindowIds, unary: bool) -> None:
         cp = gpu.cupy()
-        self.n = pmers.text.n
-        keys, n_pmers = _occurrence_keys(pmers), np.int64(pmers.n_pmers)
+        self.n = len(windows.lengths)
+        keys, n_pmers = _occurrence_keys(windows), np.int64(windows.n_pmers)
         kind = keys.dtype.type
         first = cp.empty(len(keys), bool)
         _each("first_of_run", len(keys), keys, first, key=kind)
@@ -151,8 +155,8 @@ class CudaCounts:
         self.documents, self.pmers, self.counts = (cp.empty(len(begins), np.int32) for _ in range(3))
         self.features = self.pmers
         self.starts: Array = None
-        self.df = cp.zeros(pmers.n_pmers, np.int32)
-        self.highest = cp.ones(pmers.n_pmers, np.int32)
+        self.df = cp.zeros(windows.n_pmers, np.int32)
+        self.highest = cp.ones(windows.n_pmers, np.int32)
         outputs = (self.documents, self.pmers, self.counts, self.df, self.highest)
         _each("entries", len(begins), np.int64(len(keys)), keys, begins, n_pmers, *outputs, key=kind)
         if unary:
@@ -172,22 +176,26 @@ class CudaCounts:
         _each("unary", len(keys), keys, begins, run, n_pmers, self.starts, *outputs, key=keys.dtype.type)
 
 
-def _occurrence_keys(pmers: WindowIds) -> Array:
+def _occurrence_keys(windows: WindowIds) -> Array:
     """document * n_pmers + p-mer of every occurrence, sorted."""
-    cp, text = gpu.cupy(), pmers.text
-    key = np.uint32 if (text.n + 1) * pmers.n_pmers < 1 << 32 else np.uint64
-    occurrences = text.size * len(pmers.ids)
+    cp, n_pmers, size = gpu.cupy(), windows.n_pmers, len(windows.document)
+    key = np.uint32 if (len(windows.lengths) + 1) * n_pmers < 1 << 32 else np.uint64
+    occurrences = size * len(windows.ids)
     gpu.require_memory(4 * key().itemsize * occurrences, "the substrings of the documents")
     keys = cp.empty(occurrences, key)
     base = 0
-    for k, (q, ids) in enumerate(pmers.ids):
-        part = keys[k * text.size : (k + 1) * text.size]
-        sizes = (np.int64(base), np.int64(pmers.n_pmers))
-        _each("token_keys", text.size, text.offsets, pmers.document, np.int32(q), ids, *sizes, part, key=key)
-        base += pmers.sizes[q]
+    for k, (q, ids) in enumerate(windows.ids):
+        where = (windows.offsets, windows.document, np.int32(q), ids, np.int64(base), np.int64(n_pmers))
+        _each("token_keys", size, *where, keys[k * size : (k + 1) * size], key=key)
+        base += windows.sizes[q]
     if occurrences:
         keys.sort()
-    return keys[: sum(pmers.windows(q) for q, _ in pmers.ids)]
+    return keys[: sum(_n_windows(windows.lengths, q) for q, _ in windows.ids)]
+
+
+def _n_windows(lengths: NDArray[np.int64], q: int) -> int:
+    """Number of windows of q symbols in documents of these lengths."""
+    return int(np.maximum(lengths - q + 1, 0).sum())
 
 
 def match_unary(columns: Array, rows: Array, pmers: Array) -> Array:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.kernels.feature_rows_cuda import CudaFeatureRows
 from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.spectrum.counting import Vocabulary, longest_of
 from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, match_unary, upload
-from textsvm.kernels.spectrum.features import FeatureSpace, SpectrumPredictor
-from textsvm.kernels.spectrum.pmer_weights import PmerWeights, check_fitted, is_weighted
-from textsvm.kernels.spectrum.vocabulary import Vocabulary, longest_of
-from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
+from textsvm.kernels.spectrum.features import FeatureSpace, PmerWeights, check_fitted, is_weighted
 from textsvm.linalg.sparse_cuda import CudaSparse
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
@@ -93,7 +91,7 @@ def represent(
 ) -> tuple[CudaFeatureSpace, CudaSparse]:
     """Features of the p-mers of documents, and X."""
     pmers = CudaPmers(text, *kernel.lengths)
-    counts = CudaCounts(pmers, kernel.weight == "intersection")
+    counts = CudaCounts(pmers.windows, kernel.weight == "intersection")
     weights = None if learnt is None else learnt.weights(pmers.vocabulary)
     pmers.forget_positions()
     return CudaFeatureSpace(kernel, learnt, pmers, counts.starts), matrix_of(kernel.weight, counts, weights)
@@ -114,13 +112,14 @@ def matrix_of(weight: str, counts: CudaCounts, weights: Array | None) -> CudaSpa
     return CudaSparse(counts.indptr, counts.documents, counts.features, values, counts.df, highest, whole)
 
 
-class CudaSpectrum:
-    """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
+class CudaSpectrum(CudaFeatureRows):
+    """Kernel values with fixed documents on a GPU."""
+
+    label = MATRIX
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         check_fitted(kernel)
-        self.kernel, self.documents, self.device = kernel, documents, device
-        self.n = len(documents)
+        super().__init__(kernel, documents, device)
         with gpu.use(device):
             self.prepare(DeviceDocuments(documents))
 
@@ -131,47 +130,9 @@ class CudaSpectrum:
         self.normalisation = Normalisation(self.documents, self.x.squares, self.kernel.normalised)
         self.__dict__.pop("columns", None)
 
-    @cached_property
-    def columns(self) -> CudaColumns:
-        """X by columns; prediction does not need it."""
-        with gpu.use(self.device):
-            return CudaColumns(self.x, _factors(self.normalisation))
-
-    def diag(self) -> Array:
-        with gpu.use(self.device):
-            return gpu.cupy().asarray(self.normalisation.diagonal())
-
-    def rows(self, indices: NDArray[np.int64]) -> Array:
-        cp = gpu.cupy()
-        indices = np.asarray(indices, np.int64)
-        with gpu.use(self.device):
-            on_device = cp.asarray(indices)
-            out = self.columns.rows(on_device, MATRIX)
-            _finish_rows(out, self.normalisation.take(indices), self.normalisation)
-            if self.kernel.normalised:
-                out[cp.arange(len(on_device)), on_device] = 1
-            return out
-
-    def gram(self, progress: Progress | None = None) -> Array:
-        with gpu.use(self.device):
-            out = self.columns.half(MATRIX, progress)
-            _finish_rows(out, self.normalisation, self.normalisation)
-            mirror(out, self.normalisation.diagonal())
-            return out
-
-    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
-        with gpu.use(self.device):
-            if not len(others):
-                return gpu.cupy().empty((0, self.n), np.float32)
-            x, own = self.space.project(others, self.normalisation)
-            out = self.columns.cross(x, _factors(own), MATRIX, progress)
-            _finish_rows(out, own, self.normalisation)
-            return out
-
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
-        return SpectrumPredictor.of_support(self, coef.T).values(others, progress)
+    def project(self, others: Documents) -> tuple[CudaSparse, Normalisation]:
+        result: tuple[CudaSparse, Normalisation] = self.space.project(others, self.normalisation)
+        return result
 
 
 def cuda_grams(
@@ -218,13 +179,3 @@ def _scaled(kernel: Any, documents: Documents, total: Array, self_values: NDArra
         out[rows] = total[rows] * (scale[rows, None] * scale)
     normalisation.finish_gram(out)
     return out
-
-
-def _factors(normalisation: Normalisation) -> Factors:
-    return Factors(normalisation.scale, normalisation.self_values)
-
-
-def _finish_rows(out: Array, own: Normalisation, columns: Normalisation) -> None:
-    """`Normalisation.finish_rows`, skipped (with its uploads) if no document lacks features."""
-    if len(own.featureless):
-        own.finish_rows(out, columns)

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum.counting import count_each
-from textsvm.kernels.spectrum.pmer_weights import PmerWeights, is_weighted
-from textsvm.kernels.spectrum.vocabulary import Vocabulary, windows_of
+from textsvm.kernels.spectrum.counting import Vocabulary, count_each, windows_of
+from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
 from textsvm.linalg.sparse import Counts, feature_type, share
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, free_memory

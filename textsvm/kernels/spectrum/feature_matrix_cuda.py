@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, download, match_unary, upload
 from textsvm.kernels.spectrum.cuda import matrix_of
 from textsvm.kernels.spectrum.feature_matrix import FeatureColumns, require_columns
-from textsvm.kernels.spectrum.pmer_weights import PmerWeights, is_weighted
+from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
 from textsvm.linalg.sparse import feature_type
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
@@ -48,7 +48,7 @@ def transform(
 
 def _counted(kernel: Any, documents: Documents) -> tuple[CudaPmers, CudaCounts]:
     pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
-    return pmers, CudaCounts(pmers, kernel.weight == "intersection")
+    return pmers, CudaCounts(pmers.windows, kernel.weight == "intersection")
 
 
 def _matrix(kernel: Any, columns: FeatureColumns, counts: CudaCounts, known: Array) -> csr_matrix:

@@ -1,36 +1,170 @@
-"""Feature map of the p-spectrum kernel, prediction in feature space, and exact attribution to symbols.
+"""Features of the p-spectrum kernel: learnt weights of p-mers, prediction, and attribution to symbols.
 
-In feature space (see kernel.py) sum_i a_i k(t_i, x) is phi(x) . w with w = sum_i a_i phi(t_i) / |t_i|. So
-every p-mer u of x contributes phi_u(x) w_u / |x|; with weight "intersection", sum_h [c_u(x) >= h] w_(u, h) /
-|x|. The contribution is spread evenly over the occurrences of u in x, and within each occurrence over its p
-symbols.
+Weights
+-------
+idf: ln((1 + n) / (1 + df)) + 1, and ln(1 + n) + 1 for a p-mer without a training document.
+
+odds: the root mean square, over the classes c, of the log-odds ratio of the p-mer u,
+ln(P(c | u) / (1 - P(c | u))) - ln(P(c) / (1 - P(c))). P(c) is the share of class c in all (document, distinct
+p-mer) pairs, and the weight of c in the mean; P(c | u) is the share of c among the documents with u, plus
+PSEUDO documents with shares P(c). A p-mer without a training document has weight 0. For two classes this is
+the log-count ratio of Wang and Manning 2012 (NB-SVM) except for the prior; a common weight for all classes
+keeps a single kernel, with a single Gram matrix for all machines.
+
+Attribution
+-----------
+A decision value is phi(x) . w (see kernel.py), so every p-mer u of x contributes phi_u(x) w_u / |x|; with
+weight "intersection", sum_h [c_u(x) >= h] w_(u, h) / |x|. The contribution is spread evenly over the
+occurrences of u in x, and within each occurrence over its p symbols.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.feature_rows import FeaturePredictor
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.counting import count, windows
-from textsvm.kernels.spectrum.pmer_weights import PmerWeights, is_weighted
-from textsvm.kernels.spectrum.vocabulary import Vocabulary, longest_of
+from textsvm.kernels.spectrum.counting import MAX_SYMBOLS, Vocabulary, count, plan, windows
 from textsvm.kernels.spectrum.weight_vectors import dot
-from textsvm.linalg.sparse import Counts, Sparse, match_unary, share, unary_starts
-from textsvm.runtime import device as devices
+from textsvm.linalg.sparse import (
+    ALONE,
+    Counts,
+    Sparse,
+    count_features_of,
+    match_unary,
+    share,
+    spread,
+    unary_starts,
+)
 from textsvm.runtime.compiled import few, njit
-from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import n_threads
 from textsvm.text.documents import Documents
 
 Array = NDArray[Any]
-#: Substrings of documents that are predicted together.
-BATCH = 1 << 26
+#: Documents with the average class shares that are added to the documents of every p-mer.
+PSEUDO = 4.0
+#: Log-odds ratios up to this are rounding errors of 0, which normalisation would amplify.
+ROUNDING = 1e-12
+
+
+def is_weighted(kernel: Any) -> bool:
+    """Whether a spectrum kernel has learnt weights."""
+    return bool(kernel.idf or kernel.odds)
+
+
+def check_fitted(kernel: Any) -> None:
+    """Raise InputError if a spectrum kernel has no weights yet and needs them."""
+    if is_weighted(kernel) and not hasattr(kernel, "weights_"):
+        raise InputError("weights are learnt from training documents: call fit before anything else")
+
+
+@dataclass(frozen=True)
+class PmerWeights:
+    """Document frequencies and class odds of the p-mers of the training documents."""
+
+    vocabulary: Vocabulary
+    df: NDArray[np.int64]  #: shape (number of p-mers,)
+    n: int  #: Number of training documents
+    idf: bool = True  #: Whether to weight by idf
+    odds: NDArray[np.float64] | None = None  #: shape (number of p-mers,)
+
+    @cached_property
+    def table(self) -> NDArray[np.float64]:
+        """Weight of every p-mer; the last entry is the weight of unknown p-mers."""
+        df = np.append(self.df, 0)
+        table = np.log((1 + self.n) / (1 + df)) + 1 if self.idf else np.ones(len(df))
+        return table if self.odds is None else table * np.append(self.odds, 0)
+
+    def weights(self, vocabulary: Vocabulary) -> NDArray[np.float64]:
+        """Weight of every p-mer of another vocabulary."""
+        return self.table[self.vocabulary.find(vocabulary)]  # -1 (unknown) reads the last entry
+
+    def weights_each(self, vocabulary: Vocabulary) -> Iterator[NDArray[np.float64]]:
+        """Yield `weights` per length; `vocabulary` may get its keys during iteration."""
+        first = self.vocabulary.first
+        for length, known in enumerate(self.vocabulary.find_each(vocabulary)):
+            base = first[length] if length < len(first) else 0
+            yield self.table[np.where(known >= 0, known + base, -1)]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Arrays for `from_state`."""
+        state = {f"keys_{q}": keys for q, keys in self.vocabulary.keys.items()}
+        learnt = {} if self.odds is None else {"odds": self.odds}
+        return state | learnt | {"df": self.df, "sizes": np.array([self.n, self.vocabulary.n_symbols])}
+
+    @classmethod
+    def from_state(
+        cls, state: dict[str, NDArray[Any]], p1: int, p2: int, idf: bool = True, odds: bool = False
+    ) -> PmerWeights:
+        """Restore from checked arrays of `state`; KeyError or ValueError if they are damaged."""
+        n, n_symbols = (int(x) for x in np.asarray(state["sizes"]).reshape(2))
+        if n < 0 or not 0 <= n_symbols <= MAX_SYMBOLS:
+            raise ValueError("sizes are out of range")
+        df = np.asarray(state["df"])
+        vocabulary = read_vocabulary(state, p1, p2, n_symbols)
+        if df.shape != (vocabulary.first[-1],) or df.dtype.kind != "i":
+            raise ValueError("df does not match the keys")
+        if len(df) and not 0 <= df.min() <= df.max() <= n:
+            raise ValueError("df is out of range")
+        learnt = np.asarray(state["odds"]) if odds else None
+        if learnt is not None and (learnt.shape != df.shape or learnt.dtype != np.float64):
+            raise ValueError("odds do not match the keys")
+        if learnt is not None and not (np.isfinite(learnt) & (learnt >= 0)).all():
+            raise ValueError("odds are out of range")
+        return cls(vocabulary, df.astype(np.int64), n, idf, learnt)
+
+
+def log_odds(
+    counts: Counts, rows: NDArray[np.int64], classes: NDArray[np.int64], df: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Class odds of each p-mer in `rows`, given their classes and document frequencies."""
+    odds, total = np.zeros(len(df)), max(int(df.sum()), 1)
+    for c in range(int(classes.max(initial=-1)) + 1):
+        held = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))
+        part = int(held.sum()) / total
+        if 0 < part < 1:
+            size = max(ALONE, len(df) // (4 * n_threads()) + 1)
+            spread(partial(_add_log_odds, part, held, df, odds, size), range(0, len(df), size))
+    return np.sqrt(odds)
+
+
+@njit(nogil=True, cache=True)
+def _add_log_odds(share, held, df, odds, size, first):
+    """Add the squared log-odds of a class to a range of p-mers."""
+    prior = np.log(share / (1 - share))
+    for u in range(first, min(first + size, len(df))):
+        if df[u] > 0:
+            inside = held[u] + PSEUDO * share
+            outside = df[u] - held[u] + PSEUDO * (1 - share)
+            ratio = np.log(inside / outside) - prior
+            if abs(ratio) > ROUNDING:
+                odds[u] += share * ratio * ratio
+
+
+def read_vocabulary(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols: int) -> Vocabulary:
+    """Vocabulary from the arrays "keys_q"; ValueError if they are not sorted or out of range."""
+    keys: dict[int, NDArray[np.uint64]] = {}
+    sizes, last = {1: n_symbols}, max(p1 - 1, 1)
+    for q, a, b in plan(p1, p2):
+        array = state.get(f"keys_{q}")
+        if array is None or not len(array):
+            break  # longer lengths are missing too
+        if array.dtype != np.uint64 or array.ndim != 1:
+            raise ValueError(f"keys_{q} must be a uint64 vector")
+        if not np.all(array[1:] > array[:-1]) or int(array[-1]) >= sizes[a] * sizes[b]:
+            raise ValueError(f"keys_{q} is out of order or out of range")
+        keys[q], sizes[q], last = array, len(array), max(last, q)
+    return Vocabulary(p1, last, n_symbols, keys)
+
+
 #: (features, documents), int64 arrays of equal length -> weight of each feature for each document.
 FeatureWeight = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
 SUBSTRINGS = Attribution(
@@ -73,17 +207,15 @@ class FeatureSpace:
         vocabulary, counts = count(others, *self.kernel.lengths)
         starts = feature_starts(self.kernel, counts, int(vocabulary.first[-1]))
         pmers = self.vocabulary.find(vocabulary)
-        x = matrix_of(self.kernel, counts, self._pmer_weights(vocabulary, pmers), starts)
+        learnt_weights = None
+        if is_weighted(self.kernel):
+            learnt: PmerWeights = self.kernel.weights_
+            # -1, an unknown p-mer, reads the last entry.
+            same = learnt.vocabulary is self.vocabulary
+            learnt_weights = learnt.table[pmers] if same else learnt.weights(vocabulary)
+        x = matrix_of(self.kernel, counts, learnt_weights, starts)
         normalisation = Normalisation(others, x.squares(), self.kernel.normalised, columns)
         return dot(x, self._features(starts, pmers), weights), normalisation
-
-    def _pmer_weights(self, vocabulary: Vocabulary, pmers: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        """Learnt weights of the p-mers of a vocabulary, given their numbers here."""
-        if not is_weighted(self.kernel):
-            return None
-        learnt: PmerWeights = self.kernel.weights_
-        same = learnt.vocabulary is self.vocabulary
-        return learnt.table[pmers] if same else learnt.weights(vocabulary)  # -1 reads the last entry
 
     def attribute(self, documents: Documents, weight_of: FeatureWeight) -> Contributions:
         """Contributions of symbols to decision values, given the feature weights of each document."""
@@ -176,65 +308,8 @@ def spread_contributions(
     return result
 
 
-class SpectrumPredictor:
-    """Prediction in feature space, on either device; no kernel value is computed.
-
-    Parameters
-    ----------
-    device : Device
-    space : FeatureSpace or CudaFeatureSpace
-        Features with weights.
-    weights : float64 array on that device, shape (number of features, n_machines)
-    featureless : (Normalisation, float64 array of shape (n_machines, n)), optional
-        Support vectors and their coefficients, for documents without any feature: they have the kernel value
-        1 with equal support vectors. Without them the value of such a document is 0.
-    """
-
-    def __init__(
-        self,
-        device: Device,
-        space: Any,
-        weights: Any,
-        featureless: tuple[Normalisation, NDArray[np.float64]] | None = None,
-    ) -> None:
-        self.device, self.space, self.weights = device, space, weights
-        self.columns, self.coef = featureless or (
-            Normalisation(Documents.none(), np.zeros(0), True),
-            np.zeros((weights.shape[1], 0)),
-        )
-
-    @classmethod
-    def of_support(cls, rows: Any, coef: NDArray[np.float64]) -> SpectrumPredictor:
-        """From the rows of support vectors and coef (n_machines, n_sv): w = sum_j a_j phi(t_j) / |t_j|."""
-        columns = rows.normalisation
-        with devices.use(rows.device):
-            weights = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
-            return cls(rows.device, rows.space, weights, (columns, coef))
-
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
-        values = np.empty((len(documents), self.weights.shape[1]))
-        for first, last in self._batches(documents):
-            alone = last - first == len(documents)
-            some = documents if alone else documents.take(np.arange(first, last))
-            values[first:last] = self._values(some)
-            if progress is not None:
-                progress(last, len(documents))
-        return values
-
-    def _batches(self, documents: Documents) -> list[tuple[int, int]]:
-        """Ranges of documents with about BATCH substrings each."""
-        p1, p2 = self.space.kernel.lengths
-        size = max(1, BATCH // max(1, longest_of(documents.lengths, p1, p2) + 1 - p1))
-        cuts = np.flatnonzero(np.diff(documents.offsets[:-1] // size)) + 1
-        begins = [0, *cuts.tolist()] if len(documents) else []
-        return list(zip(begins, [*begins[1:], len(documents)], strict=True)) if begins else []
-
-    def _values(self, documents: Documents) -> NDArray[np.float64]:
-        with devices.use(self.device):
-            values, own = self.space.products(documents, self.columns, self.weights)
-        values *= own.scale[:, None]
-        own.finish_values(values, self.coef, self.columns)
-        return values
+class SpectrumPredictor(FeaturePredictor):
+    """Prediction with attribution."""
 
     def contributions(self, documents: Documents, mixes: NDArray[np.float64]) -> Contributions:
         """Contributions of symbols to sums of machines, weighted by `mixes` (n, n_machines), on the CPU."""
@@ -243,4 +318,5 @@ class SpectrumPredictor:
             weights: NDArray[np.float64] = np.einsum("ij,ij->i", self.weights[features], mixes[owner])
             return weights
 
-        return self.space.attribute(documents, weight_of)
+        contributions: Contributions = self.space.attribute(documents, weight_of)
+        return contributions

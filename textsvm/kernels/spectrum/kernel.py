@@ -11,7 +11,7 @@ of their unary codes [c >= 1], [c >= 2], ..., so
     phi_(u, h)(s) = sqrt(w_u) [c_u(s) >= h].
 
 Every variant is therefore a product of a sparse matrix X (documents x features, values >= 0) with itself, and
-a decision value sum_j a_j k(s, t_j) / |t_j| is phi(s) . (sum_j a_j phi(t_j) / |t_j|): one product with a
+a decision value sum_j a_j k(s, t_j) / |t_j| is phi(s) . w, w = sum_j a_j phi(t_j) / |t_j|: a product with a
 vector, however many support vectors there are.
 
 Half of the Gram takes sum_u df_u^2 / 2 products, most of them for few p-mers. The columns of X with many
@@ -22,16 +22,16 @@ Exactness: counts, presence and intersection without idf are sums of integers, e
 accumulators; tile products in float32 only where all sums are below 2^24), and rounded to float32 once for
 each length. With log or idf X is rounded to float32 and the sums are float64.
 
-The whole Gram is the sum of the Grams of the lengths, one after the other: memory is for the p-mers of one
-length, and the Grams of all ranges p1..p2 are intermediate results (`host_grams`).
+The Gram is the sum of the Grams of the lengths, computed in turn: memory holds the p-mers of a single length,
+and the Grams of all ranges p1..p2 are intermediate results (`host_grams`).
 
 p-mers are counted in `textsvm.kernels.spectrum.counting`, products of X are in `textsvm.linalg.products`.
 
 Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (presence, intersection).
 
-Machines can be kept as a weight for each feature, without support vectors (`SpectrumWeights`). Learnt idf and
-odds weights are those of all training documents: they determine k(s, s) of any document, so they are kept in
-full, with the weights in the same vocabulary. A kernel that learns nothing keeps the p-mers of the support
+Machines can be kept as a weight for each feature, without support vectors (`SpectrumWeights`). The learnt
+idf and odds weights of all training documents determine k(s, s) of any document, so they are kept in full,
+with the weights in the same vocabulary. A kernel that learns nothing keeps the p-mers of the support
 vectors. Weights cannot express that a document without features equals an identical document
 (normalisation.py): support vectors without features are left out, and the value of such a document is 0.
 """
@@ -48,32 +48,36 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel
+from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
 from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Sharing, Values
+from textsvm.kernels.feature_rows import HostFeatureRows
 from textsvm.kernels.normalisation import Normalisation, finished_gram
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
-from textsvm.kernels.spectrum.counting import count_each
+from textsvm.kernels.spectrum.counting import Vocabulary, count_each, windows_of
 from textsvm.kernels.spectrum.feature_matrix import counted_bytes
 from textsvm.kernels.spectrum.features import (
     SUBSTRINGS,
     FeatureSpace,
+    PmerWeights,
     SpectrumPredictor,
+    check_fitted,
     feature_starts,
+    is_weighted,
     matrix_of,
+    read_vocabulary,
     represent,
 )
-from textsvm.kernels.spectrum.pmer_weights import PmerWeights, check_fitted, is_weighted, read_vocabulary
-from textsvm.kernels.spectrum.vocabulary import Vocabulary, windows_of
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
-from textsvm.linalg.products import Half, InvertedIndex
+from textsvm.linalg.products import Half
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, Views
-from textsvm.text.tokens import Tokens
 
+#: Symbols a second that are counted and compared, for each length.
+RATE = 3e8
 #: Errors that damaged arrays cause.
 _DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
 
@@ -125,7 +129,7 @@ class SpectrumWeights:
 
     @classmethod
     def from_state(cls, kernel: Any, state: dict[str, NDArray[Any]], alphabet: Documents) -> SpectrumWeights:
-        """Restore the weights, and what the kernel learnt, from checked arrays of `state`."""
+        """Restore the weights, and the learnt weights of the kernel, from checked arrays of `state`."""
         p1, p2 = kernel.lengths
         try:
             _, n_symbols = sizes_of(state, "sizes", 2)
@@ -145,10 +149,6 @@ class SpectrumWeights:
         return cls(kernel, vectors)
 
 
-#: Symbols a second that are counted and compared, for each length.
-RATE = 3e8
-
-
 @dataclass(frozen=True)
 class SharedLengths(Sharing):
     """k_{p1..p2} is the running sum, not normalised, of the Grams of the lengths."""
@@ -157,18 +157,14 @@ class SharedLengths(Sharing):
     weight: str
     idf: bool
 
-    def passes(self, kernels: Sequence[Spectrum], room: int) -> list[list[int]]:
+    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
         return [sorted(range(len(kernels)), key=lambda i: kernels[i].lengths[1])]
 
-    def description(self, kernels: Sequence[Spectrum]) -> str:
+    def description(self, kernels: Sequence[Any]) -> str:
         return "from the sum over lengths"
 
     def grams(
-        self,
-        kernels: Sequence[Spectrum],
-        documents: Documents,
-        device: Device,
-        progress: Progress | None = None,
+        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
     ) -> Iterator[tuple[int, Any]]:
         if device.kind == "cuda":
             from textsvm.kernels.spectrum.cuda import cuda_grams
@@ -217,7 +213,10 @@ class SpectrumFeatureMap(Features):
         return CudaCountedDocuments(self.kernel, documents)
 
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
-        _require_classes(self.kernel, counted.documents)
+        if self.kernel.odds and counted.documents.classes is None:
+            raise InputError(
+                "odds are learnt from classes: give such a kernel to a classifier of one label a text"
+            )
         if is_weighted(self.kernel):
             self.kernel.weights_ = counted.weights(self.kernel, train)
 
@@ -250,6 +249,7 @@ class SpectrumAttributor(Attributor):
         return SpectrumCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 
+@dataclass(repr=False, eq=False)
 class Spectrum(SymbolKernel):
     """p-spectrum kernel; for DNA on both strands use `GappedKmers(p, 0, canonical=True)`.
 
@@ -268,7 +268,7 @@ class Spectrum(SymbolKernel):
     keep_case : bool
         Distinguish upper and lower case.
     odds : bool
-        Weight every p-mer by its log-odds for the classes (`spectrum.pmer_weights`), learnt by `fit`.
+        Weight every p-mer by its log-odds for the classes (`spectrum.features`), learnt by `fit`.
 
     Examples
     --------
@@ -282,23 +282,11 @@ class Spectrum(SymbolKernel):
     features = Ability(SpectrumFeatureMap)
     attribution = Ability(SpectrumAttributor)
 
-    def __init__(
-        self,
-        p: int | tuple[int, int] = 4,
-        weight: str = "count",
-        idf: bool = False,
-        normalised: bool = True,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-        odds: bool = False,
-    ) -> None:
-        self.p = p
-        self.weight = weight
-        self.idf = idf
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
-        self.odds = odds
+    p: int | tuple[int, int] = 4
+    weight: str = "count"
+    idf: bool = False
+    normalised: bool = True
+    odds: bool = False
 
     @property
     def _learns(self) -> bool:
@@ -317,23 +305,15 @@ class Spectrum(SymbolKernel):
     def check(self) -> None:
         super().check()
         p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
-        whole = all(isinstance(q, (int, np.integer)) and not isinstance(q, bool) for q in p)
-        if len(p) != 2 or not whole or not 1 <= p[0] <= p[1]:
-            raise InputError(
-                f"p={self.p!r} is no length of a substring: give a whole number from 1 or a range (p1, p2)"
-            )
-        if self.weight not in WEIGHTS:
-            raise InputError(f"weight={self.weight!r} is not one of {', '.join(WEIGHTS)}")
+        if len(p) != 2 or not all(map(is_whole, p)) or not 1 <= p[0] <= p[1]:
+            raise InputError(f"p={self.p!r} must be a whole number from 1, or a range (p1, p2)")
+        check_choice(self, "weight", WEIGHTS)
 
     def fit(self, documents: Documents, device: Device | None = None) -> Spectrum:
         self.check()
-        if device is not None and device.kind == "cuda" and is_weighted(self):
+        if is_weighted(self):
             counted = self.features.count(documents, device)
             self.features.fit_counted(counted, np.arange(len(documents)))
-            return self
-        _require_classes(self, documents)
-        if is_weighted(self):
-            self.weights_ = PmerWeights.learn(documents, *self.lengths, self.idf, self.odds)
         return self
 
     def rows(self, documents: Documents, device: Device) -> Any:
@@ -361,34 +341,17 @@ class Spectrum(SymbolKernel):
             raise InputError(f"the saved weights are damaged ({error}); train the model again") from None
 
 
-def _require_classes(kernel: Spectrum, documents: Documents) -> None:
-    if kernel.odds and documents.classes is None:
-        raise InputError(
-            "odds are learnt from classes: give such a kernel to a classifier of one label a text"
-        )
-
-
 def fixed_default() -> Spectrum:
     """The spectrum kernel of the best average accuracy: the default without cross-validation."""
     return Spectrum((1, 5), "log", idf=True)
 
 
-class HostSpectrum:
-    """`KernelRows` on a CPU.
-
-    Parameters
-    ----------
-    kernel : Spectrum
-        Fitted, if it learns weights.
-    documents : Documents
-        The columns.
-    device : Device
-    """
+class HostSpectrum(HostFeatureRows):
+    """Kernel values with fixed documents on a CPU; features are counted at the first use."""
 
     def __init__(self, kernel: Spectrum, documents: Documents, device: Device) -> None:
         check_fitted(kernel)
-        self.kernel, self.documents, self.device = kernel, documents, device
-        self.n = len(documents)
+        super().__init__(kernel, documents, device)
 
     @cached_property
     def _represented(self) -> tuple[FeatureSpace, Sparse]:
@@ -397,60 +360,32 @@ class HostSpectrum:
 
     @property
     def space(self) -> FeatureSpace:
-        """The features of the columns."""
+        """Features of the columns."""
         return self._represented[0]
 
     @property
     def x(self) -> Sparse:
-        """X of the columns, made when first needed: `gram` does without."""
+        """X of the columns; `gram` does not need it."""
         return self._represented[1]
-
-    @cached_property
-    def columns(self) -> InvertedIndex:
-        """X by columns."""
-        return InvertedIndex(self.x)
 
     @cached_property
     def normalisation(self) -> Normalisation:
         """k(s, s) of the columns."""
         return Normalisation(self.documents, self.x.squares(), self.kernel.normalised)
 
-    def diag(self) -> NDArray[np.float32]:
-        return np.ones(self.n, np.float32) if self.kernel.normalised else self.normalisation.diagonal()
-
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        indices = np.asarray(indices, np.int64)
-        out = self._values(self.x.take(indices), self.normalisation.take(indices))
-        if self.kernel.normalised:
-            out[np.arange(len(indices)), indices] = 1
-        return out
+    def project(self, others: Documents) -> tuple[Sparse, Normalisation]:
+        return self.space.project(others, self.normalisation)
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         return next(host_grams([self.kernel], self.documents, self.device, progress))[1]
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
-        return self._values(*self.space.project(others, self.normalisation), progress)
-
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
-        return SpectrumPredictor.of_support(self, coef.T).values(others, progress)
-
-    def _values(self, x: Sparse, own: Normalisation, progress: Progress | None = None) -> NDArray[np.float32]:
-        """Values of the rows of `x` with all columns."""
-        out = np.empty((len(x), self.n), np.float32)
-        self.columns.products(x, own.scale, self.normalisation.scale, out, progress)
-        own.finish_rows(out, self.normalisation)
-        return out
-
 
 def host_grams(
-    kernels: Sequence[Spectrum], documents: Documents, device: Device, progress: Progress | None = None
+    kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Numbered Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2.
 
-    The products of each length are added to a running sum, so memory is for a single length. Each addition
-    rounds to float32: at most 2^-24 of the value for every length.
+    Each addition to the running sum over lengths rounds to float32: at most 2^-24 of the value.
     """
     n, kernel, waiting = len(documents), kernels[-1], list(enumerate(kernels))
     total, self_values = np.zeros((n, n), np.float32), np.zeros(n)

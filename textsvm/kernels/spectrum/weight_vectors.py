@@ -1,6 +1,6 @@
 """Machines as weight vectors over features: products on all cores, and their smallest exact saved form.
 
-The keys of a vocabulary (vocabulary.py) are saved in two arrays per length q: "begins_q", the number of
+The keys of a vocabulary (counting.py) are saved in two arrays per length q: "begins_q", the number of
 p-mers that begin with each p-mer of the first part, and "ends_q", the second part of each p-mer. This takes
 about two bytes per p-mer; a key takes eight. Of the texts, the file reveals nothing but their p-mers.
 
@@ -11,13 +11,14 @@ the rows are 0, as with many classes, only nonzero values are kept, with their m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum.vocabulary import Vocabulary, plan
+from textsvm.kernels.spectrum.counting import Vocabulary, plan
 from textsvm.linalg.sparse import Sparse, feature_type, share
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import few, njit
@@ -132,12 +133,9 @@ def dot(x: Sparse, target: NDArray[np.signedinteger], dense: NDArray[np.float64]
         for c, column in enumerate(terms.T):
             out[:, c] = np.bincount(owner, column, len(x))
         return out
-    if dense.shape[1] == 1:
-        arrays = (x.indptr, x.features, x.values, target, dense[:, 0], out[:, 0])
-        share(x.indptr, lambda first, last: _dot_vector(*arrays, first, last))
-    else:
-        matrices = (x.indptr, x.features, x.values, target, dense, out)
-        share(x.indptr, lambda first, last: _dot(*matrices, first, last))
+    single = dense.shape[1] == 1
+    function, arrays = (_dot_vector, (dense[:, 0], out[:, 0])) if single else (_dot, (dense, out))
+    share(x.indptr, partial(function, x.indptr, x.features, x.values, target, *arrays))
     return out
 
 

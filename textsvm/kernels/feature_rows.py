@@ -1,0 +1,165 @@
+"""Kernel values and decision values of kernels with explicit sparse features X, k(s, t) = phi(s) . phi(t).
+
+Kernel values are products of rows of X. A decision value sum_j a_j k(x, t_j) is phi(x) . w with the weight
+vector w = sum_j a_j phi(t_j), so prediction computes no kernel value.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.normalisation import Normalisation
+from textsvm.linalg.products import InvertedIndex
+from textsvm.linalg.sparse import Sparse
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import Documents
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: Occurrences of features in documents that are predicted together.
+BATCH = 1 << 26
+
+
+class FeatureKernelRows(ABC):
+    """Kernel values with fixed documents (`KernelRows`), products of their features.
+
+    Subclasses set `x`, the features of the documents, `normalisation`, and `space`, an object with the
+    `kernel` and the method `products` (see `FeaturePredictor`).
+    """
+
+    x: Any
+    space: Any
+    normalisation: Any
+
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+
+    @abstractmethod
+    def gram(self, progress: Progress | None = None) -> Any:
+        """The whole matrix, of which half is computed."""
+
+    @abstractmethod
+    def project(self, others: Documents) -> tuple[Any, Normalisation]:
+        """X of other documents over the features of the columns; their k(s, s) counts all features."""
+
+    @abstractmethod
+    def compare(self, x: Any, own: Normalisation, progress: Progress | None = None) -> Any:
+        """Products of rows of features with the columns, times both scales."""
+
+    @abstractmethod
+    def compare_own(self, indices: NDArray[np.int64], own: Normalisation) -> Any:
+        """`compare` for some of the columns."""
+
+    def diag(self) -> Any:
+        with devices.use(self.device):
+            xp = devices.array_module(self.device)
+            if self.kernel.normalised:
+                return xp.ones(self.n, np.float32)
+            return xp.asarray(self.normalisation.diagonal())
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        indices = np.asarray(indices, np.int64)
+        own = self.normalisation.take(indices)
+        with devices.use(self.device):
+            xp = devices.array_module(self.device)
+            values = self.compare_own(indices, own)
+            own.finish_rows(values, self.normalisation)
+            if self.kernel.normalised:
+                values[xp.arange(len(indices)), xp.asarray(indices)] = 1
+            return values
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+        with devices.use(self.device):
+            x, own = self.project(others)
+            values = self.compare(x, own, progress)
+            own.finish_rows(values, self.normalisation)
+            return values
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        return FeaturePredictor.of_support(self, coef.T).values(others, progress)
+
+
+class HostFeatureRows(FeatureKernelRows):
+    """Products of features on a CPU."""
+
+    @cached_property
+    def columns(self) -> InvertedIndex:
+        """X by columns."""
+        return InvertedIndex(self.x)
+
+    def compare(self, x: Sparse, own: Normalisation, progress: Progress | None = None) -> NDArray[np.float32]:
+        values = np.empty((len(x), self.n), np.float32)
+        self.columns.products(x, own.scale, self.normalisation.scale, values, progress)
+        return values
+
+    def compare_own(self, indices: NDArray[np.int64], own: Normalisation) -> NDArray[np.float32]:
+        return self.compare(self.x.take(indices), own)
+
+
+class FeaturePredictor:
+    """Prediction from a weight for each feature, on either device.
+
+    Parameters
+    ----------
+    device : Device
+    space : object with `kernel` and `products`
+        ``products(documents, columns, weights)`` returns the features of documents times `weights`, on the
+        host, and their `Normalisation`.
+    weights : float64 array on that device, shape (number of features, n_machines)
+    featureless : (Normalisation, float64 array of shape (n_machines, n_sv)), optional
+        Support vectors and their coefficients, for documents without any feature: they have the kernel value
+        1 with equal support vectors. Without it the value of such a document is 0.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        space: Any,
+        weights: Any,
+        featureless: tuple[Normalisation, NDArray[np.float64]] | None = None,
+    ) -> None:
+        self.device, self.space, self.weights = device, space, weights
+        self.columns, self.coef = featureless or (
+            Normalisation(Documents.none(), np.zeros(0), True),
+            np.zeros((weights.shape[1], 0)),
+        )
+
+    @classmethod
+    def of_support(cls, rows: FeatureKernelRows, coef: NDArray[np.float64]) -> Self:
+        """From the rows of support vectors and coef (n_machines, n_sv): w = sum_j a_j phi(t_j) / |t_j|."""
+        columns = rows.normalisation
+        with devices.use(rows.device):
+            weights = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
+            return cls(rows.device, rows.space, weights, (columns, coef))
+
+    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+        values = np.empty((len(documents), self.weights.shape[1]))
+        for first, last in self._batches(documents):
+            some = documents if last - first == len(values) else documents.take(np.arange(first, last))
+            with devices.use(self.device):
+                sums, own = self.space.products(some, self.columns, self.weights)
+            sums *= own.scale[:, None]
+            own.finish_values(sums, self.coef, self.columns)
+            values[first:last] = sums
+            if progress is not None:
+                progress(last, len(documents))
+        return values
+
+    def _batches(self, documents: Documents) -> list[tuple[int, int]]:
+        """Ranges of documents with about BATCH occurrences of features each."""
+        if not len(documents):
+            return []
+        ends = np.cumsum(self.space.kernel.features.occurrences(documents.lengths))
+        cuts = np.flatnonzero(np.diff(ends // BATCH)) + 1
+        return list(pairwise([0, *cuts.tolist(), len(documents)]))
