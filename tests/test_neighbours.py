@@ -313,5 +313,5 @@ def test_the_page_says_what_is_found():
     names = {}
     for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
         exec(compile(block, "docs/neighbours.md", "exec"), names)
-    assert names["found"].distances.tolist() == [1, 2, 2]
+    assert names["pairs"].distances.tolist() == [1, 2, 2]
     assert names["matrix"].nnz == 2

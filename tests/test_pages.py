@@ -9,7 +9,8 @@ import pytest
 pytestmark = pytest.mark.slow
 
 DOCS = pages.ROOT / "docs"
-PAGES = [DOCS / "start.md", DOCS / "coming_from.md", *sorted((DOCS / "tasks").glob("*.md"))]
+PAGES = [DOCS / name for name in ("start.md", "choosing.md", "large.md", "coming_from.md")]
+PAGES += sorted((DOCS / "tasks").glob("*.md"))
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 
 

@@ -11,7 +11,7 @@ PAGE = pages.read("docs/vectors.md")
 @pytest.mark.slow
 def test_page(tmp_path):
     names = pages.run(PAGE, tmp_path, "vectors.md", python_first=True)
-    assert names["found"].best_score > 0.6
+    assert names["search"].best_score > 0.6
     both, tickets = names["both"], names["tickets"]
     assert both.score(tickets, tickets["queue"]) > 0.9
     assert names["model"].n_features_in_ == 16

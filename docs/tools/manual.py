@@ -1,6 +1,6 @@
-"""The commands' own help as a man page and as a page of the site.
+"""The help of the commands as a man page and as a page of the site.
 
-python docs/tools/manual.py writes docs/textsvm.1 anew; a test says when that is due.
+`python docs/tools/manual.py` writes docs/textsvm.1; a test fails when it is out of date.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXIT_CODES = {
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command with its whole name: "textsvm train", "textsvm mail learn"."""
+    """All commands with their full names: "textsvm train", "textsvm mail learn"."""
 
     def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield name, command
@@ -37,19 +37,19 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 def paragraphs(command: Any) -> list[str]:
-    """What a command says of itself, a line a paragraph."""
+    """Paragraphs of the help of a command, without line breaks."""
     text = inspect.cleandoc(command.help or "").replace("\b\n", "").replace("\f", "\n\n")
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
 def usage(name: str, command: Any) -> str:
-    """A line: the command and what stands behind it."""
+    """The usage line of a command."""
     arguments = [_shown(each) for each in command.params if each.param_type_name == "argument"]
     return " ".join([name, "[OPTIONS]", *arguments] + ["COMMAND"] * hasattr(command, "commands"))
 
 
 def parameters(command: Any) -> Iterator[tuple[str, str]]:
-    """What can be given, and what it means; what is hidden is left out."""
+    """Arguments and options with their help, without hidden options."""
     for each in command.params:
         text = " ".join((each.help or "").split()) if hasattr(each, "help") else ""
         if each.param_type_name == "argument":
@@ -75,10 +75,10 @@ def _default(option: Any) -> str:
 
 
 def page() -> str:
-    """Markdown for the site."""
+    """The page of the site, in Markdown."""
     parts = [
-        "# Commands",
-        "What `textsvm --help` and `textsvm COMMAND --help` say.",
+        "# All options",
+        "The output of `textsvm --help` and `textsvm COMMAND --help`.",
     ]
     for name, command in commands():
         parts += [
@@ -96,7 +96,7 @@ def _escaped(text: str) -> str:
 
 
 def man_page() -> str:
-    """The same in roff, for man(1)."""
+    """The man page, in roff."""
     lines = [f'.TH TEXTSVM 1 "" "textsvm {textsvm.__version__}" "User Commands"', ".SH NAME"]
     lines += [r"textsvm \- text classification with string-kernel support vector machines"]
     for name, command in commands():

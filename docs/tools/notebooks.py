@@ -1,4 +1,4 @@
-"""Notebooks as Markdown: each cell of code, and below it what it printed when the site was built."""
+"""Notebooks as Markdown: each code cell is followed by its output at the build of the site."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def cells(path: Path) -> Iterator[tuple[bool, str]]:
-    """Whether it is code, and its source, of each cell."""
+    """For each cell, whether it is code, and its source."""
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         yield cell["cell_type"] == "code", "".join(cell["source"])
 
 
 def run(path: Path) -> Iterator[tuple[bool, str, str]]:
-    """The cells, each with what it printed; they run one after the other, where the repository is."""
+    """Run the cells in order; yield whether a cell is code, its source and its output."""
     names: dict[str, object] = {}
     for number, (code, source) in enumerate(cells(path)):
-        said = io.StringIO()
+        output = io.StringIO()
         if code:
             compiled = compile(source, f"{path.name}, cell {number}", "exec")
-            with redirect_stdout(said):
+            with redirect_stdout(output):
                 exec(compiled, names)
-        yield code, source, said.getvalue()
+        yield code, source, output.getvalue()
 
 
 def page(path: Path) -> str:
-    """The notebook as a page, its code run here."""
+    """The notebook as a page, run in the root of the repository."""
     before = os.getcwd()
     os.chdir(ROOT)
     try:
@@ -41,8 +41,8 @@ def page(path: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _part(code: bool, source: str, said: str) -> str:
+def _part(code: bool, source: str, output: str) -> str:
     if not code:
         return source
-    shown = f"\n\n```text\n{said.rstrip()}\n```" if said.strip() else ""
+    shown = f"\n\n```text\n{output.rstrip()}\n```" if output.strip() else ""
     return f"```python\n{source}\n```{shown}"

@@ -1,4 +1,4 @@
-"""What MkDocs does not do by itself: pages from outside docs/, notebooks, commands, formulas as MathML."""
+"""MkDocs hooks: pages from outside docs/, notebooks, the page of options, formulas as MathML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import notebooks
 
 ROOT = notebooks.ROOT
 
-#: Files of the repository that are pages or pictures of the site, at the same place.
+#: Files outside docs/ that are pages or pictures of the site, with the same paths.
 OUTSIDE = ("reports/**/*.md", "reports/**/*.svg", "reports/**/*.png", "CHANGELOG.md", "CONTRIBUTING.md")
 
 LINK = re.compile(r"\]\((?!\w+:|#|/)([^)#\s]+)")
@@ -26,7 +26,7 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Reports, the changelog, notebooks and commands are pages too."""
+    """Add reports, the changelog, notebooks and the page of options."""
     for pattern in OUTSIDE:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
@@ -35,36 +35,36 @@ def on_files(files: Any, config: Any) -> Any:
     files.append(File.generated(config, "commands.md", content=manual.page()))
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         files.remove(files.get_file_from_path(f"notebooks/{path.name}"))
-        made = File.generated(config, f"notebooks/{path.stem}.md", content=notebooks.page(path))
-        files.append(made)
+        page = File.generated(config, f"notebooks/{path.stem}.md", content=notebooks.page(path))
+        files.append(page)
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
-    """Links between files of the repository become links between pages."""
+    """Turn links between files of the repository into links between pages."""
     folder = PurePosixPath(page.file.src_uri).parent
     inside = (ROOT / "docs" / page.file.src_uri).exists()
 
-    def link(found: re.Match[str]) -> str:
-        place = os.path.normpath(("docs" / folder if inside else folder) / found[1])
+    def link(match: re.Match[str]) -> str:
+        place = os.path.normpath(("docs" / folder if inside else folder) / match[1])
         return f"]({os.path.relpath(place.removeprefix('docs/'), folder)}"
 
     return LINK.sub(link, markdown)
 
 
 def on_page_content(html: str, **kwargs: Any) -> str:
-    """Formulas are shown by the browser itself, without a script."""
+    """Convert formulas to MathML, which browsers show without a script."""
 
-    def formula(found: re.Match[str]) -> str:
-        if found[1] == "span":
-            return convert(unescape(found[2]))
-        return f"<p>{convert(unescape(found[2]), display='block')}</p>"
+    def formula(match: re.Match[str]) -> str:
+        if match[1] == "span":
+            return convert(unescape(match[2]))
+        return f"<p>{convert(unescape(match[2]), display='block')}</p>"
 
     return FORMULA.sub(formula, html)
 
 
 def _reports() -> str:
-    """All reports by their titles."""
+    """A list of all reports by title."""
     lines = ["# All reports\n", "Each with its command, machine and commit.\n"]
     for path in sorted((ROOT / "reports").rglob("*.md")):
         title = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
