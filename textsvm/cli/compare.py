@@ -84,6 +84,7 @@ def compare(
         if suitable := corpora.kernel_for(kernel, documents):
             candidates[name] = partial(Classifier, suitable, device=device)
     labels = [str(label) for label in corpora.targets(documents)]
+    corpora.check_classes(documents, reading.label)
     with console.progress(), console.warnings():
         parts, how = splits.comparison_parts(
             console, documents, labels, cv=judging.cv, holdout=judging.holdout, seed=judging.seed

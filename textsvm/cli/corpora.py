@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from textsvm.cli.console import Console
 from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions, TableOptions
-from textsvm.errors import InputError
+from textsvm.errors import InputError, printable
 from textsvm.kernels import spelling
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.given import structure_of
@@ -31,6 +32,9 @@ from textsvm.text.documents import encode
 from textsvm.text.encoding import Reading
 from textsvm.text.normal_form import normal_form
 
+#: Codes of bases that may be one of several.
+_AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
+
 
 def read(
     console: Console,
@@ -41,10 +45,12 @@ def read(
     groups: str | None = None,
     headers: bool = False,
     kernel: Any = None,
+    recorded: Mapping[str, str] | None = None,
 ) -> Corpus:
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
 
-    `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed.
+    `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed. `recorded`
+    are the columns that the model was trained on, which are read unless others are named.
     """
     learning = learning or LearningOptions()
     learning.check(reading)
@@ -53,6 +59,7 @@ def read(
             **columns(reading, kernel), "split": reading.split.value, "label": reading.label,
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
             "headers": reading.headers or headers, "label_separator": learning.separator,
+            "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
             "progress": console.progress_of("read"),
         }  # fmt: skip
         if is_large(path):
@@ -64,7 +71,7 @@ def read(
         corpus = corpus.reduce_labels(reading.positive, reading.negative or corpus.opposite(reading.positive))
     if learning.multilabel:
         corpus = _with_label_tuples(console, corpus)
-    check_letters(kernel, corpus)
+    check_letters(console, kernel, corpus)
     say_problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
 
@@ -75,7 +82,8 @@ def read_unlabelled(
     """Read documents without labels."""
     with console.progress():
         names, progress = columns(table, kernel), console.progress_of("read")
-        corpus = read_documents(paths, table.format, **names, id=table.id, progress=progress, **settings)
+        names |= {"id": table.id, "skip_invalid": table.skip_invalid}
+        corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
         return with_files(corpus, table)
 
 
@@ -199,19 +207,52 @@ def names_of(paths: list[Path]) -> str:
     return ", ".join(path.name for path in paths)
 
 
-def check_letters(kernel: Any, corpus: Corpus) -> None:
-    """Raise InputError if a FASTA or FASTQ record has a letter outside a kernel's alphabet."""
+def check_letters(console: Console, kernel: Any, corpus: Corpus) -> None:
+    """Raise InputError if a FASTA or FASTQ record has a letter that no base has; count ambiguous bases."""
     if not corpus.of_sequences:
         return
     leaves = kernel.structure.leaves if hasattr(kernel, "structure") else ()
     for letters in {leaf.structure.letters for leaf in leaves} - {""}:
         foreign = re.compile(f"[^{letters}]", re.IGNORECASE)
+        unclear = 0
         for identifier, text in zip(corpus.ids, corpus.texts, strict=True):
             if match := foreign.search(text):
                 raise InputError(
                     f"record {identifier} of {corpus.source} has the letter {match[0]!r}, and a canonical "
-                    f"kernel reads {', '.join(letters)} only; write n for others, or leave canonical out"
+                    "kernel reads DNA and RNA (a, c, g, t, u, and n and the other codes of ambiguous bases); "
+                    "write n for others, or leave canonical out"
                 )
+            unclear += bool(_AMBIGUOUS.search(text))
+        if unclear:
+            console.say(
+                f"note: {unclear:,} of {len(corpus):,} sequences have ambiguous bases (n, r, y, ...); "
+                "windows that contain them are left out"
+            )
+
+
+def check_classes(corpus: Corpus, column: str | None) -> None:
+    """Raise InputError if the labels look like numbers, ids or texts: most of them occur once."""
+    counts = label_counts(corpus)
+    single = [label for label, count in counts.items() if count == 1]
+    numbers = all(map(_is_number, counts))
+    if len(counts) > 2 and (
+        2 * len(single) > len(corpus) or (numbers and len(single) > max(10, len(counts) / 2))
+    ):
+        named = "the label column" if column is None else f"the column {column!r}"
+        remedy = "name the column of the classes with --label, and of the texts with --text"
+        if numbers:
+            remedy = f"predict numbers with --regress {column or 'COLUMN'}, or name the classes with --label"
+        raise InputError(
+            f"{len(single):,} of the {len(counts):,} labels of {corpus.source} occur once (such as "
+            f"{printable(single[0][:40])}), so {named} holds no classes; {remedy}"
+        )
+
+
+def _is_number(label: str) -> bool:
+    try:
+        return isfinite(float(label))
+    except ValueError:
+        return False
 
 
 def kernel_of(model: Any) -> Any:

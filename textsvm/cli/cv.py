@@ -81,6 +81,7 @@ def cv(
     documents = corpora.read(console, corpus, reading, learning, groups=folds.groups, kernel=kernel)
     corpora.settle(console, model, model_options.kernel.named, documents)
     truth = corpora.targets(documents, learning.multilabel)
+    corpora.check_classes(documents, reading.label)
     read = time.perf_counter() - started
     with model_options.cluster.at_work(console, model.compute_options.store):
         result = cross_validate(

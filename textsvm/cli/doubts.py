@@ -70,6 +70,7 @@ def doubts(
     documents = corpora.read(console, corpus, reading, learning, kernel=corpora.kernel_of(model))
     corpora.settle(console, model, model_options.kernel.named, documents)
     labels = corpora.targets(documents)
+    corpora.check_classes(documents, reading.label)
     with model_options.cluster.at_work(console, model.compute_options.store):
         result = find_doubts(
             model, documents.examples, labels,

@@ -76,6 +76,7 @@ def evaluate(
     documents = corpora.read(
         console, corpus, reading, learning,
         groups=judging.slice, headers=training.headers, kernel=judge.machine_of(fitted).kernel_,
+        recorded=training.columns,
     )  # fmt: skip
     if not multilabel or documents.labels is None:
         corpora.targets(documents)

@@ -120,9 +120,9 @@ def explain(
         explanations.write_kmers(console, scores, sequences.kmers, sequences.top, *outputs)
         return
     documents = corpora.read_unlabelled(
-        console, files or ["-"], table, machine.kernel_, headers=training.headers
+        console, files or ["-"], table, machine.kernel_, headers=training.headers, recorded=training.columns
     )
-    corpora.check_letters(machine.kernel_, documents)
+    corpora.check_letters(console, machine.kernel_, documents)
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
     texts = corpora.given_to(fitted, documents)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ class Training:
     headers: bool = False
     regress: str | None = None
     label_separator: str | None = None
+    columns: dict[str, str] = field(default_factory=dict)  #: Named columns of the training table, by role
 
     @classmethod
     def of(cls, model: Any) -> Training:
@@ -34,8 +35,10 @@ class Training:
         info, reading = model.info_, model.info_.get("reading")
         values = [info.get(name) for name in ("positive", "negative", "regress", "label_separator")]
         positive, negative, regress, separator = (each if isinstance(each, str) else None for each in values)
-        headers = isinstance(reading, dict) and reading.get("headers") is True
-        return cls(positive, negative, headers, regress, separator)
+        reading = reading if isinstance(reading, dict) else {}
+        named = {role: reading.get(role) for role in ("text", "label", "id")}
+        columns = {role: column for role, column in named.items() if isinstance(column, str)}
+        return cls(positive, negative, reading.get("headers") is True, regress, separator, columns)
 
 
 def load_model(console: Console, path: Path, device: str) -> Any:

@@ -73,6 +73,12 @@ Vectors = Annotated[
     _reading("Vectors beside the texts, one row per document: .npy, .npz or LIBSVM format.", metavar="FILE"),
 ]
 Id = Annotated[str | None, _reading("Tables: column of document ids.")]
+SkipInvalid = Annotated[
+    bool,
+    _reading(
+        "Tables, lines: leave out rows without a text or with a wrong number of fields.", "--skip-invalid"
+    ),
+]
 Regress = Annotated[
     str | None, _labels("Tables: predict the numbers in this column instead of classes.", metavar="COLUMN")
 ]
@@ -115,6 +121,7 @@ class ReadingOptions:
     )
     id: Id = None
     headers: bool = _reading_field("Mail: use all headers, not only the subject.", "--headers", default=False)
+    skip_invalid: SkipInvalid = False
 
     def as_dict(self) -> dict[str, Any]:
         """Settings that are saved with a model."""
@@ -132,6 +139,7 @@ class TableOptions:
     numbers: Numbers = None
     vectors: Vectors = None
     id: Id = None
+    skip_invalid: SkipInvalid = False
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def predict(
         _reject(fitted, bounds, training)
     if calibrated.conformal:
         calibrated.require(fitted, model)
-    kernel, failures = judge.machine_of(fitted).kernel_, 0
+    kernel, failures, reasons = judge.machine_of(fitted).kernel_, 0, list[str]()
 
     def failed(error: InputError) -> None:
         nonlocal failures
@@ -144,19 +144,20 @@ def predict(
         print_error(str(error))
 
     files, headers = files or ["-"], training.headers
+    settings: dict[str, Any] = {"headers": headers, "recorded": training.columns}
     if table.vectors is not None:  # the documents are read as a whole
-        batches = iter([corpora.read_unlabelled(console, files, table, kernel, headers=headers)])
+        batches = iter([corpora.read_unlabelled(console, files, table, kernel, **settings)])
     else:
         if "-" in files:
             lines = "one text per line" if table.format == "lines" else None
             console.say_waiting(lines or table.format or "one document")
-        batches = incoming_documents(
-            files, table.format, **corpora.columns(table, kernel), id=table.id, headers=headers, failed=failed
-        )
+        settings |= corpora.columns(table, kernel) | {"id": table.id, "skip_invalid": table.skip_invalid}
+        batches = incoming_documents(files, table.format, **settings, keep_invalid=True, failed=failed)
     for documents in batches:
         for identifier, problem in documents.problems:
             console.say(f"note: {identifier}: {problem}")
-        corpora.check_letters(kernel, documents)
+        corpora.check_letters(console, kernel, documents)
+        rows: Iterator[dict[str, Any]] = iter(())
         if len(documents):
             given = corpora.given_to(fitted, documents)
             with console.progress(beside_stdout=True):
@@ -166,13 +167,39 @@ def predict(
             shown = probability if calibrated.proba else None
             rows = _rows(classes, predicted, decision, shown, training.positive)
             rows = calibrated.apply(fitted, decision, probability, rows)
-            for identifier, row in zip(documents.ids, rows, strict=True):
-                console.print_json({"id": identifier, **row})
-            sys.stdout.flush()
+        for row in _with_invalid(zip(documents.ids, rows, strict=True), documents.invalid, fitted):
+            console.print_json(row)
+        sys.stdout.flush()
+        reasons += [reason for _, _, reason in documents.invalid]
+    if reasons:
+        failures += 1
+        print_error(
+            f"{len(reasons):,} rows hold no text and have no label ({reasons[0]}, ...: see the reasons in the "
+            "output); leave such rows out with --skip-invalid"
+        )
     if hasattr(fitted, "device_"):  # at least one document was read
         console.say_device(fitted.device_)
     if failures:
         raise typer.Exit(1)
+
+
+def _with_invalid(
+    rows: Iterable[tuple[str, dict[str, Any]]], invalid: list[tuple[int, str, str]], model: Any
+) -> Iterator[dict[str, Any]]:
+    """Rows with their ids, and between them a row without a label for each invalid row of the input."""
+    name = (
+        "value" if not hasattr(model, "classes_") else "labels" if hasattr(model, "label_form_") else "label"
+    )
+    waiting = iter([*invalid, (-1, "", "")])
+    before, identifier, reason = next(waiting)
+    for number, (own, row) in enumerate(rows):
+        while before == number:
+            yield {"id": identifier, name: None, "reason": reason}
+            before, identifier, reason = next(waiting)
+        yield {"id": own, **row}
+    while before >= 0:
+        yield {"id": identifier, name: None, "reason": reason}
+        before, identifier, reason = next(waiting)
 
 
 def _reject(model: Any, bounds: list[float], training: Training) -> None:

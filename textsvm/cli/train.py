@@ -145,6 +145,8 @@ def train(
         training = training.subset(of_class)
     counts = corpora.label_counts(training)
     console.say(f"note: {_describe(training, counts)}")
+    if training.labels is not None and not learning.multilabel:
+        corpora.check_classes(training, reading.label)
     corpora.say_lone_classes(console, counts)
     with model_options.cluster.at_work(console, machine.compute_options.store):
         baseline = None

@@ -129,6 +129,7 @@ def tune(
     )
     corpora.settle_grid(model_options.kernel, model, grid, documents)
     truth = corpora.targets(documents, learning.multilabel)
+    corpora.check_classes(documents, reading.label)
     size = prod(map(len, grid.values()))
     settings = "one setting" if size == 1 else f"{size} settings"
     console.say(f"note: {settings} on {folds.folds * folds.repeats} folds of {len(documents):,} documents")

@@ -245,8 +245,8 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     names, named = table.names, options.columns
     if not table.headed and not named and not table.repeats:
         raise InputError(
-            f"{file}: is its first line a header? No name in it is known: {', '.join(table.first[:20])}; name "
-            "the column of the text with --text, of the labels with --label, by number if there is no header"
+            f"{file}: is its first line a header? No name in it is known: {', '.join(table.first[:20])}; "
+            "name the column of the text with --text, of the labels with --label, by number without a header"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
     roles = {
@@ -256,7 +256,9 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
         roles["label"] = names[:1]
     for role, column in named.items():
         if role in options.named or role in ("text", "numbers") or (role == "label" and options.labelled):
-            roles[role] = _named_columns(role, column, names, file)
+            roles[role] = _named_columns(role, column, names, file, role not in options.named)
+        elif role == "id" and column in names:
+            roles[role] = [str(column)]
     if named.keys().isdisjoint({"text", "numbers"}) and (not table.headed or len(names) == 1):
         taken = {name for role, role_names in roles.items() if role != "text" for name in role_names}
         roles["text"] = [name for name in names if name not in taken]
@@ -268,7 +270,9 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     return roles
 
 
-def _named_columns(role: str, column: str | Sequence[str], names: Sequence[str], file: str) -> list[str]:
+def _named_columns(
+    role: str, column: str | Sequence[str], names: Sequence[str], file: str, recorded: bool
+) -> list[str]:
     """The columns of a role by their names in the table; InputError if one is missing."""
     if isinstance(column, str):
         if column in names:
@@ -283,8 +287,10 @@ def _named_columns(role: str, column: str | Sequence[str], names: Sequence[str],
         else:
             close = get_close_matches(name, names[:1000], 3, 0.5)  # it is slow
             available = ", ".join([*close, *(each for each in names if each not in close)][:20])
+            remedy = f", which the model was trained on; name another with --{role}" if recorded else ""
             raise InputError(
-                f"{file} has no column {name!r} for the {role}; its {len(names)} columns are: {available}"
+                f"{file} has no column {name!r} for the {role}{remedy}; its {len(names)} columns are: "
+                f"{available}"
             )
     return columns
 
