@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
 from textsvm.bench.corpora import SPAM, TrainTest, mail_splits, newswire_parts, read
-from textsvm.readers import Corpus, read_corpus
+from textsvm.readers.corpus import Corpus
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import run
 from textsvm.text.documents import Documents

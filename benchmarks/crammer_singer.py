@@ -21,7 +21,7 @@ from sklearn.datasets import load_svmlight_file
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import Spectrum
-from textsvm.readers import read_corpus
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, cupy, select, synchronize
 from textsvm.solvers import crammer_singer

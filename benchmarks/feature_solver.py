@@ -36,7 +36,8 @@ from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.rows import FeatureRows
 from textsvm.machines.training import features_of
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import limit
 from textsvm.solvers.feature_machines import solve_by_descent

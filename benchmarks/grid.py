@@ -22,7 +22,7 @@ from textsvm.bench.corpora import REUTERS
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.kernels import GapWeighted
-from textsvm.readers import read_corpus
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select, to_host
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import svc

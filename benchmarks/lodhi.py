@@ -29,7 +29,8 @@ from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, optio
 from textsvm.gram.shared import grams
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
-from textsvm.readers import Corpus, read_corpus
+from textsvm.readers.corpus import Corpus
+from textsvm.readers.read import read_corpus
 from textsvm.runtime import device as devices
 from textsvm.solvers import problems
 from textsvm.solvers.problems import decision_values

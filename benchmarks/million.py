@@ -78,7 +78,7 @@ def trained(task: TrainTest, kernel: Kernel, device: str, solver: str, repeats: 
         "objective": round(solution.objective, 3),
         "support vectors": len(model.support_),
         "peak memory, GiB": round(peak_memory() / 2**30, 1),
-        "rows": model.gram_,
+        "rows": model.gram_description_,
     }
 
 

@@ -72,7 +72,7 @@ def cell(n: int, d: int, options: argparse.Namespace, repeats: int) -> dict[str,
         "solve, s": round(model.seconds_["solve"], 3),
         "iterations": model.n_iter_,
         "peak memory, GiB": round(peak / 2**30, 1),
-        "rows": model.gram_,
+        "rows": model.gram_description_,
     }
 
 

@@ -2,7 +2,7 @@
 
 7,770 training and 3,019 test documents of Reuters-21578 that have one of the 90 topics with a document in
 each part. Both sides get the same texts, choose the threshold of each label in the same way
-(`textsvm.selection.thresholds`) on the same five folds of the training part, and learn idf weights or the
+(`textsvm.selection.multilabel`) on the same five folds of the training part, and learn idf weights or the
 vocabulary from the training part of each fold anew. Ours is run at C = 1, and at the C with the best micro-F1
 in cross-validation on the training part; the test part is looked at once, with what was chosen.
 
@@ -36,10 +36,11 @@ from textsvm.kernels import Spectrum, Sum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.machines.targets import Target
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.selection.folds import make_folds
 from textsvm.selection.leakage import LeakageWarning
-from textsvm.selection.thresholds import choose
+from textsvm.selection.multilabel import choose_thresholds
 from textsvm.selection.tuning import tune
 
 KERNELS: dict[str, Kernel] = {f"{a}-{b}": Spectrum((a, b), "log", idf=True) for a, b in ((1, 5), (2, 7))}
@@ -118,7 +119,7 @@ def opponent(task: LabelsTask) -> dict[str, Any]:
         texts = [task.train[i] for i in test]
         out_of_fold[test], _ = _linear([task.train[i] for i in train], task.y_train[train], texts)
     # A label that no document of a training part has is left out there, as in ours.
-    thresholds = choose(out_of_fold, task.y_train)
+    thresholds = choose_thresholds(out_of_fold, task.y_train)
     decision, predicting = _linear(task.train, task.y_train, task.test)
     return {
         "classifier": OPPONENT,

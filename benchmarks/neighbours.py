@@ -24,7 +24,8 @@ from textsvm.bench.harness import BenchmarkReport, benchmark, option, paired
 from textsvm.errors import InputError
 from textsvm.kernels.edit.kernel import EditDistance
 from textsvm.nearest.neighbours import Neighbours, neighbours
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
 

@@ -27,7 +27,8 @@ from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, optio
 from textsvm.bench.panel import read_set
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 
 SETS = ("trec6", "webkb", "banking77")
 MOST, MOST_TESTED = 1500, 1000

@@ -70,7 +70,7 @@ def cell(name: str, found: Texts, n: int, length: int | None, device: str) -> di
         "train, s": seconds,
         "support vectors": len(model.support_),
         "memory of the process so far, MiB": _peak_memory() >> 20,
-        "rows": model.gram_,
+        "rows": model.gram_description_,
     }
 
 

@@ -321,7 +321,7 @@ def row(name: str, data: Data, options: argparse.Namespace) -> dict[str, Any]:
     cells |= judged(fit, task, data, device, whole)
     for theirs in others:
         cells |= beside(fit, theirs, task, data, device)
-    return cells | timed(fit, task, whole) | {"rows": fit.model.gram_}
+    return cells | timed(fit, task, whole) | {"rows": fit.model.gram_description_}
 
 
 def read(name: str, every: int) -> Data:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.readers import incoming_documents, read_corpus, read_documents, sample, stream_corpus
-from textsvm.readers.read import VECTORS, ReadOptions, as_columns, detect_format, iterate_documents
-from textsvm.readers.stream import open_stream
-from textsvm.readers.tables import ColumnNames
+from textsvm.readers import sample
+from textsvm.readers.corpus import ReadOptions
+from textsvm.readers.read import VECTOR_FORMATS, detect_format, iterate_documents, read_corpus, read_documents
+from textsvm.readers.stream import incoming_documents, open_stream, stream_corpus
 
 from ._mutations import mutated
 from ._whole import Whole
@@ -232,15 +232,11 @@ def as_they_come(path: Path, options: dict[str, Any]) -> None:
 def as_standard_input(path: Path, options: dict[str, Any]) -> None:
     if path.is_dir():
         return as_they_come(path, options)
-    given = _of_documents(options)
-    format = given.pop("format", None)
-    headers = given.pop("headers", False)
-    given |= {name: as_columns(given[name]) for name in ("text", "numbers") if name in given}
-    wishes = ReadOptions(ColumnNames(**given), "modapte", headers)
-    found = open_stream(io.BufferedReader(io.BytesIO(path.read_bytes())), "standard input", format, wishes)
-    format = detect_format(found, format, wishes, labelled=False)
-    if format not in VECTORS:
-        list(iterate_documents(found, format, wishes, None, labelled=False))
+    settings = ReadOptions(labelled=False, **_of_documents(options))
+    inputs = open_stream(io.BufferedReader(io.BytesIO(path.read_bytes())), "standard input", settings)
+    format = detect_format(inputs, settings)
+    if format not in VECTOR_FORMATS:
+        list(iterate_documents(inputs, format, settings))
 
 
 def _raise(error: InputError) -> None:

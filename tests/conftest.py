@@ -20,7 +20,10 @@ GPU_TESTS: set[str] = set()
 def pytest_addoption(parser):
     parser.addoption("--require-gpu", action="store_true", help="fail if no gpu test was run")
     parser.addoption(
-        "--start-within", type=float, metavar="SECONDS", help="skip the tests whose turn comes later than this"
+        "--start-within",
+        type=float,
+        metavar="SECONDS",
+        help="skip the tests whose turn comes later than this",
     )
 
 

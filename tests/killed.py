@@ -267,7 +267,8 @@ def settings(data):
 def prepare(folder):
     """What the commands read."""
     from textsvm import SVC, cli, save, tune  # noqa: F401 (imported before the first fork)
-    from textsvm.readers import read_corpus, sample
+    from textsvm.readers import sample
+    from textsvm.readers.read import read_corpus
 
     corpus = read_corpus(sample("reviews"))
     rows = list(zip(corpus.labels, corpus.texts, strict=True))[:30]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 
 from mails import mail, teach
 
@@ -77,9 +78,9 @@ def kill_commands(folder, times, seed=6):
 
 def check(folder, answered, most):
     """Nothing lost, nothing doubled, nothing damaged; and the filter goes on."""
-    with Lessons(folder) as store:
+    with closing(Lessons(folder)) as store:
         store.check()
-        kinds = store.kinds()
+        kinds = {lesson.digest: lesson.kind for lesson in store.iterate()}
         rows, distinct = store._row("select count(*), count(distinct digest) from lessons")
         assert store._row("select count(*) from bodies")[0] == rows == distinct
     lost = [i for i, kind in answered.items() if kinds.get(read_message(mail(kind, i)).digest) != kind]

@@ -34,16 +34,8 @@ MAX_KERNEL_MEMBERS = 16  # goal: 15
 MAX_CU_LINES = 80
 #: Functions that may have more than seven parameters: users call them by keyword.
 MANY_PARAMETERS = {
-    "textsvm.estimators.features:SpectrumFeatures.__init__",
-    "textsvm.machines.classifier:Classifier.__init__",
-    "textsvm.machines.novelty:NoveltyDetector.__init__",
-    "textsvm.machines.regressor:Regressor.__init__",
     "textsvm.nearest.neighbours:neighbours",
-    "textsvm.readers.read:read_corpus",
-    "textsvm.readers.read:read_documents",
-    "textsvm.readers.stream:stream_corpus",
     "textsvm.selection.cross_validation:cross_validate",
-    "textsvm.selection.multilabel:MultilabelClassifier.__init__",
     "textsvm.selection.tuning:tune",
 }
 

@@ -15,8 +15,8 @@ from textsvm.errors import InputError
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
-from textsvm.machines.decisions import decide
 from textsvm.selection import probability_maps
+from textsvm.selection.calibration import decide
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
 METHODS = ["sigmoid", "isotonic"]
@@ -84,7 +84,15 @@ def test_the_gram_is_computed_once_and_the_classifier_is_that_of_a_fit_to_all(mo
     new, truth = texts(30, seed=2)
     np.testing.assert_allclose(model.decision_function(new), fitted.decision_function(new), atol=1e-4)
     assert np.mean(model.predict(new) == truth) > 0.8
-    for name in ("support_", "support_documents_", "n_iter_", "gram_", "device_", "kernel_", "n_support_"):
+    for name in (
+        "support_",
+        "support_documents_",
+        "n_iter_",
+        "gram_description_",
+        "device_",
+        "kernel_",
+        "n_support_",
+    ):
         assert getattr(model, name) is getattr(model.estimator_, name)
     assert model.seconds_.keys() == {"encode", "gram", "solve", "calibrate"}
 
@@ -155,12 +163,12 @@ def test_the_state_as_arrays_and_back(method, k):
 
 
 BAD_STATES = [
-    ({}, "no known method"),
-    ({"a": np.ones(3)}, "no known method"),
+    ({}, "unknown method"),
+    ({"a": np.ones(3)}, "unknown method"),
     ({"a": np.ones(3), "b": np.ones(2)}, "does not fit its classes"),
     ({"a": np.ones(1), "b": np.ones(1)}, "does not fit its classes"),
-    ({"a": np.array([1, np.nan, 1]), "b": np.ones(3)}, "'a' is not one row of finite"),
-    ({"a": np.ones(3, np.float32), "b": np.ones(3)}, "'a' is not one row"),
+    ({"a": np.array([1, np.nan, 1]), "b": np.ones(3)}, "'a' is not a row of finite"),
+    ({"a": np.ones(3, np.float32), "b": np.ones(3)}, "'a' is not a row"),
     ({"x": np.ones(3), "y": np.ones(3), "starts": np.array([0, 1, 2])}, "does not fit its classes"),
     ({"x": np.ones(3), "y": np.ones(3), "starts": np.array([0, 1, 2, 9])}, "does not fit its classes"),
     ({"x": np.ones(3), "y": np.ones(3), "starts": np.array([0, 0, 2, 3])}, "a map without points"),

@@ -74,7 +74,7 @@ class OnHost:
     def __init__(self, kernel, fails=False):
         self.kernel, self.fails, self.threads = kernel, fails, set()
         self.structure = Structure(self, View())
-        self.cost = SimpleNamespace(in_shards=False, divides=lambda texts, kind: kernel.cost.divides(texts))
+        self.cost = SimpleNamespace(in_shards=False, tileable=lambda texts, kind: kernel.cost.tileable(texts))
 
     def rows(self, documents, device):
         self.threads.add(get_ident())

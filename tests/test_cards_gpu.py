@@ -188,10 +188,10 @@ def test_a_matrix_that_one_card_has_no_room_for(cards):
     need = 4 * 2000**2
     share = need // len(cards.cards)
     on_all = SVC(EditDistance(), device="cards", compute=Compute(memory=share + need // 4)).fit(texts, labels)
-    assert f"whole kernel matrix on {len(cards.cards)} cards, " in on_all.gram_
+    assert f"whole kernel matrix on {len(cards.cards)} cards, " in on_all.gram_description_
     on_none = SVC(EditDistance(), device="cards", compute=Compute(memory=need // 20)).fit(texts, labels)
-    assert "rows on demand" in on_none.gram_
-    assert f"on the first of {len(cards.cards)} cards" in on_none.gram_
+    assert "rows on demand" in on_none.gram_description_
+    assert f"on the first of {len(cards.cards)} cards" in on_none.gram_description_
     assert (on_all.predict(texts[:500]) == on_none.predict(texts[:500])).mean() > 0.98
 
 

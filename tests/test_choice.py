@@ -10,10 +10,9 @@ from sklearn.base import clone
 import textsvm
 from textsvm import SVC, Compute, GappedKmers, InputError, Spectrum, Sum
 from textsvm.choice import choose, shortlist
-from textsvm.choice import trial as trial_module
-from textsvm.choice.choose import FEWEST, MOST_TRIED
+from textsvm.choice import choose as trial_module
+from textsvm.choice.choose import FEWEST, FOLDS, MOST_TRIED, Trial, TrialExamples, Trials
 from textsvm.choice.shortlist import Recipe
-from textsvm.choice.trial import FOLDS, Trial, TrialExamples, Trials
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
@@ -241,7 +240,7 @@ def examples_of_trials(monkeypatch):
 def test_trials_are_of_a_part_of_the_texts_with_their_own_classes_and_weights(examples_of_trials):
     numbers = np.random.default_rng(0).permutation(2000)
     read = Sum([Spectrum(1), Spectrum(1, tokens="words")])
-    documents = TextSource(read, TextForm("none", True, None)).prepare([f"text {i}" for i in numbers], None)
+    documents = TextSource(read, TextForm("none", True, None)).encode([f"text {i}" for i in numbers], None)
     target, weight = numbers % 3, numbers / 10.0
     choice = choose.choose(documents, target, weight, select("cpu"), 2.0, 0.0)
     assert (choice.C, spell(choice.kernel)) == (6.0, spell(ODDS.kernel()))
@@ -400,7 +399,7 @@ def test_features_and_gram_decide_the_same():
         named = auto(kernel=clone(model.kernel_), C=model.C_, tol=1e-5, compute=Compute(solver="gram")).fit(
             texts, y
         )
-        assert model.gram_.startswith("none, ")
+        assert model.gram_description_.startswith("none, ")
         np.testing.assert_allclose(model.decision_function(texts), named.decision_function(texts), atol=1e-2)
 
 

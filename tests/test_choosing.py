@@ -8,7 +8,8 @@ import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, InputError, Spectrum, cross_validate, tune
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 
 # The questions have near-copies.
 pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")

@@ -11,7 +11,8 @@ from scipy.sparse import csr_matrix, load_npz
 from textsvm import SpectrumFeatures
 from textsvm.errors import InputError
 from textsvm.estimators.features import read_features, write_features
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 
 TABLE = ["--text", "text", "--label", "dialect"]
 OPTIONS = ["--p", "1-5", "--weight", "log", "--idf", "--min-df", "2", "--device", "cpu"]
@@ -100,7 +101,7 @@ def test_to_standard_output():
         (["-o", "x.npz", "--min-df", "201"], 1, "lower min_df"),
         (["-o", "x.npz", "--p", "9999"], 1, "shorter than p = 9999"),
         (["-o", "x.npz", "--like", "none.npz"], 2, "cannot read none.npz"),
-        (["-o", "x.npz", "--like", sample("dialects")], 2, "no matrix of features"),
+        (["-o", "x.npz", "--like", sample("dialects")], 2, "not a matrix of features"),
     ],
 )
 def test_a_sentence_about_what_cannot_be(options, code, message, tmp_path):
@@ -119,7 +120,7 @@ def test_options_do_not_go_with_like(option, made, tmp_path):
 
 
 def test_a_damaged_file_is_told(made, tmp_path):
-    with pytest.raises(InputError, match="has a matrix alone"):
+    with pytest.raises(InputError, match="has a matrix without columns"):
         read_features(made[0] / "test.npz")
     with np.load(made[0] / "train.npz") as file:
         arrays = dict(file)

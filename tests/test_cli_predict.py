@@ -10,8 +10,10 @@ import pytest
 from command import fails, report, run
 
 from textsvm import load
-from textsvm.readers import incoming_documents, read_documents, sample
+from textsvm.readers import sample
 from textsvm.readers import stream as reader_stream
+from textsvm.readers.read import read_documents
+from textsvm.readers.stream import incoming_documents
 
 ROWS = [{"id": f"n{i}", "text": f"the {'bad' if i % 2 else 'good'} kettle {i}"} for i in range(40)]
 CSV = "id,text\n" + "".join(f"{row['id']},{row['text']}\n" for row in ROWS)

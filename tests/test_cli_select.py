@@ -9,7 +9,8 @@ from command import fails, report, run
 
 import textsvm
 from textsvm import EditDistance, GapWeighted, Spectrum
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, normalise
 

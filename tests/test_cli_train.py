@@ -16,7 +16,8 @@ from textsvm.cli.machines import MachineOptions, TextOptions
 from textsvm.cli.train import TaskOptions
 from textsvm.kernels.spelling import spell
 from textsvm.machines.base import DEFAULT_KERNELS
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.text.documents import View
 
 ESSAYS = [sample("essays"), "--regress", "score"]
@@ -60,7 +61,7 @@ def test_the_help_tells_the_defaults_of_the_estimators(group):
 )
 def test_without_options_a_model_is_that_of_the_estimator(options, estimator, tmp_path):
     trained = report("train", *options, "-o", tmp_path / "m")
-    assert trained["kernel"] == {"name": "spectrum", **estimator.make_kernel().get_params()}
+    assert trained["kernel"] == {"name": "spectrum", **estimator.new_kernel().get_params()}
     fitted = textsvm.load(tmp_path / "m").get_params(deep=False)
     assert {**fitted, "kernel": "spectrum"} == estimator.get_params(deep=False)
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from test_spectrum import CPU, news
 
 from textsvm import SVC, Compute, GapWeighted, Spectrum, Sum
-from textsvm.choice.trial import TrialExamples, Trials
+from textsvm.choice.choose import TrialExamples, Trials
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS
@@ -22,7 +22,7 @@ from textsvm.solvers.feature_machines import solve_by_descent
 from textsvm.solvers.problems import Classification
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
-from textsvm.text.documents import View, Views, encode, encode_as
+from textsvm.text.documents import MultiView, View, encode, encode_as
 
 ODDS = Spectrum((1, 3), "log", idf=True, odds=True)
 
@@ -36,7 +36,7 @@ def gram_of(rows):
 def views(texts, classes=None):
     """Texts as characters and as words."""
     both = {View(): encode(texts), View("words"): encode_as(texts, "words")}
-    return Views(both).with_classes(None if classes is None else np.asarray(classes))
+    return MultiView(both).with_classes(None if classes is None else np.asarray(classes))
 
 
 TEXT = st.text(st.sampled_from("ab c"), max_size=9)

@@ -14,7 +14,8 @@ from textsvm.errors import InputError
 from textsvm.evaluation import opponents
 from textsvm.evaluation.comparison import judge_prediction
 from textsvm.evaluation.opponents import compare
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.reporting import pages
 
 DIALECTS = [sample("dialects"), "--text", "text", "--label", "dialect", "--device", "cpu"]

@@ -15,7 +15,8 @@ from sklearn.preprocessing import Normalizer
 from sklearn.svm import SVC
 
 from textsvm.errors import InputError
-from textsvm.readers import SAMPLES, read_corpus, sample
+from textsvm.readers import SAMPLES, sample
+from textsvm.readers.read import read_corpus
 from textsvm.text.documents import normalise
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 
 pytestmark = pytest.mark.slow
 

@@ -116,7 +116,7 @@ def test_views_of_a_source_are_made_of_the_same_texts(keep_case, texts, more):
     source = TextSource(kernel, TextForm(max_length=9))
     known = None
     for given_texts in (texts, more):
-        made, before = source.prepare(given_texts, known), known
+        made, before = source.encode(given_texts, known), known
         for view, documents in made.documents.items():
             plain = [normalise(text, keep_case=view.keep_case)[:9] for text in given_texts]
             alphabet = [] if before is None else before.of(view).alphabet.tolist()

@@ -26,9 +26,10 @@ from textsvm.errors import InputError as Error
 from textsvm.errors import json_escaped, one_line, printable
 from textsvm.gram.files import read_gram
 from textsvm.readers import files as reader_files
-from textsvm.readers import incoming_documents, read_documents, stream_corpus
 from textsvm.readers.files import read_stream
+from textsvm.readers.read import read_documents
 from textsvm.readers.sequences import _fields
+from textsvm.readers.stream import incoming_documents, stream_corpus
 from textsvm.reporting.formatting import safe
 
 ROOT = Path(__file__).parents[1]

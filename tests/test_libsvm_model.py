@@ -150,7 +150,7 @@ def test_a_classifier_that_is_read_decides_as_libsvm(kind, labels, kernel, tmp_p
     assert model.n_features_in_ == 5
     expected = oracle.values(X)
     K = model.kernel_.rows(model.support_documents_, model.predictor().device)
-    ours = K.cross(model.read(X, fitting=False)).astype(float) @ model.dual_coef_.T + model.intercept_
+    ours = K.cross(model.validate(X, fitting=False)).astype(float) @ model.dual_coef_.T + model.intercept_
     machines = list(combinations(sorted(labels), 2))
     scale = 1e-6 * (1 + np.abs(model.dual_coef_).sum())
     for p, (i, j) in enumerate(combinations(labels, 2)):
@@ -245,9 +245,9 @@ def test_columns_are_as_many_as_a_file_has(tmp_path):
 
 
 BAD = [
-    ("gamma 0.5\n", "", "the rbf kernel needs one number gamma"),
+    ("gamma 0.5\n", "", "the rbf kernel needs a single number gamma"),
     ("gamma 0.5", "gamma -1", "gamma=-1.0 of the gaussian kernel must be"),
-    ("gamma 0.5", "gamma nan", "line 3: gamma is 'nan', which is no finite number"),
+    ("gamma 0.5", "gamma nan", "line 3: gamma is 'nan', which is not a finite number"),
     ("gamma 0.5", "gamma 0.5\ngamma 1", "line 4: gamma is there twice"),
     ("rbf", "precomputed", "a model of a precomputed kernel matrix, which has no vectors"),
     ("rbf", "cosine", "kernel_type cosine is none of LIBSVM's"),
@@ -255,18 +255,18 @@ BAD = [
     ("nr_class 3", "nr_class 4", "rho has 3 numbers and needs 6"),
     ("nr_class 3", "nr_class 1", "a classifier needs two classes"),
     ("nr_class 3", "nr_class 99999999999999999999", "line 4: nr_class is '99999999999999999999'"),
-    ("nr_class 3\n", "", "nr_class must be one number"),
+    ("nr_class 3\n", "", "nr_class must be a single number"),
     ("total_sv 4", "total_sv 5", "nr_sv does not add up to total_sv, 5"),
-    ("total_sv 4", "total_sv -4", "total_sv must be one number of at least 0"),
+    ("total_sv 4", "total_sv -4", "total_sv must be a single number of at least 0"),
     ("nr_sv 1 1 2", "nr_sv 1 -1 4", "nr_sv does not add up"),
     ("label 1 -1 3", "label 1 1 3", "a label is there twice"),
     ("label 1 -1 3", "label 1 3", "label has 2 numbers and needs 3"),
-    ("label 1 -1 3", "label 1 a 3", "line 7: label is 'a', which is no whole number"),
-    ("nr_sv", "nr_svs", "line 10: 'nr_svs' is no keyword"),
-    ("SV\n", "", "is no keyword"),
+    ("label 1 -1 3", "label 1 a 3", "line 7: label is 'a', which is not a whole number"),
+    ("nr_sv", "nr_svs", "line 10: 'nr_svs' is not a keyword"),
+    ("SV\n", "", "is not a keyword"),
     ("-2.7841523910926194 2.4662163433495774 1:0.2 \n", "", "has 3 support vectors and total_sv says 4"),
-    ("2.4662163433495774 1:0.2", "1:0.2", "line 13: the coefficient '1:0.2' is no finite number"),
-    ("2.4662163433495774 1:0.2", "inf 1:0.2", "line 13: the coefficient 'inf' is no finite number"),
+    ("2.4662163433495774 1:0.2", "1:0.2", "line 13: the coefficient '1:0.2' is not a finite number"),
+    ("2.4662163433495774 1:0.2", "inf 1:0.2", "line 13: the coefficient 'inf' is not a finite number"),
     (" 2.4662163433495774 1:0.2", "", "line 13: 1 coefficients; there must be 2"),
     ("-2.7841523910926194 2.4662163433495774 1:0.2", "-1 1 0:0.2", "line 13, column 6: the index is 0"),
     (

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("textsvm.mail.filter")
-from textsvm.mail.bogofilter import run
-from textsvm.mail.bogofilter_options import parse_arguments
+from textsvm.mail.bogofilter import parse_arguments, run
 
 REAL = shutil.which("bogofilter")
 side_by_side = pytest.mark.skipif(REAL is None, reason="needs the program bogofilter")

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textsvm.mail import raw_message
-from textsvm.mail.message import MAX_SENT, MAX_TEXT, plain_letters, read_message
-from textsvm.mail.page import page_text
+from textsvm.mail.message import MAX_SENT, MAX_TEXT, page_text, plain_letters, read_message
 from textsvm.mail.raw_message import RawMessage
 
 HEAD = b"From: Ann <ann@example.org>\nSubject: Hello\n"

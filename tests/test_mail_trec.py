@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("textsvm.mail.filter")
-from textsvm.mail.trec import COMMANDS, run, scripts
+from benchmarks.trec import COMMANDS, run, scripts
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +75,7 @@ def test_a_sentence_and_code_3(corpus, capsys, arguments):
     assert run(arguments) == 3
     output = capsys.readouterr()
     assert output.out == ""
-    assert output.err.startswith("textsvm.mail.trec: ")
+    assert output.err.startswith("benchmarks.trec: ")
     assert output.err.count("\n") == 1
 
 
@@ -84,14 +84,12 @@ def test_scripts_with_a_server(corpus):
     pytest.importorskip("textsvm.cli.mail")
     scripts(Path(), serve=True)
     assert all(os.access(name, os.X_OK) for name in COMMANDS)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
 
     def call(command: str) -> str:
         done = subprocess.run(
             ["sh", "-c", f"{command} < /dev/null"],
             capture_output=True,
             text=True,
-            env=environment,
             check=True,
         )
         return done.stdout

@@ -17,7 +17,8 @@ from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.kernels import KERNELS
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.text.documents import normalise
 
 TEXTS, Y = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3
@@ -48,14 +49,14 @@ def test_the_command_line_makes_the_machine_that_python_makes():
         (estimators.single(options(), LearningOptions(multilabel=True)), textsvm.MultilabelSVC()),
     ):
         ours, theirs = as_it_is(made), as_it_is(default)
-        assert made.make_kernel().structure.as_dict() == default.make_kernel().structure.as_dict()
+        assert made.new_kernel().structure.as_dict() == default.new_kernel().structure.as_dict()
         assert {**ours, "kernel": None} == {**theirs, "kernel": None}
 
 
 @pytest.mark.parametrize("name", KERNELS.simple())
 def test_a_named_kernel_is_the_one_of_python(name):
     made = estimators.single(options(kernel=[name]), LearningOptions())
-    assert made.make_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
+    assert made.new_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
     assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel))
 
 

@@ -38,7 +38,7 @@ def peak_of_fit(task, kernel, memory=None):
 )
 def test_the_dense_matrix_exists_once(task, kernel):
     peak, model = peak_of_fit(task, kernel)
-    assert "whole kernel matrix" in model.gram_
+    assert "whole kernel matrix" in model.gram_description_
     assert peak < 1.5 * 4 * N * N
 
 
@@ -49,7 +49,7 @@ def test_the_dense_matrix_exists_once(task, kernel):
 def test_a_memory_budget_is_kept(task, kernel):
     budget = 2 << 20
     peak, model = peak_of_fit(task, kernel, memory=budget)
-    assert "on demand" in model.gram_
+    assert "on demand" in model.gram_description_
     # Beside the rows: the texts, their codes and the solver's vectors, all linear in n.
     assert peak < budget + 3000 * N
 
@@ -64,7 +64,7 @@ def test_rows_are_given_back_when_a_machine_is_trained():
         machine = SVC(EditDistance(), compute=Compute(memory=100_000), device="cpu").fit(
             texts, np.arange(300) % 2
         )
-        assert "rows on demand" in machine.gram_
+        assert "rows on demand" in machine.gram_description_
         left = [one for one in gc.get_objects() if issubclass(type(one), CachedGram)]
         assert all(one.window().values is None for one in left)
     finally:

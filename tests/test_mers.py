@@ -341,7 +341,7 @@ def test_cost_and_divisions(kernel):
     assert cost[1] > cost[0] > cost[2] == 0
     assert kernel.cost.quadratic
     documents = encode(dna(80))
-    assert kernel.cost.divides(documents)
+    assert kernel.cost.tileable(documents)
     rows, some = kernel.rows(documents, CPU), np.arange(20, 50)
     tile = kernel.rows(documents.take(some), CPU).cross(documents.take(np.arange(10)))
     np.testing.assert_array_equal(tile, rows.gram()[:10, some])

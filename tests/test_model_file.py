@@ -247,10 +247,10 @@ def test_what_is_no_model_file(tmp_path, model):
 
 def test_a_large_file_is_hashed_while_it_is_read(path, monkeypatch):
     before = textsvm.load(path).digest_
-    monkeypatch.setattr("textsvm.model.bytes.ALONE", 0)
+    monkeypatch.setattr("textsvm.model.bytes.PARALLEL_BYTES", 0)
     assert textsvm.load(path).digest_ == before
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(InputError, match="another digest"):
+    with pytest.raises(InputError, match="does not match its digest"):
         textsvm.load(path)
     path.write_bytes(b"x" * 100)
     with pytest.raises(InputError, match="not a textsvm model"):
@@ -427,7 +427,7 @@ def test_an_alphabet_with_a_symbol_twice(path):
     alphabet = read_tensors(path.read_bytes())["alphabet"].copy()
     alphabet[0] = alphabet[1]
     _rewrite(path, alphabet=alphabet)
-    with pytest.raises(InputError, match="no code points, or one twice"):
+    with pytest.raises(InputError, match="invalid code points, or a code point twice"):
         textsvm.load(path)
 
 

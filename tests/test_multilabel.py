@@ -33,7 +33,7 @@ from textsvm.reporting.files import write
 from textsvm.reporting.report import make_report
 from textsvm.selection import multilabel
 from textsvm.selection.folds import make_folds
-from textsvm.selection.thresholds import FBR, choose
+from textsvm.selection.multilabel import FBR, choose_thresholds
 
 pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
 WORDS = {"fruit": "banana mango papaya", "pet": "kitten hamster parrot", "day": "monday sunday friday"}
@@ -132,26 +132,30 @@ def test_thresholds_come_from_values_of_machines_that_never_saw_the_document(ker
         part = MultilabelSVC(kernel, device="cpu", tol=1e-7, thresholds="zero")
         part.fit([texts[i] for i in train], [y[i] for i in train])
         values[test] = part.decision_function([texts[i] for i in test])
-    np.testing.assert_allclose(model.thresholds_, choose(values, truth), atol=1e-4)
+    np.testing.assert_allclose(model.thresholds_, choose_thresholds(values, truth), atol=1e-4)
 
 
 def test_in_cross_validation_thresholds_never_see_a_document_of_the_fold(monkeypatch):
     matrix, indicator = matrix_of()
     seen = []
-    monkeypatch.setattr(multilabel, "choose", lambda d, t: seen.append(d) or choose(d, t))
+    monkeypatch.setattr(
+        multilabel, "choose_thresholds", lambda d, t: seen.append(d) or choose_thresholds(d, t)
+    )
     found = cross_validate(on_matrix(), matrix, indicator, cv=4)
     assert len(seen) == 4
     for (_, test), values in zip(found.folds, seen, strict=True):
         assert len(values) == 80 - len(test)
         assert not np.isin(found.decision[test], values).any()
-        bounds = choose(values, np.delete(indicator, test, axis=0).astype(bool))
+        bounds = choose_thresholds(values, np.delete(indicator, test, axis=0).astype(bool))
         np.testing.assert_array_equal(found.predictions[test], found.decision[test] > bounds)
 
 
 def test_nested_tuning_takes_thresholds_from_inside_of_the_training_part(monkeypatch):
     matrix, indicator = matrix_of()
     sizes = []
-    monkeypatch.setattr(multilabel, "choose", lambda d, t: sizes.append(len(d)) or choose(d, t))
+    monkeypatch.setattr(
+        multilabel, "choose_thresholds", lambda d, t: sizes.append(len(d)) or choose_thresholds(d, t)
+    )
     found = tune(on_matrix(), matrix, indicator, {"C": [1.0]}, cv=4, nested=2)
     # Four folds of 80; for each of two outer folds four of 40, and the outer one; at last all.
     assert sizes == [60] * 4 + ([30] * 4 + [40]) * 2 + [80]
@@ -178,7 +182,7 @@ def test_a_threshold_has_the_best_f1(seed):
     rng = np.random.default_rng(seed)
     values, truth = rng.integers(0, 6, 9) / 4, rng.random(9) < 0.6
     truth[0] = True
-    [found] = choose(values[:, None], truth[:, None])  # so few are one part
+    [found] = choose_thresholds(values[:, None], truth[:, None])  # so few are one part
     every = [*(np.unique(values) - 0.1), values.max()]
     best = max(metrics.f1_score(truth, values > bound, zero_division=0.0) for bound in every)
     assert metrics.f1_score(truth, values > found) == pytest.approx(best)
@@ -192,11 +196,11 @@ def test_a_label_of_chance_is_hardly_ever_given_and_nan_is_passed_over():
     values[3, 0] = -3
     values[truth[:, 1].nonzero()[0][:5], 1] = np.nan
     values[50, 0] = np.nan
-    found = choose(values, truth)
+    found = choose_thresholds(values, truth)
     assert np.isfinite(found).all()
     assert (values[:, 0] > found[0]).sum() <= 1
     assert found[1] == pytest.approx(1, abs=0.05)
-    assert choose(np.full((20, 1), np.nan), truth[:20, :1]).tolist() == [0.0]
+    assert choose_thresholds(np.full((20, 1), np.nan), truth[:20, :1]).tolist() == [0.0]
     assert 0 < FBR < 1
 
 
@@ -258,8 +262,8 @@ BAD = [
     ([("a",), ("b",)], r"there are 3 documents and labels of 2"),
     ([[1, 0], [0, 1], [1, 1]], r"may be labels or the rows of an indicator matrix"),
     (None, r"the target y is None"),
-    (5, r"one tuple, list or set a document, or as an indicator matrix, and this is of type int"),
-    (np.zeros((3, 2, 2)), r"of type ndarray of shape \(3, 2, 2\)"),
+    (5, r"a tuple, list or set per document, or an indicator matrix, got an object of type int"),
+    (np.zeros((3, 2, 2)), r"object of type ndarray of shape \(3, 2, 2\)"),
     ([("a",), ({"x": 1},), ("b",)], r"labels of different types"),
 ]
 
@@ -340,8 +344,8 @@ def test_a_loaded_model_decides_the_same(form, tmp_path):
     ("name", "value", "message"),
     [
         ("thresholds", np.zeros(2), "thresholds do not fit"),
-        ("thresholds", np.array([0, np.nan, 0]), "thresholds has values that are no finite"),
-        ("thresholds", np.zeros(3, np.float32), "thresholds has values that are no finite 64-bit"),
+        ("thresholds", np.array([0, np.nan, 0]), "thresholds has values that are not finite"),
+        ("thresholds", np.zeros(3, np.float32), "thresholds has values that are not finite 64-bit"),
         ("thresholds", None, "thresholds"),
         ("label_form", "words", "known form"),
         ("classes", ["a", "b"], "3 biases and needs 2"),

@@ -27,7 +27,8 @@ from textsvm.kernels.nystroem import Nystroem
 from textsvm.linalg import dense
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.sparse import Sparse
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.leakage import LeakageWarning
@@ -161,7 +162,7 @@ def test_the_model_is_a_machine_of_its_landmarks(mails):
     plain = GAP.rows(model.support_documents_, select("cpu"))
     values = plain.cross(encode(texts, model.support_documents_.alphabet)) @ model.dual_coef_[0]
     np.testing.assert_allclose(model.decision_function(texts), values + model.intercept_, atol=1e-6)
-    assert "25 landmarks (rank 25) capture" in model.gram_
+    assert "25 landmarks (rank 25) capture" in model.gram_description_
 
 
 def test_documents_alike_give_fewer_features(mails):
@@ -192,7 +193,7 @@ def test_negative_eigenvalues_are_left_out_and_told(mails):
     model = machine(values, 3).fit(["a", "b", "c"], [0, 1, 1])
     share = -np.linalg.eigvalsh(matrix)[0] / np.abs(np.linalg.eigvalsh(matrix)).sum()
     assert model.approximation_.negative == pytest.approx(share, rel=1e-4)
-    assert "negative eigenvalues" in model.gram_
+    assert "negative eigenvalues" in model.gram_description_
     assert machine(GAP, 60).fit(texts, labels).approximation_.negative == 0
 
 
@@ -364,8 +365,10 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
     by_rows = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
     monkeypatch.setattr(plan, "MAX_ROWS", 10)
     ours = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
-    assert ("none, trained from 25 features of 60 texts" in ours.gram_) == (multiclass != "crammer-singer")
-    assert "whole kernel matrix" in by_rows.gram_
+    assert ("none, trained from 25 features of 60 texts" in ours.gram_description_) == (
+        multiclass != "crammer-singer"
+    )
+    assert "whole kernel matrix" in by_rows.gram_description_
     for one, other in zip(ours.solutions_, by_rows.solutions_, strict=True):
         assert one.converged
         assert one.objective == pytest.approx(other.objective, rel=1e-6)
@@ -391,6 +394,6 @@ def test_numbers_outliers_and_several_labels_on_features(mails, monkeypatch):
         ours = estimator(
             GAP, device="cpu", tol=1e-5, compute=Compute(approximate="nystrom:120"), **options
         ).fit(texts, y)
-        assert "none, trained from 120 features" in ours.gram_
+        assert "none, trained from 120 features" in ours.gram_description_
         assert all(one.converged for one in ours.solutions_)
         np.testing.assert_allclose(ours._scores(texts), exact._scores(texts), atol=5e-3)

@@ -349,7 +349,7 @@ def test_numbers_of_linear_kernels_are_features_and_weights(kernel, tmp_path):
     by_gram = svc(kernel, compute=Compute(solver="gram"), tol=1e-6).fit(TABLE, LABELS)
     model = svc(kernel, compute=Compute(solver="features"), tol=1e-6).fit(TABLE, LABELS)
     expected = by_gram.decision_function(TABLE)
-    assert model.gram_.startswith("none, ")
+    assert model.gram_description_.startswith("none, ")
     np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=2e-3)
     for each in (by_gram, model):
         save(each, tmp_path / "m.textsvm", texts=False)
@@ -369,7 +369,7 @@ def test_features_of_folds_are_standardised_by_their_training_part_alone():
     cut, kernel = N - 6, Sum([BODY, On(["hour", "size"], Linear())])
     task = Task(svc().as_target(LABELS, N), None, [(np.arange(cut), np.arange(cut, N))])
     model = svc(kernel, compute=Compute(solver="features"), tol=1e-6)
-    grams = grams_of(model, model.encode(model.read(table)), task)
+    grams = grams_of(model, model.encode(model.validate(table)), task)
     found = train_and_test([model], grams, task, dict.fromkeys(("gram", "solve", "score"), 0.0)).values[0][0]
     fitted = svc(kernel, compute=Compute(solver="gram"), tol=1e-6).fit(rows(range(cut), table), LABELS[:cut])
     np.testing.assert_allclose(

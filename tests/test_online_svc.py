@@ -178,7 +178,7 @@ def test_what_takes_too_long_says_so(monkeypatch):
     texts, y = corpus()
     monkeypatch.setattr(machines, "MAX_PAIRS", 2)
     monkeypatch.setattr(machines, "STRETCH", 1)
-    with pytest.warns(ConvergenceWarning, match="the next call goes on"):
+    with pytest.warns(ConvergenceWarning, match="the next call continues"):
         OnlineSVC().fit(texts, y)
 
 

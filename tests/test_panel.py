@@ -12,7 +12,8 @@ from sklearn.svm import LinearSVC
 from textsvm.bench.harness import run_benchmark
 from textsvm.errors import InputError
 from textsvm.evaluation import opponents
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 
 
 def reviews():

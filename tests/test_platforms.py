@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from textsvm.cli.console import Console
-from textsvm.readers import read_corpus
+from textsvm.readers.read import read_corpus
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".ci"))

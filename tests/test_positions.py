@@ -249,4 +249,4 @@ def test_work_is_predicted_by_what_texts_have_in_common():
                                ((short, short), (short, long), (long, long)))  # fmt: skip
         assert alone == pytest.approx(mixed)
         assert 20 * alone < large
-        assert kernel.cost.divides(encode(["a"]))
+        assert kernel.cost.tileable(encode(["a"]))

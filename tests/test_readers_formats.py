@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.readers import read_corpus, read_documents, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus, read_documents
 
 
 @pytest.fixture

@@ -17,10 +17,11 @@ from growth import assert_at_most_linear
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textsvm.readers import read_corpus, read_documents, sample
+from textsvm.readers import sample
 from textsvm.readers.charsets import decode_declared, is_binary
 from textsvm.readers.mail import is_mail, is_mbox, message_text
 from textsvm.readers.mime import html_text
+from textsvm.readers.read import read_corpus, read_documents
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = b"From: a@example.org\nTo: b@example.org\n"

@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 
 from textsvm.errors import InputError
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 
 
 @pytest.fixture

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.corpus import ReadOptions
 from textsvm.readers.files import File
+from textsvm.readers.read import read_corpus
 from textsvm.readers.reuters import read_reuters
 
 HEAD = '<!DOCTYPE lewis SYSTEM "lewis.dtd">\n'
@@ -20,7 +22,9 @@ HEAD = '<!DOCTYPE lewis SYSTEM "lewis.dtd">\n'
 def parse(sgml, **options):
     """Documents of one file, and what was wrong."""
     problems = []
-    return list(read_reuters([File("x.sgm", sgml.encode("latin-1"))], problems, **options)), problems
+    return list(
+        read_reuters([File("x.sgm", sgml.encode("latin-1"))], problems, ReadOptions(**options))
+    ), problems
 
 
 def document(text, topics="<D>earn</D>", attributes='TOPICS="YES" LEWISSPLIT="TRAIN" NEWID="7"'):
@@ -123,7 +127,7 @@ def test_files_that_are_none_are_named():
         File("d/notes.txt", b"x"),
         File("d/x.sgm", b""),
     ]
-    assert list(read_reuters(files, problems)) == []
+    assert list(read_reuters(files, problems, ReadOptions())) == []
     assert [name for name, _ in problems] == ["d/notes.txt", "d/x.sgm"]
 
 

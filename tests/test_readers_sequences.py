@@ -205,7 +205,7 @@ def test_a_record_of_one_letter_is_named(fasta):
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
-        ("\nACGT\n>a\nAC\n", "x.fa", "x.fa, line 2: 'ACGT' stands before the first >, so it is no FASTA"),
+        ("\nACGT\n>a\nAC\n", "x.fa", "x.fa, line 2: 'ACGT' stands before the first > of FASTA"),
         (">a\nAC\n>b\nAC\nA7C\n", "x.fa", r"x.fa, record 2 \(line 3\) has '7', which is no letter"),
         (">a\nAC\n>b\nA\N{GREEK SMALL LETTER ALPHA}\n", "x.fa", r"record 2 \(line 3\) has 'α'"),
         (">only\n", "x.fa", r"no document .* as fasta: x.fa, record 1 \(line 1\) left out"),

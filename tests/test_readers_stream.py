@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from textsvm import SVC, InputError, Spectrum, cli, read_corpus, stream_corpus
-from textsvm.readers import CorpusStream, sample, stream
+from textsvm.readers import sample, stream
 from textsvm.readers.corpus import Document, build_corpus
+from textsvm.readers.stream import CorpusStream
 from textsvm.text.stored import StoredTexts
 
 CSV = 'label,text,split\nham,"a, ""b""\nc",train\nspam,d é,test\nham,"a, ""b""\nc",test\n'

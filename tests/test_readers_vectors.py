@@ -14,8 +14,9 @@ from scipy.sparse import csc_matrix, csr_matrix, issparse, random, save_npz
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from textsvm.errors import InputError
-from textsvm.readers import read_corpus, read_documents, stream_corpus
 from textsvm.readers.libsvm import read_libsvm, write_libsvm
+from textsvm.readers.read import read_corpus, read_documents
+from textsvm.readers.stream import stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.text.stored import StoredTexts
 
@@ -137,7 +138,7 @@ def test_the_format_is_told_from_the_content(name, pack, tmp_path):
     assert corpus.vectors.toarray().tolist() == [[0.5, 0, 1], [0, 1, 0], [1, 0, 0]]
     assert corpus.labels == ["1", "-1", "2.5"]
     assert (corpus.ids, corpus.texts, corpus.examples) == (["1", "2", "3"], [], corpus.vectors)
-    with pytest.raises(InputError, match="holds vectors, which are no documents"):
+    with pytest.raises(InputError, match="holds vectors, not documents"):
         list(stream_corpus(tmp_path / name))
     stored = stream_corpus(tmp_path / name).stored()
     assert (stored.vectors != corpus.vectors).nnz == 0
@@ -252,15 +253,15 @@ def test_a_damaged_sparse_npz_is_refused(changes, what, tmp_path):
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (numpy_file(np.zeros((2, 2)))[:-5], "no .npy file that can be read"),
+        (numpy_file(np.zeros((2, 2)))[:-5], "is not a .npy file that can be read"),
         (numpy_file(np.zeros(3)), r"shape \(3,\); vectors are the rows"),
         (numpy_file(np.array([["a"]])), "real numbers"),
-        (numpy_file(np.array([[None]], object)), "no .npy file that can be read"),
+        (numpy_file(np.array([[None]], object)), "is not a .npy file that can be read"),
         (numpy_file(np.zeros((0, 3))), "holds no vector"),
         (numpy_file(np.zeros((3, 0))), "holds no vector"),
         (numpy_file(np.array([[0, 1], [np.inf, 1]])), r"has inf in row 1, column 0 \(counted from 0\)"),
-        (numpy_file(np.zeros((2, 2))).replace(b"(2, 2)", b"(9, 9)"), "no .npy file that can be read"),
-        (b"\x93NUMPY", "no .npy file that can be read"),
+        (numpy_file(np.zeros((2, 2))).replace(b"(2, 2)", b"(9, 9)"), "is not a .npy file that can be read"),
+        (b"\x93NUMPY", "is not a .npy file that can be read"),
     ],
 )
 def test_a_bad_npy_is_refused(data, what, tmp_path):
@@ -390,7 +391,7 @@ def test_columns_that_are_not_there(tmp_path):
     (tmp_path / "x.csv").write_text(TABLE)
     with pytest.raises(InputError, match="no column 'hours' for the numbers; its 5 columns are: hour"):
         read_corpus(tmp_path / "x.csv", numbers="hours")
-    with pytest.raises(InputError, match="'hour' is either text or a number"):
+    with pytest.raises(InputError, match="'hour' is named both as text and as a number"):
         read_corpus(tmp_path / "x.csv", text=["hour"], numbers="hour")
     (tmp_path / "mail").write_text("a\tone\nb\ttwo\n")
     with pytest.raises(InputError, match="read as lines, which has no column 'hour'"):

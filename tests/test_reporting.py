@@ -303,7 +303,7 @@ def test_a_one_class_model_is_judged():
     inside = model.predict(texts) > 0
     assert results.recall == inside[np.array(labels) == "ham"].mean()
     assert_self_contained(html.render(make_report(model, results, texts, texts)))
-    with pytest.raises(InputError, match="which label it was trained on"):
+    with pytest.raises(InputError, match="the label that it was trained on"):
         judge(model, texts, labels)
     with pytest.raises(InputError, match="reduce them to two"):
         judge(model, texts[:3], ["ham", "b", "c"], "ham")

@@ -92,8 +92,8 @@ def test_features_on_disk_give_the_same_bits(small, kernel):
         SVC(kernel, compute=Compute(solver="features", memory=memory), device="cpu").fit(X, y)
         for memory in ("1GB", 1000)
     )
-    assert "on disk" in disk.gram_
-    assert "on disk" not in memory.gram_
+    assert "on disk" in disk.gram_description_
+    assert "on disk" not in memory.gram_description_
     assert np.array_equal(memory.support_, disk.support_)
     assert np.array_equal(memory.decision_function(X), disk.decision_function(X))
     assert not list(small.iterdir())
@@ -130,7 +130,7 @@ X = texts(6000)
 used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData")) << 10
 resource.setrlimit(resource.RLIMIT_DATA, (used + (int(sys.argv[1]) << 20),) * 2)
 try:
-    print(fit(X, sys.argv[2]).gram_)
+    print(fit(X, sys.argv[2]).gram_description_)
 except MemoryError:
     print("out of memory")
 """

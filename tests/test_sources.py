@@ -32,7 +32,7 @@ class SourceContract:
 
     @pytest.fixture
     def prepared(self):
-        examples = self.source.prepare(self.source.read(self.input(), SVC("precomputed")))
+        examples = self.source.encode(self.source.validate(self.input(), SVC("precomputed")))
         kernel = self.source.kernel_for(examples)
         kernel.fit(examples)
         return examples, kernel
@@ -61,8 +61,8 @@ class SourceContract:
         kept, support = self.kept(prepared)
         coef = np.array([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]])
         predictor = self.source.predictor(kept, coef, CPU)
-        given = self.source.read(self.input(), fitted(len(TEXTS)), fitting=False)
-        found = predictor.values(self.source.others(given, kept))
+        given = self.source.validate(self.input(), fitted(len(TEXTS)), fitting=False)
+        found = predictor.values(self.source.encode_test(given, kept))
         expected = self.values(examples, kernel)[:, support].astype(float) @ coef.T
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
         assert predictor.device == CPU
@@ -72,9 +72,9 @@ class SourceContract:
         coef = np.array([[1.0, -2.0, 0.5]])
         _, arrays = self.source.state(kept)
         again = self.source.restore(kept.n_features, support, arrays)
-        given = self.source.read(self.new(), fitted(len(TEXTS)), fitting=False)
+        given = self.source.validate(self.new(), fitted(len(TEXTS)), fitting=False)
         values = [
-            self.source.predictor(one, coef, CPU).values(self.source.others(given, one))
+            self.source.predictor(one, coef, CPU).values(self.source.encode_test(given, one))
             for one in (kept, again)
         ]
         assert values[0].shape == (len(NEW), 1)
@@ -89,7 +89,7 @@ class SourceContract:
     def test_reading_what_it_does_not_take(self):
         for X in (3, None, "text", np.zeros((2, 2, 2))):
             with pytest.raises(InputError):
-                self.source.read(X, SVC("precomputed"))
+                self.source.validate(X, SVC("precomputed"))
 
 
 def fitted(n):

@@ -191,7 +191,7 @@ def test_too_little_memory_is_said_before_it_is_asked_for(device, monkeypatch):
 
 
 def test_real_corpus(data, device):
-    from textsvm.readers import read_corpus
+    from textsvm.readers.read import read_corpus
 
     path = data / "r8" / "r8-test-all-terms.txt.xz"
     if not path.exists():

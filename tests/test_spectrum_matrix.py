@@ -20,7 +20,8 @@ from textsvm.errors import InputError
 from textsvm.estimators import features
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum import feature_matrix
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, normalise
 

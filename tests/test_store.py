@@ -299,9 +299,9 @@ def test_machines_from_a_store(tmp_path, small, kernel, memory, monkeypatch):
     first = SVC(kernel, compute=Compute(memory=memory, store=tmp_path / "s"), **options).fit(TEXTS, LABELS)
     refuse_rows(monkeypatch, kernel)
     second = SVC(kernel, compute=Compute(memory=memory, store=tmp_path / "s"), **options).fit(TEXTS, LABELS)
-    assert "15 of 15 panels made" in first.gram_
-    assert "(found)" in second.gram_
-    assert ("on demand" in second.gram_) == (memory is not None)
+    assert "15 of 15 panels made" in first.gram_description_
+    assert "(found)" in second.gram_description_
+    assert ("on demand" in second.gram_description_) == (memory is not None)
     assert first.solutions_[0].objective == pytest.approx(plain.solutions_[0].objective, rel=1e-5)
     for name in ("dual_coef_", "intercept_", "support_"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
@@ -325,10 +325,10 @@ def test_every_machine_and_search_finds_what_one_has_made(tmp_path, monkeypatch)
     refuse_rows(monkeypatch, EDIT)
     tune(SVC(EDIT, **options), TEXTS, LABELS, grid, cv=3)
     assert "(found)" in cross_validate(SVC(EDIT, **options), TEXTS, LABELS, cv=3).gram
-    assert "(found)" in SVR(EDIT, **options).fit(TEXTS, np.array(LABELS) + 0.5).gram_
-    assert "(found)" in OneClassSVM(EDIT, **options).fit(TEXTS).gram_
+    assert "(found)" in SVR(EDIT, **options).fit(TEXTS, np.array(LABELS) + 0.5).gram_description_
+    assert "(found)" in OneClassSVM(EDIT, **options).fit(TEXTS).gram_description_
     several = [("even", "odd")[label : label + 1] or ("odd",) for label in LABELS]
-    assert "(found)" in MultilabelSVC(EDIT, cv=2, **options).fit(TEXTS, several).gram_
+    assert "(found)" in MultilabelSVC(EDIT, cv=2, **options).fit(TEXTS, several).gram_description_
 
 
 def test_kernels_that_learn_from_a_part_are_not_kept(tmp_path):
@@ -356,7 +356,7 @@ def test_words_and_characters_in_one_store(tmp_path):
     for kernel in (Spectrum(2), Spectrum(1, tokens="words"), Sum([Spectrum(2), Spectrum(1, tokens="words")])):
         for _ in range(2):
             model = SVC(kernel, device="cpu", compute=Compute(store=tmp_path)).fit(TEXTS, LABELS)
-        assert "(found)" in model.gram_
+        assert "(found)" in model.gram_description_
     assert len(json.loads((tmp_path / "store.json").read_text())["views"]) == 2
 
 
@@ -447,12 +447,16 @@ def test_what_is_no_name_of_a_folder(store):
 @pytest.mark.slow
 def test_a_store_is_named_where_it_would_help():
     said = "; a store (--store DIR) would keep them on disk"
-    assert SVC(EDIT, compute=Compute(memory=4096), device="cpu").fit(TEXTS, LABELS).gram_.endswith(said)
+    assert (
+        SVC(EDIT, compute=Compute(memory=4096), device="cpu")
+        .fit(TEXTS, LABELS)
+        .gram_description_.endswith(said)
+    )
     for model in (
         SVC(EDIT, device="cpu"),
         SVC(Spectrum(2), compute=Compute(memory=4096, solver="gram"), device="cpu"),
     ):
-        assert said not in model.fit(TEXTS, LABELS).gram_
+        assert said not in model.fit(TEXTS, LABELS).gram_description_
 
 
 def test_making_and_reading_keep_within_their_memory(tmp_path):

@@ -60,7 +60,7 @@ def test_machines_are_those_of_the_matrix_in_memory(tmp_path, memory):
     plain = SVC(EDIT, **options).fit(TEXTS, LABELS)
     for said in ("panels made", "(found)"):
         model = SVC(EDIT, compute=Compute(memory=memory, store=tmp_path / "s"), **options).fit(TEXTS, LABELS)
-        assert said in model.gram_
+        assert said in model.gram_description_
         assert model.solutions_[0].objective == pytest.approx(plain.solutions_[0].objective, rel=1e-5)
 
 
@@ -72,8 +72,8 @@ def test_rows_are_held_in_main_memory_where_that_is_quicker(bus, said, monkeypat
     options = {"device": "cuda:0", "tol": 1e-6}
     whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
     model = SVC(EDIT, compute=Compute(memory=needed_bytes(60, 40)), **options).fit(TEXTS, LABELS)
-    assert said in model.gram_
-    assert ": predicted " in model.gram_
+    assert said in model.gram_description_
+    assert ": predicted " in model.gram_description_
     assert model.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)
 
 
@@ -89,9 +89,9 @@ def test_every_tier_has_the_machine(tmp_path, tier):
         model = SVC(EDIT, compute=Compute(memory=memory, tier=tier, store=store), **options).fit(
             TEXTS, LABELS
         )
-        assert model.gram_.endswith(", as requested")
-        assert ("stored in" in model.gram_) == (store is not None)
-        assert ("held in main memory" in model.gram_) == (tier == "host")
+        assert model.gram_description_.endswith(", as requested")
+        assert ("stored in" in model.gram_description_) == (store is not None)
+        assert ("held in main memory" in model.gram_description_) == (tier == "host")
         assert model.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)
 
 

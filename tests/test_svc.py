@@ -126,7 +126,7 @@ def test_cached_rows_give_the_same_model(task):
     texts, y = task
     dense = SVC(Spectrum(p=2), C=10).fit(texts, y)
     cached = SVC(Spectrum(p=2), C=10, compute=Compute(memory=4 * len(texts) * 8, solver="gram")).fit(texts, y)
-    assert dense.gram_ != cached.gram_
+    assert dense.gram_description_ != cached.gram_description_
     np.testing.assert_allclose(cached.decision_function(texts), dense.decision_function(texts), atol=1e-6)
 
 

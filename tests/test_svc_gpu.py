@@ -65,7 +65,7 @@ def test_two_fits_give_the_same_bits(tasks, kernel):
 def test_rows_on_demand_under_a_small_budget(tasks, kernel):
     whole = fit(kernel, tasks[0], "cuda")
     part = fit(kernel, tasks[0], "cuda", compute=Compute(memory="16MiB", solver="gram"))
-    assert "on demand" in part.gram_
+    assert "on demand" in part.gram_description_
     assert part.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)
 
 
@@ -131,7 +131,7 @@ def test_a_given_kernel_matrix_and_a_kernel_function(languages):
     np.testing.assert_array_equal(again.dual_coef_, gpu.dual_coef_)
     np.testing.assert_allclose(again.decision_function(there), gpu.decision_function(K), atol=1e-12)
     small = clone(gpu).set_params(compute__memory=4 * 400 * 100).fit(K, codes)
-    assert "on demand" in small.gram_
+    assert "on demand" in small.gram_description_
     for a, b in zip(small.solutions_, gpu.solutions_, strict=True):
         assert a.objective == pytest.approx(b.objective, rel=1e-6)
 

@@ -319,8 +319,8 @@ def test_every_tier_has_the_machine_on_a_cpu(tier):
     options = {"device": "cpu", "tol": 1e-6}
     whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
     model = SVC(EDIT, compute=Compute(tier=tier), **options).fit(TEXTS, LABELS)
-    assert ("on demand" in model.gram_) == (tier == "recompute")
-    assert model.gram_.endswith(", as requested") == (tier != "auto")
+    assert ("on demand" in model.gram_description_) == (tier == "recompute")
+    assert model.gram_description_.endswith(", as requested") == (tier != "auto")
     np.testing.assert_allclose(model.dual_coef_, whole.dual_coef_, rtol=1e-5, atol=1e-6)
 
 
@@ -333,9 +333,9 @@ def test_tiers_of_a_store(tmp_path, tier, memory):
         model = SVC(EDIT, compute=Compute(tier=tier, memory=memory, store=tmp_path), device="cpu").fit(
             TEXTS, LABELS
         )
-        assert said in model.gram_
-        assert model.gram_.endswith(", as requested")
-        assert ("on demand" in model.gram_) == (tier == "disk")
+        assert said in model.gram_description_
+        assert model.gram_description_.endswith(", as requested")
+        assert ("on demand" in model.gram_description_) == (tier == "disk")
 
 
 def test_nothing_is_written_unasked(tmp_path, monkeypatch):
@@ -398,20 +398,23 @@ def test_impossible_wishes_are_one_sentence(options, said):
 
 def test_a_tier_means_a_kernel_matrix():
     assert (
-        "none," in SVC(Spectrum(2), device="cpu", compute=Compute(solver="features")).fit(TEXTS, LABELS).gram_
+        "none,"
+        in SVC(Spectrum(2), device="cpu", compute=Compute(solver="features"))
+        .fit(TEXTS, LABELS)
+        .gram_description_
     )
     assert (
         "whole kernel matrix"
-        in SVC(Spectrum(2), device="cpu", compute=Compute(tier="device")).fit(TEXTS, LABELS).gram_
+        in SVC(Spectrum(2), device="cpu", compute=Compute(tier="device")).fit(TEXTS, LABELS).gram_description_
     )
 
 
 def test_every_machine_and_search_heeds_it():
     options = {"compute": Compute(tier="recompute"), "device": "cpu"}
-    assert "as requested" in SVR(EDIT, **options).fit(TEXTS, np.array(LABELS) + 0.5).gram_
-    assert "as requested" in OneClassSVM(EDIT, **options).fit(TEXTS).gram_
+    assert "as requested" in SVR(EDIT, **options).fit(TEXTS, np.array(LABELS) + 0.5).gram_description_
+    assert "as requested" in OneClassSVM(EDIT, **options).fit(TEXTS).gram_description_
     several = [("even", "odd")[label : label + 1] or ("odd",) for label in LABELS]
-    assert "as requested" in MultilabelSVC(EDIT, cv=2, **options).fit(TEXTS, several).gram_
+    assert "as requested" in MultilabelSVC(EDIT, cv=2, **options).fit(TEXTS, several).gram_description_
     grid = {"kernel": [EDIT, EditDistance(gamma=0.2)], "C": [1, 10]}
     without = tune(SVC(EDIT, device="cpu"), TEXTS, LABELS, grid, cv=3)
     for compute in (Compute(tier="recompute"), Compute(tier="device"), Compute(memory=SMALL)):

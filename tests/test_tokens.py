@@ -21,7 +21,7 @@ from textsvm.kernels.edit.cpu import narrow_runs
 from textsvm.kernels.options import SYMBOLS
 from textsvm.model.bytes import sealed
 from textsvm.runtime.device import select
-from textsvm.text.documents import View, Views, encode_as, normalise
+from textsvm.text.documents import MultiView, View, encode_as, normalise
 from textsvm.text.tokens import NAMES, align, locate, spread, tokenise
 
 CPU = select("cpu")
@@ -386,7 +386,7 @@ def test_folded_characters_in_the_text_with_case(text, expected):
 @pytest.mark.slow
 @given(st.text(max_size=30), st.integers(1, 12))
 def test_no_contribution_is_lost_on_the_way_to_the_text_with_case(text, most):
-    both = Views(
+    both = MultiView(
         {
             view: encode_as([normalise(text, keep_case=view.keep_case)[:most]], view.tokens)
             for view in (View(), View("words"), View("words", True))

@@ -57,9 +57,9 @@ def both(make, *targets):
     )
     by_gram.fit(*targets)
     by_features.fit(*targets)
-    assert "none, " not in by_gram.gram_
-    assert by_features.gram_.startswith("none, ")
-    assert "as requested" in by_features.gram_
+    assert "none, " not in by_gram.gram_description_
+    assert by_features.gram_description_.startswith("none, ")
+    assert "as requested" in by_features.gram_description_
     return by_gram, by_features
 
 
@@ -139,7 +139,7 @@ def test_calibration_needs_no_gram(name, monkeypatch):
         CalibratedSVC(SVC(CLASSES[name], compute=Compute(solver=solver), device="cpu"), cv=3).fit(texts, y)
         for solver in ("gram", "features")
     ]
-    assert made[1].gram_.startswith("none, ")
+    assert made[1].gram_description_.startswith("none, ")
     np.testing.assert_allclose(made[1].predict_proba(NEW), made[0].predict_proba(NEW), atol=0.01)
 
 
@@ -170,24 +170,24 @@ def test_models_from_features_go_where_others_go(name, tmp_path):
 def test_auto_leaves_out_a_matrix_that_does_not_fit():
     texts, y = letters(1200, 2)
     model = SVC(Spectrum(2), compute=Compute(memory="2MB"), device="cpu").fit(texts, y)
-    assert model.gram_.startswith("none, ")
-    assert "a kernel matrix would take 5.5 MiB of 2.0 MiB" in model.gram_
+    assert model.gram_description_.startswith("none, ")
+    assert "a kernel matrix would take 5.5 MiB of 2.0 MiB" in model.gram_description_
     assert model.seconds_.keys() == {"encode", "features", "solve"}
     # What has no features, or features that do not fit either, has rows on demand.
     for kernel, memory in ((GapWeighted(1), "2MB"), (BoundedGap(3), "400kB")):
         model = SVC(kernel, compute=Compute(memory=memory), max_length=9, max_iter=1, device="cpu")
         with pytest.warns(UserWarning, match="before it converged"):
             model.fit(texts, y)
-        assert "on demand" in model.gram_
+        assert "on demand" in model.gram_description_
         assert model.seconds_.keys() == {"encode", "gram", "solve"}
 
 
 def test_auto_takes_what_is_predicted_to_be_quicker():
     texts, y = letters(10_000, 2)
     many = SVC(Spectrum(2), C=0.01, n_jobs=1, device="cpu").fit(texts, y)
-    assert "predicted " in many.gram_
+    assert "predicted " in many.gram_description_
     few = SVC(Spectrum(2), n_jobs=1, device="cpu").fit(texts[:40], y[:40])
-    assert few.gram_.startswith("whole kernel matrix in memory")
+    assert few.gram_description_.startswith("whole kernel matrix in memory")
 
 
 @pytest.mark.parametrize(

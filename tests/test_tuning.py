@@ -14,6 +14,7 @@ from textsvm.errors import InputError
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
+from textsvm.machines.base import Compute
 from textsvm.selection import tuning
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.folds import make_folds
@@ -410,6 +411,14 @@ def test_a_search_that_was_stopped_goes_on_with_equal_results(tmp_path, options,
         assert {json.loads(row)["setting"] for row in rows} == {
             json.loads(row)["setting"] for row in lines[1:]
         }
+
+
+def test_a_search_goes_on_with_another_memory(tmp_path):
+    X, y = map(list, texts(24))
+    path = tmp_path / "table"
+    for compute in (None, Compute(memory="1GiB", tier="host")):
+        tune(SVC(Spectrum(2), device="cpu", compute=compute), X, y, {"C": [0.1, 10]}, cv=3, resume=path)
+    assert len(path.read_text().splitlines()) == 3
 
 
 def test_two_searches_with_one_table_do_not_mix(tmp_path, monkeypatch):

@@ -392,7 +392,7 @@ def test_linear_machines_from_features(kernel, form):
     for options in ({}, {"multiclass": "ovo"}):
         ours = SVC(kernel, compute=Compute(solver="features"), tol=1e-4, **options).fit(X, y)
         theirs = SVC(kernel, compute=Compute(solver="gram"), tol=1e-4, **options).fit(X, y)
-        assert ours.gram_.startswith("none")
+        assert ours.gram_description_.startswith("none")
         for one, other in zip(ours.solutions_, theirs.solutions_, strict=True):
             assert one.converged
             assert one.objective == pytest.approx(other.objective, rel=1e-5)
@@ -406,8 +406,12 @@ def test_linear_machines_from_features(kernel, form):
 def test_rows_of_vectors_take_a_quarter_of_free_memory_on_a_cpu(monkeypatch):
     monkeypatch.setattr(devices, "free_memory", lambda device: 400_000)
     X, y = np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 2
-    assert SVC(Gaussian()).fit(X, y).gram_.startswith("rows on demand, cached within 97.7 KiB")
-    assert SVC(Gaussian(), compute=Compute(memory=200_000)).fit(X, y).gram_.startswith("whole kernel matrix")
+    assert SVC(Gaussian()).fit(X, y).gram_description_.startswith("rows on demand, cached within 97.7 KiB")
+    assert (
+        SVC(Gaussian(), compute=Compute(memory=200_000))
+        .fit(X, y)
+        .gram_description_.startswith("whole kernel matrix")
+    )
 
 
 def test_many_vectors_of_a_linear_kernel_need_no_gram():
@@ -415,7 +419,7 @@ def test_many_vectors_of_a_linear_kernel_need_no_gram():
     assert (
         SVC(Linear(), compute=Compute(memory="2MB"))
         .fit(X, y)
-        .gram_.startswith("none, trained from 80,000 feature values")
+        .gram_description_.startswith("none, trained from 80,000 feature values")
     )
 
 
@@ -424,7 +428,7 @@ def test_rows_on_demand_give_the_same_machine():
     for form in FORMS.values():
         whole = SVC(Gaussian(), tol=1e-6).fit(form(X), y)
         some = SVC(Gaussian(), tol=1e-6, compute=Compute(memory="200KB")).fit(form(X), y)
-        assert "rows on demand" in some.gram_
+        assert "rows on demand" in some.gram_description_
         np.testing.assert_allclose(
             some.decision_function(form(X)), whole.decision_function(form(X)), atol=1e-4
         )

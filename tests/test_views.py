@@ -36,7 +36,7 @@ from textsvm.kernels.spectrum import kernel as spectrum
 from textsvm.kernels.spelling import spell
 from textsvm.model.bytes import sealed
 from textsvm.runtime.device import select
-from textsvm.text.documents import Documents, View, Views, encode_as, normalise
+from textsvm.text.documents import Documents, MultiView, View, encode_as, normalise
 
 CPU = select("cpu")
 TEXTS = [
@@ -65,7 +65,7 @@ def gram_of(kernel):
 
 
 def in_views(texts, views, known=None):
-    return Views(
+    return MultiView(
         {
             view: encode_as(
                 [normalise(text, keep_case=view.keep_case) for text in texts],

@@ -40,7 +40,8 @@ from textsvm.kernels.spectrum.weight_vectors import WeightVectors
 from textsvm.linalg.sparse import Sparse
 from textsvm.model.bytes import sealed
 from textsvm.model.file import FORMAT_VERSION, WITHOUT_TEXTS, require_weights
-from textsvm.readers import read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
 from textsvm.runtime import parallel
 from textsvm.solvers.class_scores import STRATEGIES
 from textsvm.text.documents import encode

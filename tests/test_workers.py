@@ -114,8 +114,8 @@ def test_a_gram_made_in_tiles_has_the_bits_of_one_made_whole(connected, kernel):
 
 def test_what_would_not_have_the_same_bits_is_made_here(connected):
     lengths = np.array([2, 300])
-    assert GapWeighted(5, 0.99).recurrence.divides(np.array([2, 3]))
-    assert not GapWeighted(5, 0.99).recurrence.divides(lengths)
+    assert GapWeighted(5, 0.99).recurrence.tileable(np.array([2, 3]))
+    assert not GapWeighted(5, 0.99).recurrence.tileable(lengths)
     for kernel in (GapWeighted(5, 0.99), Spectrum(3), Sum([GapWeighted(2, tokens="words"), GapWeighted(2)])):
         assert "tiles" not in gram_of(kernel).description
 
@@ -142,7 +142,7 @@ def test_cross_validation_is_that_of_one_machine(connected, model):
     else:
         np.testing.assert_array_equal(there.decision, here.decision)
         assert there.table == here.table
-    learns = model.make_kernel().structure.learns or model.compute_options.approximate
+    learns = model.new_kernel().structure.learns or model.compute_options.approximate
     assert connected.run.pieces("_part" if learns else "_solve_chain") == [5]
 
 

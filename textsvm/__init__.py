@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# `typing` would be half of what a mail waits for in `textsvm.mail.client`; type checkers know the name.
+# Type checkers know this name; importing `typing` would take half of the start-up of `textsvm.mail.client`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -36,12 +36,14 @@ if TYPE_CHECKING:
         UserKernel,
         WeightedDegree,
     )
-    from textsvm.machines.compute import Compute
+    from textsvm.machines.base import Compute
     from textsvm.model.file import save
     from textsvm.model.libsvm import save_libsvm_model
     from textsvm.nearest.neighbours import neighbours
-    from textsvm.readers import Corpus, read_corpus, stream_corpus
+    from textsvm.readers.corpus import Corpus
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
+    from textsvm.readers.read import read_corpus
+    from textsvm.readers.stream import stream_corpus
     from textsvm.reporting.files import report
     from textsvm.runtime.workers import on_workers
     from textsvm.selection.cross_validation import cross_validate
@@ -50,36 +52,31 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Imported when first used: `import textsvm` loads neither scikit-learn nor Numba. Other names are kernels.
-_HOME = {
-    "SVC": "textsvm.estimators.svm",
-    "SVR": "textsvm.estimators.svm",
-    "Compute": "textsvm.machines.compute",
-    "OneClassSVM": "textsvm.estimators.svm",
-    "OnlineSVC": "textsvm.estimators.online",
-    "SpectrumFeatures": "textsvm.estimators.features",
-    "CalibratedSVC": "textsvm.estimators.calibrated",
-    "MultilabelSVC": "textsvm.estimators.multilabel",
-    "cross_validate": "textsvm.selection.cross_validation",
-    "doubts": "textsvm.selection.doubts",
-    "tune": "textsvm.selection.tuning",
-    "report": "textsvm.reporting.files",
-    "kmer_scores": "textsvm.evaluation.mutations",
-    "mutation_scores": "textsvm.evaluation.mutations",
-    "neighbours": "textsvm.nearest.neighbours",
-    "read_gram": "textsvm.gram.files",
-    "write_gram": "textsvm.gram.files",
-    "Corpus": "textsvm.readers",
-    "read_corpus": "textsvm.readers",
-    "stream_corpus": "textsvm.readers",
-    "read_libsvm": "textsvm.readers.libsvm",
-    "write_libsvm": "textsvm.readers.libsvm",
-    "load_libsvm_model": "textsvm.estimators.loading",
-    "save_libsvm_model": "textsvm.model.libsvm",
-    "load": "textsvm.estimators.loading",
-    "save": "textsvm.model.file",
-    "on_workers": "textsvm.runtime.workers",
-    "InputError": "textsvm.errors",
+#: Names by module, imported at first use: `import textsvm` loads neither scikit-learn nor Numba. All other
+#: names are kernels.
+_NAMES = {
+    "textsvm.errors": ("InputError",),
+    "textsvm.estimators.calibrated": ("CalibratedSVC",),
+    "textsvm.estimators.features": ("SpectrumFeatures",),
+    "textsvm.estimators.loading": ("load", "load_libsvm_model"),
+    "textsvm.estimators.multilabel": ("MultilabelSVC",),
+    "textsvm.estimators.online": ("OnlineSVC",),
+    "textsvm.estimators.svm": ("SVC", "SVR", "OneClassSVM"),
+    "textsvm.evaluation.mutations": ("kmer_scores", "mutation_scores"),
+    "textsvm.gram.files": ("read_gram", "write_gram"),
+    "textsvm.machines.base": ("Compute",),
+    "textsvm.model.file": ("save",),
+    "textsvm.model.libsvm": ("save_libsvm_model",),
+    "textsvm.nearest.neighbours": ("neighbours",),
+    "textsvm.readers.corpus": ("Corpus",),
+    "textsvm.readers.libsvm": ("read_libsvm", "write_libsvm"),
+    "textsvm.readers.read": ("read_corpus",),
+    "textsvm.readers.stream": ("stream_corpus",),
+    "textsvm.reporting.files": ("report",),
+    "textsvm.runtime.workers": ("on_workers",),
+    "textsvm.selection.cross_validation": ("cross_validate",),
+    "textsvm.selection.doubts": ("doubts",),
+    "textsvm.selection.tuning": ("tune",),
 }
 
 __all__ = [
@@ -138,7 +135,8 @@ def __getattr__(name: str) -> Any:
 
     if name not in __all__:
         raise AttributeError(f"module 'textsvm' has no attribute {name!r}")
-    return getattr(import_module(_HOME.get(name, "textsvm.kernels")), name)
+    module = next((module for module, names in _NAMES.items() if name in names), "textsvm.kernels")
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from textsvm.readers import Corpus, read_corpus, sample
+from textsvm.readers import sample
+from textsvm.readers.corpus import Corpus
+from textsvm.readers.read import read_corpus
 from textsvm.text.documents import normalise
 
 REUTERS = Path("reuters21578", "reuters21578.tar.gz")

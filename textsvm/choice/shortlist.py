@@ -33,9 +33,8 @@ WORDS = View("words")
 class TextStatistics:
     """Statistics of a corpus that the short list depends on."""
 
-    #: Mean number per text.
-    characters: float
-    words: float
+    characters: float  #: Mean number per text
+    words: float  #: Mean number per text
     letters: str  #: Distinct characters except spaces, if there are few; otherwise ""
     gapped_seconds: float  #: Predicted time of gapped k-mers
 

@@ -23,8 +23,9 @@ from textsvm.kernels import spelling
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.given import structure_of
 from textsvm.kernels.spectrum.kernel import fixed_default
-from textsvm.readers import is_large, read_corpus, read_documents, stream_corpus
 from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.readers.read import read_corpus, read_documents
+from textsvm.readers.stream import is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.text.documents import encode
 from textsvm.text.encoding import Reading
@@ -144,7 +145,7 @@ def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
 
 def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
     """Columns that a kernel is on, without the vectors of --vectors and the unnamed text column."""
-    names = [view.column for view in kernel.structure.bound().structure.views]
+    names = [view.column for view in kernel.structure.resolved().structure.views]
     texts = list(dict.fromkeys(name for name in names if isinstance(name, str)))
     numbers = list(dict.fromkeys(part for name in names if isinstance(name, tuple) for part in name))
     if with_vectors:

@@ -13,7 +13,7 @@ from textsvm.cli.options import option_field
 from textsvm.cli.output import DOUBTS, STDOUT, Force, Output, check_report, writing
 
 if TYPE_CHECKING:
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
     from textsvm.selection.doubts import Doubt
 
 

@@ -15,9 +15,8 @@ from textsvm.cli.kernels import several
 from textsvm.cli.machines import COMPUTE, ModelOptions, SingleOptions, given
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import Kernel
-from textsvm.machines.base import KernelMachine
+from textsvm.machines.base import Compute, KernelMachine
 from textsvm.machines.classifier import Classifier
-from textsvm.machines.compute import Compute
 from textsvm.machines.novelty import NoveltyDetector
 from textsvm.machines.regressor import Regressor
 from textsvm.runtime.device import select

@@ -160,7 +160,7 @@ def features(
         names.write_lines(map(json_line, model.get_feature_names_out()))
     seconds["write"] = time.perf_counter() - clock
     matrices.report_matrix(
-        console, printing.json, "features", model.make_kernel(), select(model.device),
+        console, printing.json, "features", model.new_kernel(), select(model.device),
         output=str(output.path), rows=matrix.shape[0], columns=matrix.shape[1], entries=matrix.nnz,
         min_df=model.min_df, like=file.like and str(file.like), labels=numbered, seconds=seconds,
     )  # fmt: skip

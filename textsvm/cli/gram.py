@@ -88,8 +88,8 @@ def gram(
     """
     from textsvm.cli import corpora, estimators, matrices
     from textsvm.gram import files
+    from textsvm.machines.base import Compute
     from textsvm.machines.classifier import Classifier
-    from textsvm.machines.compute import Compute
 
     if against.columns is None and against.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from textsvm.mail.decision import Decision
     from textsvm.mail.filter import Filter
+    from textsvm.mail.raw_message import RawMessage
     from textsvm.mail.server import Interface
 
 #: Exit code of errors, as Bogofilter's.
@@ -172,21 +173,24 @@ def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool)
 
 def _print_decisions(files: list[str] | None, store: Path | None, form: Form) -> Decision:
     """Print the decision for each message; returns the last."""
+    from textsvm.mail.raw_message import RawMessage
+
     decision, names = None, files or ["-"]
     with open_filter(store) as opened:
         for name, data in read_messages(names):
-            decision = opened.classify(data)
+            message = RawMessage(data)
+            decision = opened.classify(message)
             shown = name if len(names) > 1 or name != names[0] else ""
-            for line in _lines(opened, data, decision, shown, form):
+            for line in _lines(opened, message, decision, shown, form):
                 sys.stdout.write(line)
     if decision is None:
         raise WrongUsage("there is no message to classify")
     return decision
 
 
-def _lines(opened: Filter, data: bytes, decision: Decision, name: str, form: Form) -> Iterator[str]:
+def _lines(opened: Filter, message: RawMessage, decision: Decision, name: str, form: Form) -> Iterator[str]:
     """Printed lines of a message."""
-    reasons = opened.reasons(data) if form.verbose else []
+    reasons = opened.reasons(message) if form.verbose else []
     if form.json:
         fields = {"id": name or "-", "kind": decision.kind, "score": decision.score, "value": decision.value}
         yield json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {}))

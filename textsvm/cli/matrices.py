@@ -12,8 +12,8 @@ from textsvm.gram.plan import show_bytes
 from textsvm.kernels import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.machines.base import KernelMachine
-from textsvm.machines.storing import gram_request
-from textsvm.readers import Corpus
+from textsvm.machines.training import gram_request
+from textsvm.readers.corpus import Corpus
 from textsvm.runtime.device import Device, free_memory, select
 from textsvm.runtime.parallel import of_stage
 
@@ -34,7 +34,7 @@ def stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[s
     """Compute the missing part of a stored kernel matrix; returns its description and the device."""
     device = select(model.device)
     with console.work(model.compute_options.store), model.at_work(device):
-        encoded = model.encode(model.read(documents.examples), None, console.stage)
+        encoded = model.encode(model.validate(documents.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
         request = gram_request(model, kernel, encoded, device)
@@ -46,17 +46,17 @@ def between(console: Console, model: KernelMachine, documents: Corpus, columns: 
     """Kernel values of all documents with all columns, and the device."""
     device = select(model.device)
     # A sum needs the result and a matrix per level of its parts.
-    matrices = 1 + model.make_kernel().structure.depth
+    matrices = 1 + model.new_kernel().structure.depth
     require_memory(4 * len(documents) * len(columns) * matrices, device)
     if columns is documents:
         model.set_params(compute__memory=1 << 62)  # there is room for the whole matrix
         gram = model.prepare(documents.examples, console.stage).gram
         return gram.window().values, device
     with model.at_work(device):
-        encoded = model.encode(model.read(columns.examples), None, console.stage)
+        encoded = model.encode(model.validate(columns.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
-        given = model.read(documents.examples, fitting=False)
+        given = model.validate(documents.examples, fitting=False)
         others = kernel.structure.read(model.encode(given, encoded, console.stage))
         rows = kernel.rows(kernel.structure.read(encoded), device)
         return rows.cross(others, console.progress_of("gram")), device

@@ -13,7 +13,7 @@ from textsvm.cli.output import Output
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels.spelling import spell
 from textsvm.model.file import load_machine, save
-from textsvm.readers import Corpus
+from textsvm.readers.corpus import Corpus
 
 _OF_THE_RUN = ("seconds", "kernel_matrix")
 
@@ -86,7 +86,7 @@ def training_facts(model: Any, training: Corpus) -> dict[str, Any]:
         "kernel_spelled": spell(model.kernel_),
         "chosen": getattr(model, "chosen_", "") or None,
         "C": getattr(model, "C_", getattr(model, "C", None)),
-        "kernel_matrix": model.gram_,
+        "kernel_matrix": model.gram_description_,
         "approximation": None if approximation is None else asdict(approximation),
         "n_train": len(training),
         "classes": _per_class(model, training),

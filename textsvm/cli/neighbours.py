@@ -19,7 +19,7 @@ from textsvm.cli.output import NEIGHBOURS, NPZ, STDOUT, Force, Output, writing
 
 if TYPE_CHECKING:
     from textsvm.kernels.near import Pairs
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 _neighbours = partial(option_field, panel="Neighbours")
 
@@ -130,7 +130,7 @@ def neighbours(
         console.say(f"{count:,} pairs")
         return
     matrices.report_matrix(
-        console, printing.json, "neighbours", model.make_kernel(), select(model.device),
+        console, printing.json, "neighbours", model.new_kernel(), select(model.device),
         output=str(output.path), rows=len(rows), columns=len(columns), pairs=count, seconds=seconds,
     )  # fmt: skip
 

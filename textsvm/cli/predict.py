@@ -121,7 +121,7 @@ def predict(
 
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import judge
-    from textsvm.readers import incoming_documents
+    from textsvm.readers.stream import incoming_documents
 
     fitted = model_files.load_model(console, model, device)
     if (calibrated.proba or bounds) and not hasattr(fitted, "predict_proba"):

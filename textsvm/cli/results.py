@@ -21,7 +21,7 @@ from textsvm.evaluation.results import Results
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
 from textsvm.machines.labels import label_sets
-from textsvm.readers import Corpus
+from textsvm.readers.corpus import Corpus
 from textsvm.reporting.files import write
 from textsvm.reporting.formatting import format_metric, length_alone, metric_rows
 from textsvm.reporting.report import Report, report_of_folds, results_of

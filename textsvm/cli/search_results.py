@@ -14,7 +14,7 @@ from textsvm.cli.console import Console, seconds_row
 from textsvm.cli.cv import SHOWN
 from textsvm.errors import printable
 from textsvm.kernels.spelling import spell
-from textsvm.readers import Corpus
+from textsvm.readers.corpus import Corpus
 from textsvm.reporting.formatting import format_metric
 from textsvm.runtime.files import replacing
 from textsvm.selection.search import LESS_IS_BETTER

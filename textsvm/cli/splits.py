@@ -15,7 +15,7 @@ from textsvm.cli.options import HOLDOUT, FoldOptions
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import machine_of
 from textsvm.machines.classifier import Classifier
-from textsvm.readers import Corpus
+from textsvm.readers.corpus import Corpus
 from textsvm.selection.folds import make_folds, quoted_names, shuffle_split
 from textsvm.selection.leakage import BOUND, LeakageWarning, groups_of, held_out_leak, leakage_message
 

@@ -16,7 +16,7 @@ from textsvm.cli.output import LIBSVM_MODEL, MODEL, Force, Output
 
 if TYPE_CHECKING:
     from textsvm.evaluation.results import Results
-    from textsvm.readers import Corpus
+    from textsvm.readers.corpus import Corpus
 
 
 Calibration = Enum("Calibration", {"sigmoid": "sigmoid", "isotonic": "isotonic"})
@@ -137,7 +137,7 @@ def train(
     corpora.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
     machine = getattr(model, "estimator", model)
-    if model_options.text.max_length is None and machine.make_kernel().cost.quadratic:
+    if model_options.text.max_length is None and machine.new_kernel().cost.quadratic:
         corpora.say_long_documents(console, documents)
     training, held = splits.hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
@@ -163,7 +163,7 @@ def train(
     if chosen := getattr(model, "chosen_", ""):
         console.say(f"note: {chosen}")
     console.say_device(model.device_)
-    console.say(f"kernel matrix: {model.gram_}")
+    console.say(f"kernel matrix: {model.gram_description_}")
     summary = model_files.training_facts(model, training) | {"holdout": None}
     if results is not None and held is not None:
         near = splits.held_out_near_duplicates(console, model, training, held)

@@ -1,4 +1,4 @@
-"""The interface of scikit-learn that all estimators share: tags, metadata routing, clone, HTML and checks."""
+"""Base classes of the estimators: scikit-learn's tags, metadata routing, clone, HTML and checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from textsvm.errors import InputError
 from textsvm.machines.base import KernelMachine
 from textsvm.runtime.parameters import Parameters
 
-#: The values that scikit-learn repeats in its messages on arrays.
+#: Array values in messages of scikit-learn.
 _REPEATED = re.compile(r":\s*array=.*\]\.\s*", re.DOTALL)
 
 
@@ -30,11 +30,11 @@ class Estimator(BaseEstimator, Parameters):
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; with `deep` nested ones as "name__parameter"."""
+        """Parameters by name; with `deep` nested parameters as "name__parameter"."""
         return Parameters.get_params(self, deep)
 
     def set_params(self, **given: Any) -> Any:
-        """Set parameters, nested ones as ``kernel__p=3``; ValueError if there is no such parameter."""
+        """Set parameters, also nested (``kernel__p=3``); ValueError for an unknown parameter."""
         return Parameters.set_params(self, **given)
 
     def copy(self) -> Any:
@@ -46,7 +46,7 @@ class Estimator(BaseEstimator, Parameters):
         check_is_fitted(self)
 
     def _sk_visual_block_(self) -> Any:
-        """One block of scikit-learn's diagram, with kernel and device below the name."""
+        """Block of scikit-learn's diagram, with kernel and device below the name."""
         return SimpleNamespace(
             kind="single",
             estimators=self,
@@ -64,7 +64,6 @@ class KernelEstimator(Estimator, KernelMachine):
     warning = ConvergenceWarning
 
     def check_rows(self, X: Any, vectors: bool) -> Any:
-        """Rows of numbers, checked by scikit-learn."""
         options: dict[str, Any] = {}
         if vectors:
             options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "order": "C"}
@@ -72,12 +71,11 @@ class KernelEstimator(Estimator, KernelMachine):
             return check_array(X, ensure_all_finite=False, estimator=self, **options)
 
     def check_columns(self, X: Any, n: int, fitting: bool) -> None:
-        """Set or compare number and names of columns, as scikit-learn does."""
         with _as_input_error():
             validate_data(self, X, reset=fitting, skip_check_array=True)
 
     def __sklearn_is_fitted__(self) -> bool:
-        # scikit-learn's own test walks over all attributes, which another thread may be adding to.
+        # scikit-learn's default iterates over all attributes, which another thread may change.
         return "support_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
@@ -88,7 +86,7 @@ class KernelEstimator(Estimator, KernelMachine):
 
 @contextmanager
 def _as_input_error() -> Iterator[None]:
-    """Raise scikit-learn's ValueError as an InputError, without the values it repeats."""
+    """Convert scikit-learn's ValueError to an InputError without array values."""
     try:
         yield
     except ValueError as error:
@@ -103,7 +101,7 @@ def warn_of_column(y: Any) -> None:
 
 
 def _caption(machine: Any) -> str:
-    """Kernel and device: of the fitted machine, or of its parameters."""
+    """Kernel and device of a fitted machine, or of the parameters."""
     parameters = getattr(machine, "estimator", None) or machine
     fitted = hasattr(machine, "dual_coef_")
     kernel = machine.kernel_ if fitted else getattr(parameters, "kernel", "auto")

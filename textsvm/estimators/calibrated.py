@@ -13,34 +13,35 @@ from textsvm.selection.calibration import CalibratedClassifier
 
 
 class CalibratedSVC(ClassifierMixin, Estimator, CalibratedClassifier):
-    """A classifier of texts that gives probabilities.
+    """Classifier of texts with calibrated probabilities.
 
     Parameters
     ----------
     estimator : SVC, optional
-        ``SVC()`` by default; a copy of it is fitted. "auto" chooses its kernel and C once, on all documents.
+        Default ``SVC()``; a copy of it is fitted. "auto" chooses kernel and C once, on all documents.
     method : {"sigmoid", "isotonic"}
-        The map from decision values to probabilities. "isotonic" needs many documents, a thousand or so.
+        Map from decision values to probabilities. "isotonic" needs about a thousand documents.
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
         Folds of the decision values, see `textsvm.selection.folds.make_folds`. Copies of a document should be
-        in one fold: with them there, a document given twice is one of weight 2.
+        in the same fold.
     reject : (float, float) or float, optional
-        The reject option: documents for which `predict` gives "unsure". With two classes, thresholds
-        ``(low, high)`` of the probability of ``classes_[1]``: at most `low` means the first class, at least
-        `high` the second, anything between is unsure. Or one number: unsure if no class has as much.
+        Reject option: documents for which `predict` returns "unsure". With two classes, thresholds
+        ``(low, high)`` of the probability of ``classes_[1]``: at most `low` is the first class, at least
+        `high` the second, and the range between them unsure. A single number is the least probability of a
+        predicted class.
     random_state : int, optional
-        Seed of the folds, where `cv` is a number.
+        Seed of the folds, if `cv` is a number.
 
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
     estimator_ : SVC
-        Fitted to all documents. Its fitted attributes (`support_`, `solutions_`, `seconds_`, ...) are
-        attributes of this object too.
+        Fitted to all documents. Its fitted attributes (`support_`, `solutions_`, `seconds_`, ...) are also
+        attributes of this object.
     calibration_ : dict of arrays
-        See `calibration_state`.
+        Maps to probabilities, in the form of `calibration_state`.
     conformity_ : Conformity, optional
-        What `predict_set` and `predict_known` compare with; None of a model that an older version saved.
+        Out-of-fold values for `predict_set` and `predict_known`; None if an older version saved the model.
 
     Examples
     --------

@@ -1,11 +1,10 @@
-"""The features of the spectrum kernel as a scikit-learn transformer: texts -> a sparse matrix.
+"""The features of the spectrum kernel as a scikit-learn transformer from texts to a sparse matrix.
 
-Features in a file: the .npz of `scipy.sparse.load_npz`, with what else is known of rows and columns.
-
-Arrays format, shape, data, indices and indptr are SciPy's, which reads no others. Beside them are ids (str),
-one a row, and labels (str, or float64 where they are numbers) if there are any. A file of the texts that the
-columns were learnt from also has these columns, in arrays whose names begin with "columns.", so that other
-texts can be given the same ones; no array holds objects, and nothing is compressed.
+A file of features is an .npz of `scipy.sparse.load_npz`, with additional arrays. The arrays format, shape,
+data, indices and indptr are SciPy's; SciPy ignores the others. Each row may have an entry in ids (str) and in
+labels (str, or float64 for numbers). A file of the texts to which the transformer was fitted also has the
+columns, in arrays whose names begin with "columns.", so that other texts can be transformed alike. No array
+holds objects, and nothing is compressed.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from textsvm.kernels.spectrum import counting as names
 from textsvm.kernels.spectrum import feature_matrix as host
 from textsvm.kernels.spectrum.feature_matrix import FeatureColumns
 from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
+from textsvm.machines.base import check_jobs
 from textsvm.machines.targets import is_integer, is_number
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -42,42 +43,42 @@ from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents
 from textsvm.text.tokens import Tokens
 
-#: Characters of texts that are transformed together.
+#: Characters of a batch of texts.
 BATCH = 1 << 24
 
 
+@dataclass(repr=False, eq=False)
 class SpectrumFeatures(TransformerMixin, BaseEstimator):
-    """Texts -> the feature map of the p-spectrum kernel, a sparse matrix: X @ X.T is the Gram of `Spectrum`.
+    """Transform texts to the feature map of the p-spectrum kernel: X @ X.T is the Gram of `Spectrum`.
 
-    With ``weight="log", idf=True`` these are the values of scikit-learn's ``TfidfVectorizer`` with
+    With ``weight="log", idf=True`` the values are equal to those of scikit-learn's ``TfidfVectorizer`` with
     ``sublinear_tf=True`` and ``analyzer="char"`` (or words, with ``tokens="words"``) on the normalised texts,
-    in float32 and on all cores, or a GPU.
+    computed in float32 on all cores or a GPU.
 
-    Columns are the substrings that training texts hold, by their length and within it in the order of their
-    symbols (by code point). With ``weight="intersection"`` a substring has a column for one occurrence, for
-    two, and so on up to the most in a training text, and the product of two rows is the sum of the smaller
-    counts.
+    Columns are the substrings of the training texts, sorted by length, then by code points. With
+    ``weight="intersection"`` a substring has a column for each number of occurrences from 1 to the maximum in
+    a training text, and the product of two rows is the sum of the smaller counts.
 
-    `transform` drops the substrings that have no column, and normalises a row over those that have one, as
-    scikit-learn does; the normalisation of the kernel `Spectrum` counts them all. A text without any has a
-    row of zeros, where the kernel is 1 of the text with itself.
+    `transform` drops substrings without a column, and normalises a row over the remaining substrings, as
+    scikit-learn does; the normalisation of the kernel `Spectrum` counts all substrings. A text without known
+    substrings has a row of zeros, whereas its kernel value with itself is 1.
 
     Parameters
     ----------
     p : int or (int, int)
         Symbols of a substring, or a range of lengths.
     weight : {"count", "presence", "intersection", "log"}
-        What becomes of the number of occurrences c: c, 1, min(c, c'), or 1 + ln c.
+        Function of the number of occurrences c: c, 1, min(c, c'), or 1 + ln c.
     idf : bool
-        Weigh every substring by ln((1 + n) / (1 + df)) + 1, learnt by `fit`; of "intersection" by its root.
+        Weight every substring by ln((1 + n) / (1 + df)) + 1, with "intersection" by its square root.
     normalised : bool
         Divide every row by its Euclidean length.
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        What a symbol is: a function takes a normalised text and returns its tokens.
+        Kind of symbols; a function maps a normalised text to its tokens.
     keep_case : bool
         Tell upper and lower case apart.
     min_df : int or float
-        Leave out substrings that fewer training texts hold: so many, or a share of them if it is a float.
+        Least number of training texts with a substring, or their share if it is a float.
     normalise : {"unicode", "paper", "none"}
         How texts are normalised, see `textsvm.text.documents.normalise`.
     punctuation : bool
@@ -85,18 +86,18 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
     max_length : int, optional
         Only the first `max_length` characters of a normalised text count. None: all of it.
     device : {"auto", "cpu", "cuda", "cuda:0", ...}
-        What counts and weighs; the matrix is in main memory in any case.
+        Device that counts and weights; the matrix is in main memory in any case.
     n_jobs : int, optional
         Threads; None or -1 uses all cores.
 
     Attributes
     ----------
     columns_ : textsvm.kernels.spectrum.feature_matrix.FeatureColumns
-        The substrings of the training texts, in how many each is, and where its columns start.
+        Substrings of the training texts, their document frequencies, and the starts of their columns.
     alphabet_ : uint32 array, or object array of str
-        The symbols of the training texts: code points, or tokens.
+        Symbols of the training texts: code points, or tokens.
     device_ : Device
-        What learnt them.
+        Device of the fit.
 
     Examples
     --------
@@ -108,38 +109,23 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
     [[0.8165 0.4082 0.4082]]
     """
 
-    # `progress` is nothing that a meta-estimator could route.
+    # A meta-estimator must not route `progress`.
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
     __metadata_request__transform: ClassVar[dict[str, str]] = {"progress": UNUSED}
 
-    def __init__(
-        self,
-        p: int | tuple[int, int] = 4,
-        weight: str = "count",
-        idf: bool = False,
-        normalised: bool = True,
-        tokens: Tokens = "characters",
-        keep_case: bool = False,
-        *,
-        min_df: float = 1,
-        normalise: str = "unicode",
-        punctuation: bool = True,
-        max_length: int | None = None,
-        device: str = "auto",
-        n_jobs: int | None = None,
-    ) -> None:
-        self.p = p
-        self.weight = weight
-        self.idf = idf
-        self.normalised = normalised
-        self.tokens = tokens
-        self.keep_case = keep_case
-        self.min_df = min_df
-        self.normalise = normalise
-        self.punctuation = punctuation
-        self.max_length = max_length
-        self.device = device
-        self.n_jobs = n_jobs
+    p: int | tuple[int, int] = 4
+    weight: str = "count"
+    idf: bool = False
+    normalised: bool = True
+    tokens: Tokens = "characters"
+    keep_case: bool = False
+    _: KW_ONLY
+    min_df: float = 1
+    normalise: str = "unicode"
+    punctuation: bool = True
+    max_length: int | None = None
+    device: str = "auto"
+    n_jobs: int | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -148,10 +134,10 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 
     @property
     def _source(self) -> TextSource:
-        return TextSource(self.make_kernel(), TextForm(self.normalise, self.punctuation, self.max_length))
+        return TextSource(self.new_kernel(), TextForm(self.normalise, self.punctuation, self.max_length))
 
-    def make_kernel(self) -> Spectrum:
-        """The kernel whose features these are."""
+    def new_kernel(self) -> Spectrum:
+        """The kernel with these features."""
         return Spectrum(
             self.p, self.weight, self.idf, self.normalised, tokens=self.tokens, keep_case=self.keep_case
         )
@@ -165,31 +151,29 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
             raise InputError(
                 f"min_df={least!r} must be a whole number of texts from 1, or a share of them from 0.0 to 1.0"
             )
-        jobs = self.n_jobs
-        if jobs is not None and not (is_integer(jobs) and (jobs > 0 or jobs == -1)):
-            raise InputError(f"n_jobs={jobs!r} must be a whole number above 0, -1 or None for all cores")
+        check_jobs(self.n_jobs)
 
     def fit(self, X: Any, y: Any = None, *, progress: StageProgress | None = None) -> SpectrumFeatures:
-        """Learn the columns, and idf.
+        """Learn the columns and idf weights.
 
         Parameters
         ----------
         X : list of str, NumPy string or object array, pandas / Polars / Arrow column
         y : ignored
         progress : callable, optional
-            See `StageProgress`; stages are "encode" and "features".
+            Called with the stage ("encode" or "features"), the work done and the total work.
 
         Raises
         ------
         InputError
-            If a parameter or a text is unusable, all texts are too short, no substring is in `min_df` of
-            them, or the work does not fit into memory.
+            If a parameter or a text is invalid, all texts are too short, no substring is in `min_df` texts,
+            or memory does not suffice.
         """
         self._learn(X, False, progress)
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, progress: StageProgress | None = None) -> csr_matrix:
-        """`fit`, and the matrix of the same texts; they are counted once.
+        """Learn the columns and transform the same texts, which are counted once.
 
         Parameters
         ----------
@@ -198,12 +182,12 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         Returns
         -------
         float32 csr_matrix, shape (n, number of columns)
-            Column indices are sorted; they are int32, or int64 where there are 2^31 entries or more.
+            With sorted column indices: int32, or int64 from 2^31 entries.
         """
         return self._learn(X, True, progress)
 
     def transform(self, X: Any, *, progress: StageProgress | None = None) -> csr_matrix:
-        """The matrix of any texts, over the columns that `fit` learnt; some texts at a time.
+        """Transform texts in batches, over the columns that `fit` learnt.
 
         Parameters
         ----------
@@ -216,38 +200,32 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         Raises
         ------
         InputError
-            If a text is unusable, or the matrix does not fit into memory.
+            If a text is invalid, or memory does not suffice for the matrix.
         """
         check_is_fitted(self)
         texts, parts = as_texts(X), []
         known = Documents.none(self.alphabet_)
-        kernel = self.make_kernel()
+        kernel = self.new_kernel()
         with self._at_work() as device:
             for first, last in _batches(texts):
                 step = part(of_stage(progress, "features"), first, last - first, max(1, len(texts)))
-                documents = self._source.prepare(texts[first:last], known)
+                documents = self._source.encode(texts[first:last], known)
                 parts.append(_twin(device).transform(kernel, self.columns_, documents, step))
                 _require_rest(parts, last, len(texts))
         return host.stacked(parts)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """The substring of every column; of "intersection" with the number of occurrences behind it: "an>=2".
+        """The substring of every column, an object array; with "intersection" also the count: "an>=2".
 
-        Parameters
-        ----------
-        input_features : ignored
-
-        Returns
-        -------
-        object array of str, shape (number of columns,)
+        `input_features` is ignored.
         """
         check_is_fitted(self)
         widths = np.diff(self.columns_.starts)
-        found, vocabulary = [np.empty(0, object)], self.columns_.learnt.vocabulary
+        texts, vocabulary = [np.empty(0, object)], self.columns_.learnt.vocabulary
         for codes, first in zip(names.pmer_codes(vocabulary), vocabulary.first[:-1], strict=True):
             kept = np.flatnonzero(widths[first : first + len(codes)])
-            found.append(names.pmer_texts(codes[kept], self.alphabet_))
-        pmers = np.concatenate(found)
+            texts.append(names.pmer_texts(codes[kept], self.alphabet_))
+        pmers = np.concatenate(texts)
         if self.weight != "intersection":
             return pmers
         digits = [np.arange(1, width + 1) for width in widths[widths > 0]]
@@ -261,7 +239,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
             raise InputError("there are no documents to learn features from")
         source = self._source
         with self._at_work() as device:
-            documents = source.prepare(texts, None, progress)
+            documents = source.encode(texts, None, progress)
             kernel: Any = source.kernel_for(documents)
             least = self.min_df if is_integer(self.min_df) else self.min_df * len(texts)
             step = of_stage(progress, "features")
@@ -271,14 +249,13 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 
     @contextmanager
     def _at_work(self) -> Iterator[Device]:
-        """Where numerics run."""
         device = devices.select(self.device)
         with parallel.limit(self.n_jobs), devices.use(device):
             yield device
 
 
 def _twin(device: Device) -> Any:
-    """What makes matrices there."""
+    """Module that builds matrices on a device."""
     if device.kind == "cuda":
         from textsvm.kernels.spectrum import feature_matrix_cuda
 
@@ -287,7 +264,7 @@ def _twin(device: Device) -> Any:
 
 
 def _batches(texts: list[str]) -> list[tuple[int, int]]:
-    """Ranges of texts of about `BATCH` characters; one, empty, of no texts."""
+    """Ranges of texts of about `BATCH` characters; without texts an empty range."""
     ends = np.cumsum([0, *map(len, texts)])
     cuts = np.flatnonzero(np.diff(ends[:-1] // BATCH)) + 1
     begins = [0, *cuts.tolist()]
@@ -295,16 +272,16 @@ def _batches(texts: list[str]) -> list[tuple[int, int]]:
 
 
 def _require_rest(parts: list[csr_matrix], done: int, n: int) -> None:
-    """Raise InputError if the rows to come, like those that are there, will not fit into memory."""
+    """Raise InputError if memory will not suffice for the remaining rows, estimated from the rows done."""
     entries = sum(each.nnz for each in parts)
     host.require_memory(host.ENTRY_BYTES * entries * (n - done) // max(done, 1), n)
 
 
 NPZ = ".npz"
-#: Names of the arrays of columns begin so.
+#: Prefix of the names of the arrays of columns.
 _COLUMNS = "columns."
 _VERSION = 1
-#: Parameters that are not of the columns, but of the machine that makes them.
+#: Parameters that do not change the columns.
 _WHERE = ("device", "n_jobs")
 
 
@@ -314,16 +291,9 @@ def write_features(
     about: dict[str, NDArray[Any]],
     model: SpectrumFeatures | None = None,
 ) -> None:
-    """Write a matrix of features; the file is there complete or not at all.
+    """Write a matrix of features, shape (n, number of columns), atomically.
 
-    Parameters
-    ----------
-    path : path
-    matrix : csr_matrix, shape (n, number of columns)
-    about : dict of str to array, shape (n,)
-        Such as ids and labels.
-    model : SpectrumFeatures, optional
-        Fitted: the columns are written too.
+    `about` has arrays of shape (n,), such as ids and labels. The columns of a fitted `model` are written too.
     """
     arrays: dict[str, Any] = {"format": np.array(b"csr"), "shape": np.array(matrix.shape, np.int64)}
     arrays |= {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, **about}
@@ -334,7 +304,7 @@ def write_features(
 
 
 def read_features(path: str | os.PathLike[str]) -> SpectrumFeatures:
-    """The fitted transformer whose columns are in a file."""
+    """Read the fitted transformer from a file with its columns."""
     try:
         with open(path, "rb") as stream:
             return _read(np.load(stream, allow_pickle=False))
@@ -344,7 +314,7 @@ def read_features(path: str | os.PathLike[str]) -> SpectrumFeatures:
         raise InputError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(
-            f"{path} is no matrix of features with its columns, or it is damaged; make it again with "
+            f"{path} is not a matrix of features with its columns, or is damaged; write it again with "
             "`textsvm features`"
         ) from error
 
@@ -353,12 +323,12 @@ def _read(file: Any) -> SpectrumFeatures:
     arrays = {name.removeprefix(_COLUMNS): name for name in file.files if name.startswith(_COLUMNS)}
     if not arrays:
         raise InputError(
-            "it has a matrix alone; the columns are in the file of the texts that they were learnt from, "
-            "which `textsvm features` made without --like"
+            "it has a matrix without columns; name the file of the texts that the columns were learnt from, "
+            "which `textsvm features` wrote without --like"
         )
     about = json.loads(str(file[arrays.pop("about")]))
     if about.pop("version") != _VERSION:
-        raise InputError("it was made by a newer version of textsvm; update it")
+        raise InputError("it was written by a newer version of textsvm; update it")
     about["p"] = tuple(about["p"]) if isinstance(about["p"], list) else about["p"]
     model = SpectrumFeatures(**about)
     model.check()
@@ -368,7 +338,7 @@ def _read(file: Any) -> SpectrumFeatures:
 def _state(model: SpectrumFeatures) -> dict[str, NDArray[Any]]:
     known = Documents.none(model.alphabet_)
     source = _symbols(model)
-    _, symbols = source.state(Kept(np.empty(0, np.int64), source.make_kernel(), known))
+    _, symbols = source.state(Kept(np.empty(0, np.int64), source.new_kernel(), known))
     about = {name: value for name, value in model.get_params().items() if name not in _WHERE}
     return {
         "about": np.array(json.dumps(about | {"version": _VERSION})),
@@ -380,7 +350,7 @@ def _state(model: SpectrumFeatures) -> dict[str, NDArray[Any]]:
 
 def _restored(model: SpectrumFeatures, arrays: dict[str, NDArray[Any]]) -> SpectrumFeatures:
     kept: Any = _symbols(model).restore(None, np.empty(0, np.int64), arrays)
-    kernel: Any = model.make_kernel()
+    kernel: Any = model.new_kernel()
     p1, p2 = kernel.lengths
     learnt, widths = PmerWeights.from_state(arrays, p1, p2, is_weighted(kernel)), arrays["widths"]
     fits = widths.shape == learnt.df.shape and widths.dtype == np.int32
@@ -394,5 +364,5 @@ def _restored(model: SpectrumFeatures, arrays: dict[str, NDArray[Any]]) -> Spect
 
 
 def _symbols(model: SpectrumFeatures) -> TextSource:
-    """Of any kernel with these symbols, which are saved and checked as those of a model are."""
+    """Source that saves and checks the symbols as for a model, with any kernel."""
     return TextSource(Spectrum(tokens=model.tokens, keep_case=model.keep_case), TextForm())

@@ -1,26 +1,26 @@
-"""Models in files as estimators."""
+"""Load models from files as estimators."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from textsvm.estimators.calibrated import CalibratedSVC
+from textsvm.estimators.svm import SVC, SVR, OneClassSVM
 from textsvm.model.file import load_as
 from textsvm.model.libsvm import read_libsvm_model
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read an estimator written by `save`; its ``info_`` is that of `save`.
+    """Read an estimator written by `save`, or a LIBSVM model as `load_libsvm_model` does.
 
-    ``digest_`` is the digest of the file, which was checked; None if an older version wrote the file without
-    a digest, so that damage cannot be noticed (saved again, it has one).
-
-    A LIBSVM model is understood too, see `load_libsvm_model`.
+    The attribute ``info_`` is the `info` of `save`. ``digest_`` is the checked digest of the file; None if an
+    older version wrote the file without a digest, so that damage cannot be detected.
 
     Raises
     ------
     InputError
-        If there is no such file, or it is damaged, of another program or of a newer version.
+        If the file does not exist, is damaged, or was written by another program or a newer version.
 
     Examples
     --------
@@ -34,27 +34,27 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def load_libsvm_model(path: str | os.PathLike[str], n_features: int | None = None) -> Any:
-    """Read a model that LIBSVM wrote; its predictions and decision values are LIBSVM's.
+    """Read a model that LIBSVM wrote; predictions and decision values are equal to LIBSVM's.
 
-    More than two classes are told apart in pairs, as LIBSVM does; where votes of pairs are tied, LIBSVM takes
-    the class that came first in its training file, and here values decide. C, nu and epsilon are not in the
-    file and have their defaults. Probabilities in it are ignored.
+    With more than two classes there is a machine for each pair, as in LIBSVM. LIBSVM resolves tied votes by
+    the order of classes in its training file, textsvm by decision values. C, nu and epsilon are not in the
+    file and have their defaults. Probabilities are ignored.
 
     Parameters
     ----------
     path : path
     n_features : int, optional
-        Columns of the vectors to be predicted. None: the largest index of the support vectors.
+        Columns of the vectors to be predicted; default the largest index of the support vectors.
 
     Returns
     -------
     SVC, SVR or OneClassSVM
-        Fitted; classes are whole numbers. ``info_["libsvm"]`` has svm_type, and what was ignored.
+        Fitted; classes are whole numbers. ``info_["libsvm"]`` has the svm_type and the ignored keywords.
 
     Raises
     ------
     InputError
-        If the file cannot be read, is damaged, or its kernel is precomputed; it names the line.
+        If the file cannot be read, is damaged, or its kernel is precomputed; the message names the line.
 
     Examples
     --------
@@ -72,10 +72,4 @@ def _estimator_class(name: str) -> Any:
         from textsvm.estimators.multilabel import MultilabelSVC
 
         return MultilabelSVC
-    if name == "CalibratedSVC":
-        from textsvm.estimators.calibrated import CalibratedSVC
-
-        return CalibratedSVC
-    from textsvm.estimators import svm
-
-    return getattr(svm, name)
+    return {"SVC": SVC, "SVR": SVR, "OneClassSVM": OneClassSVM, "CalibratedSVC": CalibratedSVC}[name]

@@ -16,42 +16,42 @@ from textsvm.selection.multilabel import MultilabelClassifier
 
 
 class MultilabelSVC(ClassifierMixin, KernelEstimator, MultilabelClassifier):
-    """Support vector classification of texts that may have several labels each.
+    """Support vector classification of texts with several labels each.
 
-    One machine a label, that label against the rest (C-SVC as in `textsvm.SVC`), all on one Gram.
+    Each label has a machine, the label against the rest (C-SVC as in `textsvm.SVC`); all share a Gram.
 
     Parameters
     ----------
     kernel : "fast", Kernel, str or callable
-        "fast" is ``Spectrum((1, 5), "log", idf=True)``, and "auto" the same. See `textsvm.SVC`.
+        "fast" and "auto" are ``Spectrum((1, 5), "log", idf=True)``. See `textsvm.SVC`.
     C : float
         Penalty of margin violations, > 0.
     thresholds : {"cv", "zero"}
-        "cv" chooses a threshold a label by cross-validation, see `textsvm.selection.thresholds`; "zero" takes
-        decision values above 0.
+        "cv" chooses a threshold per label by cross-validation, see `textsvm.selection.multilabel`; "zero"
+        sets all thresholds to 0.
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
-        Folds of the thresholds. A number means shuffled ones, not stratified: a document has several labels.
-        A label that no document of a training part has is left out of that fold.
+        Folds of the thresholds. A number of folds means shuffled folds, which are not stratified. A label
+        without a document in a training part is left out of the fold.
     normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute
         See `textsvm.SVC`.
     random_state : int, optional
-        Seed of the folds, where `cv` is a number.
+        Seed of the folds, if `cv` is a number.
 
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
-        The labels, sorted; numbers of the columns where they were given as a matrix.
+        Sorted labels; column numbers if the labels were a matrix.
     thresholds_ : float64 array, shape (n_classes,)
-        A text has the labels whose decision values are above these.
+        A text has the labels with decision values above their thresholds.
     label_form_ : {"tuples", "indicator", "sparse"}
-        How the labels were given, and `predict` gives them.
+        Form of the training labels and of predictions.
     dual_coef_ : float64 array, shape (n_classes, n_sv)
         sign_i alpha_i of each machine.
     intercept_ : float64 array, shape (n_classes,)
         The biases.
     n_support_ : int64 array, shape (n_classes,)
-        Number of support vectors of each machine; one text can be that of several.
-    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_
+        Number of support vectors of each machine; machines may share support vectors.
+    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_
         See `textsvm.SVC`.
 
     Examples
@@ -67,11 +67,11 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator, MultilabelClassifier):
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Subset accuracy: the share of texts whose labels are all right; `y` in the form that `fit` got."""
-        found = self.predict(X)
+        """Subset accuracy, the share of texts with all labels correct; `y` in the form of `fit`."""
+        predicted = self.predict(X)
         if self.label_form_ != "tuples":
-            return float(accuracy_score(y, found, sample_weight=sample_weight))
-        right = np.array([set(one) == set(other) for one, other in zip(y, found, strict=True)])
+            return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+        right = np.array([set(a) == set(b) for a, b in zip(y, predicted, strict=True)])
         return float(np.average(right, weights=as_weights(sample_weight, len(right))))
 
     def __sklearn_tags__(self) -> Any:

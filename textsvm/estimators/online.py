@@ -1,8 +1,9 @@
-"""A classifier of texts that learns and unlearns one at a time: `textsvm.solvers.online` for scikit-learn."""
+"""Online classifier of texts: `textsvm.solvers.online` with the interface of scikit-learn."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -21,36 +22,36 @@ from textsvm.machines.targets import as_classes, as_known, is_integer, is_number
 from textsvm.solvers.online import OnlineMachine
 
 
+@dataclass(repr=False, eq=False)
 class OnlineSVC(ClassifierMixin, BaseEstimator):
-    """A support vector classifier of two classes that is always trained, on what it was given so far.
+    """Support vector classifier of two classes that learns and unlearns texts incrementally.
 
-    After any calls of `partial_fit` and `unlearn` it is the C-SVM of the texts that are left, the optimum of
-    `SVC` for this kernel, to within `tol`; a text costs a few milliseconds among ten thousand. The kernel
-    is the cosine of the sets of p-mers of two texts' UTF-8 bytes, without any normalisation: new p-mers come
-    with every text, and bytes need no alphabet that grows with them. More than two classes:
-    ``OneVsRestClassifier(OnlineSVC())``, which has a `partial_fit`, too.
+    After each call of `partial_fit` and `unlearn` it is the C-SVM of the remaining texts, the optimum of
+    `SVC` for this kernel within `tol`. A text costs a few milliseconds among ten thousand texts. The kernel
+    is the cosine of the sets of p-mers of the UTF-8 bytes of two texts, which are not normalised. For more
+    than two classes use ``OneVsRestClassifier(OnlineSVC())``, which also has `partial_fit`.
 
-    It is saved by pickling; `textsvm.save` takes estimators of string kernels.
+    Save it by pickling; `textsvm.save` writes estimators with string kernels only.
 
     Parameters
     ----------
     C : float
-        Cost of an error.
+        Penalty of margin violations, > 0.
     p : int
         Bytes of a p-mer, from 1 to 7.
     tol : float
         Largest violation of the optimality conditions, in units of decision values.
     max_texts : int, optional
-        Number of texts to keep. Beyond it texts that are not support vectors are forgotten first, those with
-        the largest margin before others.
+        Number of texts to keep. Further texts replace texts that are not support vectors, first the text with
+        the largest margin.
     max_bytes : int, optional
-        Only the first `max_bytes` bytes of a text count. None: all of it.
+        Only the first `max_bytes` bytes of a text count; default all.
 
     Attributes
     ----------
     classes_ : array, shape (2,)
     machine_ : textsvm.solvers.online.OnlineMachine
-        The texts by their numbers in order of arrival, their dual variables, and the bias.
+        Texts, numbered in order of arrival, with their dual variables, and the bias.
 
     Examples
     --------
@@ -64,20 +65,12 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
     ['ham']
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        p: int = 4,
-        *,
-        tol: float = 1e-3,
-        max_texts: int | None = None,
-        max_bytes: int | None = None,
-    ) -> None:
-        self.C = C
-        self.p = p
-        self.tol = tol
-        self.max_texts = max_texts
-        self.max_bytes = max_bytes
+    C: float = 1.0
+    p: int = 4
+    _: KW_ONLY
+    tol: float = 1e-3
+    max_texts: int | None = None
+    max_bytes: int | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -99,42 +92,43 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
                 raise InputError(f"{name}={value!r} must be a whole number above 0, or None")
 
     def fit(self, X: Any, y: Any) -> OnlineSVC:
-        """Learn these texts alone.
+        """Learn these texts, and forget all others.
 
         Parameters
         ----------
-        X : list of str, NumPy string or object array, pandas / Polars / Arrow column
-        y : labels, shape (n,)
+        X : list of str, NumPy string or object array, or pandas, Polars or Arrow column; n texts
+        y : array-like, shape (n,)
+            Labels of two classes.
 
         Raises
         ------
         InputError
-            If a parameter, a text or a label is unusable, or there are not two classes.
+            If a parameter, a text or a label is invalid, or there are not two classes.
         """
         self.check()
-        texts = self._read(X)
+        texts = self._validate(X)
         warn_of_column(y)
         classes, codes = as_classes(y, len(texts))
         self._begin(classes)
         return self._learn(texts, codes)
 
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> OnlineSVC:
-        """Learn these texts besides those that are known.
+        """Learn these texts in addition to the known texts.
 
         Parameters
         ----------
-        X, y : see `fit`
-            A text that comes again counts again.
+        X, y : n texts and their labels, as for `fit`
+            A text that was learnt before counts once more.
         classes : array, shape (2,), optional
-            Both classes, for a first call that has only one of them.
+            Both classes; needed in the first call if `y` has only a single class.
 
         Raises
         ------
         InputError
-            See `fit`; and if a label is none of the classes.
+            As for `fit`; also if a label is not in `classes_`.
         """
         self.check()
-        texts = self._read(X)
+        texts = self._validate(X)
         if not hasattr(self, "classes_"):
             known = as_classes(y, len(texts))[0] if classes is None else np.unique(np.asarray(classes))
             codes = as_known(y, len(texts), known)
@@ -144,16 +138,12 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         return self._learn(texts, codes)
 
     def unlearn(self, X: Any) -> OnlineSVC:
-        """Forget these texts, as if they had never been learnt; the one learnt last, of equal ones.
-
-        Parameters
-        ----------
-        X : see `fit`
+        """Forget these texts, as if they had not been learnt; of equal texts the copy learnt last.
 
         Raises
         ------
         InputError
-            If one of them is not known: then none is forgotten.
+            If a text is unknown; no text is then forgotten.
         """
         check_is_fitted(self)
         texts = as_texts(X)
@@ -169,26 +159,16 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         return self._settle()
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Above 0 for the second class, shape (n,).
-
-        Parameters
-        ----------
-        X : see `fit`
-
-        Raises
-        ------
-        InputError
-            If a text is unusable.
-        """
+        """Decision values of texts, shape (n,); positive means ``classes_[1]``."""
         check_is_fitted(self)
         return np.array([self.machine_.decision(*self._features(text)) for text in as_texts(X)], np.float64)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each text, shape (n,); see `decision_function`."""
+        """Predict the class of each text, shape (n,)."""
         values = self.decision_function(X)
         return np.asarray(self.classes_[(values > 0).astype(np.int64)])
 
-    def _read(self, X: Any) -> list[str]:
+    def _validate(self, X: Any) -> list[str]:
         texts = as_texts(X)
         if not texts:
             raise InputError("there are no documents to train on")
@@ -197,12 +177,12 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
     def _begin(self, classes: NDArray[Any]) -> None:
         if len(classes) != 2:
             raise InputError(
-                f"Only binary classification is supported. There are {len(classes)} classes, which "
-                "OneVsRestClassifier(OnlineSVC()) of scikit-learn takes"
+                f"Only binary classification is supported. There are {len(classes)} classes; "
+                "use OneVsRestClassifier(OnlineSVC()) of scikit-learn"
             )
         self.classes_ = classes
         self.machine_ = OnlineMachine(self.C, self.tol, self.max_texts)
-        #: digest of a text -> the numbers of its copies; number -> digest.
+        #: Digest of a text -> the numbers of its copies; number -> digest.
         self._copies: dict[bytes, list[Hashable]] = {}
         self._digests: dict[Hashable, bytes] = {}
         self._n_seen = 0
@@ -219,7 +199,7 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         if not self.machine_.settle():
             warn_user(
                 f"the violation {self.machine_.violation:.2g} is above tol={self.tol:g} after "
-                f"{self.machine_.pairs:,} pairs; the next call goes on from there, and a smaller C is easier",
+                f"{self.machine_.pairs:,} pairs; the next call continues, and a smaller C converges sooner",
                 ConvergenceWarning,
             )
         for name in self.machine_.forgotten:

@@ -24,43 +24,43 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
     ----------
     kernel : "auto", "fast", Kernel, str or callable
         "auto" chooses a sum of spectrum kernels, and C, by cross-validation on the training texts
-        (`textsvm.choice`); "fast" is ``Spectrum((1, 5), "log", idf=True)``, whatever the texts. A kernel
-        that is named is used as it is: ``GapWeighted(p=5, decay=0.5)``, ``Spectrum((1, 2), tokens="words")``
-        for words as symbols; a name ("spectrum", "edit", "gap", ...) stands for that kernel's defaults, and
-        "spectrum:1-5,log,idf" or "words:1-2+gap:4" is a kernel as the command line takes it.
+        (`textsvm.choice`). "fast" is ``Spectrum((1, 5), "log", idf=True)``. Kernel objects are for instance
+        ``GapWeighted(p=5, decay=0.5)`` or ``Spectrum((1, 2), tokens="words")``. A name ("spectrum", "edit",
+        "gap", ...) is a kernel with default parameters; a string such as "spectrum:1-5,log,idf" or
+        "words:1-2+gap:4" is a kernel in the notation of the command line.
         `Gaussian`, `Linear`, `Polynomial` and `Sigmoid`, and sums and products of them, are kernels of
         vectors: `fit` takes rows of numbers instead of texts, as scikit-learn's SVC does. Sums and products
-        of `On` read a table, as ``Sum([On("subject", Spectrum(4)), On(["hour", "size"], Gaussian())])`` does.
-        With "precomputed" `fit` takes a kernel matrix. A callable ``f(a, b)`` gives the kernel values of two
-        lists of texts, shape ``(len(a), len(b))``.
+        of `On` read a table: ``Sum([On("subject", Spectrum(4)), On(["hour", "size"], Gaussian())])``.
+        With "precomputed" `fit` takes a kernel matrix. A callable ``f(a, b)`` returns the kernel values of
+        two lists of texts, shape ``(len(a), len(b))``.
     C : float
-        Penalty of margin violations, > 0; "auto" tries a third of it and three times it as well.
+        Penalty of margin violations, > 0; "auto" also tries C / 3 and 3 C.
     multiclass : {"ovr", "ovo", "crammer-singer"}
         More than two classes: a machine for each class against the rest, a machine for each pair, or a
         machine for each class, solved together.
     time_budget : float, optional
-        Seconds that the choice of "auto" may take, as predicted from counts of operations. None: half of what
-        TF-IDF of characters with a linear machine would take.
+        Seconds for the choice of "auto", as predicted from counts of operations. None: half of the predicted
+        time of TF-IDF of characters with a linear machine.
     class_weight : None, "balanced" or dict, optional
         Factors of C for classes. "balanced": inversely proportional to their sums of sample weights.
     normalise : {"unicode", "paper", "none"}
-        How texts are normalised, see `textsvm.text.documents.normalise`; a kernel may keep their case.
+        Normal form of texts, see `textsvm.text.documents.normalise`; a kernel may keep their case.
     punctuation : bool
         False drops punctuation and symbols.
     max_length : int, optional
-        Only the first `max_length` characters of a normalised text count. None: all of it.
+        Only the first `max_length` characters of a normalised text count; default all.
     tol : float
         Stop when the maximal violation m(a) - M(a) of the optimality conditions is at most this.
     duality_gap : float, optional
-        Stop as well once the relative duality gap is at most this (GTSVM's rule); 0.01 is a loose fit.
+        Also stop when the relative duality gap is at most this (GTSVM's rule); 0.01 is a loose fit.
     max_iter : int
-        Bound on solver iterations of a machine; -1 leaves it to the solver.
+        Bound on solver iterations of a machine; -1 for the solver's default.
     device : {"auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...}
-        Where numerics run; on several GPUs kernel matrices are divided.
+        Device of the computation; several GPUs divide kernel matrices.
     n_jobs : int, optional
         Threads; None or -1 uses all cores.
     compute : Compute, optional
-        What the machine is trained from, and where the kernel matrix is kept: see `textsvm.Compute`.
+        Solver, kernel matrix and memory, see `textsvm.Compute`.
 
     Attributes
     ----------
@@ -68,43 +68,43 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
         Sorted; with two classes a positive decision value means ``classes_[1]``.
     support_ : int64 array, shape (n_sv,)
         Indices of the support vectors of all machines in the training texts.
-    support_documents_ : Documents, Views or Vectors
-        Their encoded texts, or themselves; None with a precomputed kernel matrix.
+    support_documents_ : Documents, MultiView or Vectors
+        Support vectors: encoded texts or vectors; None with a precomputed kernel matrix.
     dual_coef_ : float64 array, shape (n_machines, n_sv)
         sign_i alpha_i of each machine; machines in the order of `textsvm.solvers.problems`.
     intercept_ : float64 array, shape (n_machines,)
         The biases.
     weight_vectors_ : Weights, optional
-        One weight a feature, of a model that was loaded without texts; it has no support vectors then, and
-        no coefficients. None otherwise.
+        A weight for each feature, in place of support vectors and coefficients, of a model that was saved
+        without texts; otherwise None.
     n_support_ : int64 array, shape (n_classes,)
         Number of support vectors of each class.
     kernel_ : Kernel
-        The kernel with what it learnt from the training texts; None with a precomputed kernel matrix.
+        Fitted kernel; None with a precomputed kernel matrix.
     solutions_ : tuple of Solution
-        Objective, duality gap, violation, iterations and status of the solver, for each machine; one for
-        all of them with Crammer-Singer.
+        Objective, duality gap, violation, iterations and status of the solver, for each machine; a single
+        solution with Crammer-Singer.
     n_iter_ : int
-        Iterations, of all machines.
+        Iterations of all machines.
     chosen_ : str
-        What "auto" chose and why, in a sentence.
+        The choice of "auto" and its reason, in a sentence.
     C_ : float
-        The penalty that was used.
+        The penalty used.
     device_ : Device
-        What did the work.
+        The device used.
     approximation_ : Approximation
         Number of landmarks and features, and the share of the trace of the kernel matrix that they capture;
-        None without `Compute.approximate`. With it, `support_` are the landmarks, whatever their labels.
-    gram_ : str
-        Where the rows of the kernel matrix came from; why there is none.
+        None without `Compute.approximate`. With landmarks, `support_` are the landmarks.
+    gram_description_ : str
+        Origin of the rows of the kernel matrix, or why there is no kernel matrix.
     seconds_ : dict
         Wall time of "encode", "gram" (or "features") and "solve".
     info_ : dict
-        What a loaded model was saved with.
+        The `info` with which a loaded model was saved.
     n_features_in_ : int
         Columns of vectors, or of a precomputed kernel matrix; texts have none.
     feature_names_in_ : array of str, shape (n_features_in_,)
-        Where the columns have names.
+        If the columns have names.
 
     Examples
     --------
@@ -131,11 +131,11 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
     Parameters
     ----------
     kernel : Kernel, str or callable
-        See `textsvm.SVC`; "auto" is "fast" here, for nothing is chosen by cross-validation.
+        As for `textsvm.SVC`, except that "auto" is "fast": nothing is chosen by cross-validation.
     C : float
         Penalty of deviations past epsilon, > 0.
     epsilon : float
-        Deviations up to this cost nothing, >= 0, in the unit of the targets.
+        Deviations without penalty, >= 0, in the unit of the targets.
     normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute
         See `textsvm.SVC`.
 
@@ -144,13 +144,13 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
     support_ : int64 array, shape (n_sv,)
         Indices of the support vectors in the training texts.
     support_documents_ : Documents
-        Their encoded texts; None with a precomputed kernel matrix.
+        Encoded support vectors; None with a precomputed kernel matrix.
     dual_coef_ : float64 array, shape (1, n_sv)
-        The difference of each one's two dual variables.
+        Differences of the two dual variables of each support vector.
     intercept_ : float64 array, shape (1,)
         The bias.
     n_support_ : int64 array, shape (1,)
-    kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_, n_features_in_
+    kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
         See `textsvm.SVC`.
 
     Examples
@@ -167,16 +167,17 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
 
 
 class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
-    """The region where texts, or vectors, like the training ones lie.
+    """Novelty detection: the region of the training texts or vectors.
 
     Solves the dual of the one-class machine (Schoelkopf et al. 2001; scaled as in LIBSVM) exactly.
 
     Parameters
     ----------
     kernel : Kernel, str or callable
-        See `textsvm.SVC`; "auto" is "fast" here, for nothing is chosen by cross-validation.
+        As for `textsvm.SVC`, except that "auto" is "fast": nothing is chosen by cross-validation.
     nu : float
-        Bound on the share of training texts outside, and below the share of support vectors; in (0, 1].
+        Upper bound of the share of training texts outside, and lower bound of the share of support vectors;
+        in (0, 1].
     normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute
         See `textsvm.SVC`.
 
@@ -185,15 +186,15 @@ class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
     support_ : int64 array, shape (n_sv,)
         Indices of the support vectors in the training texts.
     support_documents_ : Documents
-        Their encoded texts; None with a precomputed kernel matrix.
+        Encoded support vectors; None with a precomputed kernel matrix.
     dual_coef_ : float64 array, shape (1, n_sv)
-        Their dual variables; they sum to nu times the sum of the weights.
+        Dual variables; they sum to nu times the sum of the weights.
     intercept_ : float64 array, shape (1,)
         The bias.
     offset_ : float
-        ``-intercept_``: `decision_function` is `score_samples` less this.
+        ``-intercept_``: `decision_function` is `score_samples` minus the offset.
     n_support_ : int64 array, shape (1,)
-    kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_, n_features_in_
+    kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
         See `textsvm.SVC`.
 
     Examples

@@ -1,10 +1,10 @@
 """Comparison of models on the same documents: figures, differences from the first model, disagreements.
 
-Two classifiers are told apart by the documents that only one of them gets right. If neither is better,
-such a document favours either with probability 1/2 (McNemar 1947; here the exact binomial test). The
-difference in accuracy has a percentile bootstrap interval over documents: resampled counts of "only the first
-correct", "only the second", "both or neither" are multinomial. Regression models are compared by mean
-absolute error, with a percentile bootstrap interval.
+Two classifiers differ in the documents that a single of them predicts correctly. If neither is better, such a
+document favours either with probability 1/2 (McNemar 1947; here the exact binomial test). The difference in
+accuracy has a percentile bootstrap interval over documents: resampled counts of "only the first correct",
+"only the second", "both or neither" are multinomial. Regression models are compared by mean absolute error,
+with a percentile bootstrap interval.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from textsvm.evaluation.metrics import scores
 from textsvm.evaluation.results import Results
 from textsvm.runtime.plain_json import to_json
 
-#: Models on a page (limited by its colours), disagreements shown, and symbols of each text.
-MOST_MODELS, MOST_SHOWN, SYMBOLS = 8, 12, 240
+#: Maximum number of disagreements shown, and of symbols of each text.
+MOST_SHOWN, SYMBOLS = 12, 240
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,7 @@ class Paired:
     n: int
     difference: float  #: Accuracy of the first less that of the second
     interval: tuple[float, float]  #: Of the difference
-    #: Documents on which only that classifier is correct.
-    only_first: int
+    only_first: int  #: Documents that only the first predicts correctly
     only_second: int
     p_value: float  #: Of the exact two-sided test that neither is better
 
@@ -48,24 +47,13 @@ def compare_predictions(
     level: float = 0.95,
     seed: int = 0,
 ) -> Paired:
-    """Compare two predictions of the same documents.
+    """Compare two predictions of the labels of the same documents, shape (n,) each.
 
-    Parameters
-    ----------
-    truth, first, second : array-like, shape (n,)
-        Labels.
-    resamples : int
-        Number of bootstrap resamples.
-    level : float
-        Share of the resamples between the bounds of the interval.
-    seed : int
+    `level` is the share of the bootstrap resamples between the bounds of the interval.
     """
     labels, predicted, other = (np.asarray(given) for given in (truth, first, second))
     if labels.ndim != 1 or labels.shape != predicted.shape or labels.shape != other.shape:
-        raise InputError(
-            f"there are {labels.shape} labels and predictions of {predicted.shape} and {other.shape} "
-            "documents; give a label and two predictions for each document"
-        )
+        raise InputError(f"labels have shape {labels.shape}, predictions {predicted.shape} and {other.shape}")
     n = len(labels)
     if n == 0:
         raise InputError("there are no documents to compare predictions on")
@@ -154,10 +142,9 @@ class SideBySide:
     names: list[str]
     results: list[Results] = field(repr=False)  #: With intervals, the first model first
     differences: list[Difference | None]  #: None for the first model
-    #: Documents on which all predictions are equal; on which all are wrong (classes).
-    alike: int
-    all_wrong: int
-    only: list[int]  #: For each model the documents on which it alone is correct (regression: nearest)
+    alike: int  #: Documents with equal predictions
+    all_wrong: int  #: Documents without a correct prediction; 0 for regression
+    only: list[int]  #: For each model the documents that it alone predicts correctly (regression: nearest)
     disagreements: list[Disagreement]
 
     def as_dict(self) -> dict[str, Any]:
@@ -173,20 +160,15 @@ class SideBySide:
             }
             for name, results, difference, only in columns
         ]
-        return to_json(
-            {
-                "models": models,
-                "alike": self.alike,
-                "all_wrong": self.all_wrong,
-                "disagreements": [vars(each) for each in self.disagreements],
-            }
-        )
+        disagreements = [vars(each) for each in self.disagreements]
+        counts = {"alike": self.alike, "all_wrong": self.all_wrong}
+        return to_json({"models": models, **counts, "disagreements": disagreements})
 
 
 def side_by_side(
     models: Mapping[str, Results], texts: Sequence[str] | None, ids: Sequence[str]
 ) -> SideBySide:
-    """Compare results of models, by name, with those of the first; texts and ids of all documents."""
+    """Compare results of models, by name, with the results of the first; texts and ids of all documents."""
     names, results = list(models), list(models.values())
     first = results[0]
     for name, each in models.items():
@@ -209,10 +191,8 @@ def side_by_side(
 
 def _require_alike(name: str, first: Results, other: str, results: Results) -> None:
     if first.task != results.task or first.labels != results.labels:
-        raise InputError(
-            f"models side by side need the same labels or numbers, and {name} is {_kind(first)}, {other} "
-            f"{_kind(results)}"
-        )
+        kinds = f"{name} is {_kind(first)}, {other} {_kind(results)}"
+        raise InputError(f"models side by side need the same labels or numbers, and {kinds}")
     if not np.array_equal(first.index, results.index):
         raise InputError(f"{name} and {other} were not judged on the same documents, and cannot be compared")
 

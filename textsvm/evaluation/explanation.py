@@ -26,7 +26,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
 from textsvm.runtime.plain_json import to_json
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 #: Documents explained together: each has a weight for every feature of the support vectors.
 CHUNK = 16
@@ -62,8 +62,7 @@ class Explanation:
     """Contributions to the value of a document."""
 
     prediction: Any  #: A tuple for several labels per document
-    #: Class of positive contributions; for several labels per document the label with the largest value; None
-    #: for regression.
+    #: Class of positive contributions; among several labels that of the largest value; None for regression.
     towards: Any
     against: Any  #: The other class of two
     value: float
@@ -116,7 +115,7 @@ def explain(
     progress : callable, optional
     """
     machine = _readable(model, "so there is nothing to explain")
-    texts = machine.read(texts, fitting=False)
+    texts = machine.validate(texts, fitting=False)
     if not len(texts):
         return []
     documents = machine.encode(texts, machine.support_documents_)
@@ -166,9 +165,12 @@ class _OfSupport:
     def __init__(self, model: Any, device: Device, info: Any) -> None:
         self.model, self.support = model, model.support_documents_
         self.rows = model.kernel_.rows(self.support, device)
-        self.ids = _support_ids(info, len(self.support))
+        self.ids: list[str | None] = [None] * len(self.support)
+        ids = info.get("support_ids") if isinstance(info, dict) else None
+        if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(each, str) for each in ids):
+            self.ids = ids
 
-    def look(self, documents: Documents | Views) -> NDArray[np.float64]:
+    def look(self, documents: Documents | MultiView) -> NDArray[np.float64]:
         """Set the documents; their values without bias, shape (n, n_machines)."""
         coef, self.documents = self.model.dual_coef_, documents
         if not len(self.support):
@@ -189,33 +191,24 @@ class _OfSupport:
 
     def similar(self, d: int, most: int) -> list[Similar]:
         """Support vectors with the largest contributions to document d."""
-        model, values, terms = self.model, self.values[d], self.coef[d] * self.values[d]
+        values, terms, index = self.values[d], self.coef[d] * self.values[d], self.model.support_
+        order = np.argsort(-np.abs(terms), kind="stable")[:most].tolist()
         return [
-            Similar(
-                int(model.support_[i]), float(values[i]), float(terms[i]), self.support.shown(i), self.ids[i]
-            )
-            for i in np.argsort(-np.abs(terms), kind="stable")[:most].tolist()
+            Similar(int(index[i]), float(values[i]), float(terms[i]), self.support.shown(i), self.ids[i])
+            for i in order
             if terms[i] != 0
         ]
 
 
-def _support_ids(info: Any, n: int) -> list[str | None]:
-    """Ids of the support vectors in a model file's information; None if missing or damaged."""
-    ids = info.get("support_ids") if isinstance(info, dict) else None
-    known = isinstance(ids, list) and len(ids) == n and all(isinstance(each, str) for each in ids)
-    return ids if known and isinstance(ids, list) else [None] * n
-
-
 class _OfWeights:
-    """The same for machines that are stored as feature weights."""
+    """The same for a model that is stored as feature weights."""
 
     def __init__(self, model: Any, device: Device) -> None:
         self.predictor = model.kept.weights.predictor(device)
 
-    def look(self, documents: Documents | Views) -> NDArray[np.float64]:
+    def look(self, documents: Documents | MultiView) -> NDArray[np.float64]:
         self.documents = documents
-        values: NDArray[np.float64] = self.predictor.values(documents)
-        return values
+        return np.asarray(self.predictor.values(documents))
 
     def contributions(self, mixes: NDArray[np.float64], progress: Progress | None) -> Contributions:
         parts: Contributions = self.predictor.contributions(self.documents, mixes)
@@ -230,7 +223,7 @@ class _OfWeights:
 def _explain(
     model: Any,
     known: _OfSupport | _OfWeights,
-    documents: Documents | Views,
+    documents: Documents | MultiView,
     positive: Any,
     most: tuple[int, int],
     progress: Progress | None,
@@ -258,7 +251,7 @@ def _explain(
     return explanations
 
 
-def texts_of(documents: Documents | Views) -> Sequence[str]:
+def texts_of(documents: Documents | MultiView) -> Sequence[str]:
     """Normalised texts for display."""
     return [documents.shown(i) for i in range(len(documents))]
 
@@ -267,40 +260,46 @@ def _machines_explained(
     model: Any, machines: NDArray[np.float64], positive: Any
 ) -> tuple[NDArray[np.float64], list[dict[str, Any]]]:
     """Weights of the machines in each explained value, (n, n_machines), and fields of its `Explanation`."""
-    n, n_machines = machines.shape
-    classes = getattr(model, "classes_", None)
+    n, classes = len(machines), getattr(model, "classes_", None)
+    mixes, towards = sides_of(model, positive)
+    side, against = np.zeros(n, np.int64), None
     if classes is None:
         predictions = model.predictions(model.scores(machines, 0), None).tolist()
-        one_class = hasattr(model, "offset_")
-        meaning = (
-            {"towards": "inside", "against": "outside"} if one_class else {"towards": None, "against": None}
-        )
-        if one_class:
-            predictions = [meaning["towards" if each > 0 else "against"] for each in predictions]
-        return np.ones((n, n_machines)), [{"prediction": each, **meaning} for each in predictions]
-    if getattr(model, "label_form_", None) is not None:
-        label_tuples = label_sets(model.predictions(machines, classes), classes)
-        first = machines.argmax(axis=1)
-        towards = classes[first].tolist()
-        meanings = [
-            {"prediction": p, "towards": t, "against": None}
-            for p, t in zip(label_tuples, towards, strict=True)
-        ]
-        return np.eye(len(classes))[first], meanings
-    chosen = model.predictions(model.scores(machines, len(classes)), classes)
-    if len(classes) == 2:
-        mix = np.array([-1.0, 1.0]) if n_machines == 2 else np.ones(1)
-        towards, against = classes.tolist()[::-1]
-        if positive is not None and positive == against:
-            mix, towards, against = -mix, against, towards
-        meanings = [{"prediction": each, "towards": towards, "against": against} for each in chosen.tolist()]
-        return np.tile(mix, (n, 1)), meanings
-    mixes = np.stack([machines_of(model.multiclass, a, len(classes)) for a in range(len(classes))])
-    meanings = [{"prediction": each, "towards": each, "against": None} for each in chosen.tolist()]
-    return mixes[np.searchsorted(classes, chosen)], meanings
+        if hasattr(model, "offset_"):
+            against = "outside"
+            predictions = ["inside" if each > 0 else "outside" for each in predictions]
+    elif getattr(model, "label_form_", None) is not None:
+        predictions = label_sets(model.predictions(machines, classes), classes)
+        side = machines.argmax(axis=1)
+    else:
+        chosen = model.predictions(model.scores(machines, len(classes)), classes)
+        predictions = chosen.tolist()
+        if len(classes) == 2:
+            against = next(label for label in classes.tolist() if label != towards[0])
+        else:
+            side = np.searchsorted(classes, chosen)
+    meanings = [
+        {"prediction": prediction, "towards": towards[a], "against": against}
+        for prediction, a in zip(predictions, side.tolist(), strict=True)
+    ]
+    return mixes[side], meanings
 
 
-def machines_of(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
+def sides_of(machine: Any, positive: Any) -> tuple[NDArray[np.float64], list[Any]]:
+    """Weights of the machines in each value, shape (n_values, n_machines), and the meaning of each value."""
+    classes, n_machines = getattr(machine, "classes_", None), len(machine.intercept_)
+    if classes is None:
+        return np.ones((1, n_machines)), ["inside" if hasattr(machine, "offset_") else None]
+    labels = classes.tolist()
+    if getattr(machine, "label_form_", None) is not None:
+        return np.eye(len(labels)), labels
+    if len(labels) > 2:
+        return np.stack([_mix(machine.multiclass, a, len(labels)) for a in range(len(labels))]), labels
+    mix = np.array([[-1.0, 1.0]]) if n_machines == 2 else np.ones((1, 1))
+    return (-mix, labels[:1]) if positive is not None and positive == labels[0] else (mix, labels[1:])
+
+
+def _mix(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
     """Weights of the machines in the value of class `a` of more than two, shape (n_machines,)."""
     if strategy == "ovo":
         pairs = combinations(range(n_classes), 2)

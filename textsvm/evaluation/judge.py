@@ -1,4 +1,4 @@
-"""Apply a fitted model to documents: predictions in one form for all kinds of models, and results."""
+"""Apply a fitted model to documents: predictions in the same form for all kinds of models, and results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 #: Warn if more than this share of the symbols is not in the model's alphabet.
 UNSEEN = 0.05
@@ -29,7 +29,7 @@ def predict(
 ) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
     """Classes (None for regression), predictions, decision values, and probabilities if there are any.
 
-    A one-class model needs `positive`, its class, and `truth` for the name of the other class.
+    A `OneClassSVM` needs `positive`, its class, and `truth` for the name of the other class.
     """
     if not hasattr(model, "decision_function"):
         values = model.predict(texts, progress)
@@ -41,15 +41,11 @@ def predict(
     if hasattr(model, "classes_"):
         return model.classes_, model.predictions(decision, model.classes_), decision, None
     if positive is None:
-        raise InputError(
-            "a one-class model needs to know which label it was trained on: give the positive one"
-        )
+        raise InputError("a one-class model needs the label that it was trained on: give the positive label")
     others = sorted({label for label in truth if label != positive}) or ["rest"]
     if len(others) > 1:
-        raise InputError(
-            f"a one-class model tells {positive!s} from all others, and there are the labels "
-            f"{', '.join(map(str, others[:5]))}; reduce them to two"
-        )
+        names = ", ".join(map(str, others[:5]))
+        raise InputError(f"a one-class model separates {positive!s} from {names}; reduce them to two labels")
     classes = np.array(sorted([positive, others[0]]))
     predicted = np.where(decision >= 0, positive, others[0])
     return classes, predicted, decision if classes[1] == positive else -decision, None
@@ -74,11 +70,10 @@ def judge(
     truth : sequence, length n
         Labels, or numbers for an SVR; tuples of labels, or a bool indicator, for a MultilabelSVC.
     positive : label, optional
-        Positive class of two. Required for a OneClassSVM: the class it was trained on.
+        Positive class of two. Required for a OneClassSVM: the class of its training documents.
     grades : (int, int), optional
         Range of the quadratic weighted kappa.
-    progress : callable, optional
-        See `textsvm.runtime.parallel.StageProgress`.
+    progress : `textsvm.runtime.parallel.StageProgress`, optional
     seconds : dict, optional
         Copied to the results, with "predict" added.
     """
@@ -110,9 +105,9 @@ def judge(
 def data_warnings(model: Any, texts: Any) -> list[str]:
     """Warnings about documents in another language, and about support vectors among the documents."""
     support, machine = getattr(model, "support_documents_", None), machine_of(model)
-    if not isinstance(support, Documents | Views):
+    if not isinstance(support, Documents | MultiView):
         return []
-    documents = machine.encode(machine.read(texts, fitting=False), support)
+    documents = machine.encode(machine.validate(texts, fitting=False), support)
     warnings = []
     unseen = max([_unseen(documents.of(view), support.of(view)) for view in model.kernel_.structure.views])
     if unseen > UNSEEN:
@@ -131,7 +126,7 @@ def data_warnings(model: Any, texts: Any) -> list[str]:
 
 
 def _unseen(documents: Any, support: Any) -> float:
-    """Share of the symbols that no support vector has; 0 for tokens, where new ones are normal."""
+    """Share of the symbols that no support vector has; 0 for tokens, where new tokens are normal."""
     if not isinstance(support, Documents) or support.of_tokens or not len(documents.codes):
         return 0.0
     return float(np.mean(documents.codes >= len(support.alphabet)))

@@ -29,7 +29,6 @@ def symbol_counts(examples: Any) -> NDArray[np.float64] | None:
 class LengthBaseline:
     """Piecewise linear function from text length to the predicted number, constant beyond its ends."""
 
-    #: Its points.
     lengths: list[float]
     numbers: list[float]
 

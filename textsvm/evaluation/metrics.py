@@ -23,13 +23,13 @@ Several labels per document:
     hamming_loss       share of wrong decisions
     precision_at_k     precision of the k labels with the largest decision values, mean over documents
     break-even point   precision of the m documents with the largest values, where m documents have the label:
-                       there, precision equals recall (Joachims 1998; Lodhi et al. 2002)
+                       precision equals recall there (Joachims 1998; Lodhi et al. 2002)
 
 Numbers: mae, rmse, r2, pearson, qwk.
 
-Quadratic weighted kappa needs grades, whole numbers in a range: the range the user gives, else that of the
+Quadratic weighted kappa needs grades, whole numbers in a range: the given range, else the range of the
 classes or of the true numbers. Predicted numbers are rounded (halves to even) and clipped to it. Classes 1
-and 3 are twice as far apart as 1 and 2, whether there is a class 2 or not.
+and 3 are twice as far apart as 1 and 2, also without a class 2.
 """
 
 from __future__ import annotations
@@ -60,29 +60,21 @@ def scores(
     areas: bool = True,
     positive: Any = None,
 ) -> dict[str, float]:
-    """Compute all metrics by name.
+    """All metrics by name; the names depend on the truth alone.
 
     Parameters
     ----------
     truth, predicted : array-like, shape (n,)
-        Labels out of `classes`, or numbers; bool arrays of shape (n, n_classes) for several labels per
-        document.
-    decision : float64 array, optional
-        Decision values. Two classes: shape (n,), positive for ``classes[1]``; else shape (n, n_classes).
+        Labels out of `classes`, or numbers; for several labels bool arrays, shape (n, n_classes).
+    decision : float64 array, shape (n,) for two classes, positive for ``classes[1]``; else (n, n_classes)
         None: no areas under curves and no precision at k.
-    classes : array, shape (n_classes,), sorted; or None
-        None means regression.
+    classes : array, shape (n_classes,), sorted; None for regression
     grades : (int, int), optional
-        Lowest and highest grade of the quadratic weighted kappa.
+        Range of the quadratic weighted kappa.
     areas : bool
         Compute areas under curves, which take longer than all other metrics; NaN otherwise.
     positive : label, optional
         Positive class of two; default ``classes[1]``.
-
-    Returns
-    -------
-    dict of str -> float
-        The same names for any predictions of the same truth.
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     weight = np.ones((1, len(truth)))
@@ -111,25 +103,10 @@ def class_metrics(
     grades: tuple[int, int] | None = None,
     probability: Array | None = None,
 ) -> dict[str, Array]:
-    """Metrics for one label per document.
+    """Metrics for a single label per document, arrays of shape (resamples,).
 
-    Parameters
-    ----------
-    weight : float64 array, shape (resamples, n)
-        Weight of each document.
-    true, predicted : int64 arrays, shape (n,)
-        Indices into `labels`.
-    decision : float64 array, shape (n,) or (n, n_labels), optional
-        With two labels positive for the second.
-    labels : sequence
-        With two labels the second is the positive class.
-    grades : (int, int), optional
-    probability : float64 array, shape (n,) or (n, n_labels), optional
-        With two labels that of the second.
-
-    Returns
-    -------
-    dict of str -> float64 array, shape (resamples,)
+    `weight` has shape (resamples, n); `true` and `predicted` are indices into `labels`. Decision values and
+    probabilities have shape (n, n_labels), or (n,) for two labels, the second of which is the positive class.
     """
     k = len(labels)
     cells = _sums_by(weight, true * k + predicted, k * k).reshape(-1, k, k)
@@ -172,17 +149,10 @@ def label_metrics(
     labels: Sequence[Any],
     areas: bool = True,
 ) -> dict[str, Array]:
-    """Metrics for several labels per document.
+    """Metrics for several labels per document, like `class_metrics`; truth and predictions are indicators.
 
-    Parameters
-    ----------
-    weight : float64 array, shape (resamples, n)
-    truth, predicted : bool arrays, shape (n, n_labels)
-    decision : float64 array, shape (n, n_labels), optional
-        NaN, of a label without a machine, ranks below all numbers.
-    labels : sequence
-    areas : bool
-        Compute the average precision; NaN otherwise.
+    NaN as the decision value of a label without a machine ranks below all numbers. Without `areas`, the
+    average precision is NaN.
     """
     hits, support, given = (weight @ each for each in (truth & predicted, truth, predicted))
     _, _, f1 = precision_recall_f1(hits, support, given)
@@ -210,7 +180,7 @@ def label_metrics(
 def number_metrics(
     weight: Array, truth: Array, predicted: Array, grades: tuple[int, int] | None = None
 ) -> dict[str, Array]:
-    """Metrics for regression, see `class_metrics`; with "qwk" if the true numbers are grades."""
+    """Metrics for regression, like `class_metrics`; with "qwk" if the true numbers are grades."""
     error = predicted - truth
     squared = _mean(weight, error**2)
     t, p = truth - truth.mean(), predicted - predicted.mean()  # centred, so that variances do not cancel
@@ -247,14 +217,16 @@ def class_table(
 ) -> list[dict[str, Any]]:
     """Rows of `Results.per_class`.
 
-    `counts` are documents of each label: correct, of the label, predicted; `areas` average precisions; `more`
-    further columns before the numbers of documents.
+    `counts`: documents of each label that are correct, of the label, predicted; `areas`: average precisions;
+    `more`: further columns before the numbers of documents.
     """
-    shares = precision_recall_f1(*counts)
+    precision, recall, f1 = precision_recall_f1(*counts)
     return [
         {
             "label": label,
-            **dict(zip(("precision", "recall", "f1"), (float(share[a]) for share in shares), strict=True)),
+            "precision": float(precision[a]),
+            "recall": float(recall[a]),
+            "f1": float(f1[a]),
             "average_precision": float(areas[a]),
             **(more[a] if more else {}),
             "support": int(counts[1][a]),
@@ -294,27 +266,25 @@ def as_grades(labels: NDArray[Any]) -> NDArray[np.int64] | None:
 def check_grades(grades: tuple[int, int] | None) -> None:
     """Raise InputError unless `grades` is a range of at least two grades."""
     if grades is not None and not 0 < grades[1] - grades[0] < MOST_GRADES:
-        raise InputError(
-            f"grades must be a range of 2 to {MOST_GRADES} whole numbers, got {grades[0]} to {grades[1]}"
-        )
+        raise InputError(f"grades must be 2 to {MOST_GRADES} whole numbers, got {grades[0]} to {grades[1]}")
 
 
-def grades_of(truth: Array, grades: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Range of grades of a regression: as given, else that of the truth; None if the truth has no grades."""
+def grades_of(truth: NDArray[Any], grades: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Range of grades: as given, else of the true labels or numbers; None if they are not grades."""
     values = as_grades(truth)
-    if values is None or grades is not None:
-        return grades if values is not None else None
-    return int(values.min()), int(values.max())
+    if values is None:
+        return None
+    return grades or (int(values.min()), int(values.max()))
 
 
 # Rankings by decision value
 
 
 def average_precisions(truth: NDArray[np.bool_], decision: Array, weight: Array | None = None) -> Array:
-    """Average precision of each class against the rest; NaN for a class without documents.
+    """Average precision of each class against the rest, shape (n_classes,), or (resamples, n_classes).
 
-    Truth and decision values have shape (n, n_classes), weights (resamples, n), the result (n_classes,) or
-    with weights (resamples, n_classes). NaN ranks below all numbers.
+    Truth and decision values have shape (n, n_classes), weights (resamples, n). NaN ranks below all numbers;
+    the average precision of a class without documents is NaN.
     """
     values, weights = _ranked(decision), np.ones((1, len(truth))) if weight is None else weight
     areas = np.full((len(weights), truth.shape[1]), np.nan)
@@ -333,7 +303,7 @@ def one_against_rest(true: NDArray[np.int64], decision: Array) -> tuple[NDArray[
 
 
 def mean_of_defined(values: Array) -> Array:
-    """Mean over the last axis without NaN; NaN if nothing else is there."""
+    """Mean over the last axis without NaN; NaN if all values are."""
     defined = ~np.isnan(values)
     count = defined.sum(axis=-1)
     total = np.where(defined, values, 0.0).sum(axis=-1)
@@ -341,7 +311,7 @@ def mean_of_defined(values: Array) -> Array:
 
 
 def roc_curve(truth: NDArray[np.bool_], score: Array) -> tuple[Array, Array]:
-    """False and true positive rates, ascending from 0 to 1, without points on straight lines."""
+    """False and true positive rates, ascending from 0 to 1, without points inside straight lines."""
     true, false = _counts_from_the_top(truth, score)
     if len(true) > 2:
         turns = np.r_[True, (np.diff(true, 2) != 0) | (np.diff(false, 2) != 0), True]
@@ -363,7 +333,7 @@ def roc_area(truth: NDArray[np.bool_], score: Array) -> float:
 
 
 def _counts_from_the_top(truth: NDArray[np.bool_], score: Array) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Positive and negative documents with at least each of the different scores, from the largest."""
+    """Numbers of positive and negative documents with at least each distinct score, from the largest."""
     order = np.argsort(-score, kind="stable")
     last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
     true = np.cumsum(truth[order])[last]
@@ -393,7 +363,7 @@ def _area_under_roc(weight: Array, positive: NDArray[np.bool_], score: Array) ->
 def _average_precision(
     weight: Array, true: NDArray[np.int64], decision: Array | None, support: Array
 ) -> Array:
-    """Of the second of two classes; else the mean over the classes that occur."""
+    """Average precision of the second of two classes; else the mean over the classes that occur."""
     if decision is None or not np.all(np.isfinite(decision)):
         return np.full(len(weight), np.nan)
     truth, values = one_against_rest(true, decision)
@@ -420,8 +390,7 @@ def _areas(weight: Any, order: Any, truth: Any, last: Any, areas: Any) -> None:
 
 
 def _ranked(decision: Array) -> Array:
-    values: Array = np.nan_to_num(decision, nan=-np.finfo(np.float64).max)
-    return values
+    return np.asarray(np.nan_to_num(decision, nan=-np.finfo(np.float64).max))
 
 
 # Weighted sums
@@ -436,8 +405,7 @@ def _kappa(weight: Array, truth: NDArray[Any], predicted: NDArray[Any], grades: 
 
 
 def _mean(weight: Array, values: NDArray[Any]) -> Array:
-    mean: Array = weight @ values / weight.sum(axis=1)
-    return mean
+    return np.asarray(weight @ values / weight.sum(axis=1))
 
 
 def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Array:

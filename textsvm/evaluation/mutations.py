@@ -3,16 +3,16 @@
     score(i, c) = f(x with x_i := c) - f(x)
 
 f is the value for a class (`textsvm.evaluation.explanation`), x the text as the model reads it. Every changed
-text is decided anew, so the scores are exact for any kernel. They do not add up over positions: kernels count
-windows, which changes share, and a normalised kernel divides by the norm of the changed text.
+text is decided anew, so the scores are exact for any kernel. They do not add up over positions: neighbouring
+changes affect the same windows, and a normalised kernel divides by the norm of the changed text.
 
-The score of a k-mer is its decision value as a text, without the bias: up to a constant, the output of
-gkmpredict for a list of all k-mers, as deltaSVM reads it.
+The score of a k-mer is its decision value as a text, without the bias. Up to a constant, this is the output
+of gkmpredict for a list of all k-mers, the input of deltaSVM.
 
 A motif aligns the best k-mers. The best k-mer is placed first; each further k-mer, in order of score, is
 added at its best fit (shifted by at most half of its length, on either strand if both are read), with its
 score as weight; then all are placed again, until no k-mer moves. A k-mer that does not reach a position
-spreads its weight over all letters there. Bits of a position: log2 of the number of letters, less its
+spreads its weight over all letters there. Bits of a position: log2 of the number of letters, less the
 entropy.
 """
 
@@ -26,9 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.evaluation.explanation import machine_of_texts, machines_of
+from textsvm.evaluation.explanation import machine_of_texts, sides_of
 from textsvm.runtime.parallel import Progress
 
+Array = NDArray[np.float64]
 #: Symbols of changed texts that exist at a time.
 BATCH = 1 << 22
 #: Most k-mers that are scored: 4^11 are, 4^12 are not.
@@ -39,37 +40,35 @@ MOST_LETTERS = 30
 
 @dataclass(frozen=True)
 class Mutations:
-    """Scores of all changes of one letter of a text."""
+    """Scores of all changes of a single letter of a text."""
 
     text: str  #: As the model reads it, L letters
     letters: str  #: Alphabet of the changes
     #: Meaning of positive scores: the positive class of two, each class of more, each label of several,
     #: "inside" for a one-class model, None (a higher number) for regression.
     towards: list[Any]
-    values: NDArray[np.float64]  #: shape (len(towards),): Of the unchanged text, with bias
+    values: Array  #: shape (len(towards),): Of the unchanged text, with bias
     #: shape (len(towards), L, len(letters)): 0 where the text has the letter.
-    scores: NDArray[np.float64] = field(repr=False)
+    scores: Array = field(repr=False)
 
     @property
-    def importance(self) -> NDArray[np.float64]:
+    def importance(self) -> Array:
         """Mean fall of the values over all changes of each letter, shape (len(towards), L)."""
         same = np.array([[letter == each for each in self.letters] for letter in self.text], bool)
         changes = np.maximum((~same.reshape(len(self.text), len(self.letters))).sum(axis=1), 1)
-        importance: NDArray[np.float64] = -self.scores.sum(axis=2) / changes
-        return importance
+        return np.asarray(-self.scores.sum(axis=2) / changes)
 
 
 @dataclass(frozen=True)
 class Kmers:
     """Scores of all k-mers."""
 
-    #: str array, shape (n,): In alphabetical order; if the model reads both strands, without reverse
-    #: complements.
+    #: shape (n,): In alphabetical order; if the model reads both strands, without reverse complements.
     kmers: NDArray[np.str_]
     letters: str
     both_strands: bool
-    towards: list[Any]  #: See `Mutations`
-    scores: NDArray[np.float64] = field(repr=False)  #: shape (n, len(towards))
+    towards: list[Any]  #: As in `Mutations`
+    scores: Array = field(repr=False)  #: shape (n, len(towards))
     against: Any = None  #: Meaning of negative scores: the other of two classes
 
     def top(self, most: int | None = None, side: int = 0) -> NDArray[np.int64]:
@@ -85,7 +84,7 @@ def mutation_scores(
     positive: Any = None,
     progress: Progress | None = None,
 ) -> list[Mutations]:
-    """Score every change of one letter of texts: exact differences of decision values.
+    """Score every change of a single letter of texts: exact differences of decision values.
 
     Parameters
     ----------
@@ -117,7 +116,7 @@ def mutation_scores(
     ('gat', 'acgt', [[[-0.47, -0.47, 0.0, -0.47], [0.0, -1.19, -0.71, -0.71], [-0.47, -0.47, -0.47, 0.0]]])
     """
     machine = machine_of_texts(model, "no letters that could be changed")
-    given = machine.read(texts, fitting=False)
+    given = machine.validate(texts, fitting=False)
     if not len(given):
         return []
     letters = letters_of(machine, alphabet)
@@ -141,19 +140,14 @@ def mutation_scores(
 
 
 def kmer_scores(
-    model: Any,
-    k: int,
-    alphabet: str | None = None,
-    *,
-    positive: Any = None,
-    progress: Progress | None = None,
+    model: Any, k: int, alphabet: str | None = None, *, positive: Any = None, progress: Progress | None = None
 ) -> Kmers:
     """Score all k-mers of an alphabet by their decision values as texts, without the bias.
 
     Parameters
     ----------
     model, alphabet, positive, progress
-        See `mutation_scores`. The model may have been saved without texts.
+        As in `mutation_scores`. The model may have been saved without texts.
     k : int
         At least the length of the kernel's windows.
 
@@ -185,14 +179,17 @@ def kmer_scores(
         scores[some] = values @ mixes.T
         if progress is not None:
             progress(min(start + size, len(kmers)), len(kmers))
-    return Kmers(kmers, letters, both is not None, towards, scores, _other(machine, towards))
+    classes = getattr(machine, "classes_", np.empty(0)).tolist()
+    others = [label for label in classes if label != towards[0]]
+    against = others[0] if len(classes) == 2 and len(towards) == 1 else None
+    return Kmers(kmers, letters, both is not None, towards, scores, against)
 
 
 def letters_of(machine: Any, alphabet: str | None) -> str:
     """Alphabet of the changes, as the model reads it; default: the letters of the model's texts."""
     if alphabet is None:
         return _known_letters(machine)
-    documents = machine.encode(machine.read(list(alphabet), fitting=False), machine.support_documents_)
+    documents = machine.encode(machine.validate(list(alphabet), fitting=False), machine.support_documents_)
     read = [documents.shown(i) for i in range(len(documents))]
     for letter, normalised in zip(alphabet, read, strict=True):
         if len(normalised) != 1:
@@ -217,22 +214,8 @@ def _known_letters(machine: Any) -> str:
     return letters
 
 
-def sides_of(machine: Any, positive: Any) -> tuple[NDArray[np.float64], list[Any]]:
-    """Weights of the machines in each value, shape (n_values, n_machines), and the meaning of each value."""
-    classes, n_machines = getattr(machine, "classes_", None), len(machine.intercept_)
-    if classes is None:
-        return np.ones((1, n_machines)), ["inside" if hasattr(machine, "offset_") else None]
-    labels = classes.tolist()
-    if getattr(machine, "label_form_", None) is not None:
-        return np.eye(len(labels)), labels
-    if len(labels) > 2:
-        return np.stack([machines_of(machine.multiclass, a, len(labels)) for a in range(len(labels))]), labels
-    mix = np.array([[-1.0, 1.0]]) if n_machines == 2 else np.ones((1, 1))
-    return (-mix, labels[:1]) if positive is not None and positive == labels[0] else (mix, labels[1:])
-
-
 def _batches(texts: Sequence[str], letters: str) -> Iterator[tuple[list[tuple[int, int, int]], list[str]]]:
-    """Yield (text, position, letter) of changes and the changed texts, as many as are decided at a time."""
+    """Yield batches of changes, (text, position, letter) each, and the changed texts."""
     places: list[tuple[int, int, int]] = []
     changed: list[str] = []
     room = BATCH
@@ -251,7 +234,7 @@ def _batches(texts: Sequence[str], letters: str) -> Iterator[tuple[list[tuple[in
 
 
 def _check_length(machine: Any, k: int, n_letters: int) -> None:
-    leaves = [leaf for leaf in machine.kernel_.structure.leaves if _reads_letters(leaf)]
+    leaves = [leaf for leaf in machine.kernel_.structure.leaves if leaf.structure.view.tokens == "characters"]
     if not leaves:
         raise InputError("the model reads tokens, not letters, so k-mers of letters say nothing about it")
     shortest = min(leaf.structure.min_length for leaf in leaves)
@@ -267,12 +250,8 @@ def _check_length(machine: Any, k: int, n_letters: int) -> None:
         )
 
 
-def _reads_letters(leaf: Any) -> bool:
-    return bool(leaf.structure.view.tokens == "characters")
-
-
 def pairs_of(letters: str) -> NDArray[np.int64] | None:
-    """Index of the complement of each letter; None unless the letters are those of DNA or RNA."""
+    """Index of the complement of each letter; None unless the letters are the bases of DNA or RNA."""
     pair = {"a": "t", "c": "g", "g": "c", "t": "a", "u": "a"}
     if "u" in letters and "t" not in letters:
         pair["a"] = "u"
@@ -281,15 +260,8 @@ def pairs_of(letters: str) -> NDArray[np.int64] | None:
     return np.array([letters.index(pair[letter]) for letter in letters])
 
 
-def _other(machine: Any, towards: list[Any]) -> Any:
-    """Meaning of negative values: the other of two classes."""
-    classes = getattr(machine, "classes_", np.empty(0)).tolist()
-    two = len(classes) == 2 and len(towards) == 1
-    return next(label for label in classes if label != towards[0]) if two else None
-
-
 def _digits(k: int, n_letters: int, pairs: NDArray[np.int64] | None) -> NDArray[np.uint8]:
-    """Indices of the letters of all k-mers, shape (number of k-mers, k); with pairs, one strand only."""
+    """Indices of the letters of all k-mers, shape (number of k-mers, k); with pairs, of a single strand."""
     codes, place = np.arange(n_letters**k), n_letters ** np.arange(k)[::-1]
     digits = (codes[:, None] // place % n_letters).astype(np.uint8)
     if pairs is None:
@@ -297,10 +269,9 @@ def _digits(k: int, n_letters: int, pairs: NDArray[np.int64] | None) -> NDArray[
     return digits[codes <= (pairs[digits][:, ::-1] * place).sum(axis=1)]
 
 
-Array = NDArray[np.float64]
 #: Default k-mers of a motif: with at least half of the highest score, at most this many.
 MOST = 200
-#: Most rounds of alignment.
+#: Maximum number of rounds of alignment.
 ROUNDS = 5
 
 
@@ -317,8 +288,7 @@ class Motif:
     def bits(self) -> Array:
         """Heights of the letters in a sequence logo, shape (W, len(letters))."""
         p = self.frequencies
-        heights: Array = p * (np.log2(p.shape[1]) + (p * np.log2(p)).sum(axis=1))[:, None]
-        return heights
+        return np.asarray(p * (np.log2(p.shape[1]) + (p * np.log2(p)).sum(axis=1))[:, None])
 
     @property
     def consensus(self) -> str:
@@ -329,8 +299,8 @@ class Motif:
 def motifs(scored: Kmers, most: int | None = None) -> list[Motif]:
     """A motif for each value of `scored`, and with two classes another for the other class.
 
-    `most` is the number of k-mers of a motif; default those with at least half of the highest score, at most
-    200. Values that no k-mer has a positive score for are left out.
+    `most` is the number of k-mers of a motif; by default the k-mers with at least half of the highest score,
+    at most 200. Values without a positive score are left out.
     """
     sides = [(scored.scores[:, a], label) for a, label in enumerate(scored.towards)]
     if scored.against is not None:
@@ -357,7 +327,7 @@ def _motif(kmers: Kmers, scores: Array, towards: Any, most: int | None) -> Motif
 def align(strands: NDArray[np.int64], weights: Array, n_letters: int) -> Array:
     """Align k-mers; weights of the letters at each position, shape (k + 2 (k // 2), n_letters).
 
-    `strands`, shape (n, 1 or 2, k), are the indices of the letters, of both strands if either may be used.
+    `strands`, shape (n, 1 or 2, k), are the indices of the letters of the strand, or of both strands.
     """
     n, _, k = strands.shape
     counts = np.zeros((k + 2 * (k // 2), n_letters))

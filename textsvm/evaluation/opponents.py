@@ -70,9 +70,7 @@ def first() -> Pipeline:
 
 def second() -> Pipeline:
     """Opponent 2."""
-    words = TfidfVectorizer(
-        ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]", min_df=2
-    )  # fmt: skip
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]", min_df=2)
     both = FeatureUnion([("characters", _characters()), ("words", words)])
     return make_pipeline(both, _by_folds(LinearSVC(random_state=0)))
 
@@ -82,7 +80,7 @@ OPPONENTS: dict[str, Callable[[], Pipeline]] = {FIRST: first, SECOND: second}
 
 
 def opponents_of(examples: Any) -> dict[str, Callable[[], Any]]:
-    """Both opponents for texts (the second without words if every text has one word), vectors or columns."""
+    """Both opponents for texts (without words if each text is a single word), vectors or columns."""
     if isinstance(examples, dict):
         return {
             _COLUMNS: lambda: make_pipeline(_union(examples), LinearSVC(random_state=0)),
@@ -119,11 +117,9 @@ class _Column(TransformerMixin, BaseEstimator):
         self.name = name
 
     def fit(self, columns: dict[str, Any], y: Any = None) -> _Column:
-        """Do nothing."""
         return self
 
     def transform(self, columns: dict[str, Any]) -> Any:
-        """Return the column."""
         values = columns[self.name]
         return values[:, None] if getattr(values, "ndim", 2) == 1 else values
 
@@ -148,10 +144,9 @@ def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
         except InputError:
             raise
         except ValueError as error:
+            name = "TF-IDF + LinearSVC" if isinstance(model, Pipeline) else type(model).__name__
             message = " ".join(str(error).split())
-            raise InputError(
-                f"{_name(model)} cannot be trained on {np.size(labels)} documents: {message}"
-            ) from error
+            raise InputError(f"{name} cannot be trained on {np.size(labels)} documents: {message}") from error
         between = time.perf_counter()
         predicted = np.asarray(model.predict(test))
     return Answer(predicted, between - clock, time.perf_counter() - between, _chosen(model))
@@ -159,10 +154,6 @@ def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
 
 def _characters() -> TfidfVectorizer:
     return TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True, min_df=2)
-
-
-def _name(model: Any) -> str:
-    return "TF-IDF + LinearSVC" if isinstance(model, Pipeline) else type(model).__name__
 
 
 def _chosen(model: Any) -> str:
@@ -190,7 +181,7 @@ def compare(
     ours: Mapping[str, Callable[[], Any]],
     progress: StageProgress | None = None,
 ) -> list[Compared]:
-    """Train and judge both opponents and the given classifiers.
+    """Train and judge both opponents and the given classifiers; the opponents come first.
 
     Parameters
     ----------
@@ -199,14 +190,9 @@ def compare(
     parts : sequence of (train, test)
         Indices; test parts are disjoint.
     ours : mapping of str to callable
-        Makers of unfitted classifiers, by name.
-    progress : callable, optional
-        See `textsvm.runtime.parallel.StageProgress`; the stage is "compare".
-
-    Returns
-    -------
-    list of Compared
-        The opponents first.
+        Factories of classifiers, by name.
+    progress : StageProgress, optional
+        The stage is "compare".
     """
     opponents = opponents_of(texts)
     if taken := [name for name in ours if name in opponents]:
@@ -214,7 +200,7 @@ def compare(
     truth = np.array([labels[i] for _, test in parts for i in test])
     makers: dict[str, Callable[[], Any]] = {**opponents, **ours}
     results: list[Compared] = []
-    first = None
+    first_predictions = None
     for number, (name, make) in enumerate(makers.items()):
         if name in ours:
             _warm_up(make, texts, labels, parts)
@@ -224,10 +210,15 @@ def compare(
                 progress("compare", number * len(parts) + k, len(makers) * len(parts))
             answers.append(_answer(make(), texts, labels, part))
         predicted = np.concatenate([each.predicted for each in answers])
-        results.append(
-            judge_prediction(truth, predicted, first, name=name, ours=name in ours, **_cost(answers))
-        )
-        first = predicted if first is None else first
+        fields = {
+            "name": name,
+            "ours": name in ours,
+            "fit": sum(each.fit for each in answers),
+            "predict": sum(each.predict for each in answers),
+            "chosen": ", ".join(dict.fromkeys(each.chosen for each in answers if each.chosen)),
+        }
+        results.append(judge_prediction(truth, predicted, first_predictions, **fields))
+        first_predictions = predicted if first_predictions is None else first_predictions
     return results
 
 
@@ -235,14 +226,6 @@ def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer
     train, test = part
     known, unknown = select_examples(texts, train), select_examples(texts, test)
     return answer(model, known, select_examples(labels, train), unknown)
-
-
-def _cost(answers: Sequence[Answer]) -> dict[str, Any]:
-    return {
-        "fit": sum(each.fit for each in answers),
-        "predict": sum(each.predict for each in answers),
-        "chosen": ", ".join(dict.fromkeys(each.chosen for each in answers if each.chosen)),
-    }
 
 
 def _warm_up(make: Callable[[], Any], texts: Any, labels: Sequence[Any], parts: Sequence[Part]) -> None:

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import (
-    as_grades,
     average_precisions,
     break_even,
     check_grades,
@@ -34,17 +33,22 @@ Array = NDArray[np.float64]
 BLOCK = 1 << 22
 
 
+def _metric(name: str) -> Any:
+    """Attribute of a metric; None if it is undefined."""
+    return property(lambda self: to_json(self.metrics[name]))
+
+
 @dataclass(frozen=True)
 class Results:
     """How well a model did on documents whose labels or numbers are known."""
 
     task: str  #: {"binary", "multiclass", "multilabel", "regression"}
     n: int
-    #: Classes, the negative class first if there are two; rows (truth) and columns (prediction) of
-    #: `confusion`. Empty for regression.
+    #: Classes in the order of rows (truth) and columns (prediction) of `confusion`; the negative before the
+    #: positive. Empty for regression.
     labels: list[Any]
-    #: See `textsvm.evaluation.metrics`; with `log_loss`, and for two classes `brier`, if there are
-    #: probabilities. Common metrics of classes are attributes as well: ``results.accuracy``.
+    #: `textsvm.evaluation.metrics` describes them; `log_loss` and for two classes `brier` need probabilities.
+    #: Common metrics are attributes as well: ``results.accuracy``.
     metrics: dict[str, float]
     confusion: list[list[int]]  #: Empty for several labels per document
     #: "label", "precision", "recall", "f1", "average_precision", "support" (true documents) and "predicted";
@@ -52,14 +56,14 @@ class Results:
     per_class: list[dict[str, Any]]
     #: shape (n,): Indices of the judged documents among the given documents; `warnings` explains the others.
     index: NDArray[np.int64] = field(repr=False)
-    #: array, shape (n,): Several labels per document: bool arrays of shape (n, n_classes).
+    #: array, shape (n,); for several labels per document bool arrays of shape (n, n_classes).
     truth: NDArray[Any] = field(repr=False)
     predicted: NDArray[Any] = field(repr=False)
     #: shape (n,) or (n, n_classes): In the order of `labels`; the predicted numbers for regression.
     decision: Array = field(repr=False)
     probability: Array | None = field(default=None, repr=False)  #: float64 array of the same shape
     grades: tuple[int, int] | None = None  #: As given
-    #: Bounds of the metrics, see `with_intervals`.
+    #: Bounds of the metrics, from `with_intervals`.
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)  #: Reasons to doubt the figures
     seconds: dict[str, float] = field(default_factory=dict)  #: Wall time of each stage
@@ -69,48 +73,24 @@ class Results:
     #: Of a calibrated classifier: the share of documents "unlike" every class, where at most the share
     #: "allowed" of documents of the classes should be.
     rejected: dict[str, float] = field(default_factory=dict)
-    #: Regression: metrics of a prediction from text lengths alone, see `textsvm.evaluation.length_baseline`;
+    #: Regression: metrics of a prediction from text lengths alone (`textsvm.evaluation.length_baseline`);
     #: empty if unknown.
     length_alone: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def accuracy(self) -> float:
-        return self.metrics["accuracy"]
-
-    @property
-    def precision(self) -> float:
-        return self.metrics["precision"]
-
-    @property
-    def recall(self) -> float:
-        return self.metrics["recall"]
-
-    @property
-    def f1(self) -> float:
-        return self.metrics["f1"]
-
-    @property
-    def macro_f1(self) -> float:
-        return self.metrics["macro_f1"]
-
-    @property
-    def roc_auc(self) -> float | None:
-        return to_json(self.metrics["roc_auc"])
-
-    @property
-    def average_precision(self) -> float | None:
-        return to_json(self.metrics["average_precision"])
+    accuracy = _metric("accuracy")
+    precision = _metric("precision")
+    recall = _metric("recall")
+    f1 = _metric("f1")
+    macro_f1 = _metric("macro_f1")
+    roc_auc = _metric("roc_auc")
+    average_precision = _metric("average_precision")
 
     @property
     def span(self) -> tuple[int, int] | None:
         """Range of grades of the quadratic weighted kappa; None if it is not defined."""
         if "qwk" not in self.metrics:
             return None
-        if self.task == "regression":
-            return grades_of(self.truth, self.grades)
-        values = as_grades(np.asarray(self.labels))
-        assert values is not None
-        return self.grades or (int(values.min()), int(values.max()))
+        return grades_of(self.truth if self.task == "regression" else np.asarray(self.labels), self.grades)
 
     def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Indices of single labels in `labels`."""
@@ -138,34 +118,20 @@ class Results:
             )
 
     def with_intervals(self, resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Results:
-        """Copy with percentile bootstrap intervals of all metrics; NaN for a metric no resample defines."""
+        """Copy with percentile bootstrap intervals of all metrics; NaN for an undefined metric."""
         parts = [self.weighted(weight) for weight in draws(self.n, resamples, seed)]
-        return replace(
-            self,
-            intervals={
-                name: percentile_interval(np.concatenate([part[name] for part in parts]), level)
-                for name in self.metrics
-            },
-        )
+        intervals = {
+            name: percentile_interval(np.concatenate([part[name] for part in parts]), level)
+            for name in self.metrics
+        }
+        return replace(self, intervals=intervals)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values, without those of single documents."""
-        return to_json(
-            {
-                "task": self.task,
-                "n": self.n,
-                "labels": self.labels,
-                **self.metrics,
-                "per_class": self.per_class,
-                "confusion": self.confusion,
-                "intervals": self.intervals,
-                "sets": self.sets,
-                "rejected": self.rejected,
-                "warnings": self.warnings,
-                "seconds": self.seconds,
-                **({"length_alone": self.length_alone} if self.length_alone else {}),
-            }
-        )
+        """JSON values, without the values of single documents."""
+        names = ("per_class", "confusion", "intervals", "sets", "rejected", "warnings", "seconds")
+        values = {"task": self.task, "n": self.n, "labels": self.labels, **self.metrics}
+        values |= {name: getattr(self, name) for name in names}
+        return to_json(values | ({"length_alone": self.length_alone} if self.length_alone else {}))
 
 
 def draws(n: int, resamples: int, seed: int) -> Iterator[Array]:
@@ -195,7 +161,7 @@ def evaluate(
     probability: Array | None = None,
     grades: tuple[int, int] | None = None,
 ) -> Results:
-    """Judge predictions of one label per document, or of numbers.
+    """Judge predictions of a single label per document, or of numbers.
 
     Parameters
     ----------
@@ -203,9 +169,8 @@ def evaluate(
         Documents whose label is not in `classes` are left out, with a warning in the results.
     predicted : array-like, shape (n,)
     decision : float64 array, shape (n,) or (n, n_classes)
-        As `decision_function` returns it; the predicted numbers for regression.
-    classes : array, shape (n_classes,), sorted; or None
-        None means regression.
+        Result of `decision_function`; the predicted numbers for regression.
+    classes : array, shape (n_classes,), sorted; None for regression
     positive : label, optional
         Positive class of two; default ``classes[1]``.
     probability : float64 array, shape (n, n_classes), optional
@@ -256,22 +221,12 @@ def evaluate(
 
 
 def evaluate_labels(
-    truth: Any,
-    predicted: NDArray[np.bool_],
-    decision: Array,
-    classes: NDArray[Any],
-    thresholds: Array,
+    truth: Any, predicted: NDArray[np.bool_], decision: Array, classes: NDArray[Any], thresholds: Array
 ) -> Results:
-    """Judge predictions of several labels per document.
+    """Judge predictions of several labels per document, arrays of shape (n, n_classes).
 
-    Parameters
-    ----------
-    truth : sequence of n tuples of labels, or bool array, shape (n, n_classes)
-        Labels that are not in `classes` are left out of all figures, with a warning in the results.
-    predicted : bool array, shape (n, n_classes)
-    decision : float64 array, shape (n, n_classes)
-    classes : array, shape (n_classes,)
-    thresholds : float64 array, shape (n_classes,)
+    `truth` is a bool array of this shape, or n tuples of labels; labels that are not in `classes` are left
+    out of all figures, with a warning in the results.
     """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
@@ -343,7 +298,7 @@ def _known(truth: Sequence[Any], classes: NDArray[Any]) -> tuple[NDArray[np.int6
 
 
 def _places(classes: NDArray[Any]) -> dict[Any, int]:
-    """Index of each class by its label and by its text, as a file may spell a number."""
+    """Index of each class by its label and by its text: files spell numbers."""
     labels = classes.tolist()
     return {str(label): a for a, label in enumerate(labels)} | {label: a for a, label in enumerate(labels)}
 

@@ -27,7 +27,7 @@ ERRORS = ("mae", "rmse")
 
 @dataclass(frozen=True)
 class Slice:
-    """The documents with one value of a column."""
+    """The documents with a value of a column."""
 
     value: str
     n: int  #: Number of judged documents
@@ -40,13 +40,12 @@ class Slice:
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of one column."""
+    """The slices of a column."""
 
     column: str
     metric: str  #: Metric that decides the order
     overall: float  #: Its value for all documents
-    #: The worst first, by the better end of the interval: few bad documents come after many that are nearly
-    #: as bad.
+    #: The worst first, by the better end of the interval: a few bad documents come after many nearly as bad.
     slices: list[Slice]
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,9 +56,9 @@ class Slices:
 def make_slices(
     results: Results, column: str, values: Sequence[str], resamples: int = 1000, seed: int = 0
 ) -> Slices:
-    """Metrics of the documents with each value of a column; `values` are those of all given documents."""
+    """Metrics of the documents with each value of a column; `values` has a value for each given document."""
     if len(values) <= int(results.index.max()):
-        raise InputError(f"there are {len(values):,} values of {column} and more documents; give one each")
+        raise InputError(f"{column} has {len(values):,} values for more documents; give a value each")
     metric = METRICS[results.task][0]
     overall = results.metrics[metric]
     own = np.array([str(values[i]) for i in results.index.tolist()], object)
@@ -77,14 +76,9 @@ def _part(results: Results, rows: NDArray[np.bool_]) -> Results:
     decision = results.decision[rows]
     if results.task in ("binary", "multiclass"):
         decision = np.full(decision.shape, np.nan)
-    return replace(
-        results,
-        n=int(rows.sum()),
-        truth=results.truth[rows],
-        predicted=results.predicted[rows],
-        decision=decision,
-        probability=None,
-    )
+    truth, predicted = results.truth[rows], results.predicted[rows]
+    n = int(rows.sum())
+    return replace(results, n=n, truth=truth, predicted=predicted, decision=decision, probability=None)
 
 
 def _slice(part: Results, value: str, overall: float, resamples: int, seed: int) -> Slice:

@@ -152,7 +152,7 @@ def sharded_gram(
     if current() is not None or not _shards(len(examples), cards):
         return None
     read = kernel.structure.read(examples)
-    tiles = kernel.cost.divides(read, device.kind)
+    tiles = kernel.cost.tileable(read, device.kind)
     if not (tiles or kernel.cost.in_shards):
         return None
     documents = kernel.structure.leaves[0].structure.read(read)

@@ -2,7 +2,7 @@
 
 Documents are sorted by length and cut into blocks of about equal work. Tile (a, b), a <= b, is block a
 against block b: the shorter document of a pair is the row, as in a matrix that is computed as a whole,
-because a sum of floats depends on its order (`Cost.divides` says for which kernels that is sufficient).
+because a sum of floats depends on its order (`Cost.tileable` says for which kernels that is sufficient).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class TileRecipe:
     def exact_in_tiles(self, documents: Any) -> bool:
         """Whether tiles have the bits of the whole matrices."""
         if self.sharing is None:
-            return bool(self.kernels[0].cost.divides(documents, self.device))
-        return self.device == "cpu" and self.sharing.divides(self.kernels, documents)
+            return bool(self.kernels[0].cost.tileable(documents, self.device))
+        return self.device == "cpu" and self.sharing.tileable(self.kernels, documents)
 
     def tile(self, rows: Any, columns: Any) -> list[NDArray[np.float32]]:
         """Tile of each matrix, on the host; of a block with itself if `rows` is `columns`."""

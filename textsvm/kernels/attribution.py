@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 Array = NDArray[np.float64]
 Lengths = NDArray[np.int64]
@@ -85,7 +85,7 @@ class Attributor:
 
 def occlusion(
     decide: Callable[[Any, Array], Array],
-    documents: Documents | Views,
+    documents: Documents | MultiView,
     coef: Array,
     progress: Progress | None = None,
 ) -> Contributions:

@@ -49,7 +49,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parameters import Parameters
-from textsvm.text.documents import Documents, View, Views
+from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.tokens import Tokens, check_tokens
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Kernel(Parameters, ABC):
         InputError
             If a parameter of the kernel is out of range, or the input is of the wrong type.
         """
-        kernel = self.structure.bound()
+        kernel = self.structure.resolved()
         kernel.check()
         structure, device = kernel.structure, devices.select()
         with devices.use(device):
@@ -281,8 +281,8 @@ def check_weights(weights: Any, n: int, owner: str, reason: str) -> None:
 class CompositeStructure(Structure):
     """Structure of a sum or product; `kernels` are the parts."""
 
-    def bound(self) -> Any:
-        return self.with_parts(lambda part: part.structure.bound())
+    def resolved(self) -> Any:
+        return self.with_parts(lambda part: part.structure.resolved())
 
     def with_parts(self, change: Callable[[Any], Any]) -> Any:
         """A fresh kernel with changed parts."""
@@ -305,7 +305,7 @@ class CompositeStructure(Structure):
     def views(self) -> tuple[View, ...]:
         return tuple(dict.fromkeys(view for part in self.kernel._parts for view in part.structure.views))
 
-    def read(self, documents: Documents | Views) -> Any:
+    def read(self, documents: Documents | MultiView) -> Any:
         return documents
 
     def as_dict(self) -> dict[str, Any]:
@@ -321,11 +321,11 @@ class CompositeCost(Cost):
             [part.cost.of_rows(row_lengths, column_lengths) for part in self.kernel.kernels], axis=0
         )
 
-    def divides(self, documents: Any, kind: str = "cpu") -> bool:
+    def tileable(self, documents: Any, kind: str = "cpu") -> bool:
         # With several views there is no common order of length.
         structure = self.kernel.structure
         return len(structure.views) == 1 and all(
-            leaf.cost.divides(leaf.structure.read(documents), kind) for leaf in structure.leaves
+            leaf.cost.tileable(leaf.structure.read(documents), kind) for leaf in structure.leaves
         )
 
     @property
@@ -474,7 +474,7 @@ class SumFeatures(Features):
         parts = [term.features.weights(term.structure.read(support), weight * coef) for weight, term in terms]
         return SumWeights(self.kernel, parts)
 
-    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | Views) -> SumWeights:
+    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | MultiView) -> SumWeights:
         terms = enumerate(self.kernel.structure.terms)
         parts = [term.features.restore_weights(under(f"{k}.", state), alphabets) for k, (_, term) in terms]
         return SumWeights(self.kernel, parts)

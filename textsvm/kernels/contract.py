@@ -24,7 +24,7 @@ from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import Documents, View, Views
+from textsvm.text.documents import Documents, MultiView, View
 
 #: Bytes of kernel values that prediction holds at a time.
 BLOCK_BYTES = 32 << 20
@@ -197,8 +197,8 @@ class Sharing(ABC):
         """Prepare documents as columns for all kernels; None without a shared pass."""
         return None
 
-    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
-        """Whether tiles of the matrices of a pass have the same bits; see `Cost.divides`."""
+    def tileable(self, kernels: Sequence[Any], documents: Documents) -> bool:
+        """Whether tiles of the matrices of a pass have the same bits; see `Cost.tileable`."""
         return False
 
     def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Any]:
@@ -238,7 +238,7 @@ class Structure:
         """Whether equal parameters mean equal kernels: not so for Python functions."""
         return bool(self.kernel._comparable)
 
-    def bound(self) -> Any:
+    def resolved(self) -> Any:
         """A fresh kernel of the same parameters, in which `On` is applied to leaves only."""
         return self.kernel.__sklearn_clone__()
 
@@ -283,7 +283,7 @@ class Structure:
         """Kind of examples, "texts", "vectors" or "columns", for messages."""
         return "columns" if self.reads_tables else "vectors" if self.reads_vectors else "texts"
 
-    def read(self, documents: Documents | Views) -> Any:
+    def read(self, documents: Documents | MultiView) -> Any:
         """The view of documents that the kernel compares."""
         return documents.of(self.view)
 
@@ -352,7 +352,7 @@ class Cost:
         """Predicted seconds of a core for the kernel values of each row document with all columns, (m,)."""
         return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
 
-    def seconds(self, rows: Documents | Views, columns: Documents | Views) -> float:
+    def seconds(self, rows: Documents | MultiView, columns: Documents | MultiView) -> float:
         """Predicted seconds of a core for all values of some documents with others."""
         total = 0.0
         for leaf in self.kernel.structure.leaves:
@@ -360,7 +360,7 @@ class Cost:
             total += float(leaf.cost.of_rows(some, others).sum())
         return total
 
-    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+    def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
         """Whether a Gram computed in tiles, documents in order of length, has the bits of the whole.
 
         False by default: values that are quick to compute are not worth sending. `kind` is the kind of
@@ -426,11 +426,11 @@ class Features:
         rows: FeatureRows = counted.rows(self.kernel, train)
         return rows
 
-    def rows(self, documents: Documents | Views, device: Device) -> FeatureRows:
+    def rows(self, documents: Documents | MultiView, device: Device) -> FeatureRows:
         """Fit the kernel to documents, and return them as rows of features."""
         return self.counted_rows(self.count_terms(documents, device), np.arange(len(documents)), device)
 
-    def count_terms(self, documents: Documents | Views, device: Device) -> dict[Hashable, Any]:
+    def count_terms(self, documents: Documents | MultiView, device: Device) -> dict[Hashable, Any]:
         """Counted documents of all terms, by `key`."""
         counted: dict[Hashable, Any] = {}
         for _, term in self.kernel.structure.terms:
@@ -457,7 +457,7 @@ class Features:
         """Machines, coef (n_machines, n_sv), as weights of features."""
         raise NotImplementedError
 
-    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | Views) -> Weights:
+    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | MultiView) -> Weights:
         """Restore weights, and the state of the kernel, from `Weights.state`."""
         raise NotImplementedError
 

@@ -29,7 +29,7 @@ def as_kernel(given: Any) -> Kernel:
             raise InputError(f"kernel={given!r} is not one of {known}, precomputed")
         return KERNELS[given]()
     if isinstance(given, Kernel):
-        return given.structure.bound()
+        return given.structure.resolved()
     if callable(given):
         return UserKernel(given)
     raise InputError(f"kernel={given!r} is neither a kernel object, a name nor a function")

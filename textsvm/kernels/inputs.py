@@ -19,7 +19,7 @@ from textsvm.kernels.combined.table import Numbers, Table
 from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, part
-from textsvm.text.documents import Documents, View, Views, encode, encode_as
+from textsvm.text.documents import Documents, MultiView, View, encode, encode_as
 from textsvm.text.encoding import Reading
 from textsvm.text.normal_form import normal_form
 from textsvm.text.stored import StoredTexts
@@ -308,7 +308,7 @@ def _numbers_of(table: InputTable, view: View, known: Any) -> Numbers:
 def encode_texts(
     texts: list[str],
     views: Sequence[View],
-    known: Documents | Views | None = None,
+    known: Documents | MultiView | None = None,
     form: TextForm = TextForm(),
     progress: Progress | None = None,
 ) -> dict[View, Documents]:
@@ -343,7 +343,7 @@ def encode_table(
             examples[of_column[0]] = _numbers_of(table, of_column[0], known)
             continue
         plain = {view: replace(view, column=None) for view in of_column}
-        before = None if known is None else Views({plain[view]: known.of(view) for view in of_column})
+        before = None if known is None else MultiView({plain[view]: known.of(view) for view in of_column})
         step = part(progress, number, 1, len(columns))
         encoded = encode_texts(table.texts(str(column)), tuple(plain.values()), before, form, step)
         examples |= {view: encoded[plain[view]] for view in of_column}
@@ -361,7 +361,7 @@ def encode_inputs(X: Any, views: Sequence[View], known: Any = None) -> Any:
     if views == (NUMBERS,):
         return as_vectors(X, known)
     texts = encode_texts(as_texts(X), views, known)
-    return Views(texts) if len(texts) > 1 else texts[views[0]]
+    return MultiView(texts) if len(texts) > 1 else texts[views[0]]
 
 
 def as_vectors(X: Any, known: Vectors | None = None) -> Vectors:

@@ -66,10 +66,6 @@ class Vectors:
         """Vectors of a view: themselves, as there is a single view."""
         return self
 
-    def only(self, views: Sequence[View]) -> Vectors:
-        """Vectors of some views: themselves, as there is a single view."""
-        return self
-
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Vectors:
         """The vectors at `indices`, in that order."""
         xp = devices.array_module(devices.device_of(self.values))

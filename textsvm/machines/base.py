@@ -1,21 +1,23 @@
 """Kernel machines: parameters, training and decisions, without scikit-learn.
 
-`fit` runs read -> as_target -> problem -> encode -> `training.train` (plan, features or Gram, solve) ->
-keep_machines. The steps are separate methods, so that model selection encodes texts and computes rows once
-for all folds and parameters. `textsvm.estimators` adds the interface of scikit-learn. Modules that only
-training needs are imported when it starts: predicting a single text waits for neither SciPy nor Numba.
+`fit` validates texts and targets, states the learning problem, encodes the texts, trains
+(`textsvm.machines.training`: plan, features or Gram matrix, solver) and sets the fitted attributes. The steps
+are separate methods, so that model selection encodes texts and computes rows once for all folds and
+parameters. `textsvm.estimators` adds the interface of scikit-learn. Modules that only training needs are
+imported when it starts: predicting a single text waits for neither SciPy nor Numba.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,8 +30,6 @@ from textsvm.kernels.given import as_kernel, structure_of
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import is_spelled_out, parse
 from textsvm.kernels.user import KernelFunction
-from textsvm.machines.compute import Compute
-from textsvm.machines.decisions import quiet_overflow, require_numbers
 from textsvm.machines.targets import Target, as_weights, is_integer, is_number, with_classes
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -38,13 +38,14 @@ from textsvm.runtime.parallel import Lock, StageProgress, of_stage
 from textsvm.runtime.parameters import Parameters
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.texts import TextSource
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from textsvm.machines.training import Prepared
+    from textsvm.machines.training import PreparedRows
     from textsvm.solvers.problems import Machines, Problem
+
 
 #: Values of `kernel` that leave the kernel to the classifier.
 DEFAULT_KERNELS = ("auto", "fast")
@@ -64,27 +65,6 @@ def is_default(kernel: object) -> bool:
     return isinstance(kernel, str) and kernel in DEFAULT_KERNELS
 
 
-def convergence_message(machines: Machines, tol: float, names: Callable[[int], list[str]]) -> str:
-    """Machines that did not converge, and their worst violation; "" if all converged.
-
-    `names` maps the number of machines to a name for each.
-    """
-    solutions = machines.solutions
-    unfinished = [k for k, solution in enumerate(solutions) if not solution.converged]
-    if not unfinished:
-        return ""
-    worst = max(unfinished, key=lambda k: solutions[k].violation)
-    violation = f"violation {solutions[worst].violation:.2g}, tol {tol:g}"
-    if len(solutions) == 1:
-        return f"the solver stopped before it converged ({solutions[0].status}): {violation}"
-    learnt = np.flatnonzero(~np.isnan(machines.bias))
-    name = names(len(machines.bias))[learnt[worst]]
-    return (
-        f"{len(unfinished)} of {len(solutions)} machines stopped before they converged; the worst is "
-        f"{name} ({solutions[worst].status}): {violation}"
-    )
-
-
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's code that called this package."""
     level, frame = 1, sys._getframe()
@@ -93,52 +73,97 @@ def warn_user(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def landmarks_of(approximate: Any) -> int | None:
-    """Number of landmarks in `approximate`, or None; InputError if it is neither None nor "nystrom:N"."""
-    if approximate is None:
-        return None
-    match = _NYSTROM.fullmatch(approximate) if isinstance(approximate, str) else None
-    if match is None:
-        raise InputError(
-            f'approximate={approximate!r} must be "nystrom:" and the number of landmarks, above 0, '
-            'such as "nystrom:1000"; or None'
-        )
-    return int(match[1])
-
-
-def check_approximate(approximate: Any, kernel: object) -> None:
-    """Raise InputError if `approximate` is out of range, or does not go with the kernel."""
-    if landmarks_of(approximate) is None:
-        return
-    if is_default(kernel):
-        raise InputError(
-            f"approximate needs a named kernel; kernel={kernel!r} is exact with any number of documents: "
-            "name a kernel, such as gap, or leave approximate out"
-        )
-    if isinstance(kernel, str) and kernel == "precomputed":
-        raise InputError("a precomputed kernel matrix is not approximated; leave approximate out")
-
-
 def check_jobs(n_jobs: Any) -> None:
     """Raise InputError if `n_jobs` is out of range."""
     if n_jobs is not None and not (is_integer(n_jobs) and (n_jobs > 0 or n_jobs == -1)):
         raise InputError(f"n_jobs={n_jobs!r} must be a whole number above 0, -1 or None for all cores")
 
 
-class KernelMachine(Parameters, ABC):
-    """Parameters and steps of all machines; their parameters are documented at `textsvm.SVC`."""
+@dataclass(frozen=True)
+class Compute:
+    """How a machine computes: from kernel values or features, and where the kernel matrix is kept.
 
-    kernel: Kernel | KernelFunction | str
-    C: float
-    normalise: str
-    punctuation: bool
-    max_length: int | None
-    tol: float
-    duality_gap: float | None
-    max_iter: int
-    device: str
-    n_jobs: int | None
-    compute: Compute | None
+    Only `approximate` changes the model that is learnt. A machine takes ``compute=Compute(...)``, or None for
+    the defaults; ``set_params(compute__memory="2GiB")`` sets a single parameter.
+
+    Parameters
+    ----------
+    memory : int or str, optional
+        Bytes for rows of the kernel matrix or of features, such as "2GiB"; on several GPUs the bytes of each.
+        None: half of the free memory, for vectors on a CPU a quarter.
+    store : path, optional
+        Folder in which the kernel matrix is kept on disk (`textsvm.gram.store`). Every later training on the
+        same texts reads it. A run that is killed resumes where it stopped.
+    tier : {"auto", "device", "host", "disk", "recompute"}
+        Where the kernel matrix is kept during training: on `device`; in main memory, with the rows in use on
+        the GPU; in the `store`, with the rows in use in memory; or nowhere, with rows computed on demand.
+        "auto" takes "device" if it fits, else the tier with the lowest predicted time; `gram_description_`
+        says which. On a CPU "host" and "device" are the same.
+    approximate : str, optional
+        "nystrom:4096" replaces the kernel by its Nystroem approximation with 4,096 landmarks
+        (`textsvm.kernels.nystroem`): 4,096 kernel values per text instead of a value for each pair of texts.
+        The landmarks are drawn from the training texts without regard to labels, in model selection from each
+        training part. Choose C again for the approximation.
+    solver : {"auto", "gram", "features"}
+        Train from kernel values, or from the features of kernels that have features: the optimum is the same.
+        "auto" takes the solver with the lower predicted time; `gram_description_` says which.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Compute, EditDistance
+    >>> model = SVC(EditDistance(), compute=Compute(memory="1GiB"))
+    >>> model.set_params(compute__tier="recompute").compute
+    Compute(memory='1GiB', tier='recompute')
+    """
+
+    memory: int | str | None = None
+    store: str | os.PathLike[str] | None = None
+    tier: str = "auto"
+    approximate: str | None = None
+    solver: str = "auto"
+
+    @property
+    def landmarks(self) -> int | None:
+        """Number of landmarks of `approximate`; InputError if it is neither None nor "nystrom:N"."""
+        if self.approximate is None:
+            return None
+        match = _NYSTROM.fullmatch(self.approximate) if isinstance(self.approximate, str) else None
+        if match is None:
+            raise InputError(
+                f'approximate={self.approximate!r} must be "nystrom:" and the number of landmarks, above 0, '
+                'such as "nystrom:1000"; or None'
+            )
+        return int(match[1])
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name, for scikit-learn."""
+        return dict(vars(self))
+
+    def __sklearn_clone__(self) -> Compute:
+        return self  # immutable
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{name}={value!r}" for name, value in vars(self).items() if value != getattr(Compute, name)
+        )
+        return f"Compute({', '.join(changed)})"
+
+
+@dataclass(repr=False, eq=False)
+class KernelMachine(Parameters, ABC):
+    """Shared parameters and the steps of all machines; `textsvm.SVC` documents the parameters."""
+
+    kernel: Kernel | KernelFunction | str = "spectrum"
+    _: KW_ONLY
+    normalise: str = "unicode"
+    punctuation: bool = True
+    max_length: int | None = None
+    tol: float = 1e-3
+    duality_gap: float | None = None
+    max_iter: int = -1
+    device: str = "auto"
+    n_jobs: int | None = None
+    compute: Compute | None = None
 
     #: Name of the estimator, in model files and reports.
     estimator_name: ClassVar[str]
@@ -151,10 +176,6 @@ class KernelMachine(Parameters, ABC):
         """A machine with the same parameters that is not fitted."""
         return Parameters.__sklearn_clone__(self)
 
-    def _assign(self, parameters: dict[str, Any]) -> None:
-        """Set the parameters of the constructor, given its `locals()`."""
-        vars(self).update((name, value) for name, value in parameters.items() if name != "self")
-
     @property
     def compute_options(self) -> Compute:
         """The parameter `compute`, or its default."""
@@ -162,6 +183,11 @@ class KernelMachine(Parameters, ABC):
 
     def _default_of(self, name: str) -> Any:
         return Compute() if name == "compute" else None
+
+    @property
+    def text_form(self) -> TextForm:
+        """How texts are normalised."""
+        return TextForm(self.normalise, self.punctuation, self.max_length)
 
     @property
     def source(self) -> Source:
@@ -173,17 +199,16 @@ class KernelMachine(Parameters, ABC):
             return MatrixSource()
         if isinstance(kernel, str) and is_spelled_out(kernel):
             kernel = parse(kernel)
-        structure, landmarks = structure_of(kernel), landmarks_of(self.compute_options.approximate)
+        structure, landmarks = structure_of(kernel), self.compute_options.landmarks
         if structure.reads_vectors:
             from textsvm.sources.vectors import VectorSource
 
             return VectorSource(kernel, landmarks)
-        form = TextForm(self.normalise, self.punctuation, self.max_length)
         if structure.reads_tables:
             from textsvm.sources.columns import ColumnSource
 
-            return ColumnSource(kernel, form, landmarks)
-        return TextSource(kernel, form, landmarks)
+            return ColumnSource(kernel, self.text_form, landmarks)
+        return TextSource(kernel, self.text_form, landmarks)
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
@@ -191,12 +216,12 @@ class KernelMachine(Parameters, ABC):
             raise InputError(f"compute must be textsvm.Compute(...) or None, got {self.compute!r}")
         compute = self.compute_options
         self.source.check()
-        check_approximate(compute.approximate, self.kernel)
+        if compute.landmarks is not None:
+            self._check_approximated()
         for name in self._POSITIVE:
             value = getattr(self, name)
-            if not (name == "duality_gap" and value is None) and not (
-                is_number(value) and 0 < value < np.inf
-            ):
+            unset = name == "duality_gap" and value is None
+            if not unset and not (is_number(value) and 0 < value < np.inf):
                 raise InputError(f"{name}={value!r} must be a finite number above 0")
         if not (is_integer(self.max_iter) and (self.max_iter > 0 or self.max_iter == -1)):
             raise InputError(f"max_iter={self.max_iter!r} must be a whole number above 0, or -1 for no bound")
@@ -206,50 +231,53 @@ class KernelMachine(Parameters, ABC):
 
             parse_bytes(compute.memory)
         if (compute.solver, compute.store, compute.tier) != ("auto", None, "auto"):
-            from textsvm.machines.storing import check_store
-            from textsvm.machines.training import check_solver
+            from textsvm.machines.training import check_solver, check_store
 
             check_solver(self)
             check_store(self)
+
+    def _check_approximated(self) -> None:
+        """Raise InputError if the kernel cannot be approximated by landmarks."""
+        if is_default(self.kernel):
+            raise InputError(
+                f"approximate needs a named kernel; kernel={self.kernel!r} is exact with any number of "
+                "documents: name a kernel, such as gap, or leave approximate out"
+            )
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+            raise InputError("a precomputed kernel matrix is not approximated; leave approximate out")
 
     def require_fitted(self) -> None:
         """Raise InputError before `fit`."""
         if "support_" not in vars(self):
             raise InputError(f"this {self.estimator_name} is not fitted; call fit first")
 
-    def make_kernel(self) -> Kernel:
-        """A fresh kernel with the parameters of `kernel`.
-
-        Raises
-        ------
-        InputError
-            If `kernel` is nothing that a kernel can be made from.
-        """
+    def new_kernel(self) -> Kernel:
+        """A new kernel with the parameters of `kernel`; InputError if `kernel` is not a kernel."""
         if isinstance(self.kernel, str) and is_spelled_out(self.kernel):
             return parse(self.kernel)
         return as_kernel(self.kernel)
 
-    def encode(
-        self, texts: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
-    ) -> Any:
-        """Normalise and encode texts; codes of `known` documents stay comparable."""
-        return self.source.prepare(texts, known, progress)
-
-    def read(self, X: Any, fitting: bool = True) -> Any:
-        """Check X and return a list of str, `Vectors`, `Columns`, or a kernel matrix (array).
+    def validate(self, X: Any, fitting: bool = True) -> Any:
+        """Check the examples of a user, and return a list of str, `Vectors`, `InputTable` or kernel matrix.
 
         Parameters
         ----------
-        X : see `fit`
+        X : n examples, as `fit` takes them
         fitting : bool
-            Whether these are the training examples, or others to be predicted.
+            Whether X are training examples; if not, examples to be predicted.
 
         Raises
         ------
         InputError
-            If X cannot be used. `prepare` checks the values of a training matrix.
+            If X cannot be used. The values of a training matrix are checked when its rows are built.
         """
-        return self.source.read(X, self, fitting)
+        return self.source.validate(X, self, fitting)
+
+    def encode(
+        self, texts: Any, known: Documents | MultiView | None = None, progress: StageProgress | None = None
+    ) -> Any:
+        """Normalise and encode validated texts, over an extension of the alphabet of `known` documents."""
+        return self.source.encode(texts, known, progress)
 
     def check_rows(self, X: Any, vectors: bool) -> Any:
         """Rows of numbers as an array, sparse vectors as CSR; estimators leave the check to scikit-learn."""
@@ -277,26 +305,20 @@ class KernelMachine(Parameters, ABC):
                 f"{self.n_features_in_} features as input"
             )
 
-    def prepare(self, X: Any, progress: StageProgress | None = None) -> Prepared:
-        """The first half of `fit`: encode the examples and build their kernel matrix."""
+    def prepare(self, X: Any, progress: StageProgress | None = None) -> PreparedRows:
+        """Encode training examples, fit the kernel to them and build their Gram matrix."""
+        from textsvm.machines.training import prepare_gram
+
         self.check()
-        return self._prepare(self.read(X), progress)
-
-    def compare(self, examples: Any, kernel: Kernel, progress: StageProgress | None = None) -> Prepared:
-        """Build the Gram of encoded examples and a kernel fitted to some or all of them; inside `at_work`."""
-        from textsvm.gram.measure import allowed_bytes
-        from textsvm.machines.storing import make_gram
-        from textsvm.machines.training import Prepared
-
-        device, clock = devices.select(self.device), time.perf_counter()
-        if progress is not None:
-            # Preparing, and compiling at first use, come before any work is counted.
-            progress("gram", 0, 1)
-        memory = self.source.memory(self.compute_options.memory, len(examples), device)
-        kernel.cost.require_memory(len(examples), allowed_bytes(memory, device))
-        gram = make_gram(self, kernel, examples, device, memory, of_stage(progress, "gram"))
-        devices.synchronize(device)
-        return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
+        given, device = self.validate(X), devices.select(self.device)
+        with self.at_work(device):
+            clock = time.perf_counter()
+            examples = self.encode(given, None, progress)
+            kernel = self.source.kernel_for(examples)
+            kernel.fit(kernel.structure.read(examples), device)
+            encoded = {"encode": time.perf_counter() - clock}
+            prepared = prepare_gram(self, examples, kernel, progress)
+        return replace(prepared, seconds=encoded | prepared.seconds)
 
     @abstractmethod
     def as_target(self, y: Any, n: int) -> Target:
@@ -306,21 +328,9 @@ class KernelMachine(Parameters, ABC):
     def problem(
         self, target: Target, index: NDArray[np.int64], sample_weight: NDArray[np.float64] | None = None
     ) -> Problem:
-        """The learning problem of some rows of the Gram.
+        """The learning problem of the rows `index`; InputError if there is nothing to learn from them.
 
-        Parameters
-        ----------
-        target : Target
-            Of all n examples.
-        index : int64 array, shape (m,)
-            The rows to learn from; class weights are computed on these.
-        sample_weight : float64 array, shape (n,), optional
-            Checked weights of all n examples, see `textsvm.machines.targets.as_weights`.
-
-        Raises
-        ------
-        InputError
-            If there is nothing to learn from these rows.
+        `target` and `sample_weight`, shape (n,), are of all n examples; class weights count these rows only.
         """
 
     def scores(self, values: NDArray[np.float64], n_classes: int) -> NDArray[np.float64]:
@@ -340,7 +350,7 @@ class KernelMachine(Parameters, ABC):
     def learn_from_folds(
         self, values: Sequence[NDArray[np.float64]], folds: Sequence[Fold], target: Target
     ) -> None:
-        """Learn thresholds from the scores of test parts; most machines have none."""
+        """Learn thresholds from the scores of test parts; only multilabel machines have thresholds."""
 
     def n_machines(self, n_classes: int) -> int:
         """Number of binary machines."""
@@ -350,9 +360,9 @@ class KernelMachine(Parameters, ABC):
         """A name for each binary machine, for messages."""
         return [""] * n_machines
 
-    def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
+    def keep(self, prepared: PreparedRows, target: Target, machines: Machines) -> None:
         """Set the fitted attributes from a solved problem; warn if it did not converge."""
-        self.gram_ = prepared.description
+        self.gram_description_ = prepared.description
         self.seconds_ = dict(prepared.seconds)
         self.keep_machines(prepared.kernel, prepared.examples, target, machines)
 
@@ -368,10 +378,8 @@ class KernelMachine(Parameters, ABC):
         had_columns = before is None or (before is not self and not before.structure.reads_texts)
         kept = self.source.keep(kernel, examples, support)
         coef = np.ascontiguousarray(every[:, used])
-        self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
-        if kept.n_features is not None:
-            self.n_features_in_ = kept.n_features
-        elif had_columns:  # of a fit to a matrix before
+        self.restore(kept, coef, machines.bias, target.classes, {})
+        if kept.n_features is None and had_columns:  # of an earlier fit to a matrix
             for name in {"n_features_in_", "feature_names_in_"} & set(vars(self)):
                 delattr(self, name)
         self.n_support_ = self._count_support(target.values[support], target.classes)
@@ -379,31 +387,40 @@ class KernelMachine(Parameters, ABC):
             warn_user(message, self.warning)
 
     def unfinished(self, machines: Machines, classes: NDArray[Any] | None) -> str:
-        """Machines that did not converge, in a sentence; "" if all did."""
-        return convergence_message(
-            machines, self.tol, lambda n_machines: self.machine_names(classes, n_machines)
+        """Message about machines that did not converge, with the worst violation; "" if all did."""
+        solutions = machines.solutions
+        unfinished = [k for k, solution in enumerate(solutions) if not solution.converged]
+        if not unfinished:
+            return ""
+        worst = max(unfinished, key=lambda k: solutions[k].violation)
+        violation = f"violation {solutions[worst].violation:.2g}, tol {self.tol:g}"
+        if len(solutions) == 1:
+            return f"the solver stopped before it converged ({solutions[0].status}): {violation}"
+        learnt = np.flatnonzero(~np.isnan(machines.bias))
+        name = self.machine_names(classes, len(machines.bias))[learnt[worst]]
+        return (
+            f"{len(unfinished)} of {len(solutions)} machines stopped before they converged; the worst is "
+            f"{name} ({solutions[worst].status}): {violation}"
         )
 
     def restore(
         self,
-        kernel: Kernel | None,
-        support_documents: Any,
-        support: NDArray[np.int64],
+        kept: Kept,
         dual_coef: NDArray[np.float64],
         intercept: NDArray[np.float64],
         classes: NDArray[Any] | None,
         info: dict[str, Any],
     ) -> Self:
         """Set the fitted state that prediction needs."""
-        self.kernel_ = kernel
-        self.support_documents_, self.support_ = support_documents, support
-        self.weight_vectors_: Weights | None = None
-        self.dual_coef_ = dual_coef
-        self.intercept_ = intercept
+        self.kernel_, self.support_documents_, self.support_ = kept.kernel, kept.documents, kept.support
+        self.weight_vectors_: Weights | None = kept.weights
+        self.dual_coef_, self.intercept_ = dual_coef, intercept
+        if kept.n_features is not None:
+            self.n_features_in_ = kept.n_features
         if classes is not None:
             self.classes_ = classes
         self.info_ = info
-        #: The machines prepared for prediction, by the parameter `device`.
+        #: Machines prepared for prediction, by the parameter `device`.
         self._predictors: dict[str, Predictor] = {}
         return self
 
@@ -422,42 +439,29 @@ class KernelMachine(Parameters, ABC):
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None) -> None:
         from textsvm.machines.training import train
 
-        self.check()
-        given = self.read(X)
-        n = len(given)
-        if n == 0:
-            raise InputError("there are no documents to train on")
-        target = self.as_target(y, n)
-        problem = self.problem(target, np.arange(n), as_weights(sample_weight, n))
+        given, target, weight = self._validate_training_data(X, y, sample_weight)
+        problem = self.problem(target, np.arange(len(given)), weight)
         self.device_ = devices.select(self.device)
         with self.at_work(self.device_):
             clock = time.perf_counter()
             examples = self.encode(given, None, progress)
             kernel = self.source.kernel_for(examples)
             examples, seconds = with_classes(examples, target), {"encode": time.perf_counter() - clock}
-            machines, self.gram_ = train(self, kernel, examples, problem, seconds, progress)
+            machines, self.gram_description_ = train(self, kernel, examples, problem, seconds, progress)
         self.seconds_ = seconds
         self.keep_machines(kernel, examples, target, machines)
 
-    def _prepare(self, given: Any, progress: StageProgress | None, target: Target | None = None) -> Prepared:
-        with self.at_work(devices.select(self.device)):
-            clock = time.perf_counter()
-            examples = self.encode(given, None, progress)
-            kernel = self.source.kernel_for(examples)
-            examples = with_classes(examples, target)
-            kernel.fit(kernel.structure.read(examples), devices.select(self.device))
-            encoded = {"encode": time.perf_counter() - clock}
-            prepared = self.compare(examples, kernel, progress)
-        return replace(prepared, seconds=encoded | prepared.seconds)
+    def _validate_training_data(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None
+    ) -> tuple[Any, Target, NDArray[np.float64] | None]:
+        self.check()
+        given = self.validate(X)
+        if len(given) == 0:
+            raise InputError("there are no documents to train on")
+        return given, self.as_target(y, len(given)), as_weights(sample_weight, len(given))
 
     def predictor(self) -> Predictor:
-        """The machines prepared for prediction on `device`, again when `device` changes.
-
-        Raises
-        ------
-        InputError
-            If there is no such device.
-        """
+        """The machines prepared for prediction on `device`, prepared again when `device` changes."""
         with _preparing:
             if self.device not in self._predictors:
                 self._predictors.clear()
@@ -471,14 +475,21 @@ class KernelMachine(Parameters, ABC):
     def machine_values(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
         self.require_fitted()
-        given = self.read(X, fitting=False)
+        given = self.validate(X, fitting=False)
         if not len(self.support_) and self.kept.weights is None:
             self.device_ = devices.select(self.device)
             return np.tile(self.intercept_, (len(given), 1))
         predictor = self.predictor()
-        with self.at_work(predictor.device), quiet_overflow():
-            others = self.source.others(given, self.kept)
-            return require_numbers(predictor.values(others, of_stage(progress, "predict")) + self.intercept_)
+        # Values that overflow are reported below, by document.
+        with self.at_work(predictor.device), np.errstate(over="ignore", invalid="ignore"):
+            examples = self.source.encode_test(given, self.kept)
+            values = predictor.values(examples, of_stage(progress, "predict")) + self.intercept_
+        for i in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
+            raise InputError(
+                f"document {i + 1:,} of those given has no finite decision value: its numbers, or those of "
+                "the model, are too large for this kernel; scale them, or train it again"
+            )
+        return values
 
     def _scores(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         values = self.machine_values(X, progress)

@@ -1,8 +1,10 @@
-"""Support vector classification."""
+"""Support vector classification; with kernel="auto" or "fast" the classifier chooses the kernel."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -10,73 +12,54 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.inputs import TextForm
+from textsvm.kernels.base import Kernel, Sum
+from textsvm.kernels.spectrum.kernel import Spectrum, fixed_default
 from textsvm.kernels.user import KernelFunction
 from textsvm.machines.base import KernelMachine, is_default
-from textsvm.machines.compute import Compute
-from textsvm.machines.decisions import scores_of_classes, winners
 from textsvm.machines.targets import (
     Target,
     as_classes,
-    as_weights,
     check_class_weight,
     class_factors,
     is_number,
+    with_classes,
 )
-from textsvm.runtime.parallel import StageProgress
-from textsvm.solvers.class_scores import STRATEGIES, number_of_machines
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import StageProgress, lap
+from textsvm.solvers.class_scores import STRATEGIES, class_scores, number_of_machines
 from textsvm.sources.base import Source
 from textsvm.sources.texts import TextSource
+from textsvm.text.documents import Documents, MultiView
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from textsvm.machines.training import Prepared
+    from textsvm.machines.training import PreparedRows
     from textsvm.solvers.problems import Classification, Machines
 
 
+@dataclass(repr=False, eq=False)
 class Classifier(KernelMachine):
     """The machine of `textsvm.SVC`."""
 
-    multiclass: str
-    class_weight: Mapping[Any, float] | str | None
-    time_budget: float | None
+    kernel: Kernel | KernelFunction | str = "auto"
+    C: float = 1.0
+    _: KW_ONLY
+    multiclass: str = "ovr"
+    class_weight: Mapping[Any, float] | str | None = None
+    time_budget: float | None = None
 
     estimator_name = "SVC"
 
-    C: float
-
-    def __init__(
-        self,
-        kernel: Kernel | KernelFunction | str = "auto",
-        C: float = 1.0,
-        *,
-        multiclass: str = "ovr",
-        class_weight: Mapping[Any, float] | str | None = None,
-        normalise: str = "unicode",
-        punctuation: bool = True,
-        max_length: int | None = None,
-        tol: float = 1e-3,
-        duality_gap: float | None = None,
-        max_iter: int = -1,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        compute: Compute | None = None,
-        time_budget: float | None = None,
-    ) -> None:
-        self._assign(locals())
-
     @property
     def source(self) -> Source:
-        """Where the rows of the kernel matrix come from; a chosen kernel stays."""
+        """Where the rows of the kernel matrix come from; a fitted classifier keeps the chosen kernel."""
         if is_default(self.kernel) and getattr(self, "kernel_", None) is not None:
             chosen: Any = self.kernel_
-            return TextSource(chosen, TextForm(self.normalise, self.punctuation, self.max_length))
+            return TextSource(chosen, self.text_form)
         return super().source
 
     def check(self) -> None:
-        """Raise InputError if a parameter is out of range; `fit` calls it first."""
         super().check()
         if not isinstance(self.multiclass, str) or self.multiclass not in STRATEGIES:
             raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}")
@@ -99,23 +82,78 @@ class Classifier(KernelMachine):
         y : array-like, shape (n,)
             Labels of two or more classes: strings, whole numbers or bools.
         sample_weight : array-like, shape (n,), optional
-            Factors of C, >= 0; a text of weight 2 counts as two equal ones, one of weight 0 as none.
+            Factors of C, >= 0; weight 2 counts a text twice, weight 0 ignores it.
         progress : callable, optional
-            See `StageProgress`.
+            Called with the stage, the work done and the total work (`StageProgress`).
         """
-        if not is_default(self.kernel):
+        if is_default(self.kernel):
+            self._choose_and_fit(X, y, sample_weight, progress)
+        else:
             self._fit(X, y, sample_weight, progress)
             self.C_, self.chosen_ = self.C, ""
-            return self
-        from textsvm.machines.default import Given, fit_default
-
-        self.check()
-        texts = self.read(X)
-        if not texts:
-            raise InputError("there are no documents to train on")
-        target = self.as_target(y, len(texts))
-        fit_default(self, Given(texts, target, as_weights(sample_weight, len(texts))), progress)
         return self
+
+    def _choose_and_fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None
+    ) -> None:
+        from textsvm.machines.training import train
+
+        texts, target, weight = self._validate_training_data(X, y, sample_weight)
+        self.device_ = devices.select(self.device)
+        seconds: dict[str, float] = {}
+        with self.at_work(self.device_):
+            clock = time.perf_counter()
+            documents = with_classes(self.encode_for_choice(texts, progress), target)
+            clock = lap(seconds, "encode", clock)
+            kernel, C, self.chosen_ = self._choice(documents, target, weight, progress)
+            lap(seconds, "choose", clock)
+            self.C_ = float(C)
+            problem = self.problem(target, np.arange(len(texts)), weight, C)
+            machines, self.gram_description_ = train(self, kernel, documents, problem, seconds, progress)
+        self.seconds_ = seconds
+        self.keep_machines(kernel, documents, target, machines)
+
+    def choose_parameters(
+        self,
+        texts: list[str],
+        target: Target,
+        weight: NDArray[np.float64] | None,
+        progress: StageProgress | None,
+    ) -> str:
+        """Set `kernel` and `C` to the choice of kernel="auto" or "fast"; return the reason, "" for "fast"."""
+        with self.at_work(devices.select(self.device)):
+            documents = with_classes(self.encode_for_choice(texts, progress), target)
+            self.kernel, self.C, reason = self._choice(documents, target, weight, progress)
+        return reason
+
+    def encode_for_choice(
+        self, texts: list[str], progress: StageProgress | None = None
+    ) -> Documents | MultiView:
+        """Encode texts as characters, and for kernel="auto" as words too."""
+        kernel: Kernel = fixed_default()
+        if self.kernel == "auto":
+            kernel = Sum([Spectrum(1), Spectrum(1, tokens="words")])
+        documents = TextSource(kernel, self.text_form).encode(texts, None, progress)
+        if not documents.lengths.any():
+            raise InputError("every document is empty once it is normalised; give documents with some text")
+        return documents
+
+    def _choice(
+        self,
+        documents: Documents | MultiView,
+        target: Target,
+        weight: NDArray[np.float64] | None,
+        progress: StageProgress | None,
+    ) -> tuple[Kernel, float, str]:
+        """Kernel, C and reason: of "auto" by cross-validation, of "fast" the fixed kernel and ""."""
+        if self.kernel != "auto":
+            return fixed_default(), self.C, ""
+        from textsvm.choice.choose import choose
+
+        factors = self.problem(target, np.arange(len(documents)), weight, 1.0).weight
+        device = devices.select(self.device)
+        choice = choose(documents, target.values, factors, device, float(self.C), self.time_budget, progress)
+        return choice.kernel, choice.C, choice.description
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         """Decision values of texts for the classes; the largest wins.
@@ -132,11 +170,10 @@ class Classifier(KernelMachine):
         return self._scores(X, progress)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each text, shape (n,)."""
+        """Predict the class of each text, shape (n,)."""
         return self.predictions(self._scores(X), self.classes_)
 
-    def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
-        """Set the fitted attributes, with a named kernel."""
+    def keep(self, prepared: PreparedRows, target: Target, machines: Machines) -> None:
         super().keep(prepared, target, machines)
         self.C_, self.chosen_ = self.C, ""
 
@@ -151,7 +188,7 @@ class Classifier(KernelMachine):
         sample_weight: NDArray[np.float64] | None = None,
         C: float | None = None,
     ) -> Classification:
-        """The learning problem of some rows, with `C` in place of the parameter if given."""
+        """The learning problem of the rows `index`, with `C` in place of the parameter if given."""
         from textsvm.solvers.problems import Classification
 
         assert target.classes is not None
@@ -159,28 +196,22 @@ class Classifier(KernelMachine):
         weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
         totals: NDArray[np.float64] = np.bincount(codes, weight, len(target.classes)).astype(np.float64)
         for a in np.flatnonzero(totals == 0)[:1]:
-            why = (
-                "sample_weight is zero for all of its documents"
-                if (codes == a).any()
-                else "it has no document"
-            )
+            weightless = (codes == a).any()
+            why = "sample_weight is zero for all of its documents" if weightless else "it has no document"
             raise InputError(f"there is nothing to learn the class {target.classes[a]!s} from: {why}")
         factors = class_factors(self.class_weight, target.classes, totals)
-        return Classification(
-            index,
-            codes,
-            len(target.classes),
-            float(self.C if C is None else C),
-            weight * factors[codes],
-            self.multiclass,
-        )
+        penalty = float(self.C if C is None else C)
+        weight = weight * factors[codes]
+        return Classification(index, codes, len(target.classes), penalty, weight, self.multiclass)
 
     def scores(self, values: NDArray[np.float64], n_classes: int) -> NDArray[np.float64]:
-        return scores_of_classes(values, n_classes, self.multiclass)
+        if n_classes == 2 and values.shape[1] == 2:
+            return values[:, 1] - values[:, 0]  # Crammer-Singer; the margin is on the difference
+        return class_scores(values, n_classes, self.multiclass)
 
     def predictions(self, scores: NDArray[np.float64], classes: NDArray[Any] | None) -> NDArray[Any]:
         assert classes is not None
-        return winners(scores, classes)
+        return classes[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def n_machines(self, n_classes: int) -> int:
         return number_of_machines(n_classes, self.multiclass)

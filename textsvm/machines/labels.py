@@ -1,7 +1,7 @@
-"""Documents with several labels: tuples of labels or an indicator matrix -> one checked form, and back.
+"""Check and convert several labels per document: tuples of labels, or an indicator matrix.
 
-A sequence of tuples, lists or sets names the labels of each document. An array of two dimensions (or a
-sparse matrix) of 0 and 1 has a row a document and a column a label (scikit-learn's `MultiLabelBinarizer`).
+A sequence of tuples, lists or sets has the labels of each document. A dense or sparse matrix of 0 and 1 has
+a row per document and a column per label (scikit-learn's `MultiLabelBinarizer`).
 """
 
 from __future__ import annotations
@@ -14,21 +14,13 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.inputs import is_missing
 
-#: How labels were given: a sequence of tuples, an array, a sparse matrix.
+#: Forms of labels: a sequence of tuples, an array, a sparse matrix.
 FORMS = ("tuples", "indicator", "sparse")
 _SETS = (tuple, list, set, frozenset, np.ndarray)
 
 
 def as_indicator(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
-    """Labels of n documents -> the sorted classes, which of them each document has, and the form of `y`.
-
-    Returns
-    -------
-    classes : array, shape (n_classes,)
-        Numbers of the columns for a matrix.
-    indicator : bool array, shape (n, n_classes)
-    form : {"tuples", "indicator", "sparse"}
-    """
+    """Sorted classes (column numbers for a matrix), bool indicator matrix, and form of the labels."""
     classes, indicator, form = _read(y)
     if len(indicator) != n:
         raise InputError(f"there are {n} documents and labels of {len(indicator)}; give each its labels")
@@ -47,18 +39,7 @@ def as_indicator(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
 
 
 def in_form(indicator: NDArray[np.bool_], classes: NDArray[Any], form: str) -> Any:
-    """Labels in the form that they were given in.
-
-    Parameters
-    ----------
-    indicator : bool array, shape (n, n_classes)
-    classes : array, shape (n_classes,)
-    form : {"tuples", "indicator", "sparse"}
-
-    Returns
-    -------
-    list of tuples; or an int64 array or CSR matrix, shape (n, n_classes)
-    """
+    """Convert an indicator matrix to a form of labels: list of tuples, int64 array or CSR matrix."""
     if form == "tuples":
         return label_sets(indicator, classes)
     if form == "indicator":
@@ -86,14 +67,14 @@ def _read(y: Any) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
     if not hasattr(y, "__iter__") or len(getattr(y, "shape", ())) > 2:
         shape = f" of shape {y.shape}" if hasattr(y, "shape") else ""
         raise InputError(
-            "labels are given as one tuple, list or set a document, or as an indicator matrix, and this is "
-            f"of type {type(y).__name__}{shape}"
+            "labels must be a tuple, list or set per document, or an indicator matrix, got an object of "
+            f"type {type(y).__name__}{shape}"
         )
     return *_of_sets(list(y)), "tuples"
 
 
 def _as_bool(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """The values of an indicator matrix, checked."""
+    """Check the values of an indicator matrix."""
     if values.dtype.kind not in "biuf":
         raise InputError(
             f"an indicator matrix holds 0 and 1, and this one is of type {values.dtype}; labels by name are "
@@ -129,7 +110,7 @@ def _of_sets(y: list[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
 
 
 def _refuse_rows_of_a_matrix(y: list[Any]) -> None:
-    """Lists of 0 and 1, all of one length, are more likely rows of a matrix than labels."""
+    """Refuse lists of 0 and 1 of equal length, which are probably rows of an indicator matrix."""
     rows = bool(y) and all(isinstance(each, list | np.ndarray) for each in y)
     if not rows or len(y[0]) < 2 or len({len(each) for each in y}) > 1:
         return

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.user import KernelFunction
 from textsvm.machines.base import KernelMachine
-from textsvm.machines.compute import Compute
-from textsvm.machines.targets import Target, is_number
+from textsvm.machines.targets import Target, is_number, weights_of
 from textsvm.runtime.parallel import StageProgress
 
 if TYPE_CHECKING:
@@ -21,33 +19,16 @@ if TYPE_CHECKING:
     from textsvm.solvers.problems import OneClass
 
 
+@dataclass(repr=False, eq=False)
 class NoveltyDetector(KernelMachine):
     """The machine of `textsvm.OneClassSVM`."""
 
-    nu: float
+    nu: float = 0.5
 
     estimator_name = "OneClassSVM"
     _POSITIVE = ("tol", "duality_gap")
 
-    def __init__(
-        self,
-        kernel: Kernel | KernelFunction | str = "spectrum",
-        nu: float = 0.5,
-        *,
-        normalise: str = "unicode",
-        punctuation: bool = True,
-        max_length: int | None = None,
-        tol: float = 1e-3,
-        duality_gap: float | None = None,
-        max_iter: int = -1,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        compute: Compute | None = None,
-    ) -> None:
-        self._assign(locals())
-
     def check(self) -> None:
-        """Raise InputError if a parameter is out of range; `fit` calls it first."""
         super().check()
         if not is_number(self.nu) or not 0 < self.nu <= 1:
             raise InputError(f"nu={self.nu!r} must be above 0 and at most 1")
@@ -63,14 +44,12 @@ class NoveltyDetector(KernelMachine):
 
         Parameters
         ----------
-        X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d);
-            with ``kernel="precomputed"`` the kernel matrix, shape (n, n).
+        X : n texts, vectors, table rows or a kernel matrix, as for `textsvm.SVC.fit`
         y : ignored
         sample_weight : array-like, shape (n,), optional
             Upper bounds of the dual variables, >= 0; 1 each by default.
         progress : callable, optional
-            See `StageProgress`.
+            Called with the stage, the work done and the total work (`StageProgress`).
         """
         self._fit(X, y, sample_weight, progress)
         return self
@@ -84,7 +63,7 @@ class NoveltyDetector(KernelMachine):
         return self.decision_function(X) + self.offset_
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """+1 for texts inside, -1 for outliers, shape (n,)."""
+        """Predict +1 for texts inside and -1 for outliers, shape (n,)."""
         return self.predictions(self._scores(X), None)
 
     @property
@@ -100,10 +79,7 @@ class NoveltyDetector(KernelMachine):
     ) -> OneClass:
         from textsvm.solvers.problems import OneClass
 
-        weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
-        if not weight.any():
-            raise InputError("sample_weight is zero for all documents; there is nothing to learn from")
-        return OneClass(index, float(self.nu), weight)
+        return OneClass(index, float(self.nu), weights_of(index, sample_weight))
 
     def predictions(self, scores: NDArray[np.float64], classes: NDArray[Any] | None) -> NDArray[np.int64]:
         return np.where(scores >= 0, 1, -1)

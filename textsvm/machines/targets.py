@@ -17,12 +17,12 @@ from textsvm.kernels.inputs import is_missing
 class Target:
     """Checked targets of all examples."""
 
-    #: array, shape (n,) or (n, n_classes): int64 numbers of the classes for a classifier, float64 for
-    #: regression; where documents may have several labels, bool, which of them each has.
+    #: int64 codes of the classes, shape (n,), for a classifier; float64, shape (n,), for regression; bool
+    #: indicator matrix, shape (n, n_classes), if documents may have several labels.
     values: NDArray[Any]
-    classes: NDArray[Any] | None  #: array, shape (n_classes,): The classes, sorted; None where there are none
-    form: str | None = None  #: How several labels a document were given, see `textsvm.machines.labels`
-    positive: Any = None  #: Of two classes the one whose figures are wanted; the second one if not given
+    classes: NDArray[Any] | None  #: shape (n_classes,): Sorted classes; None for regression
+    form: str | None = None  #: Form of several labels per document, see `textsvm.machines.labels`
+    positive: Any = None  #: Positive class of two, for metrics; default the second class
 
     @property
     def multilabel(self) -> bool:
@@ -31,8 +31,8 @@ class Target:
 
 
 def as_classes(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Labels of n documents -> the sorted classes, and the number of each document's class."""
-    labels = _one_a_document(y, n, "label")
+    """Sorted classes of the labels of n documents, and the code of each document's class."""
+    labels = _column_of(y, n, "label")
     if labels.dtype.kind == "f":
         for i in np.flatnonzero(~np.isfinite(labels) | (labels != np.round(labels)))[:1]:
             raise InputError(
@@ -53,16 +53,9 @@ def as_classes(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def as_known(y: Any, n: int, classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Labels of n documents -> the number of each one's class, of classes that are known.
-
-    Parameters
-    ----------
-    y : labels, shape (n,)
-    n : int
-    classes : array, shape (n_classes,), sorted
-    """
+    """Codes of the labels of n documents among known classes, which are sorted."""
     numbers = {name: number for number, name in enumerate(classes.tolist())}
-    labels = _one_a_document(y, n, "label").tolist()
+    labels = _column_of(y, n, "label").tolist()
     for i in [i for i, label in enumerate(labels) if label not in numbers][:1]:
         raise InputError(
             f"the label of document {i} is {labels[i]!s}, and the classes are {', '.join(map(str, numbers))}"
@@ -71,8 +64,8 @@ def as_known(y: Any, n: int, classes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def as_numbers(y: Any, n: int) -> NDArray[np.float64]:
-    """Targets of n documents as numbers."""
-    given = _one_a_document(y, n, "target")
+    """Check the numeric targets of n documents."""
+    given = _column_of(y, n, "target")
     try:
         numbers = given.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -87,7 +80,7 @@ def as_numbers(y: Any, n: int) -> NDArray[np.float64]:
 
 
 def as_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
-    """Weights of n documents; None stays None, one number stands for all."""
+    """Check the weights of n documents; a number is the weight of all, None stays None."""
     if sample_weight is None:
         return None
     try:
@@ -110,8 +103,16 @@ def as_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] |
     return weight
 
 
+def weights_of(index: NDArray[np.int64], sample_weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Weights of the examples `index`, 1 each by default; InputError if all are 0."""
+    weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
+    if not weight.any():
+        raise InputError("sample_weight is zero for all documents; there is nothing to learn from")
+    return weight
+
+
 def check_class_weight(class_weight: object) -> None:
-    """Raise InputError if this is none of None, "balanced" and a dict of numbers above 0."""
+    """Raise InputError unless `class_weight` is None, "balanced" or a dict of numbers above 0."""
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
         return
     if not isinstance(class_weight, Mapping):
@@ -127,16 +128,10 @@ def check_class_weight(class_weight: object) -> None:
 def class_factors(
     class_weight: object, classes: NDArray[Any], totals: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The factor of C for each class, shape (n_classes,).
+    """Factor of C for each class, shape (n_classes,), given the sum of sample weights of each class.
 
-    Parameters
-    ----------
-    class_weight : None, "balanced" or dict
-        "balanced" gives every class the same sum of weights, and leaves the sum over all as it is; a class
-        that a dict does not name has 1.
-    classes : array, shape (n_classes,)
-    totals : float64 array, shape (n_classes,)
-        Sum of the sample weights of each class, > 0.
+    "balanced" gives every class the same total weight and keeps the sum over all classes; classes that a dict
+    does not name have the factor 1.
     """
     if class_weight is None:
         return np.ones(len(classes))
@@ -150,7 +145,7 @@ def class_factors(
 
 
 def has_several(y: Any) -> bool:
-    """Whether labels are sets, or tuples or lists of any length but 1, rather than one a document."""
+    """Whether a document has a set of labels, or a tuple or list whose length is not 1."""
     if isinstance(y, str) or not (isinstance(y, Sequence) or str(getattr(y, "dtype", "")) == "object"):
         return False
     return any(
@@ -158,7 +153,8 @@ def has_several(y: Any) -> bool:
     )
 
 
-def _one_a_document(y: Any, n: int, what: str) -> NDArray[Any]:
+def _column_of(y: Any, n: int, what: str) -> NDArray[Any]:
+    """Check labels or targets, and return them as an array, shape (n,)."""
     if y is None:
         raise InputError(f"this estimator requires y to be passed, but the target y is None; give {what}s")
     if what == "label" and has_several(y):
@@ -167,7 +163,7 @@ def _one_a_document(y: Any, n: int, what: str) -> NDArray[Any]:
             "--positive (Corpus.reduce_labels) chooses one to be told from the others"
         )
     if isinstance(y, list | tuple) and len({isinstance(value, str) for value in y}) > 1:
-        # NumPy would make one string type of them.
+        # NumPy would convert them all to strings.
         y = np.array([*y, None], dtype=object)[:-1]
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
@@ -183,7 +179,7 @@ def _one_a_document(y: Any, n: int, what: str) -> NDArray[Any]:
 
 
 def _missing(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Where an array has no value."""
+    """Indices of missing values."""
     if values.dtype.kind == "O":
         return np.flatnonzero([is_missing(value) for value in values.tolist()])
     missing = {"f": np.isnan, "c": np.isnan, "M": np.isnat}.get(values.dtype.kind)
@@ -191,17 +187,17 @@ def _missing(values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def is_number(value: object) -> bool:
-    """Whether a parameter is a number (bool is none)."""
+    """Whether a parameter is a number, but not a bool."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def is_integer(value: object) -> bool:
-    """Whether a parameter is a whole number (bool is none)."""
+    """Whether a parameter is a whole number, but not a bool."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def with_classes(examples: Any, target: Target | None) -> Any:
-    """Documents that know their classes, where each has one; other examples as they are."""
-    if target is None or target.classes is None or target.values.ndim > 1:
+    """Documents with their class codes; examples without a single class each are returned unchanged."""
+    if target is None or target.classes is None or target.multilabel:
         return examples
     return examples.with_classes(target.values) if hasattr(examples, "with_classes") else examples

@@ -1,43 +1,48 @@
-"""Train machines from a kernel and examples: plan, prepare rows of a Gram or features, solve."""
+"""Train machines from a kernel and examples: check `compute`, plan, build a Gram or features, and solve."""
 
 from __future__ import annotations
 
+import os
 import time
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.gram.base import FeatureProducts
+from textsvm.gram.base import FeatureProducts, Gram
+from textsvm.gram.build import build_gram
+from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.measure import allowed_bytes
-from textsvm.gram.plan import SOLVERS, Case, FeatureCase, Plan, plan_features
+from textsvm.gram.plan import SOLVERS, TIERS, Case, FeatureCase, Plan, plan_features
+from textsvm.gram.store import GramRequest, Store
+from textsvm.gram.stored import complete_together
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
 from textsvm.runtime import memory as scratch
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import StageProgress, lap, of_stage
+from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.solvers import newton
 from textsvm.solvers.problems import Classification, Labelling, Machines, OneClass, Problem, Regression
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 #: A `textsvm.machines.base.KernelMachine`, which imports this module.
 Machine = Any
-#: Predicted solver time on a CPU of other problems and of numeric features, where a text classifier, which
-#: coordinate descent solves, is 1.
+#: Predicted solver time on a CPU relative to a classifier of texts, which coordinate descent solves.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 7.0}
-OF_NUMBERS = 20.0
-#: More bytes than an occurrence of a feature takes, in memory or on disk.
+SLOWER_ON_NUMBERS = 20.0
+#: Upper bound of the bytes of a feature occurrence, in memory or on disk.
 MOST_BYTES = 64
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRows:
     """Training examples before any label is used."""
 
-    examples: Any  #: The encoded documents, or the kernel matrix that was given
+    examples: Any  #: Encoded documents, or a given kernel matrix
     kernel: Kernel  #: Fitted
     gram: Any  #: `Gram` or `FeatureProducts` of all examples
     seconds: dict[str, float]  #: Wall time of "encode" and "gram", where needed
@@ -56,7 +61,7 @@ def plan_training(
     """The plan to train from features; None if a Gram is better, requested or given."""
     compute = machine.compute_options
     requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
-    if requested or not isinstance(documents, Documents | Views | Vectors):
+    if requested or not isinstance(documents, Documents | MultiView | Vectors):
         return None
     memory = allowed_bytes(compute.memory, device)
     trouble = obstacle(machine, kernel, device, problem)
@@ -82,7 +87,7 @@ def features_of(
     return FeatureCase(
         occurrences=occurrences,
         machines=n_machines(problem),
-        slowdown=OF_NUMBERS if _reads_numbers(kernel) else SLOWER.get(type(problem), 1.0),
+        slowdown=SLOWER_ON_NUMBERS if _reads_numbers(kernel) else SLOWER.get(type(problem), 1.0),
         disk_bytes=sum(parts) if all(parts) else None,
     )
 
@@ -127,25 +132,10 @@ def train(
     seconds: dict[str, float],
     progress: StageProgress | None,
 ) -> tuple[Machines, str]:
-    """Train the machines of a problem.
+    """Train the machines of a problem, from a kernel that is not fitted yet.
 
-    Parameters
-    ----------
-    machine : KernelMachine
-    kernel : Kernel
-        Not fitted yet.
-    documents : Examples
-    problem : Problem
-        Its index counts `documents`.
-    seconds : dict
-        Gets the wall time of each stage.
-    progress : callable, optional
-
-    Returns
-    -------
-    machines : Machines
-    description : str
-        What the machines were trained from.
+    The wall time of each stage is added to `seconds`. The second value describes the origin of the rows or
+    features.
     """
     device = devices.select(machine.device)
     decision, clock = plan_training(machine, kernel, documents, problem, device), time.perf_counter()
@@ -153,11 +143,11 @@ def train(
         if decision is not None:
             gram = FeatureProducts(kernel.features.rows(documents, device), device, decision.reason)
             devices.synchronize(device)
-            prepared = Prepared(documents, kernel, gram, {"features": time.perf_counter() - clock})
+            prepared = PreparedRows(documents, kernel, gram, {"features": time.perf_counter() - clock})
         else:
             kernel.fit(kernel.structure.read(documents), device)
             seconds["encode"] += time.perf_counter() - clock
-            prepared = machine.compare(documents, kernel, progress)
+            prepared = prepare_gram(machine, documents, kernel, progress)
         seconds.update(prepared.seconds)
         clock = time.perf_counter()
         stopping = Stopping(machine.tol, machine.max_iter, machine.duality_gap)
@@ -169,6 +159,29 @@ def train(
     return machines, description
 
 
+def prepare_gram(
+    machine: Machine, examples: Any, kernel: Kernel, progress: StageProgress | None = None
+) -> PreparedRows:
+    """Build the Gram matrix of encoded examples; `kernel` is fitted to all or some; inside `at_work`."""
+    device, clock = devices.select(machine.device), time.perf_counter()
+    if progress is not None:
+        # Preparation, and compilation at first use, come before any work is counted.
+        progress("gram", 0, 1)
+    memory = machine.source.memory(machine.compute_options.memory, len(examples), device)
+    kernel.cost.require_memory(len(examples), allowed_bytes(memory, device))
+    step = of_stage(progress, "gram")
+    store, tier = machine.compute_options.store, machine.compute_options.tier
+    gram: Gram | None = None
+    if store is None and tier in ("auto", "device"):
+        gram = sharded_gram(kernel, examples, device, memory, step)
+    if gram is None:
+        request = gram_request(machine, kernel, examples, device)
+        movable = not (tier == "auto" and store is None and _no_stored_matrix(machine))
+        gram = spread(build_gram(request, memory, tier, store, step, movable), device, memory)
+    devices.synchronize(device)
+    return PreparedRows(examples, kernel, gram, {"gram": time.perf_counter() - clock})
+
+
 def check_solver(machine: Machine) -> None:
     """Raise InputError if `solver` is unknown, or requests features and there are none."""
     solver = machine.compute_options.solver
@@ -178,5 +191,84 @@ def check_solver(machine: Machine) -> None:
         return
     if isinstance(machine.kernel, str) and machine.kernel == "precomputed":
         raise InputError("a kernel matrix that is given has no features; leave solver out")
-    if trouble := obstacle(machine, machine.make_kernel(), devices.select(machine.device)):
+    if trouble := obstacle(machine, machine.new_kernel(), devices.select(machine.device)):
         raise InputError(trouble)
+
+
+def check_store(machine: Machine) -> None:
+    """Raise InputError if `store` or `tier` is invalid, or the machine has no kernel matrix for them."""
+    store, tier = machine.compute_options.store, machine.compute_options.tier
+    if not isinstance(tier, str) or tier not in TIERS:
+        raise InputError(f"tier must be one of {', '.join(TIERS)}, got {tier!r}")
+    if tier != "auto":
+        if trouble := _no_stored_matrix(machine) if tier in ("host", "disk") else _no_matrix(machine):
+            raise InputError(f"{trouble}; leave tier out (--tier)")
+        if tier == "disk" and store is None:
+            raise InputError(
+                'tier="disk" needs a folder to keep the kernel matrix in: name one (store, --store)'
+            )
+        if tier == "recompute" and store is not None:
+            raise InputError(
+                'tier="recompute" computes rows again and reads no store; leave one of the two out'
+            )
+    if store is None:
+        return
+    if not isinstance(store, str | os.PathLike) or not str(store):
+        raise InputError(f"store must be the name of a folder, got {store!r}")
+    if trouble := _no_stored_matrix(machine):
+        raise InputError(f"{trouble}; leave store out (--store)")
+    Store(store)
+
+
+def without_store(machine: Machine) -> Machine:
+    """A copy of a machine that uses no store, for other examples."""
+    tier = "auto" if machine.compute_options.tier == "disk" else machine.compute_options.tier
+    return machine.copy().set_params(compute__store=None, compute__tier=tier)
+
+
+def _no_matrix(machine: Machine) -> str:
+    """Why a machine has no kernel matrix of its own; empty if it has a matrix."""
+    kernel, compute = machine.kernel, machine.compute_options
+    if isinstance(kernel, str) and kernel == "precomputed":
+        return "a kernel matrix that is given is not stored again"
+    if isinstance(kernel, str) and kernel == "auto":
+        return 'kernel="auto" has no kernel matrix of all texts to store, as a named kernel has'
+    if compute.approximate is not None:
+        return "machines on landmarks have a few values per text, and no kernel matrix to store"
+    if isinstance(compute.solver, str) and compute.solver == "features":
+        return 'with solver="features" there is no kernel matrix to store'
+    return ""
+
+
+def _no_stored_matrix(machine: Machine) -> str:
+    """Why the rows of a machine cannot be stored and identified again; empty if they can."""
+    if trouble := _no_matrix(machine):
+        return trouble
+    kernel = machine.new_kernel()
+    if not kernel.structure.comparable or any(callable(view.tokens) for view in kernel.structure.views):
+        return "a function has no parameters that identify a stored kernel matrix"
+    return ""
+
+
+def gram_request(machine: Machine, kernel: Kernel, examples: Any, device: Device) -> GramRequest:
+    """The Gram of a fitted kernel, as a store identifies it."""
+    form = machine.source.form
+    parameters = asdict(form) if is_dataclass(form) else {}  # type: ignore[arg-type]
+    return GramRequest(kernel, examples, parameters, device)
+
+
+def store_together(
+    machine: Machine, kernels: Sequence[Kernel], examples: Any, device: Device, progress: Progress | None
+) -> None:
+    """Compute missing Grams in the store together, for kernels that share a pass; skip the others."""
+    compute = machine.compute_options
+    memory = allowed_bytes(machine.source.memory(compute.memory, len(examples), device), device)
+    alike: dict[Hashable, list[Kernel]] = {}
+    for kernel in kernels:
+        if kernel.cost.sharing is not None and not kernel.structure.learns:
+            alike.setdefault((kernel.cost.sharing, kernel.structure.view), []).append(kernel)
+    with machine.at_work(device):
+        for several in alike.values():
+            fitted = [kernel.fit(kernel.structure.read(examples)) for kernel in several]
+            requests = [gram_request(machine, kernel, examples, device) for kernel in fitted]
+            complete_together(compute.store, requests, memory, progress)

@@ -1,1 +1,4 @@
-"""A mail filter: messages, lessons, decisions, and the faces that mail programs call."""
+"""A mail filter: messages, lessons, decisions, and protocols of mail programs.
+
+`client` and `bogofilter` are programs, which parse a command line and print.
+"""

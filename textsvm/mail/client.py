@@ -1,19 +1,16 @@
-"""textsvm-mail-client: send a message to the resident filter; the mail is never lost or changed.
+"""The program textsvm-mail-client: send a message to the resident filter; mail is never lost or changed.
 
-It takes little longer than Python's start, so it imports next to nothing: `_socket` is the C module under
-`socket` and loads in a tenth of the time, without `selectors` and `enum`; the few options are parsed by hand.
-The protocol is spamd's (`textsvm.mail.spamd`).
+It must start fast, so it imports almost nothing: `_socket` is the C module under `socket` and loads in a
+tenth of the time, without `selectors` and `enum`; options are parsed by hand. The protocol is that of spamd
+(`textsvm.mail.spamd`).
 """
 
 from __future__ import annotations
 
+import _socket
 import os
 import sys
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _socket import socket
 
 USAGE = """\
 Usage: textsvm-mail-client [-p [-e]] [-t] [FILE]          classify: exit 0 spam, 1 ham, 2 unsure, 3 error
@@ -84,33 +81,19 @@ def socket_path(store: str = "") -> str:
 
 
 def ask(path: str, request: str, data: bytes, seconds: float = 10.0) -> tuple[dict[str, str], bytes]:
-    """Fields and body of the server's answer to a request with a message.
+    """Fields and body of the answer of the server at a socket to a request with a message.
 
-    Parameters
-    ----------
-    path : str
-        The server's socket.
-    request : str
-        First line and fields, each ended by CR LF; the length of the message is added.
-    data : bytes
-    seconds : float
-        Time limit.
+    The request is a first line and fields, each ended by CR LF; the length of the message is added.
     """
-    from _socket import SHUT_WR, SOCK_STREAM
-    from _socket import socket as open_socket
-
-    try:
-        from _socket import AF_UNIX
-    except ImportError:  # Windows
-        raise Trouble("there are no Unix sockets on this system; use `textsvm mail classify`") from None
-
-    connection, end = open_socket(AF_UNIX, SOCK_STREAM), time.monotonic() + seconds
+    if not hasattr(_socket, "AF_UNIX"):  # Windows
+        raise Trouble("there are no Unix sockets on this system; use `textsvm mail classify`")
+    connection, end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM), time.monotonic() + seconds
     try:
         _connect(connection, path, end)
         connection.sendall(f"{request}Content-length: {len(data)}\r\n\r\n".encode())
         try:
             connection.sendall(data)
-            connection.shutdown(SHUT_WR)
+            connection.shutdown(_socket.SHUT_WR)
         except OSError as error:  # the server may have refused the rest, with a reason
             if isinstance(error, TimeoutError):
                 raise
@@ -125,7 +108,7 @@ def ask(path: str, request: str, data: bytes, seconds: float = 10.0) -> tuple[di
         connection.close()
 
 
-def _connect(connection: socket, path: str, end: float) -> None:
+def _connect(connection: _socket.socket, path: str, end: float) -> None:
     while True:
         try:
             connection.settimeout(max(end - time.monotonic(), 1e-3))
@@ -136,7 +119,7 @@ def _connect(connection: socket, path: str, end: float) -> None:
             time.sleep(0.01)
 
 
-def _receive(connection: socket, end: float) -> bytes:
+def _receive(connection: _socket.socket, end: float) -> bytes:
     parts: list[bytes] = []
     while True:
         connection.settimeout(max(end - time.monotonic(), 1e-3))
@@ -165,9 +148,7 @@ def _parse_answer(answer: bytes) -> tuple[dict[str, str], bytes]:
 
 def _parse(arguments: list[str]) -> tuple[str, set[str], dict[str, str], list[str]]:
     """Verb, flags, options with values, and files."""
-    flags: set[str] = set()
-    values: dict[str, str] = {}
-    words: list[str] = []
+    flags, values, words = set[str](), dict[str, str](), list[str]()
     rest = list(arguments)
     while rest:
         word = rest.pop(0)

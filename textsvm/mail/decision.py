@@ -2,16 +2,16 @@
 
 Platt's sigmoid (2000), P = 1 / (1 + exp(-(slope value + offset))), is fitted by maximum likelihood to
 decision values of mails that the machine had not learnt, or as if it had not (`OnlineMachine.left_out`). The
-targets are not 0 and 1 but 1 / (m + 2) and 1 - 1 / (m + 2) for m mails of a kind, so that a few lessons that
-are separated without error do not make scores of 0 and 1.
+targets are 1 / (m + 2) and 1 - 1 / (m + 2) for m mails of a kind instead of 0 and 1, so that a few separable
+lessons do not lead to scores of 0 and 1.
 
-Both kinds have the same total weight: a score does not move with the flood of spam or of mailing lists. The
-prior counts as much as `PRIOR_MAILS` mails of each kind, at the values 1 and -1 that the machine gives its
-lessons, so that a score grows with the value from the first lesson on. A fit with a negative slope is
-replaced by a flat sigmoid.
+Both kinds have the same total weight, so that scores do not depend on the share of spam. The prior counts as
+much as `PRIOR_MAILS` mails of each kind, at the values 1 and -1 that the machine gives its lessons, so that a
+score grows with the value from the first lesson on. A fit with a negative slope is replaced by a flat
+sigmoid.
 
-Measured on SpamAssassin's corpus (`python -m benchmarks mail`): no more ham has a score of .99 before it is
-learnt than with Bogofilter, and more of the spam.
+On SpamAssassin's corpus (`python -m benchmarks mail`), not more ham has a score of .99 before it is learnt
+than with Bogofilter, and more spam has.
 """
 
 from __future__ import annotations
@@ -74,19 +74,9 @@ class PlattSigmoid:
 
 
 def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
-    """Fit the sigmoid of maximum likelihood.
+    """The sigmoid of maximum likelihood; without mails of both kinds its slope is `PRIOR`.
 
-    Parameters
-    ----------
-    values : float array, shape (n,)
-        Decision values of mails, as if they had not been learnt.
-    spam : bool array, shape (n,)
-        Whether each mail is spam.
-
-    Returns
-    -------
-    PlattSigmoid
-        Of slope `PRIOR` unless there are both kinds.
+    `values` are decision values of mails as if they had not been learnt; `spam` are bools.
     """
     values, spam = np.asarray(values, np.float64), np.asarray(spam, bool)
     n_spam, n_ham = np.count_nonzero(spam), np.count_nonzero(~spam)
@@ -128,7 +118,7 @@ def _newton(
 
 @dataclass(frozen=True)
 class DecisionModel:
-    """Weights and calibration of one generation of a store; enough for decisions, without lessons."""
+    """Weights and calibration of a generation of a store, enough for decisions."""
 
     generation: int
     both: bool  #: Whether there are lessons of both kinds
@@ -151,7 +141,10 @@ def read_model(lessons: Lessons, weights: WeightVector | None = None) -> Decisio
     path, store = lessons.path.with_name("weights"), lessons.meta("store")
     stored = read_weights(path, store, generation)
     if stored is None:
-        stored = _support_sum(lessons) if weights is None else weights
+        stored = weights or sum_vectors(
+            (lesson.keys, lesson.values, lesson.alpha if lesson.kind == "spam" else -lesson.alpha)
+            for lesson in lessons.iterate(supports=True)
+        )
         stored.write(path, store, generation)
     return DecisionModel(generation, both, stored, read_calibration(lessons))
 
@@ -164,13 +157,4 @@ def read_calibration(lessons: Lessons) -> PlattSigmoid:
 def check_features(lessons: Lessons) -> None:
     """Raise InputError if the store has features of another version."""
     if lessons.meta("features", FEATURES) != FEATURES:
-        raise InputError(
-            f"{lessons.path} has features of another version; compute them again with textsvm mail retrain"
-        )
-
-
-def _support_sum(lessons: Lessons) -> WeightVector:
-    return sum_vectors(
-        (lesson.keys, lesson.values, lesson.alpha if lesson.kind == "spam" else -lesson.alpha)
-        for lesson in lessons.iterate(supports=True)
-    )
+        raise InputError(f"{lessons.path} has features of another version; run textsvm mail retrain")

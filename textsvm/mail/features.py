@@ -4,9 +4,9 @@ The UTF-8 bytes x_1 .. x_n of a text have the 4-mers x_i .. x_{i+3}. A feature c
 occurs, and the vector of a mail has unit length: with m distinct 4-mers every value is 1 / sqrt(m), and the
 product of two mails is the cosine of their sets, |A & B| / sqrt(|A| |B|). Sculley and Wachman (2007) won
 TREC's spam track with these features: they need no words, and so resist spelling tricks in any language. The
-4-mers of the header fields, which stand before the first empty line, are other features than those of the
-text below. ASCII letters are read as lower case, digits as 0, and only the beginnings of both parts are read.
-Measurements: reports/mail.md.
+4-mers of the header fields, before the first empty line, and of the text below are different features. ASCII
+letters are read as lower case, digits as 0, and only the beginnings of both parts are read. Measurements:
+reports/mail.md.
 
 f(x) = <w, x> + b with w = sum_i alpha_i y_i x_i, summed over the support vectors once and kept in a file
 beside the lessons: keys ascending, weights behind them, mapped into memory, so that a mail of m features
@@ -17,7 +17,7 @@ foreign file is computed again. It may be deleted at any time.
     8 n        keys, uint64
     4 n        weights, float32
 
-This module needs NumPy alone, because a process that decides on one mail imports it.
+This module needs NumPy alone, because a process that decides on a single mail imports it.
 """
 
 from __future__ import annotations
@@ -51,14 +51,9 @@ _WORD = re.compile(r"\S{1,40}")
 
 
 def features(text: str) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
-    """The distinct 4-mers of the text of a mail (`textsvm.mail.message.read_message`).
+    """Ascending keys and equal values of the distinct 4-mers of the text of a mail; a vector of unit length.
 
-    Returns
-    -------
-    keys : uint64 array, shape (m,)
-        Ascending; see `textsvm.kernels.spectrum.byte_pmers`. Keys of header fields have the bit `HEADER`.
-    values : float32 array, shape (m,)
-        All equal; the vector has unit length.
+    Keys are those of `textsvm.kernels.spectrum.byte_pmers`; keys of header fields have the bit `HEADER`.
     """
     fields, body = (byte_pmers(block, P) for block in _blocks(text))
     keys = np.concatenate([body, fields | np.uint64(HEADER)])
@@ -106,7 +101,7 @@ class WeightVector:
 
 
 def sum_vectors(vectors: Iterable[tuple[NDArray[np.uint64], NDArray[np.float32], float]]) -> WeightVector:
-    """The sum of sparse vectors, each (keys, values, factor)."""
+    """The weighted sum of sparse vectors, (keys, values, factor) each."""
     keys, values = [np.zeros(0, np.uint64)], [np.zeros(0)]
     for vector_keys, vector_values, factor in vectors:
         keys.append(vector_keys)

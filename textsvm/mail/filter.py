@@ -1,10 +1,10 @@
-"""The filter of one user: decisions and learning on a store of lessons.
+"""The mail filter of a user: decisions and learning on a store of lessons.
 
-Decisions need the `DecisionModel` alone: a process that decides on a mail loads no lesson, no Numba and no
-scikit-learn. Learning needs the machine with all lessons; it is loaded for the first lesson and kept. It has
-no free bias, so that values of all times are on one scale. A lesson, the alphas that it changes and the
-calibration are one transaction, which is on disk when the method returns. The generation of the store shows
-lessons of other processes; they are loaded before the next lesson.
+Decisions need only the `DecisionModel`: a process that decides on a mail loads no lesson, no Numba and no
+scikit-learn. Learning needs the machine with all lessons, which is loaded for the first lesson and kept. The
+machine has no free bias, so that decision values stay comparable over time. A lesson, the changed alphas and
+the calibration are written in a single transaction, which is on disk when the method returns. The generation
+of the store shows lessons of other processes; they are loaded before the next lesson.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RECENT = 100
 
 @dataclass(frozen=True)
 class PriorDecisions:
-    """Decisions on lessons before they were learnt: number judged, and of these wrong and unsure."""
+    """Numbers of decisions on lessons before they were learnt: all, wrong and unsure."""
 
     judged: int
     wrong: int
@@ -59,14 +59,13 @@ class PriorDecisions:
 class Status:
     """Content of a filter, and its decisions on lessons before it learnt them."""
 
-    #: Lessons of each kind.
+    #: Numbers of lessons.
     spam: int
     ham: int
     texts: bool  #: Whether the store holds messages
     most: int | None  #: Maximum number of lessons
-    #: Of the last `RECENT` lessons, and of the earlier lessons; they show a filter that grows worse.
-    recent: PriorDecisions
-    before: PriorDecisions
+    recent: PriorDecisions  #: On the last `RECENT` lessons
+    before: PriorDecisions  #: On earlier lessons
     last: list[LessonSummary]  #: The last `RECENT` lessons, the newest first
 
 
@@ -74,7 +73,8 @@ class Filter:
     """A mail filter on the lessons of a folder.
 
     Threads may share a filter. While a thread learns, the others decide with the model of the last `refresh`,
-    or wait if there was none.
+    or wait if there was none. All methods raise the InputErrors of `Lessons`, and InputError if the store has
+    features of another version.
 
     Parameters
     ----------
@@ -82,24 +82,19 @@ class Filter:
     create : bool
         Create a missing store.
     texts : bool
-        Whether a new store holds messages, or features alone.
-
-    Raises
-    ------
-    InputError
-        Here and in all methods: see `Lessons`; and if the store has features of another version.
+        Whether a new store holds messages, or only features.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, create: bool = False, texts: bool = True) -> None:
         self.lessons = Lessons(folder, create=create, texts=texts)
         self._lock = threading.RLock()
         self._machine: OnlineMachine | None = None
-        #: State of the machine: its generation, whether it is at its optimum, its kinds, the alphas on disk.
+        # The machine's generation, whether it is at its optimum, its lessons' kinds, the alphas on disk.
         self._generation, self._settled = -1, True
         self._kinds: dict[str, str] = {}
         self._alphas: dict[str, float] = {}
         self._calibration = PlattSigmoid()
-        #: Model for decisions while a lesson is being learnt, or before a lesson was.
+        # Model for decisions during a change, or before the machine is loaded.
         self._model: DecisionModel | None = None
         self._changing = False
 
@@ -126,7 +121,7 @@ class Filter:
         return self.decide(*features(read_message(data).text))
 
     def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
-        """The decision on the message with these features; lessons of other threads may not count yet."""
+        """The decision on the message with these features; lessons in progress do not count yet."""
         model = self._model
         if self._changing and model is not None:
             return model.decide(keys, values)
@@ -146,12 +141,12 @@ class Filter:
         return word_contributions(read_message(data).text, self.model().weights)[:most]
 
     def model(self) -> DecisionModel:
-        """The decision model of the store as it is now."""
+        """The present decision model of the store."""
         with self._lock:
             return self._read_model()
 
     def refresh(self) -> None:
-        """Prepare the model for decisions while lessons are learnt; it knows all lessons up to now."""
+        """Update the model that decides while lessons are learnt."""
         with self._change():
             self._read_model()
 
@@ -168,28 +163,29 @@ class Filter:
     def _read_model(self) -> DecisionModel:
         if self._model is None or self._model.generation != self.lessons.generation:
             with self.lessons.reading():
-                current = self._machine is not None and self._generation == self.lessons.generation
-                weights = (
-                    WeightVector(*self._machine.weights()) if self._machine is not None and current else None
-                )
+                weights = None
+                if self._machine is not None and self._generation == self.lessons.generation:
+                    weights = WeightVector(*self._machine.weights())
                 self._model = read_model(self.lessons, weights)
         return self._model
 
     # Learning
 
-    def learn(self, data: bytes, kind: str) -> bool:
-        """Learn that a message is spam or ham; return whether that is new. It is then on disk."""
+    def learn(self, data: bytes | RawMessage, kind: str) -> bool:
+        """Learn that a message is spam or ham, and return whether that is new; it is then on disk."""
         return self.learn_all([data], kind) == 1
 
-    def learn_all(self, messages: Iterable[bytes], kind: str) -> int:
-        """Learn messages of one kind, a few in a transaction; return the number of new lessons."""
-        return self.add_lessons(self._new_lessons(messages, kind))
+    def learn_all(self, messages: Iterable[bytes | RawMessage], kind: str) -> int:
+        """Learn messages of a kind, a few in a transaction; return the number of new lessons."""
+        if kind not in KINDS:
+            raise InputError(f"a message is learnt as spam or as ham, not as {kind!r}")
+        return self.add_lessons(_new_lesson(RawMessage.of(message), kind) for message in messages)
 
     def add_lessons(self, lessons: Iterable[Lesson]) -> int:
-        """Learn lessons with features; return the number that were new or of another kind before."""
+        """Learn lessons with features; return the number that are new or change their kind."""
         changed, batches, remaining = 0, 0, iter(lessons)
         with self._change():
-            # The more lessons there are, the less each one changes.
+            # The more lessons there are, the less each changes.
             while batch := list(islice(remaining, max(1, min(256, len(self._kinds) // 16)))):
                 changed += self._add_batch(batch)
                 batches += 1
@@ -203,14 +199,14 @@ class Filter:
         with self._lock, self.lessons.writing():
             self.lessons.set_meta("most", most)
 
-    def learnt_kind(self, data: bytes) -> str | None:
-        """The kind as which a message was learnt; None if it was not."""
+    def learnt_kind(self, data: bytes | RawMessage) -> str | None:
+        """The kind of a learnt message; None if the message was not learnt."""
         with self._lock:
-            return self.lessons.kind(RawMessage(data).digest)
+            return self.lessons.kind(RawMessage.of(data).digest)
 
-    def unlearn(self, data: bytes) -> bool:
+    def unlearn(self, data: bytes | RawMessage) -> bool:
         """Forget a lesson; return whether it existed."""
-        digest = RawMessage(data).digest
+        digest = RawMessage.of(data).digest
         with self._change():
             if self.lessons.kind(digest) is None:
                 return False
@@ -221,14 +217,14 @@ class Filter:
             return dropped
 
     def retrain(self) -> int:
-        """Train again on all lessons, and calibrate on decisions out of fold; return the number of lessons.
+        """Train again on all lessons and calibrate on out-of-fold decisions; return the number of lessons.
 
-        Features are computed again from the messages, by this version of textsvm.
+        Features are computed again from the messages.
         """
         with self._change():
             try:
                 with self.lessons.writing():
-                    self._check_messages()
+                    self._require_messages()
                     lessons = [_recompute_features(lesson) for lesson in self.lessons.iterate(messages=True)]
                     for lesson, value in zip(lessons, out_of_fold(lessons), strict=True):
                         self.lessons.set_features(replace(lesson, value=value))
@@ -244,7 +240,7 @@ class Filter:
                 raise
             return len(lessons)
 
-    def _check_messages(self) -> None:
+    def _require_messages(self) -> None:
         """Raise InputError if features are of another version and cannot be computed again."""
         stale = self.lessons.meta("features", FEATURES) != FEATURES
         if stale and any(lesson.message is None for lesson in self.lessons.iterate(messages=True)):
@@ -252,15 +248,6 @@ class Filter:
                 f"{self.lessons.path} has features of another version, and it does not hold the messages to "
                 "compute them again: learn the messages into a new store"
             )
-
-    @staticmethod
-    def _new_lessons(messages: Iterable[bytes], kind: str) -> Iterator[Lesson]:
-        if kind not in KINDS:
-            raise InputError(f"a message is learnt as spam or as ham, not as {kind!r}")
-        for data in messages:
-            message = read_message(data)
-            arrays = features(message.text)
-            yield Lesson(message.digest, kind, *arrays, message.subject, message.sender, data[:MAX_KEPT])
 
     def _add_batch(self, batch: list[Lesson]) -> int:
         if all(self.lessons.kind(lesson.digest) == lesson.kind for lesson in batch):
@@ -276,15 +263,14 @@ class Filter:
         return changed
 
     def _judged(self, lesson: Lesson) -> Lesson:
-        """The lesson with the decision before it was first learnt."""
+        """The lesson with the decision on it before it was first learnt."""
+        before: Lesson | Decision | None = None
         if lesson.digest in self._kinds:
-            old = self.lessons.get(lesson.digest)
-            return replace(lesson, value=old.value, score=old.score, alpha=0.0)
-        if len(set(self._kinds.values())) < 2:
-            return replace(lesson, value=None, score=None, alpha=0.0)
-        assert self._machine is not None
-        before = self._decide(self._machine, lesson.keys, lesson.values)
-        return replace(lesson, value=before.value, score=before.score, alpha=0.0)
+            before = self.lessons.get(lesson.digest)
+        elif self._machine is not None and len(set(self._kinds.values())) == 2:
+            before = self._decide(self._machine, lesson.keys, lesson.values)
+        value, score = (None, None) if before is None else (before.value, before.score)
+        return replace(lesson, value=value, score=score, alpha=0.0)
 
     @contextmanager
     def _writing(self, seconds: float | None = SETTLING) -> Iterator[OnlineMachine]:
@@ -338,15 +324,8 @@ class Filter:
         with self._lock, lessons.reading():
             counts, history = lessons.counts(), lessons.history()
             texts, most = lessons.holds_texts, lessons.meta("most")
-        recent, before = history[:RECENT], history[RECENT:]
-        return Status(
-            **counts,
-            texts=texts,
-            most=most,
-            recent=_prior_decisions(recent),
-            before=_prior_decisions(before),
-            last=recent,
-        )
+        recent, before = (_prior_decisions(part) for part in (history[:RECENT], history[RECENT:]))
+        return Status(**counts, texts=texts, most=most, recent=recent, before=before, last=history[:RECENT])
 
 
 def _prior_decisions(lessons: list[LessonSummary]) -> PriorDecisions:
@@ -355,8 +334,14 @@ def _prior_decisions(lessons: list[LessonSummary]) -> PriorDecisions:
     return PriorDecisions(len(kinds), sum(kind != true for true, kind in kinds) - unsure, unsure)
 
 
+def _new_lesson(raw: RawMessage, kind: str) -> Lesson:
+    message = read_message(raw)
+    arrays = features(message.text)
+    return Lesson(message.digest, kind, *arrays, message.subject, message.sender, raw.data[:MAX_KEPT])
+
+
 def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[float | None]:
-    """Decision values of lessons by machines that were trained without them; None where there are too few."""
+    """Decision values of lessons by machines that were trained without them; None if there are too few."""
     from textsvm.solvers.online import OnlineMachine
 
     values: list[float | None] = [None] * len(lessons)

@@ -1,20 +1,20 @@
-"""Lessons of a filter in SQLite; a transaction that has returned is on disk.
+"""Training messages of a filter ("lessons") in SQLite. A write returns after its commit is durable.
 
-A lesson is a message that somebody called spam or ham, stored under its digest (`RawMessage.digest`) with
-its features, its dual coefficient, the decision before it was learnt (to see a filter grow worse), and the
-message itself unless the store was created without texts.
+A lesson is a message that the user called spam or ham, stored under its digest (`RawMessage.digest`) with
+its features, its dual coefficient, the decision before it was learnt, and the message itself unless the
+store was created without texts.
 
-The journal is SQLite's WAL with synchronous=FULL: a commit returns when it is on disk, readers never wait for
-a writer, and a second writer waits. Tables:
+The journal is SQLite's WAL with synchronous=FULL: readers never wait for a writer; a second writer waits.
+Tables:
 
-    lessons   a row a lesson, small, in the order of learning
-    bodies    of the same id: the features as arrays, the message compressed
+    lessons   the small columns, in the order of learning
+    bodies    with the same id: the features as arrays, the compressed message
     meta      name of the store, whether it holds texts, versions, the calibration
 
-`generation` grows with every commit of lessons, which tells a process that another process has learnt.
+`generation` grows with every commit of lessons, so that other processes notice it.
 
-Features are packed: the first key and the gaps between keys, of 4 bytes each where they fit; equal values, as
-in `textsvm.mail.features`, as a single number.
+Features are packed: the first key and the gaps between keys, as 4 bytes each if they fit; equal values, as in
+`textsvm.mail.features`, as a single number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,7 +92,7 @@ class Lesson:
     #: bytes: At most the first megabyte; None in a store without texts, or if it was not requested.
     message: bytes | None = field(default=None, repr=False)
     learnt: float = field(default_factory=time.time)  #: Seconds since 1970
-    #: Decision value and P(spam) before it was learnt; None while the filter knew one kind only.
+    #: Decision value and P(spam) before it was learnt; None while the filter knew a single kind.
     value: float | None = None
     score: float | None = None
     alpha: float = 0.0  #: Dual coefficient
@@ -110,35 +110,25 @@ class LessonSummary(NamedTuple):
 
 def store_folder(folder: Path | None = None) -> Path:
     """The folder of this user's lessons: `folder`, else TEXTSVM_MAIL, else in the user's data folder."""
-    if folder is not None:
-        return folder
-    if os.environ.get("TEXTSVM_MAIL"):
-        return Path(os.environ["TEXTSVM_MAIL"])
+    if folder is not None or os.environ.get("TEXTSVM_MAIL"):
+        return folder or Path(os.environ["TEXTSVM_MAIL"])
     data = os.environ.get("XDG_DATA_HOME", "")
     return (Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share") / "textsvm"
 
 
 class Lessons:
-    """The lessons of a folder, open. Methods that write are called inside `writing`.
+    """The open store of a folder. Methods that write are called inside `writing`.
+
+    All methods raise InputError if there is no store, if the file belongs to another program or a newer
+    textsvm, is damaged or cannot be written, or if another process writes for longer than `PATIENCE`.
 
     Parameters
     ----------
     folder : path
     create : bool
-        Create a missing store: the folder for its owner alone (0700), files too (0600).
+        Create a missing store; only its owner may read it (0700, files 0600).
     texts : bool
-        Whether a new store holds messages; an existing store stays as it was created.
-
-    Attributes
-    ----------
-    path : Path
-    sql : sqlite3.Connection
-
-    Raises
-    ------
-    InputError
-        Here and in all methods: if there is no store; if the file is another program's, of a newer textsvm or
-        damaged; if it cannot be written; if another process writes for longer than `PATIENCE`.
+        Whether a new store holds messages.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, create: bool = False, texts: bool = True) -> None:
@@ -146,9 +136,7 @@ class Lessons:
         if create:
             _create_file(self.path)
         elif not _exists(self.path):
-            raise InputError(
-                f"there is no mail store in {folder}; textsvm mail learn --as spam FILE (or ham) creates it"
-            )
+            raise InputError(f"there is no mail store in {folder}; create it with textsvm mail learn")
         with self._messages():
             self.sql = sqlite3.connect(
                 self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
@@ -165,12 +153,6 @@ class Lessons:
         with self._messages():
             self.sql.close()
 
-    def __enter__(self) -> Lessons:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def _open(self, create: bool, texts: bool) -> None:
         self.sql.execute("pragma synchronous = full")
         self.sql.execute("pragma foreign_keys = on")
@@ -178,28 +160,22 @@ class Lessons:
             self.sql.execute("pragma journal_mode = wal")
             with self.writing():
                 if self._is_empty():  # no other process was quicker
-                    self._create_tables(texts)
+                    for statement in _TABLES.split(";")[:-1]:
+                        self.sql.execute(statement)
+                    self.set_meta("store", uuid.uuid4().hex)
+                    self.set_meta("texts", texts)
+                    self.set_meta("generation", 0)
+                    self.sql.execute(f"pragma user_version = {FORMAT}")
+                    self.sql.execute(f"pragma application_id = {APPLICATION}")
         version = self.pragma("user_version")
         if self.pragma("application_id") != APPLICATION:
             state = "is empty" if self._is_empty() else "is not a mail store of textsvm"
             raise InputError(f"{self.path} {state}: learn into it, or name another folder")
         if version > FORMAT:
-            raise InputError(
-                f"{self.path} was written by a newer textsvm (format {version}, not {FORMAT}): "
-                "upgrade textsvm"
-            )
+            raise InputError(f"{self.path} has format {version} of a newer textsvm: upgrade textsvm")
 
     def _is_empty(self) -> bool:
         return self.pragma("application_id") == 0 and not self._row("select count(*) from sqlite_master")[0]
-
-    def _create_tables(self, texts: bool) -> None:
-        for statement in _TABLES.split(";")[:-1]:
-            self.sql.execute(statement)
-        self.set_meta("store", uuid.uuid4().hex)
-        self.set_meta("texts", texts)
-        self.set_meta("generation", 0)
-        self.sql.execute(f"pragma user_version = {FORMAT}")
-        self.sql.execute(f"pragma application_id = {APPLICATION}")
 
     def pragma(self, name: str) -> Any:
         """The value of an SQLite pragma."""
@@ -219,28 +195,25 @@ class Lessons:
             message = next((text for part, text in _ERRORS.items() if part in str(error)), f"fails: {error}")
             raise InputError(f"{self.path} {message}") from error
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[None]:
         """A write transaction: after the block all its changes are on disk, or none."""
-        with self._messages(), self._transaction("begin immediate"):
-            yield
+        return self._transaction("begin immediate")
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """A read transaction: the block sees the store as it was at its beginning."""
-        with self._messages(), self._transaction("begin"):
-            yield
+        return self._transaction("begin")
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
-        self.sql.execute(begin)
-        try:
-            yield
-            self.sql.execute("commit")
-        except BaseException:
-            with suppress(sqlite3.Error):  # SQLite may have rolled back itself
-                self.sql.execute("rollback")
-            raise
+        with self._messages():
+            self.sql.execute(begin)
+            try:
+                yield
+                self.sql.execute("commit")
+            except BaseException:
+                with suppress(sqlite3.Error):  # SQLite may have rolled back itself
+                    self.sql.execute("rollback")
+                raise
 
     # Metadata
 
@@ -276,11 +249,6 @@ class Lessons:
 
     # Reading
 
-    def kinds(self) -> dict[str, str]:
-        """Digest -> kind of all lessons, in the order of learning."""
-        with self._messages():
-            return dict(self.sql.execute("select digest, kind from lessons order by id"))
-
     def kind(self, digest: str) -> str | None:
         """The kind of a lesson; None if there is no such lesson."""
         row = self._row("select kind from lessons where digest = ?", digest)
@@ -293,7 +261,7 @@ class Lessons:
         return {kind: counts.get(kind, 0) for kind in KINDS}
 
     def iterate(self, *, supports: bool = False, messages: bool = False) -> Iterator[Lesson]:
-        """Lessons in the order of learning; `supports`: with alpha != 0 only; `messages`: with messages."""
+        """Lessons in the order of learning; `supports`: only support vectors; `messages`: with messages."""
         columns = _COLUMNS + (", message" if messages else "")
         where = "where alpha != 0" if supports else ""
         with self._messages(), closing(self.sql.cursor()) as rows:
@@ -332,10 +300,8 @@ class Lessons:
         """Write a lesson; it replaces a lesson of the same digest."""
         texts = self.holds_texts
         # SQLite's text is UTF-8 and does not accept half a surrogate pair, which a damaged header may hold.
-        names = [
-            name.encode("utf-8", "replace").decode() if texts else ""
-            for name in (lesson.subject, lesson.sender)
-        ]
+        shown = (lesson.subject, lesson.sender) if texts else ("", "")
+        names = [name.encode("utf-8", "replace").decode() for name in shown]
         message = lesson.message[:MAX_KEPT] if texts and lesson.message is not None else None
         self.drop(lesson.digest)
         row = self.sql.execute(
@@ -389,7 +355,7 @@ def _create_file(path: Path) -> None:
     except OSError as error:
         raise InputError(f"cannot create the mail store {path}: {error.strerror}") from error
     os.close(handle)
-    with suppress(OSError):  # the entry in the folder, too, must survive a power cut
+    with suppress(OSError):  # the entry in the folder must survive a power failure, too
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -412,7 +378,7 @@ def packed(lesson: Lesson) -> tuple[bytes, bytes]:
 
 
 def unpacked(keys: bytes, values: bytes) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
-    """Inverse of `packed`; ValueError if the bytes are no result of it."""
+    """Inverse of `packed`; ValueError for other bytes."""
     value = np.frombuffer(values, "<f4")
     if not keys and not values:
         return np.zeros(0, np.uint64), value

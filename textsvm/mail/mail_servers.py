@@ -1,14 +1,12 @@
 """Interfaces for mail servers: an SMTP or LMTP content filter (aiosmtpd) and a milter (kilter.service).
 
-The content filter takes mail by SMTP or LMTP and hands it to the next server by the same protocol, with the
-decision in its header. A message is accepted when the next server has accepted it; every error before is a
-temporary failure, after which the sender keeps the message and tries again. By LMTP each recipient has its
-own answer.
+The content filter receives mail by SMTP or LMTP and sends it to the next server by the same protocol, with
+the decision in its header. A message is accepted when the next server has accepted it; every earlier error is
+a temporary failure, after which the sender tries again. LMTP has an answer for each recipient.
 
 The milter marks messages in Postfix and Sendmail before they are queued. Without a decision a message is
-accepted unchanged; the mail server decides what happens while the milter is down (Postfix:
-milter_default_action). The header comes in fields, without line ends: the message is composed as local
-delivery would write it.
+accepted unchanged; the setting of the mail server applies while the milter is down (Postfix:
+milter_default_action). The message is composed from its fields with the line ends of local delivery.
 """
 
 from __future__ import annotations
@@ -16,17 +14,17 @@ from __future__ import annotations
 import asyncio
 import os
 import smtplib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
-from textsvm.mail.raw_message import marked, textsvm_fields
+from textsvm.mail.raw_message import RawMessage, marked, textsvm_fields
 from textsvm.mail.spamd import LARGEST, Refused
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Decision
+    from textsvm.mail.server import Classify
 
 #: Seconds that the next server may take for an answer.
 PATIENCE = 60.0
@@ -34,19 +32,10 @@ _LATER = "451 4.3.0 {}; try again"
 _OWN_FIELDS = ("x-textsvm", "x-spam-flag")
 
 
-async def content_filter(
-    port: int, next: str, lmtp: bool, classify: Callable[[bytes], Awaitable[Decision]]
-) -> Callable[[], None]:
-    """Listen at 127.0.0.1:port as a content filter; return the function that stops it.
+async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -> Callable[[], None]:
+    """Listen at 127.0.0.1:port as a content filter for SMTP or LMTP; return the function that stops it.
 
-    Parameters
-    ----------
-    port : int
-    next : str
-        HOST:PORT of the next server, or the path of its Unix socket (LMTP).
-    lmtp : bool
-        Whether the protocol is LMTP.
-    classify : coroutine function
+    `next` is HOST:PORT of the next server, or the path of its Unix socket (LMTP).
     """
     try:
         from aiosmtpd.lmtp import LMTP
@@ -75,23 +64,23 @@ async def content_filter(
 class _SmtpHandler:
     """Handler of aiosmtpd."""
 
-    def __init__(self, next: str, lmtp: bool, classify: Callable[[bytes], Awaitable[Decision]]) -> None:
+    def __init__(self, next: str, lmtp: bool, classify: Classify) -> None:
         self._next, self._lmtp, self._classify = next, lmtp, classify
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         """Decide on a message and hand it on; return the answers for its sender."""
         count = len(envelope.rcpt_tos) if self._lmtp else 1
         try:
-            data = marked(envelope.content, await self._classify(envelope.content))
+            message = RawMessage(envelope.content)
+            data = marked(message, await self._classify(message))
         except Refused as error:
             return "\r\n".join([_LATER.format(_one_line(error))] * count)
-        answers = await asyncio.get_running_loop().run_in_executor(None, self._hand_on, envelope, data)
-        return "\r\n".join(answers)
-
-    def _hand_on(self, envelope: Any, data: bytes) -> list[str]:
-        """Answers of the next server: one for each recipient by LMTP, else one."""
+        # LMTP has an answer for each recipient, SMTP a single answer.
         groups = [[each] for each in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
-        return [self._send(envelope, group, data) for group in groups]
+        answers = await asyncio.get_running_loop().run_in_executor(
+            None, lambda: [self._send(envelope, group, data) for group in groups]
+        )
+        return "\r\n".join(answers)
 
     def _send(self, envelope: Any, recipients: list[str], data: bytes) -> str:
         options = [each for each in envelope.mail_options if not each.upper().startswith("SIZE=")]
@@ -122,23 +111,17 @@ def _one_line(message: object) -> str:
     return " ".join(str(message).split()).encode("ascii", "replace").decode()[:400]
 
 
-async def milter(address: str, classify: Callable[[bytes], Awaitable[Decision]]) -> Callable[[], None]:
+async def milter(address: str, classify: Classify) -> Callable[[], None]:
     """Listen as a milter; return the function that stops it.
 
-    Parameters
-    ----------
-    address : str
-        A port of 127.0.0.1, or the path of a new Unix socket (mode 0660: the mail server is in the group that
-        owns its folder).
-    classify : coroutine function
+    The address is a port of 127.0.0.1, or the path of a new Unix socket (mode 0660: the mail server is in the
+    group that owns its folder).
     """
     try:
         import anyio
         from kilter.service import Runner
     except ImportError:
-        raise InputError(
-            'a milter needs kilter.service (Python 3.11 or later): pip install "textsvm[mail]"'
-        ) from None
+        raise InputError('a milter needs kilter.service (Python 3.11): pip install "textsvm[mail]"') from None
 
     try:
         if address.isdecimal():
@@ -158,15 +141,15 @@ async def milter(address: str, classify: Callable[[bytes], Awaitable[Decision]])
     return close
 
 
-def _milter_filter(classify: Callable[[bytes], Awaitable[Decision]]) -> Any:
+def _milter_filter(classify: Classify) -> Any:
     """The function that kilter runs for each message."""
     from kilter.protocol import Accept
     from kilter.protocol.messages import Header
     from kilter.service import END
     from kilter.service.options import AFTER, examine_body, examine_headers, examine_sender
 
-    # kilter.service needs two events that are not used here: without the sender it takes no second message of
-    # a connection, and without the end of the header it loses a part of the body.
+    # kilter.service needs two events that are not used here: without the sender it accepts no second message
+    # of a connection, and without the end of the header it loses a part of the body.
     @examine_sender()
     @examine_headers(can_respond=AFTER, can_add=True, can_modify=True)
     @examine_body()

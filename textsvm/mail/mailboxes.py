@@ -7,7 +7,7 @@ an object with
     kind     "spam" or "ham"
     learnt   seconds since 1970
     subject, sender
-    message  the raw message, one character for each of its bytes (ISO 8859-1)
+    message  the raw message, a character for each of its bytes (ISO 8859-1)
     keys, value   of a lesson without its message: the features, and their common value
 """
 
@@ -36,11 +36,7 @@ _DIGEST = re.compile(r"[0-9a-f]{16,128}")
 def raw_messages(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
     """The messages at a path, each with its name.
 
-    Parameters
-    ----------
-    path : path
-        A file with a message, an mbox, a Maildir (its `new` and `cur`), or a folder whose files are messages
-        or mboxes.
+    The path is a message, an mbox, a Maildir (`new` and `cur` are read), or a folder of messages and mboxes.
     """
     try:
         for file in _mail_files(Path(path)):
@@ -93,16 +89,14 @@ def lesson_line(lesson: Lesson) -> str:
 
 
 def parse_lessons(lines: Iterable[str | bytes], name: str) -> Iterator[Lesson]:
-    """The lessons of lines; raise InputError with the `name` of the file and the line that is no lesson."""
+    """The lessons of lines; InputError names the file and the line of an invalid lesson."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 yield _lesson(json.loads(line))
             except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-                raise InputError(
-                    f"{name}, line {number} is no lesson of `textsvm mail export` ({error}); earlier lines "
-                    "were imported"
-                ) from error
+                reason = f"is no lesson of `textsvm mail export` ({error}); earlier lines were imported"
+                raise InputError(f"{name}, line {number} {reason}") from error
 
 
 def _lesson(row: Any) -> Lesson:

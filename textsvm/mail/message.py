@@ -1,22 +1,28 @@
 """Mail as the text from which the filter decides, readable for people.
 
-The text of a mail begins with the header fields that were there before delivery, as they were sent, a line
-each, and an empty line: recipients, dates and mailing programs are evidence. Then follow the fields that
-people read (`FIELDS`), decoded, a line each; the message-id is reduced to its form (0 for a digit, a for a
-letter, which shows the program that wrote it) and the content-type loses its boundary. Then follow the
-tricks of the sender, a line each in brackets: those of HTML pages (`page.py`), letters that are meant to be
-misread, wrong charsets, and attachments by name, type and size. The decoded text parts come last, HTML as it
-is displayed and before plain text. So a bounded beginning of the text below the empty line holds the fields
-and the tricks.
+The text of a mail has these parts, a line for each item:
 
-Time and memory are bounded for every message. Before parsing, the pieces between lines that may be
-boundaries are cut to `MAX_PIECE` bytes each, and to less where they come to `MAX_BYTES`; this keeps the tree
-of parts. Fields of more than `MAX_FIELD` characters are cut while they are parsed, because the standard
-library takes quadratic time on some.
+1. the header fields without the fields of delivery, as they were sent, and an empty line: recipients, dates
+   and mailing programs are evidence;
+2. the displayed fields (`FIELDS`), decoded; the message-id is reduced to its form (0 for a digit, a for a
+   letter), which shows the program that wrote it, and the content-type to its value without the boundary;
+3. the tricks of the sender in brackets: of HTML pages (`page_text`), misleading letters, wrong charsets; and
+   attachments by name, type and size;
+4. the decoded text parts, HTML as it is displayed and before plain text.
 
-Letters that are meant to be misread (`plain_letters`): invisible characters are removed; look-alikes in a
-word of several scripts and styled letters become the letters that they look like. A trick names each kind
-and, in steps, its number.
+So a bounded beginning of the text below the empty line holds the fields and the tricks.
+
+Time and memory are bounded for every message. Before parsing, the pieces between possible boundaries are cut
+to `MAX_PIECE` bytes each, and to less when the total approaches `MAX_BYTES`; this keeps the tree of parts.
+Fields of more than `MAX_FIELD` characters are cut while they are parsed, because the standard library takes
+quadratic time on some.
+
+Misleading letters (`plain_letters`): invisible characters are removed; look-alikes in a word of several
+scripts and styled letters become the letters that they look like. A trick names each kind and the order of
+its number.
+
+HTML pages (`page_text`): text is hidden by a style, an attribute or a colour like that of its background;
+styles in a `<style>` are not applied. The standard library's parser reads the page once, without a tree.
 """
 
 from __future__ import annotations
@@ -24,15 +30,25 @@ from __future__ import annotations
 import email
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message as ParsedMessage
 from email.utils import getaddresses
+from html.parser import HTMLParser
+from urllib.parse import urlsplit
 
-from textsvm.mail.page import page_text
 from textsvm.mail.raw_message import RawMessage
 from textsvm.readers.charsets import decode_declared
-from textsvm.readers.mime import PARSER_ERRORS, RawHeaderPolicy, decoded_header, is_html
+from textsvm.readers.mime import (
+    PARSER_ERRORS,
+    RawHeaderPolicy,
+    decoded_header,
+    html_text,
+    is_html,
+    without_comments,
+    without_hidden,
+)
 
 #: Decoded header fields of the text, in their order.
 FIELDS = ("subject", "from", "reply-to", "message-id", "x-mailer", "user-agent", "content-type")
@@ -73,17 +89,16 @@ _STEPS = ((16, "16 or more"), (4, "4 or more"), (0, "few"))
 class Message:
     """A mail as the filter sees it."""
 
-    #: Key of a training message, in hexadecimal; delivery does not change it (`RawMessage.digest`).
-    digest: str
-    text: str  #: Header fields as they were sent, an empty line, decoded fields, tricks and text parts
-    #: Decoded, on one line each, for display; empty if missing.
+    digest: str  #: `RawMessage.digest`
+    text: str  #: Input of the features
+    #: Decoded fields for display; empty if missing.
     subject: str
     sender: str
 
 
 def read_message(data: bytes | RawMessage) -> Message:
     """Read a raw message in bounded time and memory; any bytes are accepted."""
-    raw = data if isinstance(data, RawMessage) else RawMessage(data)
+    raw = RawMessage.of(data)
     try:
         parsed = parse(raw)
         lines, subject, sender = evidence(parsed), _field(parsed, "subject"), _field(parsed, "from")
@@ -91,42 +106,29 @@ def read_message(data: bytes | RawMessage) -> Message:
         # The standard parser gave up on a hostile message: its bytes are still evidence.
         text = decode_declared(raw.data[:MAX_PIECE], None)[0][:MAX_TEXT]
         lines, subject, sender = [("trick", "[not to be parsed]"), ("text", text)], "", ""
-    text = _sent_fields(raw) + "\n\n" + "\n".join(line for _, line in lines if line)
-    return Message(raw.digest, *map(_without_surrogates, (text, subject, sender)))
-
-
-def _sent_fields(raw: RawMessage) -> str:
-    """The fields that delivery did not add, as they were sent, a line each."""
-    lines = (name[:MAX_FIELD] + b": " + value[:MAX_FIELD] for name, value in raw.sent_fields[:MAX_FIELDS])
-    return b"\n".join(lines).decode("utf-8", "replace")[:MAX_SENT]
-
-
-def _without_surrogates(text: str) -> str:
-    """Replace lone surrogates, which UTF-7 may declare and no file or database accepts."""
-    return text.encode("utf-8", "replace").decode()
+    sent = (name[:MAX_FIELD] + b": " + value[:MAX_FIELD] for name, value in raw.sent_fields[:MAX_FIELDS])
+    fields = b"\n".join(sent).decode("utf-8", "replace")[:MAX_SENT]
+    text = fields + "\n\n" + "\n".join(line for _, line in lines if line)
+    # UTF-7 may declare lone surrogates, which no file or database accepts.
+    valid = (each.encode("utf-8", "replace").decode() for each in (text, subject, sender))
+    return Message(raw.digest, *valid)
 
 
 def evidence(parsed: ParsedMessage, names: Sequence[str] = FIELDS) -> list[tuple[str, str]]:
-    """Lines of the text of a message below the empty line.
+    """Lines of the text of a parsed message below the empty line, with their kind.
 
-    Parameters
-    ----------
-    parsed : email.message.Message
-        Result of `parse`.
-    names : sequence of str
-        Header fields, in lower case.
-
-    Returns
-    -------
-    list of (kind, line)
-        The kinds are "field", "trick", "attachment" and "text".
+    `names` are header fields, in lower case; the kinds are "field", "trick", "attachment" and "text".
     """
     texts: list[str] = []
     tricks: dict[str, None] = dict.fromkeys(_header_tricks(parsed))
     attachments: list[str] = []
-    for part in _leaves(parsed):
+    parts = [part for part in parsed.walk() if not part.is_multipart()][:MAX_PARTS]
+    # HTML comes first, so that no plain text displaces it.
+    for part in sorted(parts, key=lambda part: part.get_content_type() != "text/html"):
         try:
-            if _is_text(part):
+            # A message that is declared multipart and has no parts may still hold text.
+            holds_text = part.get_content_maintype() in ("text", "multipart")
+            if holds_text and part.get_content_disposition() != "attachment":
                 text, part_tricks = _text(part)
                 texts.append(text)
                 tricks |= dict.fromkeys(part_tricks)
@@ -173,18 +175,6 @@ def _cut(data: bytes, start: int) -> bytes:
         size += len(kept[-1])
         start = stop
     return b"".join(kept)
-
-
-def _leaves(parsed: ParsedMessage) -> list[ParsedMessage]:
-    """The first parts that are no containers; HTML before plain text, which could push it out of sight."""
-    leaves = [part for part in parsed.walk() if not part.is_multipart()][:MAX_PARTS]
-    return sorted(leaves, key=lambda part: part.get_content_type() != "text/html")
-
-
-def _is_text(part: ParsedMessage) -> bool:
-    # A message that is declared multipart and has no parts may still hold text.
-    kind = part.get_content_maintype()
-    return kind in ("text", "multipart") and part.get_content_disposition() != "attachment"
 
 
 def _text(part: ParsedMessage) -> tuple[str, list[str]]:
@@ -236,12 +226,12 @@ def _attachment(part: ParsedMessage) -> str:
 
 
 def _field(parsed: ParsedMessage, name: str) -> str:
-    """The first field of a name, decoded, on one line."""
+    """The first field of a name, decoded, on a single line."""
     return decoded_header(str(parsed.get(name, "")), {})
 
 
 def _field_value(name: str, value: str) -> str:
-    """A decoded field without random parts and without hosts on the way."""
+    """A decoded field without random parts and host names."""
     if name == "message-id":
         return value.partition("@")[0].translate(_FORM)
     return _PARAMETER.sub("", value) if name == "content-type" else value
@@ -280,3 +270,189 @@ def _folded(word: str, mixed: list[str]) -> str:
         return word
     mixed.append(word)
     return word.translate(_FOLD)
+
+
+# HTML pages
+
+_VOID = frozenset(
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
+     "wbr"]
+)  # fmt: skip
+#: Tags that end an open tag of the same name.
+_IMPLIED = frozenset(["p", "td", "th", "tr", "li", "dd", "dt", "option"])
+_HIDES = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*hidden|mso-hide\s*:\s*all|opacity\s*:\s*0?\.?0*\s*(?:;|$)|"
+    r"font-size\s*:\s*[01](?:\.\d+)?\s*(?:px|pt|em|%|;|$)|max-height\s*:\s*0",
+    re.IGNORECASE,
+)
+_STYLE_COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([#\w]+)", re.IGNORECASE)
+_STYLE_BACK = re.compile(r"background(?:-color)?\s*:\s*([#\w]+)", re.IGNORECASE)
+_STYLE_SMALL = re.compile(r"(?:^|[;\s])(?:width|height)\s*:\s*[01](?:px)?\s*(?:;|$)", re.IGNORECASE)
+_NAMED = {"white": "ffffff", "black": "000000", "red": "ff0000", "blue": "0000ff", "yellow": "ffff00"}
+_SPLIT = re.compile(r"[A-Za-z]<!--[^<>]{0,200}-->[A-Za-z]")
+_SHOWN_HOST = re.compile(
+    r"\s*(?:https?://)?((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,10})\s*(?:[/:?]|$)", re.IGNORECASE
+)
+_SCRIPT = re.compile("<script", re.IGNORECASE)
+_MAX_HOSTS = 12
+#: Characters of a page that are read, without its comments, styles and scripts.
+MAX_PAGE = 1 << 16
+
+
+def page_text(source: str) -> tuple[str, list[str]]:
+    """The displayed text of an HTML page, a line a block, and its tricks in words ("link to host a.com").
+
+    Any input is accepted, however broken; each trick is named once.
+    """
+    parser = _PageParser()
+    if _SPLIT.search(source):
+        parser.tricks["words split by comments"] = None
+    if _SCRIPT.search(source):
+        parser.tricks["script"] = None
+    # Unclosed comments would take the parser quadratic time.
+    visible = without_hidden(without_comments(source)).replace("<!--", " ")
+    parser.feed(visible[:MAX_PAGE])
+    # Without close(): `html_text` reads the rest after a broken tag like the other readers.
+    return html_text("".join(parser.displayed) + parser.rawdata), [*parser.tricks]
+
+
+class _PageParser(HTMLParser):
+    """Collects the source of the displayed text, and tricks."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=False)
+        self.displayed: list[str] = []
+        self.tricks: dict[str, None] = {}
+        self.hosts: set[str] = set()
+        self.link: tuple[str, list[str]] | None = None
+        self.open: list[tuple[str, str | None, bool]] = [("", "ffffff", False)]  # tag, background, hidden
+        self.count: Counter[str] = Counter()
+        self.number_letters = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = {name: (value or "")[:2000] for name, value in attrs}
+        if tag in _IMPLIED and self.open[-1][0] == tag:
+            self._close_tag(tag)
+        self._find_tricks(tag, attributes)
+        if tag not in _VOID:
+            background, hidden = self._style(attributes)
+            self.open.append((tag, background, hidden))
+            self.count[tag] += 1
+        if not self.open[-1][2]:
+            self.displayed.append(self.get_starttag_text() or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open[-1][2]:
+            self.displayed.append(f"</{tag}>")
+        if tag == "a":
+            self._end_link()
+        if self.count[tag]:
+            self._close_tag(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1][2]:
+            if data.strip():
+                self.tricks["hidden text"] = None
+            return
+        self.displayed.append(data)
+        if self.link is not None:
+            self.link[1].append(data)
+
+    def handle_entityref(self, name: str) -> None:
+        self._reference(f"&{name};")
+
+    def handle_charref(self, name: str) -> None:
+        self._reference(f"&#{name};")
+        digits = name[1:] if name[:1] in "xX" else name
+        if len(digits) <= 3 and 64 < int(digits, 16 if digits != name else 10) < 123:
+            self.number_letters += 1
+            if self.number_letters == 8:
+                self.tricks["letters written as numbers"] = None
+
+    def _reference(self, text: str) -> None:
+        if not self.open[-1][2]:
+            self.displayed.append(text)
+
+    def _close_tag(self, tag: str) -> None:
+        while True:
+            left = self.open.pop()[0]
+            self.count[left] -= 1
+            if left == tag:
+                return
+
+    def _style(self, attributes: dict[str, str]) -> tuple[str | None, bool]:
+        """Background of an element, None if unknown, and whether its text is hidden."""
+        background, hidden = self.open[-1][1:]
+        if not attributes:
+            return background, hidden
+        style = attributes.get("style", "")
+        back, front = _STYLE_BACK.search(style), _STYLE_COLOUR.search(style)
+        if "background" in attributes or "url(" in style:
+            background = None
+        elif "bgcolor" in attributes or back:
+            background = _colour(back[1] if back else attributes["bgcolor"])
+        colour = _colour(front[1] if front else attributes.get("color", attributes.get("text", "")))
+        same = colour is not None and background is not None and _alike(colour, background)
+        return background, hidden or same or "hidden" in attributes or _HIDES.search(style) is not None
+
+    def _find_tricks(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag == "a":
+            self._end_link()
+            self.link = (self._host(attributes.get("href", ""), "link to host"), [])
+        elif tag == "img":
+            host = self._host(attributes.get("src", ""), "picture from host")
+            small = attributes.get("width", "") in ("0", "1") or attributes.get("height", "") in ("0", "1")
+            if host and (small or _STYLE_SMALL.search(attributes.get("style", ""))):
+                self.tricks["tracking pixel"] = None
+        elif tag in ("form", "iframe", "object"):
+            self._host(attributes.get("action", ""), "form to host")
+            self.tricks[tag] = None
+
+    def _host(self, address: str, trick: str) -> str:
+        """The host of an address; it is noted as a trick."""
+        try:
+            parts = urlsplit(re.sub(r"\s", "", address))
+            host = parts.hostname or ""
+        except ValueError:
+            self.tricks["link that is no address"] = None
+            return ""
+        if not host or parts.scheme not in ("http", "https", "ftp", ""):
+            return ""
+        if len(self.hosts) < _MAX_HOSTS:
+            self.hosts.add(host)
+            self.tricks[f"{trick} {host[:100]}"] = None
+        if host.replace(".", "").isdigit():
+            self.tricks["link to a number"] = None
+        if "@" in parts.netloc:
+            self.tricks["link with a name before its host"] = None
+        return host
+
+    def _end_link(self) -> None:
+        if self.link is not None and self.link[0]:
+            shown = _SHOWN_HOST.match("".join(self.link[1]))
+            if shown and _domain(shown[1]) != _domain(self.link[0]):
+                self.tricks["link text names another host"] = None
+        self.link = None
+
+
+def _domain(host: str) -> list[str]:
+    return host.lower().rstrip(".").split(".")[-2:]
+
+
+def _colour(text: str) -> str | None:
+    """A colour as six hexadecimal digits; None if unknown."""
+    text = text.strip().lower()
+    text = _NAMED.get(text, text.lstrip("#"))
+    if len(text) == 3:
+        text = "".join(digit * 2 for digit in text)
+    return text if re.fullmatch("[0-9a-f]{6}", text) else None
+
+
+def _alike(first: str, second: str) -> bool:
+    """Whether two colours cannot be told apart by eye."""
+    pairs = (abs(int(first[i : i + 2], 16) - int(second[i : i + 2], 16)) for i in (0, 2, 4))
+    return max(pairs) <= 16

@@ -1,22 +1,24 @@
 """Raw messages as bytes: position of the header, digest, and decision fields written into the header.
 
-`RawMessage` scans the header once. Reading, hashing and passing a message on share the result, and nothing
+`RawMessage` locates the header once; reading, hashing and passing a message on share the result. Nothing
 here parses or changes other bytes of the message.
 
-A header ends at the first empty line. Lines end in LF or CR LF; the "From " line of an mbox before the first
-field belongs to no message. Fields beyond the first `MAX_HEADER` bytes count as body, so that the work is
+A header ends at the first empty line. Lines end in LF or CR LF; the "From " line of an mbox is not part of a
+message. Fields beyond the first `MAX_HEADER` bytes count as body, so that the work is
 bounded (Postfix stops at 100 KB).
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import textsvm
+from textsvm.errors import InputError
 
 if TYPE_CHECKING:  # importing it takes NumPy
     from textsvm.mail.decision import Decision
@@ -55,32 +57,24 @@ DELIVERY_PREFIXES = (
 
 
 class RawMessage:
-    """A raw message and the position of its header.
-
-    Parameters
-    ----------
-    data : bytes
-
-    Attributes
-    ----------
-    data : bytes
-    start : int
-        Offset of the first field, after the "From " line of an mbox.
-    fields_end : int
-        End of the run of well-formed fields from `start`; every mail reader still sees a header here.
-    end : int
-        Offset of the empty line that ends the header, or the end of the data.
-    has_header : bool
-        Whether the message begins with a field; blanks before its colon are allowed.
-    """
+    """A raw message and the position of its header."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         from_line = _FROM_LINE.match(data)
+        #: Offset of the first field, after the "From " line of an mbox.
         self.start = from_line.end() if from_line else 0
+        #: Whether the message begins with a field; blanks before its colon are allowed.
         self.has_header = _LOOSE_FIELD.match(data, self.start) is not None
+        #: Offset of the empty line that ends the header, or the end of the data.
         self.end = self._header_end() if self.has_header else self.start
+        #: End of the run of well-formed fields from `start`; every mail reader still sees a header here.
         self.fields_end = self._run_end() if self.has_header else self.start
+
+    @classmethod
+    def of(cls, data: bytes | RawMessage) -> RawMessage:
+        """The message itself, or of bytes."""
+        return data if isinstance(data, RawMessage) else cls(data)
 
     def _header_end(self) -> int:
         limit = min(len(self.data), self.start + MAX_HEADER)
@@ -156,13 +150,21 @@ class RawMessage:
         return sha.hexdigest()
 
 
+def file_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a file; raise InputError if it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
 def _text_end(data: bytes) -> int:
     """Offset of the empty lines at the end."""
     end = len(data)
-    while end:
+    while end:  # in pieces, so that a large message is not copied
         start = max(0, end - 65536)
-        kept = len(data[start:end].rstrip(b"\r\n"))
-        if kept:
+        if kept := len(data[start:end].rstrip(b"\r\n")):
             return start + kept
         end = start
     return 0
@@ -181,9 +183,9 @@ def _chunks(data: bytes, start: int, end: int) -> Iterator[bytes]:
         start = stop
 
 
-def marked(data: bytes, decision: Decision, *, bogofilter: bool = False) -> bytes:
-    """The message with the decision in its header; see `marked_pieces`."""
-    return b"".join(marked_pieces(RawMessage(data), decision, bogofilter=bogofilter))
+def marked(data: bytes | RawMessage, decision: Decision, *, bogofilter: bool = False) -> bytes:
+    """The message with the decision in its header; `marked_pieces` in a single piece."""
+    return b"".join(marked_pieces(RawMessage.of(data), decision, bogofilter=bogofilter))
 
 
 def marked_pieces(
@@ -191,16 +193,9 @@ def marked_pieces(
 ) -> list[bytes | memoryview]:
     """Pieces of the message with the decision in its header: uncopied views of the message, and new fields.
 
-    The fields go to the end of the well-formed part of the header. Earlier fields of the same names, in any
-    case, are forged or stale and are removed. All other bytes stay: line ends, a missing last line end, a
-    "From " line. A message without a header gets a header and an empty line.
-
-    Parameters
-    ----------
-    message : RawMessage
-    decision : Decision
-    bogofilter : bool
-        Write Bogofilter's X-Bogosity instead of X-Textsvm and X-Spam-Flag.
+    The fields (with `bogofilter` Bogofilter's X-Bogosity, else X-Textsvm and X-Spam-Flag) go to the end of
+    the well-formed part of the header. Earlier fields of the same names, in any case, are forged or stale and
+    are removed. All other bytes stay. A message without a header gets a header and an empty line.
     """
     lines = [bogosity_field(decision)] if bogofilter else textsvm_fields(decision)
     forged = list(_forged(message, _BOGOSITY_FIELD if bogofilter else _TEXTSVM_FIELDS))
@@ -218,7 +213,7 @@ def marked_pieces(
 
 
 def textsvm_fields(decision: Decision) -> list[str]:
-    """X-Textsvm, and X-Spam-Flag for spam, which users of other filters look for."""
+    """X-Textsvm, and X-Spam-Flag for spam, which rules for other filters use."""
     kind = decision.kind.capitalize()
     line = f"X-Textsvm: {kind}, score={decision.score:.6f}, version={textsvm.__version__}"
     return [line] + ["X-Spam-Flag: YES"] * (decision.kind == "spam")

@@ -28,14 +28,7 @@ _WORDS = 12
 
 
 def filter_report(opened: Filter, mistakes: int = 10) -> Report:
-    """Build a report.
-
-    Parameters
-    ----------
-    opened : Filter
-    mistakes : int
-        Number of the worst mistakes that are shown with their texts, if the store holds texts.
-    """
+    """Build a report that shows the worst mistakes with their texts, if the store holds texts."""
     model = opened.model()
     judged = [
         (lesson, model.calibration.decide(lesson.value))

@@ -1,8 +1,8 @@
 """The resident filter: a process that keeps the weights in memory and answers mail programs over a socket.
 
-One thread (asyncio) serves all clients, however slow they are. A few threads decide, and one learns: it is
-the only writer of the store, and a lesson is answered when it is on disk. Time per connection and bytes of
-all messages together are bounded.
+An asyncio thread serves all clients, however slow they are. A few threads decide; another thread learns and
+is the only writer of the store. A lesson is answered when it is on disk. Time per connection and bytes of all
+messages together are bounded.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from textsvm.errors import InputError
 from textsvm.mail import spamd
+from textsvm.mail.raw_message import RawMessage
 from textsvm.mail.spamd import EX_DATAERR, EX_PROTOCOL, EX_SOFTWARE, EX_TEMPFAIL, LARGEST, Refused, Request
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter
 
 _T = TypeVar("_T")
-Classify = Callable[[bytes], Awaitable["Decision"]]
+Classify = Callable[[bytes | RawMessage], Awaitable["Decision"]]
 Interface = Callable[[Classify], Awaitable[Callable[[], None]]]
-#: Seconds that a client may take to send its request, and to take its answer; and seconds that a server that
-#: ends takes for the requests in progress.
-PATIENCE, ENDING = 60.0, 20.0
-#: Seconds that a client that has just connected may take to begin its request when the server ends.
-GRACE = 0.2
+#: Seconds for a client to send its request, and to read its answer.
+PATIENCE = 60.0
+#: When the server ends: seconds for requests in progress, and for new clients to begin their request.
+ENDING, GRACE = 20.0, 0.2
 #: Maximum number of clients; it leaves a third of the file handles of a Linux process to the store.
 MAX_CLIENTS = 700
 #: Bytes of all messages above which large messages are put off; up to `SMALL` bytes are always accepted.
@@ -45,16 +45,7 @@ _PART = 1 << 18
 
 
 class Server:
-    """A filter that speaks the protocol of spamd.
-
-    Parameters
-    ----------
-    filter : Filter
-    log : callable
-        Called with a line for each error.
-    threads : int
-        Number of threads for decisions.
-    """
+    """A filter with the protocol of spamd; `log` is called with a line for each error."""
 
     def __init__(self, filter: Filter, log: Callable[[str], None], threads: int = 2) -> None:
         self.filter = filter
@@ -64,9 +55,7 @@ class Server:
         self._clients: dict[asyncio.Task[None], _ClientState] = {}
         self._held = self._lessons = 0
 
-    async def run(
-        self, sockets: Sequence[socket.socket], interfaces: Sequence[Interface], ready: Callable[[], None]
-    ) -> None:
+    async def run(self, sockets: Sequence[socket.socket], interfaces: Sequence[Interface]) -> None:
         """Serve these listening sockets until SIGTERM or SIGINT; then finish the requests in progress."""
         end = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -76,14 +65,14 @@ class Server:
         for listener in sockets:
             server = await asyncio.start_server(self._serve, sock=listener, backlog=BACKLOG, limit=_PART)
             closers.append(server.close)
-        ready()
+        notify("READY=1")
         await end.wait()
         notify("STOPPING=1")
         for close in closers:
             close()
         await self._finish()
 
-    async def classify(self, data: bytes) -> Decision:
+    async def classify(self, data: bytes | RawMessage) -> Decision:
         """The decision on a message; raise `Refused` if there is none."""
         return await self._run(self._deciding, lambda: self.filter.classify(data))
 
@@ -102,19 +91,18 @@ class Server:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        client = _ClientState()
-        self._clients[task] = client
+        client = self._clients[task] = _ClientState()
         try:
             try:
                 if len(self._clients) > MAX_CLIENTS:
                     raise Refused(EX_TEMPFAIL, "too many clients at once; try again")
-                with _Timeout(writer):
+                with _timeout(writer):
                     request, data = await self._read(reader, client)
                 answer = await self._answer(request, data)
             except Refused as error:
                 answer = [spamd.refusal(error)]
             del client.message
-            with _Timeout(writer):
+            with _timeout(writer):
                 for part in answer:
                     for start in range(0, len(part), _PART):  # a transport copies what it has to keep
                         writer.write(part[start : start + _PART])
@@ -138,16 +126,15 @@ class Server:
         if not request.has_message:
             return request, b""
         await self._collect(reader, client, LARGEST if request.length is None else request.length)
-        if request.length is not None and client.message.tell() != request.length:
-            raise Refused(
-                EX_PROTOCOL,
-                f"(Content-length mismatch: expected {request.length} bytes, got {client.message.tell()})",
-            )
+        size = client.message.tell()
+        if request.length is not None and size != request.length:
+            reason = f"(Content-length mismatch: expected {request.length} bytes, got {size})"
+            raise Refused(EX_PROTOCOL, reason)
         data = client.message.getvalue()  # no copy: it is the buffer itself
         return request, spamd.decompressed(data) if request.compressed else data
 
     async def _collect(self, reader: asyncio.StreamReader, client: _ClientState, most: int) -> None:
-        """Receive a message; a large message only while there is room."""
+        """Receive a message of at most `most` bytes; large messages only while there is room."""
         while (size := client.message.tell()) < most:
             part = await reader.read(min(_PART, most - size))
             if not part:
@@ -170,7 +157,7 @@ class Server:
         return await self._run(self._deciding, lambda: spamd.check(request, data, self.filter))
 
     async def _tell(self, request: Request, data: bytes) -> bytes:
-        """The answer to a lesson; after the last waiting lesson, decisions take all of them into account."""
+        """The answer to a lesson; after the last waiting lesson, the model for decisions is updated."""
         self._lessons += 1
         try:
             return await self._run(self._learning, lambda: spamd.tell(request, data, self.filter))
@@ -186,7 +173,7 @@ class Server:
             self.log(f"decisions do not take the last lessons into account yet: {error}")
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
-        """Result of the work in a thread pool; every error is logged and becomes an answer."""
+        """Result of the work in a thread pool; every error is logged and becomes `Refused`."""
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, work)
         except InputError as error:
@@ -209,18 +196,14 @@ class _ClientState:
         self.message = BytesIO()
 
 
-class _Timeout:
+@contextmanager
+def _timeout(writer: asyncio.StreamWriter) -> Iterator[None]:
     """A block in which the server waits for a client; after `PATIENCE` seconds the connection is closed."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._transport = writer.transport
-
-    def __enter__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(PATIENCE, self._transport.abort)
-
-    def __exit__(self, *exception: object) -> None:
-        self._timer.cancel()
+    timer = asyncio.get_running_loop().call_later(PATIENCE, writer.transport.abort)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
@@ -246,7 +229,7 @@ async def _lines(reader: asyncio.StreamReader) -> list[bytes]:
 def listen(path: Path) -> socket.socket:
     """A listening Unix socket for this user alone; the socket of a dead server is replaced.
 
-    A server holds the lock of the file PATH.lock while it lives.
+    A running server holds a lock on the file PATH.lock.
     """
     if len(os.fsencode(path)) > 107:
         raise InputError(f"{path} is too long for a socket (107 bytes); give a shorter --socket")
@@ -314,8 +297,7 @@ def passed_sockets() -> list[socket.socket]:
     """Listening sockets that systemd opened for this process (LISTEN_FDS, sd_listen_fds(3))."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
-    count = int(os.environ.get("LISTEN_FDS", "0"))
-    return [socket.socket(fileno=3 + i) for i in range(count)]
+    return [socket.socket(fileno=3 + i) for i in range(int(os.environ.get("LISTEN_FDS", "0")))]
 
 
 def notify(state: str) -> None:
@@ -333,21 +315,14 @@ def serve(
     log: Callable[[str], None],
     interfaces: Sequence[Interface] = (),
 ) -> None:
-    """Serve these sockets until SIGTERM or SIGINT; then close the filter.
+    """Serve these listening sockets until SIGTERM or SIGINT; then close the filter.
 
-    Parameters
-    ----------
-    filter : Filter
-    sockets : list of listening sockets
-    log : callable
-        Called with a line for each error.
-    interfaces : list of coroutine functions
-        Other protocols (`mail_servers`): each takes `Server.classify`, listens, and returns the function that
-        stops it.
+    `interfaces` are other protocols (`mail_servers`): coroutine functions that take `Server.classify`,
+    listen, and return the function that stops them.
     """
     server = Server(filter, log)
     try:
         filter.refresh()
-        asyncio.run(server.run(sockets, interfaces, lambda: notify("READY=1")))
+        asyncio.run(server.run(sockets, interfaces))
     finally:
         filter.close()

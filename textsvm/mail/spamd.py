@@ -7,9 +7,9 @@ PING before 1.5 neither.
 Scores are in SpamAssassin's units, in which evidence adds up, 0 is neutral and the threshold of spam is 5:
 ``5 logit P(spam) / logit 0.99``.
 
-Two fields are extensions: CHECK and HEADERS answer ``Decision: Unsure 0.500000``, because "spam or not" does
-not express three kinds, and HEADERS answers ``Replaced: 512``, the number of bytes of the message that the
-answer replaces. Clients ignore unknown fields. REPORT and SYMBOLS have none: Exim reads their fields by
+Two fields are extensions, which clients ignore: CHECK and HEADERS answer ``Decision: Unsure 0.500000``,
+because ``Spam:`` does not express three kinds, and HEADERS answers ``Replaced: 512``, the number of bytes of
+the message that the answer replaces. REPORT and SYMBOLS have no extensions: Exim reads their fields by
 position.
 """
 
@@ -116,7 +116,7 @@ def decompressed(data: bytes) -> bytes:
 
 
 def refusal(error: Refused) -> bytes:
-    """The answer to a refused request: one line."""
+    """The answer to a refused request, a single line."""
     reason = " ".join(str(error).split()).encode("ascii", "replace").decode()
     return f"SPAMD/1.0 {error.code} {NAMES[error.code]}: {reason}\r\n".encode()
 
@@ -150,10 +150,9 @@ def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryvie
 
 
 def explain(decision: Decision, reasons: Iterable[tuple[str, float]]) -> str:
-    """A decision and its reasons for people."""
-    lines = [
-        f"textsvm: {decision.kind}, P(spam) {decision.score:.6f}, decision function {decision.value:+.4f}"
-    ]
+    """A readable text of a decision and its reasons."""
+    score, value = f"{decision.score:.6f}", f"{decision.value:+.4f}"
+    lines = [f"textsvm: {decision.kind}, P(spam) {score}, decision function {value}"]
     lines += ["", "Strings that weigh most, above 0 for spam:", ""] if reasons else []
     for word, weight in reasons:
         lines.append(f"{weight:+8.4f}  {''.join(c if c.isprintable() else '·' for c in word)}")

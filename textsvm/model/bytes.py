@@ -1,12 +1,10 @@
 """The bytes of a model file: safetensors arrays, a JSON header, and a digest of both.
 
 The header is the value "textsvm" of safetensors' metadata, and begins with "blake2b": the BLAKE2b hash (32
-bytes, hexadecimal) of the whole file, with zeros in its own place. So no bit of the file can change
-unnoticed, those of safetensors' header and padding included. It notices damage, not intent: who can write the
-file can write the digest. Files of versions before it have none, and no keys in the header but those of then:
-that is how a digest cannot get lost.
-
-Versions before it read files with one, and do not check it.
+bytes, hexadecimal) of the whole file with zeros in place of the hash. So any changed bit is detected,
+including safetensors' header and padding. The digest detects damage, not forgery: who can write the file can
+write the digest. Files of older versions have no digest, and only the header keys of those versions, so that
+a lost digest is detected. Older versions ignore the digest.
 """
 
 from __future__ import annotations
@@ -21,19 +19,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
-from textsvm.errors import InputError
+from textsvm.errors import MAX_MESSAGE, InputError
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import run
 from textsvm.runtime.plain_json import to_json
 
 DIGEST = "blake2b"
-#: Characters of a reason, which may repeat what a file holds.
-MOST_SAID = 300
-#: Bytes that are hashed before a thread would have begun.
-ALONE = 1 << 20
+#: Bytes from which hashing and parsing in two threads are faster.
+PARALLEL_BYTES = 1 << 20
 _UNKNOWN = "0" * 64
-#: As it stands in the file: a JSON string in a JSON string.
+#: Start of the header in the file: a JSON string in a JSON string.
 _MARK = rb"{\"blake2b\": \""
 #: Keys of headers that have no digest.
 _BEFORE = {
@@ -43,11 +41,11 @@ _BEFORE = {
 
 
 class Content(NamedTuple):
-    """What a model file holds."""
+    """Contents of a model file."""
 
     header: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]  #: dict of arrays
-    digest: str | None  #: That was checked; None where the file has none
+    arrays: dict[str, NDArray[Any]]
+    digest: str | None  #: Checked; None in files of older versions
 
 
 #: First bytes of a LIBSVM model file.
@@ -56,32 +54,26 @@ LIBSVM_BEGINNING = b"svm_type "
 
 def packed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """The bytes of a model file."""
-    from safetensors.numpy import save as to_bytes
-
     text = _as_json({DIGEST: _UNKNOWN, **header})
-    content = to_bytes(
-        {name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata={"textsvm": text}
-    )
-    return sealed(content)
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return sealed(save(contiguous, metadata={"textsvm": text}))
 
 
 def sealed(content: bytes) -> bytes:
-    """The bytes of a model file with the digest that belongs to them; as they are if it has none."""
+    """The bytes of a model file with a correct digest; unchanged if the file has no digest."""
     digest, start = _digest_of(content)
     return content[:start] + digest.encode() + content[start + len(digest) :] if start else content
 
 
-def read(path: Path) -> Content:
-    """What a model file holds, its digest checked."""
-    from safetensors import SafetensorError
-
+def read_content(path: Path) -> Content:
+    """Read a model file and check its digest."""
     content = _bytes_of(path)
     try:
         (digest, start), arrays = _digest_and_arrays(content)
     except MemoryError as error:
         raise InputError(f"{path} takes more main memory than there is: {one_line(error)}") from error
     except (SafetensorError, ValueError, TypeError, KeyError, OverflowError) as error:
-        why = _what_else(content, error)
+        why = _reason(content, error)
         raise InputError(f"{path} is not a textsvm model, or is damaged: {why}") from error
     header = _header_of(path, content)
     if DIGEST not in header:
@@ -93,40 +85,37 @@ def read(path: Path) -> Content:
         return Content(header, arrays, None)
     if not start or header.pop(DIGEST) != digest or content[start : start + len(digest)] != digest.encode():
         raise InputError(
-            f"{path} is damaged: its content has another digest than was saved with it; train it again, or "
-            "take a copy of it"
+            f"{path} is damaged: its content does not match its digest; train it again, or take a copy of it"
         )
     return Content(header, arrays, digest)
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, on one line."""
-    return " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
+    """Message of an exception on a single line of at most 300 characters."""
+    return " ".join(str(error).split())[:MAX_MESSAGE] or type(error).__name__
 
 
 def _digest_and_arrays(content: bytes) -> tuple[tuple[str, int], dict[str, NDArray[Any]]]:
-    """What `_digest_of` and safetensors make of the bytes of a file, of many side by side."""
-    from safetensors.numpy import load
+    """Results of `_digest_of` and safetensors for the bytes of a file; of a large file in parallel."""
+    results: dict[Any, Any] = {}
 
-    found: dict[Any, Any] = {}
+    def work(function: Any) -> None:
+        results[function] = function(content)
 
-    def work(make: Any) -> None:
-        found[make] = make(content)
-
-    both = (_digest_of, load)
-    if len(content) < ALONE:
-        for make in both:
-            work(make)
+    functions = (_digest_of, load)
+    if len(content) < PARALLEL_BYTES:
+        for function in functions:
+            work(function)
     else:
-        run(work, both)
-    return found[_digest_of], found[load]
+        run(work, functions)
+    return results[_digest_of], results[load]
 
 
-def _what_else(content: bytes, error: Exception) -> str:
-    """Why safetensors could not read what begins so."""
+def _reason(content: bytes, error: Exception) -> str:
+    """Why safetensors could not read a file."""
     if not content:
         return "it is empty"
-    if content[:1] == b"\x80" and content[-1:] == b".":  # it would be loaded by running what is in it
+    if content[:1] == b"\x80" and content[-1:] == b".":  # loading a pickle would run its code
         return "it looks like a pickle; keep the model with textsvm.save"
     return one_line(error)
 
@@ -139,7 +128,7 @@ def _bytes_of(path: Path) -> bytes:
             raise InputError(f"the model {path} is neither a file nor a folder; write it to a file first")
         raise InputError(f"the model {path} is not there; `textsvm train CORPUS -o {path}` writes one")
     try:
-        # Its bytes and the arrays made of them are in memory together.
+        # The bytes and the arrays are in memory together.
         if (need := 2 * path.stat().st_size) > devices.SMALL:
             free = devices.free_memory(devices.select("cpu"))
             if need > free:
@@ -150,7 +139,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _header_of(path: Path, content: bytes) -> dict[str, Any]:
-    """The header in bytes that safetensors could read."""
+    """The header, from bytes that safetensors could read."""
     try:
         outer = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         header = json.loads(outer["__metadata__"]["textsvm"])
@@ -163,7 +152,7 @@ def _header_of(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def _digest_of(content: bytes) -> tuple[str, int]:
-    """The digest that a file should have, and where it stands; ("", 0) where it has no place."""
+    """Digest of a file and its position in the file; ("", 0) if the file has no place for it."""
     start = content.find(_MARK, 0, 8 + int.from_bytes(content[:8], "little"))
     if start < 0:
         return "", 0
@@ -178,7 +167,7 @@ def _as_json(header: Mapping[str, Any]) -> str:
     def plain(value: Any) -> Any:
         if isinstance(value, np.ndarray | np.generic | bytes | date):
             return to_json(value)
-        raise TypeError(f"{type(value).__name__} is no JSON value")
+        raise TypeError(f"{type(value).__name__} is not a JSON value")
 
     try:
         return json.dumps(header, default=plain)
@@ -187,8 +176,8 @@ def _as_json(header: Mapping[str, Any]) -> str:
 
 
 def is_libsvm_model(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as a model of LIBSVM's does."""
-    if not os.path.isfile(path):  # a pipe is not read, for the rest would be lost
+    """Whether a file begins like a LIBSVM model."""
+    if not os.path.isfile(path):  # reading from a pipe would lose its beginning
         return False
     try:
         with open(path, "rb") as stream:

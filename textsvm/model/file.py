@@ -1,16 +1,17 @@
-"""A trained estimator as one file: safetensors arrays and a JSON header, no code in it.
+"""A trained estimator as a file of safetensors arrays and a JSON header, without code.
 
-What is saved is the CPU form: the encoded support vectors, the coefficients and biases of the machines, the
-classes, the kernel's parameters and what it learnt, how texts are normalised, and the calibration if there
-is one. A digest reveals damage (bytes.py). Everything is checked against its bounds when read,
-too: a hostile file gives an error and never runs anything.
+The file has the CPU form of the estimator: encoded support vectors, coefficients and biases of the machines,
+classes, the kernel's parameters and learnt state, how texts are normalised, and the calibration if there is
+one. A digest detects damage (`textsvm.model.bytes`). Names, shapes, types and ranges are checked on load
+whether or not the digest is correct, so a hostile file raises InputError and never runs code.
 
-The coefficients, shape (n_machines, n_sv), are an array "dual_coef", or where most of them are 0 (a
-one-vs-one machine uses the support vectors of two classes) its compressed rows: "dual_coef.data", ".columns"
-and ".starts". Format 1 had one machine, and neither weights nor strategies.
+The coefficients, shape (n_machines, n_sv), are the array "dual_coef", or the arrays "dual_coef.data",
+".columns" and ".starts" of a sparse matrix (CSR) where these take fewer bytes: a one-vs-one machine uses only
+the support vectors of two classes. Neither form is compressed. Format 1 had a single machine, without weights
+and strategies.
 
-Format 3 is that of models without texts: in place of support vectors and coefficients there is one weight a
-feature (`Weights`). Whatever else is saved has format 2, which older versions read.
+Format 3 is for models without texts: a weight for each feature (`Weights`) replaces support vectors and
+coefficients. All other models have format 2, which older versions read.
 """
 
 from __future__ import annotations
@@ -27,30 +28,31 @@ from numpy.typing import NDArray
 
 from textsvm import __version__
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel
+from textsvm.kernels import KERNELS
+from textsvm.kernels.base import MOST_DEPTH, Kernel
 from textsvm.kernels.contract import under
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
-from textsvm.machines.base import KernelMachine
-from textsvm.machines.compute import Compute
-from textsvm.model.bytes import Content, is_libsvm_model, one_line, packed, read
+from textsvm.machines.base import Compute, KernelMachine
+from textsvm.machines.classifier import Classifier
+from textsvm.model.bytes import Content, is_libsvm_model, one_line, packed, read_content
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
 from textsvm.selection.calibration import CalibratedClassifier
 from textsvm.sources.base import Kept, Source
 
-#: Name of an estimator -> its class, of the estimator or of the machine.
+#: Maps the name of an estimator to the class to create, of the estimator or of its machine.
 ClassOf = Callable[[str], Any]
 FORMAT_VERSION, WITHOUT_TEXTS = 2, 3
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
-#: Estimators by name, and the parameters that are kept.
+#: Saved parameters of each estimator.
 _PARAMETERS = {
     "SVC": ("C", "multiclass", "class_weight", *_SHARED),
     "SVR": ("C", "epsilon", *_SHARED),
     "OneClassSVM": ("nu", *_SHARED),
     "MultilabelSVC": ("C", "thresholds", "random_state", *_SHARED),
 }
-#: Kept only where it is given.
+#: Saved only if it is not None.
 _APPROXIMATE = "approximate"
 _CLASSIFIERS = ("SVC", "MultilabelSVC")
 _CALIBRATION = ("method", "reject")
@@ -72,17 +74,17 @@ def save(
     path : path
         Replaced only once the new file is complete.
     info : dict, optional
-        JSON values to keep with it: what it was trained on, and how.
+        JSON values to save with the model, such as its training data.
     texts : bool
-        False: one weight a feature in place of the support vectors, whose texts are not in the file then; for
-        spectrum kernels and sums of them. Values move by 1e-6 at most. A training text that has no feature,
-        being shorter than p, is left out, with a warning: its equals get the biases alone.
+        False saves a weight for each feature in place of support vectors and their texts; for spectrum
+        kernels and sums of them. Decision values change by at most 1e-6. Training texts without any feature
+        (shorter than p) are left out, with a warning: texts equal to them get the biases alone.
 
     Raises
     ------
     InputError
-        If the file cannot be written, the kernel is a function of the user's, or has no weights and there are
-        to be no texts, or a label or `info` is of a kind that a file cannot hold.
+        If the file cannot be written, the kernel is a Python function, `texts` is False and the kernel has no
+        weights, or a label or `info` cannot be saved.
     sklearn.exceptions.NotFittedError
         If `model` is not fitted.
 
@@ -90,7 +92,7 @@ def save(
     --------
     >>> from textsvm import SVC, Spectrum, load, save
     >>> model = SVC(Spectrum(3)).fit(["win cash now", "lunch at noon"], ["spam", "ham"])
-    >>> save(model, "spam.textsvm", info={"made": "today"})
+    >>> save(model, "spam.textsvm", info={"trained": "today"})
     >>> load("spam.textsvm").predict(["cash"]).tolist()
     ['spam']
     """
@@ -123,26 +125,26 @@ def _require_ours(model: Any) -> None:
     if any(isinstance(step, KernelMachine) for _, step in getattr(model, "steps", [])):
         remedy = "save its last step, or keep the whole with joblib"
     raise InputError(
-        f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, and not {type(model).__name__}; {remedy}"
+        f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, not {type(model).__name__}; {remedy}"
     )
 
 
 def load_machine(path: str | os.PathLike[str]) -> Any:
-    """Read a model as a machine, without scikit-learn; see `textsvm.load`."""
+    """Read a model as a machine, without scikit-learn, as `textsvm.load` does."""
     return load_as(path, machine_class)
 
 
 def load_as(path: str | os.PathLike[str], class_of: ClassOf) -> Any:
-    """Read a model as objects of these classes; see `textsvm.load`."""
+    """Read a model, also of LIBSVM, as an object of the classes that `class_of` names."""
     if is_libsvm_model(path):
         from textsvm.model.libsvm import read_libsvm_model
 
         return read_libsvm_model(path, None, class_of)
-    return _built(path, _read(Path(path)), class_of)
+    return _build_checked(path, _read(Path(path)), class_of)
 
 
 def machine_class(name: str) -> Any:
-    """The machine of an estimator's name; only its module is imported."""
+    """Machine class of an estimator, by the estimator's name; only its module is imported."""
     if name == "SVR":
         from textsvm.machines.regressor import Regressor
 
@@ -155,27 +157,23 @@ def machine_class(name: str) -> Any:
         from textsvm.selection.multilabel import MultilabelClassifier
 
         return MultilabelClassifier
-    if name == "CalibratedSVC":
-        return CalibratedClassifier
-    from textsvm.machines.classifier import Classifier
-
-    return Classifier
+    return CalibratedClassifier if name == "CalibratedSVC" else Classifier
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Contents of a model file, which is read and checked as by `textsvm.load`.
+    """Contents of a model file, after the checks of `textsvm.load`.
 
     Returns
     -------
     dict
         file, bytes, digest (None if it has none), format_version, written_by, estimator, kernel, kernel_line,
-        parameters, classes (None without), n_support (of each class), texts (whether it has training texts),
-        calibration (None without), arrays (name, dtype, shape and bytes of each) and info.
+        parameters, classes or None, n_support (of each class), texts (whether it has training texts),
+        calibration or None, arrays (name, dtype, shape and bytes of each) and info.
     """
     if is_libsvm_model(path):
         raise InputError(f"{path} is a LIBSVM model, which has no digest; read its text instead")
     header, arrays, digest = content = _read(Path(path))
-    model = _built(path, content, machine_class)
+    model = _build_checked(path, content, machine_class)
     kernel = getattr(getattr(model, "estimator_", model), "kernel_", None)
     return {
         "file": str(path),
@@ -193,8 +191,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     }
 
 
-def _built(path: str | os.PathLike[str], content: Content, class_of: ClassOf) -> Any:
-    """The model in a file; InputError in one sentence if the contents are unusable."""
+def _build_checked(path: str | os.PathLike[str], content: Content, class_of: ClassOf) -> Any:
+    """Build the model of a file; InputError with the path if the contents are invalid."""
     header, arrays, digest = content
     try:
         if not isinstance(header["info"], dict):
@@ -213,7 +211,7 @@ def _built(path: str | os.PathLike[str], content: Content, class_of: ClassOf) ->
 
 
 def require_weights(model: Any) -> None:
-    """Raise InputError if a model, before it is trained, could not be saved without texts."""
+    """Raise InputError if a model, fitted or not, cannot be saved without texts."""
     (getattr(model, "estimator", None) or model).source.require_weights()
 
 
@@ -257,7 +255,7 @@ def _machine_form(model: Any, kept: Kept) -> tuple[dict[str, Any], dict[str, NDA
 
 
 def _read(path: Path) -> Content:
-    content = read(path)
+    content = read_content(path)
     version = content.header["format_version"]
     if type(version) is not int or version not in range(1, WITHOUT_TEXTS + 1):
         raise InputError(
@@ -287,10 +285,7 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]], clas
     classes = read_classes(header["classes"]) if name in _CLASSIFIERS else None
     machines = model.n_machines(0 if classes is None else len(classes))
     kept, dual_coef, intercept = _machines(header, arrays, model.source, machines)
-    if kept.n_features is not None:
-        model.n_features_in_ = kept.n_features
-    model.restore(kept.kernel, kept.documents, kept.support, dual_coef, intercept, classes, header["info"])
-    model.weight_vectors_ = kept.weights
+    model.restore(kept, dual_coef, intercept, classes, header["info"])
     if name == "SVC":
         model.__dict__.update(C_=parameters["C"], chosen_=str(header.get("chosen", "")))
     if name == "MultilabelSVC":
@@ -303,7 +298,7 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]], clas
 
 
 def _given(header: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
-    """The name of an estimator, its parameters, and its kernel or the name of one."""
+    """Name and parameters of the estimator, and its kernel or the name of the kernel."""
     name = header["estimator"]
     if name not in _PARAMETERS:
         raise InputError(f"its estimator {name!r} is not known to this version")
@@ -322,13 +317,13 @@ def _given(header: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
 def _machines(
     header: dict[str, Any], arrays: dict[str, NDArray[Any]], source: Source, machines: int
 ) -> tuple[Kept, NDArray[np.float64], NDArray[np.float64]]:
-    """What so many machines keep, their coefficients and biases."""
+    """Fitted state, coefficients and biases of the machines, checked."""
     texts = header["format_version"] != WITHOUT_TEXTS
     intercept, support = finite(arrays, "intercept"), arrays["support"] if texts else np.empty(0, np.int64)
     if intercept.shape != (machines,):
         raise InputError(f"it has {intercept.size} biases and needs {machines}")
     if support.ndim != 1 or support.dtype != np.int64 or (len(support) and support[0] < 0):
-        raise InputError("its support indices are not one row of 64-bit integers of at least 0")
+        raise InputError("its support indices are not a row of 64-bit integers of at least 0")
     if (support[1:] <= support[:-1]).any():
         raise InputError("its support indices do not ascend")
     n_features = header.get("n_features_in")
@@ -352,7 +347,7 @@ def _n_support(
 
 
 def read_classes(forms: Any) -> NDArray[Any]:
-    """Classes from their forms; raises InputError if they are none."""
+    """Classes from their JSON values; InputError if they are invalid."""
     if not isinstance(forms, list) or len(forms) < 2:
         raise InputError("it does not name two or more classes")
     classes = [read_label(form) for form in forms]
@@ -367,7 +362,7 @@ def read_classes(forms: Any) -> NDArray[Any]:
 
 
 def label_form(label: Any) -> Any:
-    """A label as JSON: text, numbers and bools as they are, others with their type."""
+    """JSON value of a label: text, numbers and bools themselves, others with their type."""
     if isinstance(label, bytes):
         return {"bytes": label.decode("latin-1")}
     if isinstance(label, np.datetime64):
@@ -387,7 +382,7 @@ def label_form(label: Any) -> Any:
 
 
 def read_label(form: Any) -> Any:
-    """The label that `label_form` gave this form."""
+    """Inverse of `label_form`."""
     if not isinstance(form, dict):
         return form
     [(kind, value)] = form.items()
@@ -402,7 +397,7 @@ def read_label(form: Any) -> Any:
 
 
 def pack_coef(coef: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-    """The coefficients as they take less space."""
+    """Arrays of the coefficients: dense, or CSR if it takes fewer bytes."""
     from scipy.sparse import csr_matrix
 
     packed = csr_matrix(coef)
@@ -416,21 +411,18 @@ def pack_coef(coef: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
 
 
 def read_coef(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float64]:
-    """The coefficients that `pack_coef` gave, checked."""
+    """Inverse of `pack_coef`, with checks."""
     if "dual_coef" in arrays:
         coef = finite(arrays, "dual_coef")
         if coef.shape != shape:
             raise InputError("its coefficients do not fit its support vectors")
         return coef
-    data, columns, starts = (
-        finite(arrays, "dual_coef.data"),
-        arrays["dual_coef.columns"],
-        arrays["dual_coef.starts"],
-    )
+    data = finite(arrays, "dual_coef.data")
+    columns, starts = arrays["dual_coef.columns"], arrays["dual_coef.starts"]
     if data.ndim != 1 or columns.dtype != np.int32 or columns.shape != data.shape:
         raise InputError("its coefficients have no column each")
     if starts.dtype != np.int64 or starts.shape != (shape[0] + 1,):
-        raise InputError("its coefficients are not those of its machines")
+        raise InputError("its coefficients do not fit its machines")
     if starts[0] != 0 or starts[-1] != len(data) or (starts[1:] < starts[:-1]).any():
         raise InputError("its coefficients are out of bounds")
     if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
@@ -444,35 +436,32 @@ def read_coef(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArra
     return packed.toarray()
 
 
-def require_room(what: str, need: int, held: int) -> None:
-    """Raise InputError if values take more memory than is free, or absurdly more than bytes of the file."""
+def require_room(name: str, need: int, held: int) -> None:
+    """Raise InputError if values need more memory than is free, or far more than `held` bytes of the file."""
     free = devices.free_memory(devices.select("cpu"))
     if need > free:
-        raise InputError(f"its {what} take {need:,} bytes of memory and {free:,} are free")
+        raise InputError(f"its {name} take {need:,} bytes of memory and {free:,} are free")
     if need > max(ROOM, MOST_TIMES * held):
-        raise InputError(f"its {what} would take {need:,} bytes of memory and {held:,} in the file")
+        raise InputError(f"its {name} would take {need:,} bytes of memory and {held:,} in the file")
 
 
 def finite(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
-    """An array of finite float64 values; raises InputError if it is not."""
+    """An array of finite float64 values; InputError for any other array."""
     array = arrays[name]
     if array.dtype != np.float64 or not np.isfinite(array).all():
-        raise InputError(f"its {name} has values that are no finite 64-bit numbers")
+        raise InputError(f"its {name} has values that are not finite 64-bit numbers")
     return array
 
 
 def as_count(value: Any) -> int:
-    """A number of things as JSON has it; raises InputError if it is none."""
+    """Check a count in the header."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
         raise InputError(f"it has {value!r} where a count is expected")
     return value
 
 
 def read_kernel(header: dict[str, Any], level: int = 0) -> Kernel:
-    """A kernel and those it is made of, checked by the outermost."""
-    from textsvm.kernels import KERNELS
-    from textsvm.kernels.base import MOST_DEPTH
-
+    """Build a kernel and its parts from JSON values; the outermost call checks them all."""
     if level > MOST_DEPTH:
         raise InputError(f"its kernels are nested more than {MOST_DEPTH} deep")
     parameters = dict(header)
@@ -485,7 +474,7 @@ def read_kernel(header: dict[str, Any], level: int = 0) -> Kernel:
             return read_kernel(value, level + 1)
         if not isinstance(value, list):
             return value
-        return tuple(read_kernel(one, level + 1) if isinstance(one, dict) else one for one in value)
+        return tuple(parameter(part) if isinstance(part, dict) else part for part in value)
 
     kernel = KERNELS[name](**{k: parameter(v) for k, v in parameters.items()})
     kernel.check()

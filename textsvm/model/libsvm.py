@@ -1,27 +1,25 @@
-"""From a model file of LIBSVM to an estimator; every number in it is checked, and named by its line.
+"""Models of LIBSVM, in both directions: from `svm-train`, and for `svm-predict`.
 
-Model files of LIBSVM, in both directions: `svm-train` writes for us, and we for `svm-predict`.
-
-A file is a header of `keyword value ...` lines up to a line `SV`, then a line a support vector, of which a
-vector has index:value pairs and before them one coefficient for each other class:
+A file has a header of `keyword value ...` lines up to a line `SV`, then a line for each support vector with a
+coefficient for each other class and the vector as index:value pairs:
 
     c_1 ... c_(k-1) index:value index:value ...
 
-Classes L_0 ... L_(k-1) are in the order of `label`, support vectors lie class by class, nr_sv of each. The
-machine of the classes i < j, number p in the order (0,1), (0,2), ..., (1,2), ..., decides for L_i where
+The classes L_0 ... L_(k-1) have the order of `label`, and the support vectors are sorted by class, nr_sv of
+each. The machine of classes i < j, number p in the order (0,1), (0,2), ..., (1,2), ..., decides for L_i if
 
-    sum over the vectors of i of c_(j-1) K(x_s, x)  +  sum over those of j of c_i K(x_s, x)  -  rho_p  >  0.
+    sum over vectors s of i of c_(j-1) K(x_s, x)  +  sum over vectors s of j of c_i K(x_s, x)  -  rho_p  >  0.
 
-Here classes ascend and a machine (a, b), a < b, decides for b where its value is positive: a sign that
-changes with the order of L_i and L_j. Files are written with classes that descend, so that no sign changes.
-
-From an estimator to a model file of LIBSVM.
+In textsvm classes ascend, and a machine (a, b), a < b, decides for b if its value is positive, so the sign
+depends on the order of L_i and L_j. Files are written with descending classes, so that no sign changes. Every
+number is checked on load, and messages name its line.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -37,27 +35,30 @@ from textsvm.linalg.vectors import Vectors
 from textsvm.machines.classifier import Classifier
 from textsvm.machines.novelty import NoveltyDetector
 from textsvm.machines.regressor import Regressor
-from textsvm.model.file import ClassOf
 from textsvm.readers.files import File
 from textsvm.readers.libsvm import MAX_INDEX, number_text, parse_libsvm, vector_texts
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
+from textsvm.sources.base import Kept
 
 _CLASSIFIERS, _REGRESSIONS = ("c_svc", "nu_svc"), ("epsilon_svr", "nu_svr")
 _IGNORED = ("probA", "probB", "prob_density_marks")
-#: Keywords of a header whose values are whole numbers, and those that are real.
+#: Keywords of a header with integer values, and with real values.
 _WHOLE = ("degree", "nr_class", "total_sv", "label", "nr_sv")
 _REAL = ("gamma", "coef0", "rho")
-_KERNELS = {"linear": "linear", "polynomial": "polynomial", "rbf": "gaussian", "sigmoid": "sigmoid"}
+#: LIBSVM's names of kernels.
+_NAMES = {"linear": "linear", "polynomial": "polynomial", "gaussian": "rbf", "sigmoid": "sigmoid"}
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-#: Symbols of a number, at most.
+#: Most characters of a number.
 _LONGEST = 400
 
 Header = dict[str, Any]
 
 
-def read_libsvm_model(path: str | os.PathLike[str], n_features: int | None, class_of: ClassOf) -> Any:
-    """Read a LIBSVM model as an object of one of these classes; see `textsvm.load_libsvm_model`."""
+def read_libsvm_model(
+    path: str | os.PathLike[str], n_features: int | None, class_of: Callable[[str], Any]
+) -> Any:
+    """Read a LIBSVM model as an object of the class that `class_of` returns for the estimator's name."""
     name = os.fspath(path)
     try:
         with open(path, "rb") as stream:
@@ -72,13 +73,13 @@ def read_libsvm_model(path: str | os.PathLike[str], n_features: int | None, clas
     if width < vectors.shape[1]:
         raise InputError(f"{name} has support vectors of {vectors.shape[1]:,} columns, more than {width:,}")
     vectors.resize(vectors.shape[0], width)
-    return _built(header, kernel, vectors, coef, class_of)
+    return _build(header, kernel, vectors, coef, class_of)
 
 
 def fit_columns(model: Any, vectors: Any) -> Any:
-    """Sparse vectors with as many columns as a model's, or a model with as many as these: the rest is 0.
+    """Widen sparse vectors, or the model, to the same number of columns; the added columns are 0.
 
-    So files of LIBSVM's format are read that end in different columns. Other vectors are as they are.
+    Files in LIBSVM's format may end in different columns. Dense vectors are returned unchanged.
     """
     machine = getattr(model, "estimator_", model)
     support = getattr(machine, "support_documents_", None)
@@ -91,7 +92,7 @@ def fit_columns(model: Any, vectors: Any) -> Any:
 
 
 def widened(vectors: Any, width: int) -> Any:
-    """A sparse matrix with columns of zeros behind, so that there are `width`; itself if it is as wide."""
+    """A sparse matrix with columns of zeros appended up to `width` columns."""
     if vectors.shape[1] >= width:
         return vectors
     vectors = vectors.copy()
@@ -100,7 +101,7 @@ def widened(vectors: Any, width: int) -> Any:
 
 
 def _read_header(name: str, lines: list[bytes]) -> tuple[Header, int]:
-    """Keywords and values, and the number of the line after `SV` (from 0)."""
+    """Keywords and values, and the index of the line after `SV`."""
     header: Header = {}
     for number, line in enumerate(lines):
         where = f"{name}, line {number + 1}"
@@ -117,26 +118,26 @@ def _read_header(name: str, lines: list[bytes]) -> tuple[Header, int]:
         elif key in _IGNORED:
             header[key] = None
         else:
-            raise InputError(f"{where}: {key[:40]!r} is no keyword of a model of LIBSVM's")
+            raise InputError(f"{where}: {key[:40]!r} is not a keyword of a LIBSVM model")
     raise InputError(f"{name} is cut off: it has no line SV")
 
 
 def _is_finite(token: bytes) -> bool:
-    """Whether it is a finite number; of longer ones than anybody writes the pattern would take the square."""
+    """Whether a token is a finite number; long tokens, quadratic in time for the pattern, are refused."""
     return len(token) <= _LONGEST and bool(_NUMBER.fullmatch(token)) and bool(np.isfinite(float(token)))
 
 
-def _number(text: str, whole: bool, what: str) -> float | int:
+def _number(text: str, whole: bool, name: str) -> float | int:
     if whole and re.fullmatch(r"[-+]?\d{1,18}", text):
         return int(text)
     if not whole and _is_finite(text.encode()):
         return float(text)
     kind = "whole number" if whole else "finite number"
-    raise InputError(f"{what} is {text[:40]!r}, which is no {kind}")
+    raise InputError(f"{name} is {text[:40]!r}, which is not a {kind}")
 
 
 def _check_header(name: str, header: Header) -> None:
-    """Raise InputError if something is missing or does not fit."""
+    """Raise InputError if values of the header are missing or inconsistent."""
     kind, kernel = (header.get(key) for key in ("svm_type", "kernel_type"))
     if kind not in (*_CLASSIFIERS, *_REGRESSIONS, "one_class"):
         raise InputError(f"{name}: svm_type {kind} is none of LIBSVM's")
@@ -145,9 +146,9 @@ def _check_header(name: str, header: Header) -> None:
             f"{name} is a model of a precomputed kernel matrix, which has no vectors; train it again on "
             "vectors, or on the matrix with kernel='precomputed'"
         )
-    if kernel not in _KERNELS:
+    if kernel not in _NAMES.values():
         raise InputError(f"{name}: kernel_type {kernel} is none of LIBSVM's")
-    n_classes, total = (_one(name, header, key) for key in ("nr_class", "total_sv"))
+    n_classes, total = (_count(name, header, key) for key in ("nr_class", "total_sv"))
     if kind in _CLASSIFIERS and n_classes < 2:
         raise InputError(f"{name}: nr_class is {n_classes}; a classifier needs two classes")
     machines = n_classes * (n_classes - 1) // 2 if kind in _CLASSIFIERS else 1
@@ -162,32 +163,30 @@ def _check_header(name: str, header: Header) -> None:
             raise InputError(f"{name}: nr_sv does not add up to total_sv, {total}")
 
 
-def _one(name: str, header: Header, key: str) -> int:
-    """A count that must be there."""
+def _count(name: str, header: Header, key: str) -> int:
+    """A required count."""
     values = header.get(key) or []
     if len(values) != 1 or not 0 <= values[0] <= MAX_INDEX:
-        raise InputError(f"{name}: {key} must be one number of at least 0")
+        raise InputError(f"{name}: {key} must be a single number of at least 0")
     return int(values[0])
 
 
 def _kernel(name: str, header: Header) -> Kernel:
     """The kernel with its parameters."""
 
-    kernel: Kernel | None
-
     def value(key: str) -> Any:
         if len(header.get(key) or []) != 1:
-            raise InputError(f"{name}: the {header['kernel_type']} kernel needs one number {key}")
+            raise InputError(f"{name}: the {header['kernel_type']} kernel needs a single number {key}")
         return header[key][0]
 
-    kind, kernel = header["kernel_type"], None
+    kind = header["kernel_type"]
+    kernel: Kernel = Linear()
     if kind == "rbf":
         kernel = Gaussian(value("gamma"))
     elif kind == "polynomial":
         kernel = Polynomial(value("degree"), value("gamma"), value("coef0"))
     elif kind == "sigmoid":
         kernel = Sigmoid(value("gamma"), value("coef0"))
-    kernel = kernel or Linear()
     try:
         kernel.check()
     except InputError as error:
@@ -198,15 +197,17 @@ def _kernel(name: str, header: Header) -> Kernel:
 def _read_vectors(
     name: str, lines: list[bytes], header: Header, first: int
 ) -> tuple[csr_array, NDArray[np.float64]]:
-    """Support vectors, and the coefficients of each, shape (n_classes - 1, n_sv)."""
-    total = _one(name, header, "total_sv")
+    """Support vectors, and their coefficients, shape (n_classes - 1, n_sv)."""
+    total = _count(name, header, "total_sv")
     each = header["nr_class"][0] - 1 if header["svm_type"] in _CLASSIFIERS else 1
     end = len(lines)
     while end > first and not lines[end - 1].strip():
         end -= 1
     if end - first != total:
         raise InputError(f"{name} has {end - first:,} support vectors and total_sv says {total:,}")
-    _require_memory(name, max(each, len(header["rho"])) * total)
+    need, free = 8 * max(each, len(header["rho"])) * total, devices.free_memory(devices.select("cpu"))
+    if need > free:
+        raise InputError(f"the coefficients of {name} take {need:,} bytes of memory and {free:,} are free")
     coef = np.empty((each, total))
     pairs = [b""] * first
     for i, line in enumerate(lines[first:end]):
@@ -216,12 +217,11 @@ def _read_vectors(
             raise InputError(f"{where}: {len(tokens)} coefficients; there must be {each}")
         for j, token in enumerate(tokens[:each]):
             if not _is_finite(token):
-                raise InputError(
-                    f"{where}: the coefficient {token[:40].decode('ascii', 'replace')!r} is no finite number"
-                )
+                shown = token[:40].decode("ascii", "replace")
+                raise InputError(f"{where}: the coefficient {shown!r} is not a finite number")
             coef[j, i] = float(token)
         rest = tokens[each] if len(tokens) > each else b""
-        # A label in place of the coefficients; columns are counted as they stand in the file.
+        # A label replaces the coefficients, padded so that messages name the columns of the file.
         pairs.append(b"0".ljust(len(line) - len(rest) - 1) + b" " + rest)
     if not total:
         return csr_array(np.empty((0, 1))), coef
@@ -229,14 +229,12 @@ def _read_vectors(
     return csr_array(vectors), coef
 
 
-def _require_memory(name: str, numbers: int) -> None:
-    need, free = 8 * numbers, devices.free_memory(devices.select("cpu"))
-    if need > free:
-        raise InputError(f"the coefficients of {name} take {need:,} bytes of memory and {free:,} are free")
-
-
-def _built(
-    header: Header, kernel: Kernel, vectors: csr_array, coef: NDArray[np.float64], class_of: ClassOf
+def _build(
+    header: Header,
+    kernel: Kernel,
+    vectors: csr_array,
+    coef: NDArray[np.float64],
+    class_of: Callable[[str], Any],
 ) -> Any:
     kind, rho = header["svm_type"], np.array(header["rho"])
     classes = None
@@ -251,9 +249,8 @@ def _built(
         dual_coef, intercept, counts = coef, -rho, np.array([len(coef[0])])
     ignored = [key for key in _IGNORED if key in header]
     info = {"libsvm": {"svm_type": kind, "ignored": ignored}}
-    support = np.arange(vectors.shape[0])
-    model.n_features_in_ = vectors.shape[1]
-    model.restore(kernel, Vectors(vectors), support, dual_coef, intercept, classes, info)
+    kept = Kept(np.arange(vectors.shape[0]), kernel, Vectors(vectors), vectors.shape[1])
+    model.restore(kept, dual_coef, intercept, classes, info)
     model.n_support_ = counts.astype(np.int64)
     if kind in _CLASSIFIERS:
         model.__dict__.update(C_=model.C, chosen_="")
@@ -263,7 +260,7 @@ def _built(
 def _in_pairs(
     header: Header, coef: NDArray[np.float64], rho: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Coefficients (n_machines, n_sv) and biases of machines of pairs of classes that ascend."""
+    """Coefficients (n_machines, n_sv) and biases of the machines of pairs of ascending classes."""
     labels, n = header["label"], len(header["label"])
     rank = {label: place for place, label in enumerate(sorted(labels))}
     place = {pair: p for p, pair in enumerate(combinations(range(n), 2))}
@@ -272,32 +269,28 @@ def _in_pairs(
     for p, (i, j) in enumerate(combinations(range(n), 2)):
         a, b = rank[labels[i]], rank[labels[j]]
         sign, at = (-1.0, place[a, b]) if a < b else (1.0, place[b, a])
-        for one, other in ((i, j - 1), (j, i)):
-            own = slice(ends[one], ends[one + 1])
-            dual_coef[at, own] = sign * coef[other, own]
+        for own_class, row in ((i, j - 1), (j, i)):
+            own = slice(ends[own_class], ends[own_class + 1])
+            dual_coef[at, own] = sign * coef[row, own]
         intercept[at] = -sign * rho[p]
     return dual_coef, intercept
 
 
-#: What LIBSVM calls kernels.
-_NAMES = {"linear": "linear", "polynomial": "polynomial", "gaussian": "rbf", "sigmoid": "sigmoid"}
-
-
 def save_libsvm_model(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a model of vectors as LIBSVM has it, for `svm-predict`.
+    """Write a model of vectors in LIBSVM's format, for `svm-predict`.
 
     Parameters
     ----------
     model : SVC, SVR or OneClassSVM
-        Fitted to vectors with a linear, polynomial, gaussian or sigmoid kernel; of more than two classes with
-        ``multiclass="ovo"``. Classes are whole numbers, or texts of such.
+        Fitted to vectors with a linear, polynomial, gaussian or sigmoid kernel; with more than two classes
+        ``multiclass="ovo"``. Classes must be whole numbers, or strings of whole numbers.
     path : path
         Replaced only once the new file is complete.
 
     Raises
     ------
     InputError
-        If LIBSVM has no such model, or the file cannot be written.
+        If LIBSVM does not support the model, or the file cannot be written.
 
     Examples
     --------
@@ -322,17 +315,17 @@ def save_libsvm_model(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def require_libsvms(kernel: Any) -> None:
-    """Raise InputError if LIBSVM has no such kernel."""
+    """Raise InputError if LIBSVM does not support the kernel."""
     if getattr(kernel, "name", "") not in _NAMES:
         called = spell(kernel) if isinstance(kernel, Kernel) else kernel or "precomputed"
         raise InputError(
-            f"LIBSVM has no model of the kernel {called}; it has linear, polynomial, gaussian and sigmoid "
-            "ones of vectors"
+            f"LIBSVM has no model of the kernel {called}; it has models of vectors with a linear, "
+            "polynomial, gaussian or sigmoid kernel"
         )
 
 
 def _require_libsvms(model: Any) -> None:
-    """Raise InputError if LIBSVM has no such model."""
+    """Raise InputError if LIBSVM does not support the model."""
     if not isinstance(model, Classifier | Regressor | NoveltyDetector):
         raise InputError(f"LIBSVM has no {type(model).__name__}; it has SVC, SVR and OneClassSVM")
     require_libsvms(model.kernel_)
@@ -345,25 +338,25 @@ def _require_libsvms(model: Any) -> None:
 
 
 def _labels(model: Any) -> list[int]:
-    """Classes as LIBSVM's labels, in its order: descending."""
-    found = []
+    """Classes as LIBSVM's labels, in descending order."""
+    labels = []
     for label in model.classes_.tolist()[::-1]:
         number = float(label) if re.fullmatch(r"[-+]?\d{1,9}(\.0*)?", str(label)) else np.nan
         if number != number:
-            raise InputError(f"the class {label!r} is not a whole number, and LIBSVM's labels are")
-        found.append(int(number))
-    return found
+            raise InputError(f"the class {label!r} is not a whole number, as labels of LIBSVM are")
+        labels.append(int(number))
+    return labels
 
 
 def _class_codes(model: Any) -> tuple[NDArray[np.int64] | None, NDArray[np.float64]]:
-    """Of each support vector its class in LIBSVM's order; the coefficients, shape (n_classes - 1, n_sv)."""
+    """Class of each support vector in LIBSVM's order, and the coefficients, shape (n_classes - 1, n_sv)."""
     if not isinstance(model, Classifier):
         return None, model.dual_coef_
     n, dual_coef = len(model.classes_), model.dual_coef_
     machines = [
         (n - 1 - b, n - 1 - a, row) for (a, b), row in zip(combinations(range(n), 2), dual_coef, strict=True)
     ]
-    # Its class is in all machines that have a coefficient of it; if there is one machine, the sign tells.
+    # The class of a vector is in all machines with a nonzero coefficient; a single machine tells by sign.
     counts, coef = np.zeros((n, dual_coef.shape[1])), np.zeros((n - 1, dual_coef.shape[1]))
     for i, j, row in machines:
         counts[i] += (row != 0) + 0.5 * (row > 0)
@@ -376,7 +369,7 @@ def _class_codes(model: Any) -> tuple[NDArray[np.int64] | None, NDArray[np.float
 
 
 def _header_lines(model: Any, counts: NDArray[np.int64] | None) -> list[str]:
-    """The header, its order that of LIBSVM."""
+    """The header, in LIBSVM's order."""
     kernel, intercept = model.kernel_, model.intercept_
     kind = "c_svc" if counts is not None else "epsilon_svr" if isinstance(model, Regressor) else "one_class"
     lines = [f"svm_type {kind}", f"kernel_type {_NAMES[kernel.name]}"]

@@ -14,8 +14,8 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.edit.kernel import EditDistance
 from textsvm.kernels.user import KernelFunction
+from textsvm.machines.base import Compute
 from textsvm.machines.classifier import Classifier
-from textsvm.machines.compute import Compute
 from textsvm.nearest.search import Criteria, K, joined, search
 from textsvm.runtime.parallel import StageProgress
 
@@ -111,5 +111,5 @@ def machine(kernel: Any, criteria: Criteria, memory: Any = None, **parameters: A
         raise InputError('neighbours need texts to compare, and kernel="precomputed" has none')
     model = Classifier(kernel, compute=Compute(memory=memory), **parameters)
     model.check()
-    criteria.check(model.make_kernel())
+    criteria.check(model.new_kernel())
     return model

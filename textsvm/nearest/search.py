@@ -121,15 +121,15 @@ def search(
     `texts` are the rows, and the columns too if `others` is None; the kernel learns from the columns. Kernel,
     form of texts, device and memory are those of `model`.
     """
-    criteria.check(model.make_kernel())
+    criteria.check(model.new_kernel())
     device = select(model.device)
     with model.at_work(device):
-        columns = model.encode(model.read(texts if others is None else others), None, progress)
+        columns = model.encode(model.validate(texts if others is None else others), None, progress)
         kernel = model.source.kernel_for(columns)
         kernel.fit(kernel.structure.read(columns), device)
         rows = columns
         if others is not None:
-            rows = model.encode(model.read(texts, fitting=False), columns, progress)
+            rows = model.encode(model.validate(texts, fitting=False), columns, progress)
         read = kernel.structure.read
         near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
         memory, most = allowed_bytes(model.compute_options.memory, device), SIDES[device.kind]

@@ -26,17 +26,13 @@ _NOT_CHARSETS = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "un
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b\b")) + b"\x7f"
 
 
+# Windows-1252 as browsers read it: the five undefined bytes are control characters.
+_WINDOWS_1252 = [bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(256)]
+
+
 def _as_windows_1252(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeDecodeError)
-    bad = error.object[error.start : error.end]
-    return "".join(_windows_1252(byte) for byte in bad), error.end
-
-
-def _windows_1252(byte: int) -> str:
-    try:
-        return bytes([byte]).decode("cp1252")
-    except UnicodeDecodeError:
-        return chr(byte)
+    return "".join(_WINDOWS_1252[byte] for byte in error.object[error.start : error.end]), error.end
 
 
 codecs.register_error("textsvm-windows-1252", _as_windows_1252)
@@ -48,19 +44,14 @@ def byte_order_mark(head: bytes) -> tuple[bytes, str]:
 
 
 def decode(data: bytes) -> tuple[str, str | None]:
-    """Decode text without a declared charset: UTF-8, or the charset of its byte order mark.
+    """Decode text without a declared charset; return it and a description of undecodable bytes, or None.
 
-    Returns
-    -------
-    text : str
-        Bytes that are not UTF-8 are read as Windows-1252; all others stay as they are.
-    problem : str or None
-        Description of undecodable bytes.
+    The charset is that of the byte order mark, or UTF-8; bytes that are not UTF-8 are read as Windows-1252.
     """
-    for mark, charset in _BOMS:
-        if data.startswith(mark):
-            text = data[len(mark) :].decode(charset, "replace")
-            return text, None if "\ufffd" not in text else f"some bytes are not {charset}"
+    mark, charset = byte_order_mark(data)
+    if mark:
+        text = data[len(mark) :].decode(charset, "replace")
+        return text, None if "\ufffd" not in text else f"some bytes are not {charset}"
     try:
         return data.decode(), None
     except UnicodeDecodeError as error:
@@ -70,10 +61,10 @@ def decode(data: bytes) -> tuple[str, str | None]:
 
 
 def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
-    """Decode text with the charset that its sender declared; return (text, problem) as `decode`.
+    """Decode text with the charset that its sender declared; return (text, problem) like `decode`.
 
-    A charset that is unknown, or wrong for these bytes, is replaced by UTF-8 if that fits, else by
-    Windows-1252. A missing charset, or a name for "unknown", is no problem.
+    A charset that is unknown, or wrong for these bytes, is replaced by UTF-8 if that is valid, else by
+    Windows-1252. A missing charset, or a name for "unknown", is not reported.
     """
     if data.isascii() and (charset is None or charset.lower() in ("us-ascii", "utf-8", "iso-8859-1")):
         return data.decode("ascii"), None
@@ -113,7 +104,7 @@ def _codec(declared: str) -> str | None:
 def is_binary(data: bytes) -> bool:
     """Whether bytes cannot be text: NUL without a byte order mark, or many control characters."""
     head = data[:8192]
-    if any(head.startswith(mark) for mark, _ in _BOMS):
+    if byte_order_mark(head)[0]:
         return False
     control = len(head) - len(head.translate(None, _CONTROL))
     return b"\x00" in head or control > max(8, 0.05 * len(head))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from textsvm.errors import InputError
 from textsvm.text.stored import StoredTexts
@@ -35,6 +38,53 @@ class Document(NamedTuple):
     weight: float | None = None
     group: str | None = None
     columns: Mapping[str, str | float] | None = None
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of reading, which `read_corpus` describes; columns are names, or numbers from 1."""
+
+    format: str | None = None  #: None: detect it
+    text: str | Sequence[str] | None = None  #: Several with commas; a sequence keeps columns apart
+    label: str | None = None
+    id: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    group: str | None = None
+    numbers: str | Sequence[str] | None = None
+    label_separator: str | None = None
+    split: str = "modapte"
+    headers: bool = False
+    labelled: bool = True  #: Else labels are ignored, and a line or file without a label is a text
+
+    @property
+    def columns(self) -> dict[str, str | Sequence[str]]:
+        """The named columns by their role."""
+        roles = ("text", "label", "id", "target", "weight", "group", "numbers")
+        return {role: column for role in roles if (column := getattr(self, role)) is not None}
+
+    @property
+    def apart(self) -> bool:
+        """Whether columns of texts and numbers stay apart."""
+        return not isinstance(self.text, str | None) or self.numbers is not None
+
+    @property
+    def need_header(self) -> bool:
+        """Whether a column is given by a name, not a number."""
+        names = ",".join(each if isinstance(each, str) else ",".join(each) for each in self.columns.values())
+        return any(not name.strip().isdecimal() for name in names.split(",") if name)
+
+    @property
+    def of_a_table(self) -> bool:
+        """Whether the columns show that an input of unknown format is a table."""
+        return not self.columns.keys().isdisjoint(("text", "numbers", "id"))
+
+    @property
+    def only_of_tables(self) -> str | None:
+        """A column that only tables have."""
+        texts = None if isinstance(self.text, str) else self.text
+        column = next(filter(None, (self.target, self.weight, self.group, self.numbers, texts)), None)
+        return column if column is None or isinstance(column, str) else ", ".join(column)
 
 
 @dataclass
@@ -111,28 +161,17 @@ class Corpus:
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""
         chosen = [int(i) for i in indices]
-        labels = None if self.labels is None else [self.labels[i] for i in chosen]
-        return replace(
-            self,
-            ids=[self.ids[i] for i in chosen],
-            texts=cast("list[str]", take(self.texts, chosen) if len(self.texts) else []),
-            labels=cast("list[str] | list[tuple[str, ...]] | None", labels),
-            part=[self.part[i] for i in chosen],
-            targets=self.targets and [self.targets[i] for i in chosen],
-            weights=self.weights and [self.weights[i] for i in chosen],
-            groups=self.groups and [self.groups[i] for i in chosen],
-            vectors=None if self.vectors is None else self.vectors[chosen],
-            columns=self.columns and {name: take(each, chosen) for name, each in self.columns.items()},
-        )
+        values = {name: getattr(self, name) for name in ("ids", *_LISTS)}
+        if not len(self.texts):  # of vectors
+            del values["texts"]
+        parts: dict[str, Any] = {
+            name: take(each, chosen) for name, each in values.items() if each is not None
+        }
+        columns = self.columns and {name: take(each, chosen) for name, each in self.columns.items()}
+        return replace(self, **parts, columns=columns)
 
     def select(self, part: str | None = None) -> Corpus:
-        """The documents of one part; all of them for None.
-
-        Raises
-        ------
-        InputError
-            If no document is in that part.
-        """
+        """The documents of a part, or all for None; InputError if the part has no document."""
         if part is None:
             return self
         chosen = [i for i, each in enumerate(self.part) if each == part]
@@ -155,8 +194,8 @@ class Corpus:
         ----------
         positive : str
         negative : str
-            Another label: the documents with exactly one of the two labels stay. Or "rest": all documents
-            with a label stay, and documents without `positive` get the label "rest".
+            Another label: documents with either label, but not both, stay. Or "rest": all documents with a
+            label stay, and documents without `positive` get the label "rest".
 
         Raises
         ------
@@ -182,18 +221,10 @@ class Corpus:
         return replace(self.subset(chosen), labels=labels)
 
     def with_vectors(self, vectors: Any, source: str) -> Corpus:
-        """The corpus with vectors beside the texts, a row for each document, read from `source`.
-
-        Raises
-        ------
-        InputError
-            If the number of vectors differs, or a column has their name.
-        """
+        """The corpus with vectors beside the texts, a row for each document, read from `source`."""
         if vectors.shape[0] != len(self):
-            raise InputError(
-                f"{source} has {vectors.shape[0]:,} vectors and {self.source} {len(self):,} documents; each "
-                "document needs a vector, in the same order"
-            )
+            counts = f"{source} has {vectors.shape[0]:,} vectors and {self.source} {len(self):,} documents"
+            raise InputError(f"{counts}; each document needs a vector, in the same order")
         if VECTORS in (self.columns or {}):
             raise InputError(
                 f"a column of {self.source} is called {VECTORS!r} like the vectors beside it; rename it"
@@ -201,7 +232,7 @@ class Corpus:
         return replace(self, vectors=vectors)
 
     def with_labels(self, labels: list[str], source: str) -> Corpus:
-        """The corpus with other labels, read from `source`; InputError if their number differs."""
+        """The corpus with other labels, read from `source`."""
         if len(labels) != len(self):
             raise InputError(f"{source} has {len(labels):,} labels, and {self.source} {len(self):,} rows")
         return replace(self, labels=labels)
@@ -212,17 +243,20 @@ class Corpus:
 
     def conflicting_duplicates(self) -> list[tuple[str, ...]]:
         """Groups of duplicates with different labels (or numbers)."""
-        labels: Sequence[Label | float] = self.targets or self.labels or [""] * len(self)
-        groups = (group for group in self._equal_texts() if len({labels[i] for i in group}) > 1)
+        truth = self._truth
+        groups = (group for group in self._equal_texts() if len({truth[i] for i in group}) > 1)
         return [tuple(self.ids[i] for i in group) for group in groups]
 
     def without_duplicates(self) -> Corpus:
         """The first of each group of documents with equal texts and equal labels (or numbers)."""
-        labels: Sequence[Label | float] = self.targets or self.labels or [""] * len(self)
         first: dict[tuple[str | bytes, Label | float], int] = {}
-        for i, key in enumerate(zip(self._keys(), labels, strict=True)):
+        for i, key in enumerate(zip(self._keys(), self._truth, strict=True)):
             first.setdefault(key, i)
         return self.subset(first.values())
+
+    @property
+    def _truth(self) -> Sequence[Label | float]:
+        return self.targets or self.labels or [""] * len(self)
 
     def _equal_texts(self) -> list[list[int]]:
         groups = defaultdict(list)
@@ -286,8 +320,7 @@ def build_corpus(
     """Build a corpus from documents: unique ids, labels of a single type.
 
     If some documents have labels, documents without a label are left out and reported; unless `labelled`,
-    labels are ignored. Targets, if there are any, take the place of the labels. `stored`: texts go to a
-    temporary file one by one.
+    labels are ignored. Targets replace the labels. With `stored`, texts are written to a temporary file.
     """
     rows: list[Document] = []
     split = _split_texts(documents, rows, source)
@@ -352,10 +385,9 @@ def _concatenate(parts: Sequence[Any]) -> Any:
     """Concatenate lists, arrays or sparse matrices; the widest matrix gives the number of columns."""
     if len(parts) == 1:
         return parts[0]
-    import numpy as np
-    from scipy import sparse
+    if hasattr(parts[0], "indptr"):
+        from scipy import sparse
 
-    if sparse.issparse(parts[0]):
         width = max(part.shape[1] for part in parts)
         for part in parts:
             part.resize(part.shape[0], width)
@@ -385,8 +417,6 @@ def _build_columns(texts: Sequence[str], rows: Sequence[Document]) -> dict[str, 
     """The columns of documents from their texts, which alternate, and the numbers in `rows`."""
     if not rows or rows[0].columns is None:
         return None
-    import numpy as np
-
     names = [name for name, value in rows[0].columns.items() if isinstance(value, str)]
     columns: dict[str, Any] = {name: texts[k :: len(names)] for k, name in enumerate(names)}
     for name in rows[0].columns:
@@ -422,8 +452,6 @@ def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:
 
 def _closest(label: str, counts: Counter[str], shown: int = 10) -> str:
     """The existing labels, similarly spelled labels first, then the most frequent."""
-    from difflib import get_close_matches
-
     known = [name for name, _ in counts.most_common()]
     close = get_close_matches(label, known[:1000], 5, 0.5)  # it is slow
     order = close + [name for name in known if name not in close]

@@ -18,9 +18,9 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, cast
@@ -69,7 +69,7 @@ def check_expansion(source: str, unpacked: int, packed: int, ratio: int = TEXT_R
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class File:
     """A file in memory: its path inside the folder or archive, with slashes, and its bytes."""
 
@@ -89,29 +89,14 @@ class File:
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
         return len(self.data)
 
     def open(self) -> IO[bytes]:
-        """A stream of the bytes."""
         return io.BytesIO(self.data)
-
-    def renamed(self, name: str) -> File:
-        """The file with another path."""
-        return replace(self, name=name)
 
 
 class FileOnDisk:
-    """A file that is read when it is needed, and unpacked if it is compressed.
-
-    Attributes
-    ----------
-    name : str
-        Path inside the folder, with slashes.
-    path : Path
-    size : int
-        Bytes on disk.
-    """
+    """A file that is read when it is needed, and unpacked if it is compressed; the members are `File`'s."""
 
     known_rows, read_again = 1000, True
 
@@ -139,25 +124,17 @@ class FileOnDisk:
         except _DAMAGED as error:
             raise InputError(f"{self.path} is damaged or cut off: {error or 'unexpected end'}") from error
 
-    def renamed(self, name: str) -> FileOnDisk:
-        """The file with another path inside the folder."""
-        self.name = name
-        return self
-
     @property
     def position(self) -> int:
-        """Number of bytes that were read from disk."""
         return self.size if self._packed.closed else self._packed.tell()
 
     @property
     def head(self) -> bytes:
-        """The first bytes, unpacked."""
         with self.open() as stream:
             return stream.read(HEAD)
 
     @property
     def data(self) -> bytes:
-        """All bytes, unpacked."""
         with self.open() as stream:
             return stream.read()
 
@@ -182,7 +159,7 @@ class _CheckedStream(io.RawIOBase):
 
 
 def is_tar(block: bytes) -> bool:
-    """Whether the first block of a file is that of a tar archive."""
+    """Whether a file with this first block is a tar archive."""
     if len(block) < 512 or not any(block):
         return False
     try:
@@ -233,12 +210,28 @@ def _lines_on_disk(file: FileOnDisk, problems: Problems, newline: str) -> Iterat
                 yield from io.StringIO(line, newline="")
 
 
+def with_progress(
+    files: Sequence[Any], progress: Progress | None
+) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """Each file, and a function that reports the bytes read so far; it is called at the end of each file."""
+    total, done, file = sum(file.size for file in files), 0, None
+
+    def report() -> None:
+        if progress is not None:
+            progress(done + (file.position if file else 0), total)
+
+    for file in files:
+        yield file, report
+        done, file = done + file.size, None
+        report()
+
+
 # Folders and archives
 
 
 @dataclass
 class InputFiles:
-    """The files under one path."""
+    """The files under a path."""
 
     source: str  #: The path as the user gave it
     files: list[Any] = field(default_factory=list)  #: In the order of the archive; sorted by name in a folder
@@ -251,13 +244,8 @@ def read_files(
 ) -> InputFiles:
     """Read a file, a folder or an archive (tar, zip; gzip, bzip2, xz) into memory.
 
-    Parameters
-    ----------
-    path : str or Path
-    max_bytes : int
-        Bound on the unpacked bytes of all files together.
-    progress : callable, optional
-        Called with (packed bytes read, packed bytes in all).
+    `max_bytes` bounds the unpacked bytes of all files together; `progress` is called with (packed bytes read,
+    packed bytes in all).
     """
     path = Path(path)
     inputs = InputFiles(str(path))
@@ -301,7 +289,7 @@ def read_stream(stream: IO[bytes], name: str, *, max_bytes: int = MAX_BYTES) -> 
 
 
 def combine_files(inputs: Sequence[InputFiles], paths: Sequence[Path]) -> InputFiles:
-    """The files of several paths, as if these lay in one folder."""
+    """The files of several paths, named from their common folder."""
     if len(inputs) == 1:
         return inputs[0]
     combined = InputFiles(", ".join(each.source for each in inputs))
@@ -309,7 +297,9 @@ def combine_files(inputs: Sequence[InputFiles], paths: Sequence[Path]) -> InputF
     for each, path in zip(inputs, paths, strict=True):
         place = PurePosixPath(Path(os.path.relpath(path.absolute(), folder)).as_posix())
         place = place.parent if each.single else place
-        combined.files += [file.renamed(str(place / file.name)) for file in each.files]
+        for file in each.files:
+            file.name = str(place / file.name)
+        combined.files += each.files
         combined.problems += [(str(place / name), problem) for name, problem in each.problems]
     return combined
 
@@ -416,11 +406,12 @@ def walk(folder: Path) -> Iterator[tuple[Path, str]]:
 
 def _hidden(name: str) -> bool:
     parts = name.split("/")
-    for part, following in zip(parts, [*parts[1:], ""], strict=True):
-        maildir = following in ("cur", "new")
-        if (part.startswith(".") and not maildir) or part == "__MACOSX":
-            return True
-    return False
+    return any(
+        (part.startswith(".") and following not in ("cur", "new")) or part == "__MACOSX"
+        for part, following in zip(
+            parts, [*parts[1:], ""], strict=True
+        )  # a folder of a Maildir may be hidden
+    )
 
 
 def _add(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budget: _Budget) -> bool:
@@ -485,18 +476,14 @@ def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budge
             if inner is None:
                 continue
             if info.flag_bits & 1:
-                raise InputError(
-                    f"{shown} is encrypted at {info.filename}; unpack it with its password first"
-                )
+                raise InputError(f"{shown} is encrypted at {info.filename}; unpack it first")
             budget.count()
             budget.spend(info.file_size, ARRAY_RATIO if info.filename.endswith(".npy") else TEXT_RATIO)
             budget.advance(info.compress_size)
             try:
                 inputs.files.append(File(inner, _unzip(archive, info)))
             except NotImplementedError as error:
-                raise InputError(
-                    f"{shown} uses a compression method at {info.filename} that is not read; repack it"
-                ) from error
+                raise InputError(f"{shown} has unknown compression at {info.filename}; repack it") from error
 
 
 def _unzip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -121,21 +121,26 @@ def parse_libsvm(
     from sklearn.datasets import load_svmlight_file
 
     several, query, underscore = _inspect(file)
-    vectors, labels, reason = None, [], "a number has _ in it"
+    vectors: Any = None
+    labels, reason = [], "a number has _ in it"
     try:
         if not underscore:
             with file.open() as stream:
                 vectors, labels = load_svmlight_file(stream, zero_based=False, multilabel=several)
     except (ValueError, OverflowError, MemoryError) as error:
         reason = str(error)
-    if vectors is None or not _is_valid(vectors, labels):
+    valid = vectors is not None and np.isfinite(vectors.data).all() and vectors.shape[1] <= MAX_INDEX
+    if not valid or not (isinstance(labels, list) or np.isfinite(labels).all()):
         with file.open() as stream:
-            _raise_first_error(file.name, stream)
+            for number, line in enumerate(stream, 1):
+                content = line.partition(b"#")[0]
+                tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(content)]
+                if tokens and (first_error := _line_error(tokens)) is not None:
+                    column, message = first_error
+                    raise InputError(f"{file.name}, line {number}, column {column}: {message}")
         raise InputError(f"{file.name} cannot be read in LIBSVM's format: {reason}")
     if not vectors.shape[0]:
-        raise InputError(
-            f"{file.name} holds no vector; LIBSVM's format is `label index:value ...`, a line each"
-        )
+        raise InputError(f"{file.name} holds no vector; a line of LIBSVM's format is `label index:value ...`")
     if query:
         problems.append((file.name, "qid: is left out; examples are not ranked within queries"))
     starts = vectors.indptr.astype(np.int32) if vectors.nnz <= MAX_INDEX else vectors.indptr
@@ -154,29 +159,13 @@ def _inspect(file: File | FileOnDisk) -> tuple[bool, bool, bool]:
     return several, query, underscore
 
 
-def _is_valid(vectors: csr_matrix, labels: Any) -> bool:
-    """Whether all numbers are finite and in bounds."""
-    if not np.isfinite(vectors.data).all() or vectors.shape[1] > MAX_INDEX:
-        return False
-    return isinstance(labels, list) or bool(np.isfinite(labels).all())
-
-
-def _raise_first_error(name: str, lines: Iterable[bytes]) -> None:
-    for number, line in enumerate(lines, 1):
-        tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(line.partition(b"#")[0])]
-        error = _line_error(tokens) if tokens else None
-        if error is not None:
-            column, message = error
-            raise InputError(f"{name}, line {number}, column {column}: {message}")
-
-
 def _line_error(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
     """Column and description of the first error of a line; None if it is valid."""
     (label, column), *pairs = tokens
     if b":" in label:
         return column, f"the label is missing before {_shown(label)}; a line is `label index:value ...`"
     for piece in label.split(b","):
-        if not _is_finite(piece):
+        if not _FINITE.fullmatch(piece) or not np.isfinite(float(piece)):
             return column, f"the label {_shown(label)} is not a finite number"
     last = 0
     for number, (pair, column) in enumerate(pairs):
@@ -187,7 +176,7 @@ def _line_error(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
             return column, f"{_shown(pair)} is not `index:value`"
         if (message := _index_error(index, last)) is not None:
             return column, message
-        if not _is_finite(value):
+        if not _FINITE.fullmatch(value) or not np.isfinite(float(value)):
             column += len(index) + 1
             return column, f"the value {_shown(value)} of index {_shown(index)} is not a finite number"
         last = int(index)
@@ -207,10 +196,6 @@ def _index_error(index: bytes, last: int) -> str | None:
     if number < last:
         return f"the index {number} comes after {last}; indices must ascend in a line"
     return None
-
-
-def _is_finite(text: bytes) -> bool:
-    return _FINITE.fullmatch(text) is not None and bool(np.isfinite(float(text)))
 
 
 def _shown(token: bytes) -> str:

@@ -20,8 +20,8 @@ from mmap import mmap
 from pathlib import PurePosixPath
 
 from textsvm.readers.charsets import decode_declared
-from textsvm.readers.corpus import Document
-from textsvm.readers.files import File, Problems, stem
+from textsvm.readers.corpus import Document, ReadOptions
+from textsvm.readers.files import File, Problems, stem, with_progress
 from textsvm.readers.mime import PARSER_ERRORS, MimePart, RawHeaderPolicy, decoded_header, html_text, is_html
 from textsvm.readers.plain_text import part_of
 from textsvm.runtime.parallel import Progress
@@ -56,7 +56,7 @@ _POLICY = RawHeaderPolicy(message_factory=MimePart)
 
 
 def is_mail(data: bytes) -> bool:
-    """Whether bytes begin like a message or an mbox: header lines, at least one with a well-known name."""
+    """Whether bytes begin like a message or an mbox: header lines, some with a well-known name."""
     head = data[:8192].lstrip(b"\r\n")
     if head.startswith((b"From ", b">From ")):
         head = head.partition(b"\n")[2]
@@ -91,17 +91,12 @@ def _separators(data: bytes | mmap) -> Iterator[int]:
 
 
 def read_mail(
-    files: Sequence[File], problems: Problems, *, headers: bool = False, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
 ) -> Iterator[Document]:
-    """The messages of files, each a raw message or an mbox; `problems` gets damaged messages.
-
-    With `headers`, all header lines count as text, not the subject alone.
-    """
-    total, done = sum(len(file.data) for file in files), 0
+    """The messages of files, each a raw message or an mbox; `problems` gets damaged messages."""
     several = len(files) > 1
     maildirs = {PurePosixPath(file.name).parent.parent for file in files if _folder(file) in ("cur", "new")}
-    for file in files:
-        done += len(file.data)
+    for file, _ in with_progress(files, progress):
         path = PurePosixPath(file.name)
         if not is_mail(file.data) and _NOT_MAIL.fullmatch(path.name):
             continue
@@ -109,11 +104,9 @@ def read_mail(
             continue
         label, part = _label(file, several), part_of(str(path.parent))
         for identifier, data in split_messages(file.name, file.data):
-            text, damage = message_text(data, headers=headers)
+            text, damage = message_text(data, headers=options.headers)
             problems += [(identifier, problem) for problem in damage]
             yield Document(identifier, text, label, part)
-        if progress is not None:
-            progress(done, total)
 
 
 def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]:
@@ -127,7 +120,11 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
     except PARSER_ERRORS as error:
         # The standard parser gave up on a hostile message: its bytes are still evidence.
         return decode_declared(data, None)[0], [f"it cannot be parsed as a message ({type(error).__name__})"]
-    pieces = [*_headers(message, headers, damage), *(_part_text(*part, damage) for part in parts)]
+    if headers:
+        pieces = [f"{name}: {decoded_header(str(value), damage)}" for name, value in message.raw_items()]
+    else:
+        pieces = [decoded_header(str(message.get("Subject", "")), damage)]
+    pieces += [_part_text(*part, damage) for part in parts]
     for part in message.walk():
         names = (type(defect).__name__ for defect in part.defects)
         damage |= {_DEFECTS[name]: None for name in names if name in _DEFECTS}
@@ -152,14 +149,6 @@ def _label(file: File, several: bool) -> str | None:
     if not several or not candidates:
         return None
     return candidates[0].lstrip(".")
-
-
-def _headers(message: Message, every: bool, damage: dict[str, None]) -> Iterator[str]:
-    if not every:
-        yield decoded_header(str(message.get("Subject", "")), damage)
-        return
-    for name, value in message.raw_items():
-        yield f"{name}: {decoded_header(str(value), damage)}"
 
 
 def _text_parts(message: Message) -> Iterator[tuple[bytes, str, str | None]]:

@@ -61,14 +61,9 @@ class MimePart(Message):
 
 
 def decoded_header(raw: str, damage: dict[str, None]) -> str:
-    """Decode the encoded words (RFC 2047) and raw 8-bit bytes of a header.
+    """Decode the encoded words (RFC 2047) and raw 8-bit bytes (as surrogates) of a header.
 
-    Parameters
-    ----------
-    raw : str
-        With surrogates for bytes that are not ASCII, as the standard parser gives it.
-    damage : dict
-        Its keys get the kinds of damage.
+    The keys of `damage` get the kinds of damage.
     """
     text = decode_declared(raw.encode("utf-8", "surrogateescape"), None)[0]
     pieces: list[tuple[str | None, bytes | str]] = []
@@ -113,8 +108,8 @@ def is_html(text: str) -> bool:
 def html_text(source: str) -> str:
     """The text of an HTML page, a line a block.
 
-    Comments, scripts and styles are removed. Inline tags are removed without a trace, so that a word with a
-    tag or a comment in the middle is whole; tags that begin a block become a line break.
+    Comments, scripts and styles are removed. Inline tags are removed without a blank, so that tags and
+    comments do not split a word; tags that begin a block become a line break.
     """
     text = _TAG.sub("", _BLOCK.sub("\n", without_hidden(without_comments(source))))
     if "&#" in text:

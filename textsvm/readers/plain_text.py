@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from textsvm.readers.charsets import decode, is_binary
-from textsvm.readers.corpus import Document
-from textsvm.readers.files import File, Problems, iterate_lines, stem
+from textsvm.readers.corpus import Document, ReadOptions
+from textsvm.readers.files import File, Problems, iterate_lines, stem, with_progress
 from textsvm.runtime.parallel import Progress
 
 PART = re.compile(
@@ -38,7 +38,7 @@ def part_of(name: str) -> str | None:
 
 
 def read_folders(
-    files: Sequence[File], problems: Problems, *, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
 ) -> Iterator[Document]:
     """Documents of a folder for each class; `problems` gets files that are damaged or left out."""
     parents = _parents(files)
@@ -82,20 +82,19 @@ def is_lines(head: str) -> bool:
 
 
 def read_lines(
-    files: Sequence[File], problems: Problems, *, labelled: bool = True, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
 ) -> Iterator[Document]:
     """Documents of lines; ids are line numbers, with the file if there are several.
 
-    A file named after a part (`r8-train-all-terms.txt`) is that part. Unless `labelled`, all lines of a file
-    whose first lines do not all have labels are texts. `problems` gets lines that are left out.
+    A file named after a part (`r8-train-all-terms.txt`) is that part. If no labels are read, a file whose
+    first lines do not all have labels has texts alone. `problems` gets lines that are left out.
     """
-    total, done = sum(file.size for file in files), 0
-    for file in files:
-        part, unlabelled = part_of(file.name), not labelled and not is_lines(decode(file.head)[0])
+    for file, report in with_progress(files, progress):
+        part, unlabelled = part_of(file.name), not options.labelled and not is_lines(decode(file.head)[0])
         for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")
-            if progress is not None and number % PROGRESS_STEP == 0:
-                progress(done + file.position, total)
+            if number % PROGRESS_STEP == 0:
+                report()
             if not line.strip():
                 continue
             identifier = str(number) if len(files) == 1 else f"{file.name}:{number}"
@@ -112,6 +111,3 @@ def read_lines(
                 problems.append(
                     (f"{file.name}, line {number}", "left out: it is not a label, a TAB and a text")
                 )
-        done += file.size
-        if progress is not None:
-            progress(done, total)

@@ -1,7 +1,7 @@
 """Reader of Reuters-21578, Distribution 1.0: SGML files `reut2-*.sgm`.
 
 The files are Latin-1, with `<REUTERS TOPICS= LEWISSPLIT= CGISPLIT= OLDID= NEWID=>` around each document,
-control characters as entities (`&#3;`), and the text in one of three forms: NORM (TITLE, DATELINE, BODY),
+control characters as entities (`&#3;`), and the text in three forms: NORM (TITLE, DATELINE, BODY),
 BRIEF (TITLE, and a row of stars) and UNPROC (text directly in TEXT). The text of a document is its title and,
 on the next line, its body; without a body, the rest of TEXT.
 
@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from textsvm.errors import InputError
-from textsvm.readers.corpus import Document
-from textsvm.readers.files import File, Problems
+from textsvm.readers.corpus import Document, ReadOptions
+from textsvm.readers.files import File, Problems, with_progress
 from textsvm.runtime.parallel import Progress
 
 SPLITS = {"modapte": ("YES",), "lewis": ("YES", "NO")}
@@ -33,36 +33,31 @@ _CONTROL = {code: None for code in [*range(32), *range(127, 160)] if code not in
 
 
 def is_reuters(data: bytes) -> bool:
-    """Whether a file is one of the collection's SGML files."""
+    """Whether a file is an SGML file of the collection."""
     head = data[:2048].lstrip().upper()
     return head.startswith((b"<!DOCTYPE LEWIS", b"<REUTERS "))
 
 
 def read_reuters(
-    files: Sequence[File], problems: Problems, *, split: str = "modapte", progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
 ) -> Iterator[Document]:
-    """The documents of SGML files with a split, "modapte" or "lewis"; `problems` gets damaged documents.
+    """The documents of SGML files; `problems` gets damaged documents.
 
     Other files of the distribution are ignored, foreign files reported.
     """
-    if split not in SPLITS:
-        raise InputError(f"split={split!r} is unknown; it is one of {', '.join(SPLITS)}")
-    others = [file for file in files if not is_reuters(file.data)]
-    for file in others:
-        if not _ABOUT.fullmatch(file.name.rpartition("/")[2]):
+    if options.split not in SPLITS:
+        raise InputError(f"split={options.split!r} is unknown; it is one of {', '.join(SPLITS)}")
+    for file in files:
+        if not is_reuters(file.data) and not _ABOUT.fullmatch(file.name.rpartition("/")[2]):
             problems.append((file.name, "left out: it does not begin as an SGML file of Reuters-21578"))
     files = [file for file in files if is_reuters(file.data)]
-    total, done = sum(len(file.data) for file in files), 0
-    for file in files:
+    for file, _ in with_progress(files, progress):
         text = file.data.decode("latin-1")
         starts = [match.start() for match in _START.finditer(text)]
         if not starts:
             problems.append((file.name, "left out: it holds no <REUTERS> document"))
         for number, (start, end) in enumerate(zip_longest(starts, starts[1:]), 1):
-            yield _document(text[start:end], f"{file.name}:{number}", SPLITS[split], problems)
-        done += len(file.data)
-        if progress is not None:
-            progress(done, total)
+            yield _document(text[start:end], f"{file.name}:{number}", SPLITS[options.split], problems)
 
 
 def _document(sgml: str, place: str, judged: tuple[str, ...], problems: Problems) -> Document:
@@ -71,7 +66,8 @@ def _document(sgml: str, place: str, judged: tuple[str, ...], problems: Problems
     identifier = attributes.get("NEWID") or place
     if "</REUTERS>" not in rest:
         problems.append((identifier, "the document is cut off: </REUTERS> is missing"))
-    topics = tuple(dict.fromkeys(_clean(topic) for topic in _items(_element(rest, "TOPICS")[0] or "")))
+    items = (_element(rest, "TOPICS")[0] or "").split("<D>")[1:]
+    topics = tuple(dict.fromkeys(_clean(item.partition("</D>")[0]) for item in items))
     part = None
     if attributes.get("TOPICS", "").upper() in judged:
         part = {"TRAIN": "train", "TEST": "test"}.get(attributes.get("LEWISSPLIT", "").upper())
@@ -92,7 +88,7 @@ def _text(sgml: str) -> str:
 
 
 def _element(sgml: str, name: str) -> tuple[str | None, str]:
-    """Content of the first element of a name (None if there is none), and the text without the element."""
+    """Content of the first element of a name (None if it is missing), and the text without the element."""
     start = sgml.find(f"<{name}")
     inner = sgml.find(">", start) + 1
     end = sgml.find(f"</{name}>", inner)
@@ -101,11 +97,6 @@ def _element(sgml: str, name: str) -> tuple[str | None, str]:
     if end < 0:
         return sgml[inner:], sgml[:start]
     return sgml[inner:end], sgml[:start] + sgml[end + len(name) + 3 :]
-
-
-def _items(sgml: str) -> Iterator[str]:
-    for piece in sgml.split("<D>")[1:]:
-        yield piece.partition("</D>")[0]
 
 
 def _clean(sgml: str) -> str:

@@ -4,7 +4,7 @@ FASTA: a header that begins with >, and lines of letters up to the next; lines t
 FASTQ: four lines a record, @ header, letters, +, as many qualities as letters. Letters are kept as written;
 white space, comments and qualities are left out.
 
-The label comes from the header, in one of three forms, else from the name of the file if there are several:
+The label comes from the header, in three forms, or else from the name of the file if there are several:
 
     >peak17 label=bound split=train     `name=value` anywhere in the header; `split` is the part
     >1                                  headers of -1, 0 and 1, or few that repeat, are labels (FastSK's form)
@@ -26,10 +26,10 @@ from typing import NamedTuple
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark, decode
-from textsvm.readers.corpus import Document
-from textsvm.readers.files import File, FileOnDisk, Problems, iterate_lines
+from textsvm.readers.corpus import Document, ReadOptions
+from textsvm.readers.files import File, FileOnDisk, Problems, iterate_lines, with_progress
 from textsvm.readers.plain_text import PART, part_of
-from textsvm.readers.tables import ColumnNames, parse_number, parse_weight, split_labels
+from textsvm.readers.tables import parse_number, parse_weight, split_labels
 from textsvm.runtime.parallel import Progress
 
 #: Bytes that are read at a time, which fit a cache; and lines, for charsets other than UTF-8.
@@ -74,9 +74,7 @@ def _fasta(blocks: Iterator[str], name: str) -> Iterator[RecordBatch]:
             pending.append(first[1:] if first else pending.pop()[:-1])
         elif text := first.strip():
             line += first[: first.index(text)].count("\n") - 1
-            raise InputError(
-                f"{name}, line {line}: {text[:20]!r} stands before the first >, so it is no FASTA"
-            )
+            raise InputError(f"{name}, line {line}: {text[:20]!r} stands before the first > of FASTA")
         else:
             line += first.count("\n") - (not records)
         if records:
@@ -171,23 +169,18 @@ def sequence_format(name: str, head: str) -> str | None:
 def read_sequences(
     files: Sequence[File | FileOnDisk],
     problems: Problems,
-    columns: ColumnNames,
-    *,
-    label_separator: str | None = None,
+    options: ReadOptions,
     progress: Progress | None = None,
 ) -> Iterator[Document]:
-    """The records of FASTA and FASTQ files.
+    """The records of FASTA and FASTQ files, with columns from the headers.
 
-    A file named after a part (`train.fa`) is that part, unless a header says otherwise. `columns` are taken
-    from the headers, and `label_separator` divides several labels. `problems` gets records that are odd or
-    left out. Damaged files and invalid numbers raise InputError.
+    A file named after a part (`train.fa`) is that part, unless a header says otherwise. `problems` gets
+    records that are odd or left out. Damaged files and invalid numbers raise InputError.
     """
-    total, done = sum(file.size for file in files), 0
-    for file in files:
-        parser, count = HeaderParser.for_file(file, columns, len(files) > 1), 0
+    for file, report in with_progress(files, progress):
+        parser, count = HeaderParser.for_file(file, options, len(files) > 1), 0
         for batch in record_batches(file, problems):
-            if progress is not None:
-                progress(done + file.position, total)
+            report()
             for i, (header, letters) in enumerate(batch.records):
                 count += 1
                 if len(letters) < 2 or not (letters.isascii() and letters.isalpha()):
@@ -204,12 +197,9 @@ def read_sequences(
                     if len(letters) == 1:
                         problems.append((place, f"of one letter: {header!r} is {letters!r}"))
                 document = parser.document(header, letters, count)
-                if label_separator is not None and document.label is not None:
-                    document = split_labels(document, label_separator)
+                if options.label_separator is not None and document.label is not None:
+                    document = split_labels(document, options.label_separator)
                 yield document
-        done += file.size
-        if progress is not None:
-            progress(done, total)
 
 
 @dataclass(frozen=True)
@@ -217,7 +207,7 @@ class HeaderParser:
     """Parser of the headers of a file."""
 
     file: str
-    columns: ColumnNames | None  #: None if no column is named
+    options: ReadOptions | None  #: None if no column is named
     are_labels: bool  #: Whether headers are labels, so that the number of a record is its id
     prefix: str  #: Prefix of that number
     #: Label and part from the name of the file.
@@ -225,15 +215,15 @@ class HeaderParser:
     part: str | None
 
     @classmethod
-    def for_file(cls, file: File | FileOnDisk, columns: ColumnNames, several: bool) -> HeaderParser:
+    def for_file(cls, file: File | FileOnDisk, options: ReadOptions, several: bool) -> HeaderParser:
         """The parser for a file, from its first bytes."""
         start, step = ("@", 4) if _is_fastq(file) else (">", 1)
         lines = decode(file.head)[0].split("\n")[::step]
         headers = [line[1:].strip() for line in lines if line.startswith(start)]
         few = 2 * len(set(headers)) <= len(headers) or _SIGNS.issuperset(headers)
-        are_labels = bool(headers) and all(headers) and few and columns.label is None
+        are_labels = bool(headers) and all(headers) and few and options.label is None
         label, prefix = (_class_of(file.name), f"{file.name}:") if several else (None, "")
-        named = None if columns == ColumnNames() else columns
+        named = options if options.columns else None
         return cls(file.name, named, are_labels, prefix, label, part_of(file.name))
 
     def document(self, header: str, letters: str, count: int) -> Document:
@@ -249,13 +239,13 @@ class HeaderParser:
         elif "|" in header and (match := _FIELDS.fullmatch(header.strip())):
             identifier, label, part = match[1], match[2], match[3].removesuffix("ing")
         document = Document(identifier, letters, label, part)
-        if self.columns is None:
+        if self.options is None:
             return document
-        return _with_columns(document, self.columns, f"{self.file}, record {count}", header.split(), fields)
+        return _with_columns(document, self.options, f"{self.file}, record {count}", header.split(), fields)
 
 
 def _with_columns(
-    document: Document, columns: ColumnNames, place: str, words: list[str], fields: dict[str, str]
+    document: Document, options: ReadOptions, place: str, words: list[str], fields: dict[str, str]
 ) -> Document:
     """The document with the columns that the user named."""
 
@@ -267,12 +257,12 @@ def _with_columns(
     def number(name: str | None, needed: bool) -> float | None:
         return None if name is None else parse_number(field(name), f"{place}: {name!r}", needed)
 
-    group = field(columns.group)
-    if columns.group is not None and group is None:
-        raise InputError(f"{place} has no {columns.group!r} in its header, and every record needs a group")
-    weight = parse_weight(number(columns.weight, True), place)
-    label = document.label if columns.label is None else field(columns.label)
-    return document._replace(label=label, target=number(columns.target, False), weight=weight, group=group)
+    group = field(options.group)
+    if options.group is not None and group is None:
+        raise InputError(f"{place} has no {options.group!r} in its header, and every record needs a group")
+    weight = parse_weight(number(options.weight, True), place)
+    label = document.label if options.label is None else field(options.label)
+    return document._replace(label=label, target=number(options.target, False), weight=weight, group=group)
 
 
 def _fields(header: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Reading document by document: corpora that are larger than memory, and documents as they come.
 
 `incoming_documents` yields batches: a thread reads ahead while a batch is processed, and the next batch holds
-all documents that have come by then, so that slow input comes one by one and fast input in thousands.
+all documents that have arrived by then, from a single document to thousands.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from threading import Condition, Thread
 from typing import IO, Any
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark
-from textsvm.readers.corpus import SEQUENCES, Corpus, Document, build_corpus, printable_id
+from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, build_corpus, printable_id
 from textsvm.readers.files import (
     HEAD,
-    MAX_BYTES,
     OPENERS,
     UNSUPPORTED,
     ZIP,
@@ -34,22 +34,14 @@ from textsvm.readers.files import (
     read_stream,
     walk,
 )
-from textsvm.readers.read import (
-    VECTORS,
-    ReadOptions,
-    as_columns,
-    as_paths,
-    detect_format,
-    iterate_documents,
-    no_document_error,
-)
-from textsvm.readers.tables import ColumnNames, table_format
+from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterate_documents, no_document_error
+from textsvm.readers.tables import table_format
 from textsvm.readers.vectors import read_vector_files
 from textsvm.runtime.parallel import Progress
 
 #: Bytes on disk from which the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20
-#: Formats that are read bit by bit.
+#: Formats that are not read into memory as a whole.
 STREAMED = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq", "libsvm", "npy")
 #: Bounds of the documents that are read ahead.
 MAX_DOCUMENTS, MAX_SYMBOLS = 8192, 1 << 26
@@ -67,34 +59,35 @@ class CorpusStream:
     Documents without a label are included, and ids may occur twice.
     """
 
-    #: Path and format of the input.
-    source: str
     format: str
     _files: InputFiles
     _options: ReadOptions
     _part: str | None
     _progress: Progress | None
-    #: Damaged and omitted documents so far, as in `Corpus`.
-    problems: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._file_problems = tuple(self._files.problems)
-        self.problems = [*self._file_problems]
+        #: Damaged and omitted documents so far, as in `Corpus`.
+        self.problems: Problems = [*self._file_problems]
+
+    @property
+    def source(self) -> str:
+        """Path of the input."""
+        return self._files.source
 
     def __iter__(self) -> Iterator[Document]:
         return (each for each in self._documents() if self._part is None or each.part == self._part)
 
     def stored(self) -> Corpus:
         """The corpus as `read_corpus` returns it, with its texts in a temporary file."""
-        if self.format in VECTORS:
-            target = self._options.columns.target
-            return read_vector_files(self._files, self.format, target).select(self._part)
+        if self.format in VECTOR_FORMATS:
+            return read_vector_files(self._files, self.format, self._options.target).select(self._part)
         corpus = build_corpus(self._documents(), self.source, self.format, self.problems, stored=True)
         return corpus.select(self._part)
 
     def _documents(self) -> Iterator[Document]:
-        if self.format in VECTORS:
-            raise InputError(f"{self.source} holds vectors, which are no documents; read_corpus reads them")
+        if self.format in VECTOR_FORMATS:
+            raise InputError(f"{self.source} holds vectors, not documents; read it with read_corpus")
         del self.problems[len(self._file_problems) :]
         self._files.problems, number = self.problems, 0
         for document in iterate_documents(self._files, self.format, self._options, self._progress):
@@ -109,27 +102,18 @@ def stream_corpus(
     format: str | None = None,
     *,
     part: str | None = None,
-    split: str = "modapte",
-    text: str | Sequence[str] | None = None,
-    label: str | None = None,
-    id: str | None = None,
-    target: str | None = None,
-    weight: str | None = None,
-    group: str | None = None,
-    numbers: str | Sequence[str] | None = None,
-    headers: bool = False,
-    label_separator: str | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> CorpusStream:
-    """Read a corpus document by document: of a table only a row is in memory, of a folder only a file.
+    """Read a corpus document by document; only a row of a table or a file of a folder is in memory.
 
     Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2
-    or xz) and folders are read bit by bit. Archives (.tar, .zip), mail, Reuters and Parquet are read into
+    or xz) and folders are streamed. Archives (.tar, .zip), mail, Reuters and Parquet are read into
     memory first. Columns of JSON Lines are taken from the first 1,000 rows.
 
     Parameters
     ----------
-    path, format, part, split, text, label, id, target, weight, group, numbers, headers, label_separator
+    path, format, part, **options
         As in `read_corpus`.
     progress : callable, optional
         Called with (bytes read, bytes in all), or (files read, files in all).
@@ -137,7 +121,7 @@ def stream_corpus(
     Returns
     -------
     CorpusStream
-        An iterable of documents, which have an id, a text, a label, ...
+        An iterable of documents, with the attributes id, text, label, ...
 
     Raises
     ------
@@ -155,29 +139,22 @@ def stream_corpus(
     spam | win cash now
     ham | lunch at noon
     """
-    columns = ColumnNames(as_columns(text), label, id, target, weight, group, as_columns(numbers))
-    options = ReadOptions(columns, split, headers, label_separator)
-    paths = as_paths(path)
+    settings, paths = ReadOptions(format, **options), as_paths(path)
     inputs = combine_files([files_on_disk(each) or read_files(each) for each in paths], paths)
-    format = detect_format(inputs, format, options)
+    format = detect_format(inputs, settings)
     if format not in STREAMED:
         inputs = combine_files([read_files(each) for each in paths], paths)
-    return CorpusStream(inputs.source, format, inputs, options, part, progress)
+    return CorpusStream(format, inputs, settings, part, progress)
 
 
 def is_large(path: str | Path | Sequence[str | Path]) -> bool:
     """Whether a corpus should not be held in memory."""
-    paths = [path] if isinstance(path, str | Path) else path
+    paths = [Path(path)] if isinstance(path, str | Path) else map(Path, path)
     try:
-        return sum(map(_size_on_disk, map(Path, paths))) >= LARGE
+        files = [file for each in paths for file, _ in (walk(each) if each.is_dir() else [(each, "")])]
+        return sum(file.stat().st_size for file in files if file.is_file()) >= LARGE
     except OSError:
         return False
-
-
-def _size_on_disk(path: Path) -> int:
-    if path.is_dir():
-        return sum(file.stat().st_size for file, _ in walk(path))
-    return path.stat().st_size if path.is_file() else 0
 
 
 def files_on_disk(path: Path) -> InputFiles | None:
@@ -195,20 +172,11 @@ def files_on_disk(path: Path) -> InputFiles | None:
     return InputFiles(str(path), list[Any](files), stat.S_ISREG(mode))
 
 
-# Documents as they come
+# Documents as they arrive
 
 
 class StreamFile:
-    """A stream of rows as a file that is read once.
-
-    Parameters
-    ----------
-    name : str
-    first : bytes
-        The first line, or a part of it, which was read already.
-    stream : binary stream
-        The rest.
-    """
+    """A stream of rows as a file that is read once; `first` is its first line, or the part that was read."""
 
     size, position, known_rows, read_again = 1, 0, 1, False
 
@@ -248,55 +216,38 @@ def _is_ready(stream: IO[bytes]) -> bool:
         return False
 
 
-def open_stream(
-    stream: IO[bytes], name: str, format: str | None, options: ReadOptions, max_bytes: int = MAX_BYTES
-) -> InputFiles:
+def open_stream(stream: IO[bytes], name: str, options: ReadOptions) -> InputFiles:
     """A stream such as standard input: unread if it holds rows, else read into memory."""
     first = stream.readline(HEAD)
-    rows = format in _ROW_FORMATS
-    if format is None:
+    rows = options.format in _ROW_FORMATS
+    if options.format is None:
         line = first.decode("utf-8", "replace")
-        rows = options.columns.of_a_table or table_format("", line) == "jsonl"
+        rows = options.of_a_table or table_format("", line) == "jsonl"
     if not rows or first.startswith(_MAGIC) or byte_order_mark(first)[1] != "utf-8":
-        whole = io.BufferedReader(_RejoinedStream(first, stream), HEAD)
-        return read_stream(whole, name, max_bytes=max_bytes)
+        return read_stream(io.BufferedReader(_RejoinedStream(first, stream), HEAD), name)
     return InputFiles(name, [StreamFile(name, first, stream)] if first else [], True)
 
 
 def standard_input() -> IO[bytes]:
-    """The bytes of standard input, through an own buffer: a waiting thread must not hold a lock at exit."""
+    """The bytes of standard input in a separate buffer: a waiting thread must not hold a lock at exit."""
     with suppress(AttributeError, OSError, ValueError):
         return open(sys.stdin.fileno(), "rb", HEAD, closefd=False)
     return sys.stdin.buffer
 
 
 def incoming_documents(
-    paths: Iterable[str],
-    format: str | None = None,
-    *,
-    text: str | Sequence[str] | None = None,
-    id: str | None = None,
-    numbers: str | Sequence[str] | None = None,
-    headers: bool = False,
-    failed: Callable[[InputError], None],
+    paths: Iterable[str], format: str | None = None, *, failed: Callable[[InputError], None], **options: Any
 ) -> Iterator[Corpus]:
-    """Documents to classify, in batches as they come; labels are ignored.
+    """Documents to classify, in batches as they arrive; labels are ignored.
 
     Parameters
     ----------
-    paths, format, text, id, numbers, headers
-        As in `read_documents`; ids too, except that repeated ids are not numbered.
+    paths, format, **options
+        As in `read_documents`. Ids are the same, but repeated ids are not numbered.
     failed : callable
-        Called with the InputError of each of several paths that cannot be read; the others are read.
-
-    Yields
-    ------
-    Corpus
+        Called with the InputError of each unreadable path if there are several; the others are read.
     """
-    options = ReadOptions(
-        ColumnNames(as_columns(text), None, id, numbers=as_columns(numbers)), headers=headers
-    )
-    incoming = _IncomingDocuments(list(paths), format, options)
+    incoming = _IncomingDocuments(list(paths), ReadOptions(format, labelled=False, **options))
     ahead = _ReadAhead()
     Thread(target=ahead.run, args=(incoming.items(),), daemon=True).start()
     for item in ahead.batches():
@@ -311,8 +262,8 @@ def incoming_documents(
 class _IncomingDocuments:
     """The documents of several paths."""
 
-    def __init__(self, paths: list[str], format: str | None, options: ReadOptions) -> None:
-        self._paths, self._format, self._options = paths, format, options
+    def __init__(self, paths: list[str], options: ReadOptions) -> None:
+        self._paths, self._options = paths, options
         self.several = len(paths) > 1
 
     def items(self) -> Iterator[Any]:
@@ -325,15 +276,15 @@ class _IncomingDocuments:
 
     def _items_of(self, path: str) -> Iterator[Any]:
         inputs = self._open(path)
-        format = detect_format(inputs, self._format, self._options, labelled=False)
+        format = detect_format(inputs, self._options)
         if format not in STREAMED and any(isinstance(file, FileOnDisk) for file in inputs.files):
             inputs = read_files(path)
-        if format in VECTORS:
+        if format in VECTOR_FORMATS:
             corpus = replace(read_vector_files(inputs, format), labels=None)
             yield replace(corpus, ids=[f"{path}:{each}" for each in corpus.ids]) if self.several else corpus
             return
         empty = True
-        documents = iterate_documents(inputs, format, self._options, None, labelled=False)
+        documents = iterate_documents(inputs, format, self._options)
         if format in SEQUENCES:  # their letters are checked, so the corpus keeps the format
             named = [each._replace(id=self._id(path, each, inputs)) for each in documents]
             if named:
@@ -349,10 +300,10 @@ class _IncomingDocuments:
 
     def _open(self, path: str) -> InputFiles:
         if path == "-":
-            return open_stream(standard_input(), "standard input", self._format, self._options)
+            return open_stream(standard_input(), "standard input", self._options)
         with suppress(OSError):
             if stat.S_ISFIFO(Path(path).stat().st_mode):
-                return open_stream(open(path, "rb"), path, self._format, self._options)
+                return open_stream(open(path, "rb"), path, self._options)
         return (files_on_disk(Path(path)) if is_large(path) else None) or read_files(path)
 
     def _id(self, path: str, document: Document, inputs: InputFiles) -> str:
@@ -394,7 +345,7 @@ class _ReadAhead:
             self._changed.notify_all()
 
     def _get(self) -> list[Any]:
-        """All items in the queue, at least one; none at the end."""
+        """All items in the queue, after the first has arrived; an empty list at the end."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._items) or self._ended)
             items, self._items, self._symbols = self._items, [], 0
@@ -424,10 +375,8 @@ def _corpora(documents: list[Document], problems: Problems) -> Iterator[Corpus]:
     """Corpora of documents, a corpus for each run of equal columns; none without documents and problems."""
     if not documents and not problems:
         return
-    kinds = [tuple(document.columns or ()) for document in documents]
-    cuts = [i for i in range(1, len(kinds)) if kinds[i] != kinds[i - 1]]
-    for start, end in zip([0, *cuts], [*cuts, len(kinds)], strict=True):
-        part = documents[start:end]
+    runs = [list(run) for _, run in groupby(documents, lambda document: tuple(document.columns or ()))]
+    for part in runs or [[]]:
         corpus = build_corpus(part, "the documents", "", [], labelled=False)
-        ids = [document.id for document in part]
-        yield replace(corpus, ids=ids, problems=problems if start == 0 else [])
+        yield replace(corpus, ids=[document.id for document in part], problems=problems)
+        problems = []

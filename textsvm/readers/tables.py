@@ -1,14 +1,14 @@
 """Reader of tables: CSV, TSV, JSON Lines and Parquet, a document a row.
 
 Columns are named or numbered from 1. Several columns of text (`title,body`) are joined by line breaks; listed
-columns stay apart, beside columns of numbers. Columns that are not named are found by their usual names
+columns stay apart, beside columns of numbers. Columns that are not named are detected by their usual names
 (`text`, `label`, `id`, `split`, ...), except targets, weights and groups. A CSV or TSV has a header line if a
 column was named, or if a cell of its first line is a usual name; without header and columns, the first column
 is the label and the others are the text.
 
 TSV is split on TAB only: a quote is an ordinary character (a quote that opens in an essay would otherwise
-swallow the rows up to the next). CSV follows RFC 4180; its delimiter is that of `,`, `;`, TAB and `|` which
-splits the first rows into the most fields.
+swallow the rows up to the next). CSV follows RFC 4180; its delimiter is the symbol of `,`, `;`, TAB and `|`
+that splits the first rows into the most fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -27,8 +27,16 @@ from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode
-from textsvm.readers.corpus import Document, Label
-from textsvm.readers.files import HEAD, MAX_LINE, File, Problems, check_expansion, iterate_lines
+from textsvm.readers.corpus import Document, Label, ReadOptions
+from textsvm.readers.files import (
+    HEAD,
+    MAX_LINE,
+    File,
+    Problems,
+    check_expansion,
+    iterate_lines,
+    with_progress,
+)
 from textsvm.readers.plain_text import PROGRESS_STEP, part_of
 from textsvm.runtime.parallel import Progress
 
@@ -42,6 +50,7 @@ _USUAL = {
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),
 }  # fmt: skip
+_ROLES = (*_USUAL, "target", "weight", "group", "numbers")
 _ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
 #: Cells without a label; pandas and others write the last two.
 _MISSING = ("", "NaN", "nan")
@@ -53,46 +62,6 @@ _SUFFIXES = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
-
-
-@dataclass(frozen=True)
-class ColumnNames:
-    """The columns that the user named: names or numbers from 1; several texts or numbers with commas.
-
-    If `text` is a tuple or there are `numbers`, columns stay apart.
-    """
-
-    text: str | tuple[str, ...] | None = None
-    label: str | None = None
-    id: str | None = None
-    target: str | None = None
-    weight: str | None = None
-    group: str | None = None
-    numbers: str | tuple[str, ...] | None = None
-
-    @property
-    def apart(self) -> bool:
-        """Whether columns of texts and numbers stay apart."""
-        return isinstance(self.text, tuple) or self.numbers is not None
-
-    @property
-    def need_header(self) -> bool:
-        """Whether a column is given by a name, not a number."""
-        columns = [",".join(each) if isinstance(each, tuple) else each for each in vars(self).values()]
-        names = ",".join(each for each in columns if each)
-        return any(not name.strip().isdecimal() for name in names.split(",") if name)
-
-    @property
-    def of_a_table(self) -> bool:
-        """Whether the columns show that an input of unknown format is a table."""
-        return any(column is not None for column in (self.text, self.numbers, self.id))
-
-    @property
-    def only_of_tables(self) -> str | None:
-        """A column that only tables have."""
-        text = ", ".join(self.text) if isinstance(self.text, tuple) else None
-        numbers = ", ".join(self.numbers) if isinstance(self.numbers, tuple) else self.numbers
-        return self.target or self.weight or self.group or numbers or text
 
 
 def table_format(name: str, head: str) -> str | None:
@@ -108,47 +77,40 @@ def table_format(name: str, head: str) -> str | None:
 
 
 def read_tables(
-    files: Sequence[File],
-    problems: Problems,
-    format: str | None,
-    columns: ColumnNames,
-    *,
-    label_separator: str | None = None,
-    progress: Progress | None = None,
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
 ) -> Iterator[Document]:
-    """The rows of tables.
+    """The rows of tables; without a format in the options, it is detected for each file.
 
-    A file named after a part (`train.csv`) is that part, unless a column says otherwise. The format is
-    detected for each file if it is None; `label_separator` divides several labels of a cell. `problems` gets
-    rows that are damaged or left out. Missing columns and invalid files raise InputError.
+    A file named after a part (`train.csv`) is that part, unless a column says otherwise. `problems` gets rows
+    that are damaged or left out. Missing columns and invalid files raise InputError.
     """
-    total, done = sum(file.size for file in files), 0
-    for file in files:
-        table = _OPENERS[format or table_format(file.name, decode(file.head)[0]) or "csv"](
-            file, columns.need_header, problems
-        )
-        roles = _roles(table, columns, file.name)
+    for file, report in with_progress(files, progress):
+        format = options.format or table_format(file.name, decode(file.head)[0]) or "csv"
+        table = _OPENERS[format](file, options.need_header, problems)
+        roles, part = _roles(table, options, file.name), part_of(file.name)
         for number, row in table.rows:
             place = f"{file.name}, row {number}"
             if roles["text"] and all(row.get(name) is None for name in roles["text"]):
                 problems.append((place, f"left out: it has no {roles['text'][0]!r}"))
             else:
-                document = _document(row, roles, number, file.name, len(files) > 1)
-                if columns.apart:
-                    document = document._replace(columns=_separate_columns(row, roles, place))
-                yield document if label_separator is None else split_labels(document, label_separator)
-            if progress is not None and number % PROGRESS_STEP == 0:
-                progress(done + file.position, total)
-        done += file.size
-        if progress is not None:
-            progress(done, total)
+                identifier = f"{file.name}:{number}" if len(files) > 1 else str(number)
+                document = _document(row, roles, place, identifier, part)
+                if options.apart:
+                    columns: dict[str, str | float] = {}
+                    for name in roles["text"]:
+                        columns[name] = _string(row.get(name)) or ""
+                    for name in roles["numbers"]:
+                        columns[name] = parse_number(row.get(name), f"{place}: {name!r}", needed=True) or 0.0
+                    document = document._replace(columns=columns)
+                separator = options.label_separator
+                yield document if separator is None else split_labels(document, separator)
+            if number % PROGRESS_STEP == 0:
+                report()
 
 
 def _document(
-    row: Mapping[str, Any], roles: dict[str, list[str]], number: int, file: str, several: bool
+    row: Mapping[str, Any], roles: dict[str, list[str]], place: str, identifier: str, part: str | None
 ) -> Document:
-    place = f"{file}, row {number}"
-
     def first(role: str) -> Any:
         return row.get(roles[role][0]) if roles[role] else None
 
@@ -157,12 +119,12 @@ def _document(
 
     weight = parse_weight(value("weight", needed=True), place)
     texts = [row.get(name) for name in roles["text"]]
-    part = _string(first("part")) if roles["part"] else part_of(file)
+    part = _string(first("part")) if roles["part"] else part
     group = (_string(first("group")) or "").strip() or None
     if roles["group"] and group is None:
         raise InputError(f"{place} has no {roles['group'][0]}, and every row needs a group")
     return Document(
-        _string(first("id")) or (f"{file}:{number}" if several else str(number)),
+        _string(first("id")) or identifier,
         "\n".join(_string(text) or "" for text in texts if text is not None),
         _label(first("label")),
         part or None,
@@ -170,16 +132,6 @@ def _document(
         weight,
         group,
     )
-
-
-def _separate_columns(
-    row: Mapping[str, Any], roles: dict[str, list[str]], place: str
-) -> dict[str, str | float]:
-    """The columns of texts and numbers of a row."""
-    columns: dict[str, str | float] = {name: _string(row.get(name)) or "" for name in roles["text"]}
-    for name in roles["numbers"]:
-        columns[name] = parse_number(row.get(name), f"{place}: {name!r}", needed=True) or 0.0
-    return columns
 
 
 def split_labels(document: Document, separator: str) -> Document:
@@ -242,39 +194,32 @@ class TableRows:
     rows: Iterable[tuple[int, Mapping[str, Any]]]
 
 
-def _roles(table: TableRows, columns: ColumnNames, file: str) -> dict[str, list[str]]:
+def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
     """The columns of each role: text, label, id, part, ..."""
-    names = table.names
-    named = {role: column for role, column in vars(columns).items() if column is not None}
-    roles = {role: _usual_column(role, names) if table.headed else [] for role in (*_USUAL, *vars(columns))}
+    names, named = table.names, options.columns
+    lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
+    roles = {
+        role: [lowered[usual] for usual in _USUAL.get(role, ()) if usual in lowered][:1] for role in _ROLES
+    }
     if not table.headed and named.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
         roles["label"] = names[:1]
     for role, column in named.items():
         roles[role] = _named_columns(role, column, names, file)
-    if columns.text is None and columns.numbers is None and (not table.headed or len(names) == 1):
+    if named.keys().isdisjoint({"text", "numbers"}) and (not table.headed or len(names) == 1):
         taken = {name for role, role_names in roles.items() if role != "text" for name in role_names}
         roles["text"] = [name for name in names if name not in taken]
     if both := set(roles["text"]) & set(roles["numbers"]):
-        raise InputError(
-            f"{file}: the column {min(both)!r} is either text or a number, and was named as both"
-        )
+        raise InputError(f"{file}: the column {min(both)!r} is named both as text and as a number")
     if not roles["text"] and not roles["numbers"]:
         available = ", ".join(names[:20])
-        raise InputError(
-            f"{file}: which column is the text? Name it (--text, text=); the columns are: {available}"
-        )
+        raise InputError(f"{file}: which column is the text? Name it (--text, text=): {available}")
     return roles
 
 
-def _usual_column(role: str, names: Sequence[str]) -> list[str]:
-    lowered = {name.strip().lower(): name for name in reversed(names)}
-    return [lowered[usual] for usual in _USUAL.get(role, ()) if usual in lowered][:1]
-
-
-def _named_columns(role: str, column: str | tuple[str, ...], names: Sequence[str], file: str) -> list[str]:
-    if column in names:
-        return [str(column)]
+def _named_columns(role: str, column: str | Sequence[str], names: Sequence[str], file: str) -> list[str]:
     if isinstance(column, str):
+        if column in names:
+            return [column]
         column = tuple(column.split(",")) if role in ("text", "numbers") else (column,)
     columns = []
     for name in map(str.strip, column):
@@ -406,21 +351,20 @@ def _parquet_bytes(column: Any) -> int:
 
 
 def _parquet_values(file: File, name: str, column: Any) -> list[Any]:
-    try:
-        values: list[Any] = column.to_pylist()
+    unreadable = (ValueError, OverflowError, TypeError, LookupError, ImportError)
+    values: list[Any] = []
+    with suppress(*unreadable):
+        values = column.to_pylist()
         return values
-    except (ValueError, OverflowError, TypeError, LookupError, ImportError):
-        places = (f"{file.name}, row {row}: {name!r}" for row in range(1, len(column) + 1))
-        return [_parquet_value(place, value) for place, value in zip(places, column, strict=True)]
-
-
-def _parquet_value(place: str, scalar: Any) -> Any:
-    try:
-        return scalar.as_py()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{place} is called text and is not UTF-8; write it as text in UTF-8") from error
-    except (ValueError, OverflowError, TypeError, LookupError, ImportError) as error:
-        raise InputError(f"{place} has a value that cannot be read: {error}") from error
+    for row, scalar in enumerate(column, 1):
+        place = f"{file.name}, row {row}: {name!r}"
+        try:
+            values.append(scalar.as_py())
+        except UnicodeDecodeError as error:
+            raise InputError(f"{place} is called text and is not UTF-8; write it as text in UTF-8") from error
+        except unreadable as error:
+            raise InputError(f"{place} has a value that cannot be read: {error}") from error
+    return values
 
 
 _OPENERS: dict[str, Callable[[File, bool, Problems], TableRows]] = {

@@ -42,28 +42,17 @@ def vector_format(inputs: InputFiles, files: Sequence[Any]) -> str | None:
 
 
 def read_vector_files(inputs: InputFiles, format: str, target: str | None = None) -> Corpus:
-    """The vectors of files.
-
-    Parameters
-    ----------
-    inputs : InputFiles
-    format : {"libsvm", "npy", "npz"}
-    target : str, optional
-        "label", "labels" or "y": the labels are numbers to be predicted.
-    """
+    """The vectors of files; with a target ("label", "labels" or "y"), labels are numbers to be predicted."""
     if target is not None and target not in _LABELS:
-        raise InputError(
-            f"{inputs.source} is read as {format}, which has no column {target!r}; its labels are called "
-            "label"
-        )
-    if not any(file.size for file in inputs.files):
+        raise InputError(f"{inputs.source} ({format}) has no column {target!r}; its labels are called label")
+    files = [file for file in inputs.files if file.size]
+    if not files:
         raise InputError(f"{inputs.source} is empty: there is no vector in it")
     if format == "libsvm":
-        corpora = [_of_libsvm(file, inputs, target) for file in inputs.files if file.size]
+        corpora = [_of_libsvm(file, inputs, target) for file in files]
     elif format == "npz":
         corpora = [_of_arrays(inputs, target)]
     else:
-        files = [file for file in inputs.files if file.size]
         corpora = [_corpus(inputs, format, _matrix(load_npy(file), file.name)) for file in files]
     corpus = concatenate_corpora(corpora, inputs.source, format)
     corpus.problems = [*inputs.problems, *corpus.problems]
@@ -74,8 +63,6 @@ def read_vectors(path: str | Path) -> Any:
     """The vectors of a file of any of these formats, an array or CSR matrix; labels are ignored."""
     inputs = read_files(path)
     files = [file for file in inputs.files if file.size]
-    if not files:
-        raise InputError(f"{path} is empty; vectors are expected")
     format = vector_format(inputs, files)
     if format is None:
         raise InputError(f"{path} holds no vectors; they come as .npy, .npz or in LIBSVM's format")
@@ -83,7 +70,7 @@ def read_vectors(path: str | Path) -> Any:
 
 
 def read_labels(path: str | Path) -> list[str]:
-    """Labels of vectors from a file: a text with a label a line, or a .npy of one dimension."""
+    """Labels of vectors from a file: a text with a label a line, or a one-dimensional .npy."""
     inputs = read_files(path)
     if not inputs.single:
         raise InputError(f"{path} is a folder or an archive; labels are a text, a label a line, or a .npy")
@@ -96,9 +83,7 @@ def read_labels(path: str | Path) -> list[str]:
     try:
         lines = file.data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is no text in UTF-8; labels are a text, a label a line, or a .npy"
-        ) from error
+        raise InputError(f"{path} is not UTF-8 text; labels are a text, a label a line, or a .npy") from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             raise InputError(f"{path}, line {number} is empty; every line is the label of a row")
@@ -125,7 +110,7 @@ def load_npy(file: Any) -> NDArray[Any]:
     except UNREADABLE as error:
         reason = " ".join(str(error).split()) or "it ends too early"
         raise InputError(
-            f"{file.name} is no .npy file that can be read ({reason}); write it again"
+            f"{file.name} is not a .npy file that can be read ({reason}); write it again"
         ) from error
 
 
@@ -148,10 +133,7 @@ def _of_arrays(inputs: InputFiles, target: str | None) -> Corpus:
     labels = next((arrays[name] for name in _LABELS if name in arrays), None)
     for name, values in (("labels", labels), ("ids", arrays.get("ids"))):
         if values is not None and values.shape != (len(corpus),):
-            raise InputError(
-                f"{inputs.source} has {len(corpus):,} vectors, and {name} of shape {values.shape}; give one "
-                "a vector"
-            )
+            raise InputError(f"{inputs.source}: {len(corpus):,} vectors, and {name} of shape {values.shape}")
     if labels is not None:
         _set_labels(corpus, labels, target)
     if "ids" in arrays:
@@ -195,7 +177,7 @@ def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
 
 def _matrix(values: Any, name: str) -> Any:
     """A matrix of finite numbers as float32 or float64; sparse matrices as CSR."""
-    kind, numbers = values.dtype.kind, values.data if not isinstance(values, np.ndarray) else values
+    kind = values.dtype.kind
     if values.ndim != 2 or kind not in "fiub" or values.dtype.itemsize > 8:
         raise InputError(
             f"{name} has an array of {values.dtype} and shape {values.shape}; vectors are the rows of a "
@@ -206,24 +188,22 @@ def _matrix(values: Any, name: str) -> Any:
     if values.dtype not in (np.float32, np.float64):
         small = kind == "b" or values.dtype.itemsize <= 2
         values = values.astype(np.float32 if small else np.float64)
-        numbers = values.data if not isinstance(values, np.ndarray) else values
     if not isinstance(values, np.ndarray):
         values = values.tocsr()
         values.sum_duplicates()
-        numbers = values.data
-    _require_finite(values, numbers, name)
+    _require_finite(values, name)
     return values
 
 
-def _require_finite(values: Any, numbers: Any, name: str) -> None:
+def _require_finite(values: Any, name: str) -> None:
+    numbers = values if isinstance(values, np.ndarray) else values.data
     if np.isfinite(numbers.sum()) or np.isfinite(numbers).all():  # the sum takes no memory
         return
-    if not isinstance(values, np.ndarray):
-        at = int((~np.isfinite(numbers)).argmax())
-        row = int(np.searchsorted(values.indptr, at, "right")) - 1
-        column = int(values.indices[at])
+    at = int((~np.isfinite(numbers)).argmax())
+    if isinstance(values, np.ndarray):
+        row, column = divmod(at, values.shape[1])
     else:
-        row, column = divmod(int((~np.isfinite(numbers)).argmax()), values.shape[1])
+        row, column = int(np.searchsorted(values.indptr, at, "right")) - 1, int(values.indices[at])
     raise InputError(
         f"{name} has {float(values[row, column])} in row {row}, column {column} (counted from 0); vectors "
         "hold finite numbers, not NaN or inf"

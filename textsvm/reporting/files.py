@@ -105,7 +105,7 @@ def report(
     model.require_fitted()
     machine = machine_of(model)
     examples, truth = _examples(machine, X), _plain(y)
-    n = len(machine.read(examples, fitting=False))
+    n = len(machine.validate(examples, fitting=False))
     names = [str(i) for i in (range(n) if ids is None else ids)]
     for unit, values in (("labels", truth), ("ids", names)):
         if len(values) != n:

@@ -93,7 +93,7 @@ def make_report(
     """
     results = results if results.intervals else results.with_intervals()
     machine = machine_of(model)
-    documents = machine.encode(machine.read(texts, fitting=False), None).take(results.index)
+    documents = machine.encode(machine.validate(texts, fitting=False), None).take(results.index)
     facts = _facts(model, results)
     if isinstance(documents, Vectors):
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])

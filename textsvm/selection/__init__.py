@@ -1,1 +1,1 @@
-"""Cross-validation, grids and leakage, all on one shared Gram."""
+"""Cross-validation, grids, calibration and leakage, on a shared Gram."""

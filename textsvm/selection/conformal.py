@@ -1,16 +1,16 @@
-"""Conformal prediction: prediction sets with promised coverage, and rejection of texts unlike every class.
+"""Conformal prediction: prediction sets with guaranteed coverage, and rejection of texts unlike every class.
 
 Both compare a text with the out-of-fold values of the training texts (cross-conformal prediction, Vovk 2015).
-With s_i the calibrated probability of the true class of training text i, class k is in the set of a text
-whose probability of k is p if
+With s_i the calibrated probability of the true class of training text i, the set of a text with probability p
+of class k contains k if
 
     (1 + #{i : s_i <= p}) / (n + 1) > 1 - coverage,
 
-over all training texts, or over texts of class k alone (Mondrian: the promise then holds for each class); the
-likeliest class is in every set. A text is unlike every class if the same share of the training texts, by
-their largest decision values, is at most the share that may be rejected. For texts drawn as the training
-texts were, both promises hold on average over draws; the final machines were trained on a little more than
-those of the folds.
+over all training texts, or over texts of class k alone (Mondrian: the coverage then holds for each class).
+The likeliest class is in every set. A text is unlike every class if the same share, computed from the largest
+decision values of the training texts, is at most the share that may be rejected. For texts from the
+distribution of the training texts, both guarantees hold on average over draws; the final machines are trained
+on slightly more texts than the machines of the folds.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.machines.targets import is_number
 
 #: Coverages in the report of `evaluate`, and the share of texts that may be rejected.
 COVERAGES, REJECTED = (0.9, 0.95, 0.99), 0.05
@@ -76,10 +77,10 @@ class Conformity:
     def sets(
         self, probability: NDArray[np.float64], coverage: float, per_class: bool = False
     ) -> NDArray[np.bool_]:
-        """Classes in the prediction set of each text, bool array like `probability`, (n, n_classes).
+        """Classes in the prediction set of each text, bool array, shape (n, n_classes).
 
-        `coverage` is promised on average, or with `per_class` for each class: a class with few texts is then
-        in every set. The likeliest class is in every set.
+        `coverage` holds on average, or with `per_class` for each class; a class with few texts is then in
+        every set.
         """
         require_share("coverage", coverage)
         if per_class:
@@ -117,52 +118,6 @@ class Conformity:
         return rows, {"allowed": REJECTED, "unlike": float((~self.known(decision, REJECTED)).mean())}
 
 
-class Conforming:
-    """Prediction sets and rejection for a classifier with probabilities and a `conformity_`."""
-
-    conformity_: Conformity | None
-
-    def predict_set(self: Any, X: Any, coverage: float = 0.95, per_class: bool = False) -> NDArray[np.bool_]:
-        """Prediction sets: classes that each text may have, with the true class among them as promised.
-
-        Parameters
-        ----------
-        X : n texts
-        coverage, per_class
-            See `Conformity.sets`.
-
-        Returns
-        -------
-        bool array, shape (n, n_classes)
-            Columns as in `classes_`; at least one class per row.
-        """
-        return self.require_conformity().sets(self.predict_proba(X), coverage, per_class)
-
-    def score_samples(self: Any, X: Any) -> NDArray[np.float64]:
-        """Similarity of each text to the known classes, shape (n,): its largest decision value."""
-        return largest(self.decision_function(X))
-
-    def predict_known(self: Any, X: Any, rejected: float = 0.05) -> NDArray[np.bool_]:
-        """Whether each text is like a known class, shape (n,), by `score_samples`.
-
-        Parameters
-        ----------
-        X : n texts
-        rejected : float
-            Largest share of texts of the classes that is rejected, above 0 and below 1.
-        """
-        return self.require_conformity().known(self.decision_function(X), rejected)
-
-    def require_conformity(self: Any) -> Conformity:
-        """Out-of-fold values of the training texts; InputError if the model has none."""
-        self.require_fitted()
-        if self.conformity_ is None:
-            raise InputError(
-                "the model was saved by an older version, without values for prediction sets; train it again"
-            )
-        return self.conformity_
-
-
 def largest(decision: NDArray[np.float64]) -> NDArray[np.float64]:
     """Largest decision value of each text, shape (n,); small for a text unlike every class."""
     return np.abs(decision) if decision.ndim == 1 else decision.max(axis=1)
@@ -170,8 +125,7 @@ def largest(decision: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def require_share(name: str, value: object) -> None:
     """Raise InputError unless a value is above 0 and below 1."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 < float(value) < 1:  # type: ignore[arg-type]
+    if not is_number(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]
         raise InputError(f"{name}={value!r} must be a number above 0 and below 1")
 
 

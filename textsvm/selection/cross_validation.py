@@ -1,11 +1,10 @@
 """Cross-validation and learning curves on a shared Gram.
 
-A fold trains on some of the rows, and its machines are evaluated at the others; all folds of one Gram are
-solved side by side, and all decision values are one product.
+A fold trains on some of the rows and tests on others. All folds of a Gram are solved side by side, and all
+decision values are a single product.
 
 A learning curve estimates whether more texts would help. Every training part is thinned to nested shares,
-class by class; all are trained and tested on one Gram if the kernel allows it. The error as a function of n
-training texts is
+class by class; all shares use the same Gram if the kernel allows it. The error with n training texts is
 
     error(n) = a + b n^-c,    a, b >= 0,
 
@@ -28,8 +27,7 @@ from scipy.optimize import nnls
 from textsvm.errors import InputError
 from textsvm.machines.base import KernelMachine, is_default
 from textsvm.machines.classifier import Classifier
-from textsvm.machines.default import Given, fit_default
-from textsvm.machines.targets import Target, with_classes
+from textsvm.machines.targets import with_classes
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
@@ -56,12 +54,11 @@ class CrossValidation:
     mean: dict[str, float]
     sd: dict[str, float]
     pooled: dict[str, float]  #: The same metrics over all tested documents at once
-    #: shape (n,) or (n, n_classes): Output of `decision_function` (regression: `predict`) for each document
-    #: by machines that were not trained on it; the mean if it was tested several times, NaN if it never was.
+    #: shape (n,) or (n, n_classes): Out-of-fold output of `decision_function` (regression: `predict`); the
+    #: mean of several tests of a document, NaN without a test.
     decision: NDArray[np.float64]
-    #: array, shape (n,) or (n, n_classes): Predictions from these values; None if a document was never
-    #: tested. Several labels per document: a bool array, with thresholds from the other folds; a label that
-    #: most tests of a document gave.
+    #: shape (n,) or (n, n_classes): Predictions from these values; None without a test. With several labels
+    #: per document an indicator matrix by majority of the tests, with thresholds from the other folds.
     predictions: NDArray[Any]
     tested: NDArray[np.int64]  #: shape (n,): Number of tests of each document
     folds: list[Fold]
@@ -79,21 +76,8 @@ class CrossValidation:
             {"n_train": len(train), "test": test, "metrics": row}
             for (train, test), row in zip(self.folds, self.table, strict=True)
         ]
-        return to_json(
-            {
-                "folds": rows,
-                "mean": self.mean,
-                "sd": self.sd,
-                "pooled": self.pooled,
-                "decision": self.decision,
-                "predictions": self.predictions,
-                "tested": self.tested,
-                "leaks": [leak.as_dict() for leak in self.leaks],
-                "gram": self.gram,
-                "seconds": self.seconds,
-                "chosen": self.chosen,
-            }
-        )
+        values = {name: value for name, value in vars(self).items() if name not in ("table", "folds")}
+        return to_json({"folds": rows, **values, "leaks": [leak.as_dict() for leak in self.leaks]})
 
 
 def cross_validate(
@@ -113,10 +97,10 @@ def cross_validate(
 ) -> CrossValidation:
     """Cross-validate a classifier or a regressor; the model itself is not changed.
 
-    The kernel matrix of all documents is computed once, unless the kernel learns from them (idf weights):
-    then it learns from the training part of each fold, with a matrix for each. ``SVC("auto")`` chooses a
-    kernel and C on the training part of each fold, and shares no matrix; near-duplicates are then found with
-    the kernel of ``SVC("fast")``.
+    The kernel matrix of all documents is computed once, unless the kernel learns from documents (idf
+    weights): then the kernel is fitted to the training part of each fold, with a matrix for each.
+    ``SVC("auto")`` chooses kernel and C on the training part of each fold, without a shared matrix;
+    near-duplicates are then detected with the kernel of ``SVC("fast")``.
 
     Parameters
     ----------
@@ -125,27 +109,25 @@ def cross_validate(
     y : array-like, shape (n,)
         Labels or numbers; several labels per document as `MultilabelSVC.fit` takes them.
     cv : int, scikit-learn splitter or sequence of (train, test) index pairs
-        A number of folds means shuffled folds, stratified by class for a classifier with one label per
-        document.
+        A number of folds means shuffled folds, stratified by class for `SVC`.
     repeats : int
         Number of times that a number of folds is drawn.
     groups : array-like, shape (n,), optional
-        Documents of one group are never on both sides of a fold.
+        Documents of a group are never on both sides of a fold.
     sample_weight : array-like, shape (n,), optional
         Weights in training; metrics are not weighted.
     metrics : iterable of str, optional
         Names of metrics; default all.
     group_duplicates : float, optional
-        Keep documents together whose normalised kernel value is at least this. None: near-duplicates (0.98
-        and more; vectors: 0.99999) are reported by a `LeakageWarning` before the work starts.
+        Keep documents with at least this normalised kernel value in the same part. None: a `LeakageWarning`
+        reports near-duplicates (0.98 and more; vectors: 0.99999) before the work starts.
     random_state : int, optional
         Seed of the folds.
     positive : label, optional
-        Positive class of two, for precision, recall, F1 and average precision; default the second in sorted
-        order.
+        Positive class of two, for precision, recall, F1 and average precision; default ``classes_[1]``.
     progress : callable, optional
-        See `textsvm.runtime.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve";
-        with ``SVC("auto")`` also "choose".
+        Called with the stage ("encode", "gram", "duplicates", "solve" or "choose"), the work done and the
+        total work.
 
     Returns
     -------
@@ -154,7 +136,7 @@ def cross_validate(
     Raises
     ------
     InputError
-        If an argument cannot be used; before the work starts.
+        If an argument is invalid; before the work starts.
 
     Examples
     --------
@@ -179,7 +161,7 @@ def cross_validate(
         examples = with_classes(model.encode(given, None, progress), target)
         grams = FoldGrams(model, examples, model.source.kernel_for(examples))
         clock = lap(seconds, "encode", clock)
-        whole = grams.copies_by(progress)
+        whole = grams.near_duplicate_rows(progress)
         clock = lap(seconds, "gram", clock)
         step = of_stage(progress, "duplicates")
         if group_duplicates is not None:
@@ -208,13 +190,12 @@ def _choose_and_test(
     seconds: dict[str, float],
     progress: StageProgress | None,
 ) -> tuple[list[NDArray[np.float64]], list[str]]:
-    """Decision values of the test parts by copies fitted to the training parts, and the choices of these."""
-    values, chosen = [], []
+    """Decision values of the test parts by copies fitted to the training parts, and their choices."""
+    values, chosen, labels = [], [], labels_of(task.target)
     for number, (train, test) in enumerate(task.folds):
         step, fitted = of_all(progress, number, len(task.folds)), model.copy()
-        target = Target(task.target.values[train], task.target.classes)
         weight = None if task.weight is None else task.weight[train]
-        fit_default(fitted, Given([texts[i] for i in train], target, weight), step)
+        fitted.fit([texts[i] for i in train], labels[train], weight, step)
         for stage, spent in fitted.seconds_.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
         clock = time.perf_counter()
@@ -241,22 +222,15 @@ def _judged(
         share, _ = mean_values([each.astype(float) for each in predicted], task.folds, len(truth))
         predictions = share > 0.5
     else:
-        predictions = _predictions(model, decision, tested, target)
+        predictions = model.predictions(decision, target.classes)
+        if (tested == 0).any():
+            predictions = predictions.astype(object)
+            predictions[tested == 0] = None
     some = tested > 0
     pooled = judge(model, truth[some], decision[some], target, names, predictions[some])
     mean, sd = mean_and_sd(table)
     lap(known["seconds"], "score", clock)
     return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **known)
-
-
-def _predictions(
-    model: KernelMachine, decision: NDArray[np.float64], tested: NDArray[np.int64], target: Target
-) -> NDArray[Any]:
-    predictions = model.predictions(decision, target.classes)
-    if (tested == 0).any():
-        predictions = predictions.astype(object)
-        predictions[tested == 0] = None
-    return predictions
 
 
 Array = NDArray[np.float64]

@@ -1,6 +1,6 @@
-"""Texts whose label is probably wrong, by out-of-fold decision values and by their nearest texts.
+"""Texts with a probably wrong label, by out-of-fold decision values and by their nearest texts.
 
-Features of each text and class, none of which depends on the text's own label:
+Features of each text and class, which do not depend on the text's own label:
 
     f_k           decision values of a classifier trained on the other folds
     v_k(m, q)     shares of the classes among the m nearest texts, by normalised kernel values to the power q
@@ -33,9 +33,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.machines.base import is_default
 from textsvm.machines.classifier import Classifier
-from textsvm.machines.default import Given, encode
 from textsvm.machines.targets import Target
-from textsvm.machines.training import Prepared
 from textsvm.nearest.rows import NeighbourTable, nearest
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, of_stage
@@ -71,11 +69,10 @@ class Doubt:
 class Doubts:
     """Estimates for the labels of all texts."""
 
-    #: arrays, shape (n,): Given labels, and likeliest labels.
-    labels: NDArray[Any]
-    suggested: NDArray[Any]
+    labels: NDArray[Any]  #: shape (n,): Given labels
+    suggested: NDArray[Any]  #: shape (n,): Likeliest labels
     score: NDArray[np.float64]  #: shape (n,): Probability that the given label is wrong
-    #: shape (n, n_classes): Of each class, without regard to the text's own label.
+    #: shape (n, n_classes): Probability of each class, without regard to the text's own label.
     probability: NDArray[np.float64]
     classes: NDArray[Any]  #: array, shape (n_classes,)
     nearest: NeighbourTable  #: The most similar texts of each text
@@ -153,7 +150,7 @@ def doubts(
     random_state: int | None = 0,
     progress: StageProgress | None = None,
 ) -> Doubts:
-    """Find texts whose label is probably wrong; the model itself is not changed.
+    """Find texts with a probably wrong label; the model itself is not changed.
 
     Parameters
     ----------
@@ -167,7 +164,7 @@ def doubts(
     random_state : int, optional
         Seed of the folds.
     progress : callable, optional
-        See `textsvm.runtime.parallel.StageProgress`; stages are "encode", "gram", "solve" and "compare".
+        Called with the stage ("encode", "gram", "solve" or "compare"), the work done and the total work.
 
     Returns
     -------
@@ -176,7 +173,7 @@ def doubts(
     Raises
     ------
     InputError
-        If an argument cannot be used, or the kernel learns from labels.
+        If an argument is invalid, or the kernel learns from labels.
 
     Examples
     --------
@@ -194,7 +191,11 @@ def doubts(
     folds = make_folds(cv, target, random_state=random_state)
     if is_default(estimator.kernel):
         estimator.kernel = plain_kernel(estimator, given)
-    prepared = _prepare(estimator, texts, progress)
+    kernel = estimator.kernel
+    leaves = () if isinstance(kernel, str) else estimator.new_kernel().structure.leaves
+    if any(getattr(leaf, "odds", False) for leaf in leaves):
+        raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
+    prepared = estimator.prepare(texts, progress)
     with estimator.at_work(devices.select(estimator.device)):
         gram = prepared.gram
         machines = solve_folds([estimator], gram, target, folds, None, of_stage(progress, "solve"))
@@ -207,18 +208,9 @@ def doubts(
 
 def plain_kernel(model: Classifier, texts: list[str]) -> Kernel:
     """Default kernel, which learns nothing from labels; with words if the texts have words."""
-    nothing = Target(np.zeros(len(texts), np.int64), np.zeros(1))
-    documents = encode(model.copy().set_params(kernel="auto"), Given(texts, nothing, None), None)
+    documents = model.copy().set_params(kernel="auto").encode_for_choice(texts)
     statistics = shortlist.describe(documents.of(View()), documents.of(shortlist.WORDS))
     return shortlist.Recipe(words=statistics.has_words).kernel()
-
-
-def _prepare(model: Classifier, texts: Any, progress: StageProgress | None) -> Prepared:
-    if not isinstance(model.kernel, str) and any(
-        getattr(leaf, "odds", False) for leaf in model.make_kernel().structure.leaves
-    ):
-        raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
-    return model.prepare(texts, progress)
 
 
 def _judged(target: Target, decision: NDArray[np.float64], near: NeighbourTable, alike: float) -> Doubts:

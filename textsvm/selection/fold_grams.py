@@ -1,9 +1,9 @@
 """Grams for training and testing on folds, and the machines of the folds.
 
-The values of most kernels depend on two documents alone: one Gram of all documents serves every fold, and all
-folds are solved side by side. A kernel that learns from documents (idf weights) must learn from the training
-part alone, so every training part needs a Gram of all documents with the weights learnt from that part; of a
-sum of kernels, only the terms that learn are computed anew. Only Grams of the first kind are kept in a store.
+The values of most kernels depend on two documents alone: a Gram of all documents serves every fold, and all
+folds are solved side by side. A kernel that learns from documents (idf weights) must be fitted to the
+training part alone, so each training part has a Gram of all documents; of a sum of kernels, only the terms
+that learn are computed again. Only Grams of kernels that do not learn are kept in a store.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from textsvm.gram.plan import Plan
 from textsvm.gram.shared import TermGrams
 from textsvm.kernels.base import Kernel
 from textsvm.machines.base import KernelMachine
-from textsvm.machines.storing import without_store
-from textsvm.machines.targets import Target
-from textsvm.machines.training import Prepared, plan_training
+from textsvm.machines.targets import Target, with_classes
+from textsvm.machines.training import PreparedRows, plan_training, prepare_gram, without_store
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, limit, of_stage
 from textsvm.runtime.workers import Workers, current
@@ -44,22 +43,9 @@ class Task:
 class FoldGrams:
     """Grams of the same examples and kernel, fitted to all examples or to training parts.
 
-    Parameters
-    ----------
-    model : KernelMachine
-        Its device and memory limit are used.
-    examples : Examples
-        Encoded by `KernelMachine.encode`.
-    kernel : Kernel
-        Fitted here, unless `whole` is given.
-    whole : Prepared, optional
-        The Gram of the kernel fitted to all examples, if it exists already.
-    terms : TermGrams, optional
-        Cache of Grams of terms, if other kernels share terms with this one.
-    plan : Plan, optional
-        Given if features are used instead of Grams.
-    distribute : bool
-        Whether workers may compute Grams of training parts.
+    `model` gives device and memory limit; `whole` is the Gram of all examples if it exists already; `terms`
+    caches Grams of terms that other kernels share; with `plan` features replace Grams; with `distribute`
+    workers may compute Grams of training parts.
     """
 
     def __init__(
@@ -67,7 +53,7 @@ class FoldGrams:
         model: KernelMachine,
         examples: Any,
         kernel: Kernel,
-        whole: Prepared | None = None,
+        whole: PreparedRows | None = None,
         terms: TermGrams | None = None,
         plan: Plan | None = None,
         distribute: bool = True,
@@ -78,58 +64,56 @@ class FoldGrams:
         self._terms, self._plan = terms, plan
         #: Whether there is a Gram for each training part, which workers can compute.
         self.moves = distribute and kernel.structure.learns
-        self._texts: FoldGrams | None = None
+        self._near_duplicates: FoldGrams | None = None
         if plan is not None:
             self._device = devices.select(model.device)
             self._counted = kernel.features.count_terms(examples, self._device)
         elif terms is None and kernel.structure.learns:
             self._terms = terms_of(model, [kernel], examples)
 
-    def whole(self, progress: StageProgress | None = None) -> Prepared:
+    def whole(self, progress: StageProgress | None = None) -> PreparedRows:
         """The kernel fitted to all examples, and its Gram."""
         if self._whole is None:
-            self._whole = self._compare(self.kernel, None, progress)
+            self._whole = self._fit_and_build(self.kernel, None, progress)
         return self._whole
 
-    def copies_by(self, progress: StageProgress | None = None) -> Prepared | None:
+    def near_duplicate_rows(self, progress: StageProgress | None = None) -> PreparedRows | None:
         """Rows of `Structure.near_duplicate_kernel`; None if there is no such kernel."""
         kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None or kernel is self.kernel:
             return None if kernel is None else self.whole(progress)
-        self._texts = FoldGrams(self.model, self.examples, kernel.__sklearn_clone__())
-        return self._texts.whole(progress)
+        self._near_duplicates = FoldGrams(self.model, self.examples, kernel.__sklearn_clone__())
+        return self._near_duplicates.whole(progress)
 
-    def _compare(
+    def _fit_and_build(
         self, kernel: Kernel, train: NDArray[np.int64] | None, progress: StageProgress | None
-    ) -> Prepared:
+    ) -> PreparedRows:
         """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
         if self._plan is not None:
-            return self._list(kernel, train, self._plan.reason)
-        placed = self.model.compute_options.store is not None or self.model.compute_options.tier not in (
-            "auto",
-            "device",
-        )
+            return self._features(kernel, train, self._plan.reason)
+        compute = self.model.compute_options
+        placed = compute.store is not None or compute.tier not in ("auto", "device")
         if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
-            return self.model.compare(self.examples, kernel, progress)
+            return prepare_gram(self.model, self.examples, kernel, progress)
         clock = time.perf_counter()
         gram = self._terms.gram(kernel, train, of_stage(progress, "gram"))
         devices.synchronize(gram.device)
-        return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
+        return PreparedRows(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
-    def _list(self, kernel: Kernel, train: NDArray[np.int64] | None, reason: str) -> Prepared:
-        """`_compare` with features, which are counted once for all folds."""
+    def _features(self, kernel: Kernel, train: NDArray[np.int64] | None, reason: str) -> PreparedRows:
+        """`_fit_and_build` with features, which are counted once for all folds."""
         clock, some = time.perf_counter(), np.arange(len(self.examples)) if train is None else train
         rows = kernel.features.counted_rows(self._counted, some, self._device)
         devices.synchronize(self._device)
         gram = FeatureProducts(rows, self._device, reason)
-        return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
+        return PreparedRows(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
     def release(self) -> None:
-        """Free the memory of the Gram of all examples, and of that of their texts."""
-        if self._texts is not None:
-            self._texts.release()
+        """Free the memory of the Gram of all examples, and of the Gram for near-duplicates."""
+        if self._near_duplicates is not None:
+            self._near_duplicates.release()
         if self._whole is not None:
             self._whole.gram.release()
             self._whole = None
@@ -151,8 +135,8 @@ class FoldGrams:
 
     def of_folds(
         self, folds: Sequence[Fold], progress: StageProgress | None
-    ) -> Iterator[tuple[list[int], Prepared, StageProgress | None]]:
-        """Numbers of folds, their Gram (valid until the next one), and the progress of work on it."""
+    ) -> Iterator[tuple[list[int], PreparedRows, StageProgress | None]]:
+        """Numbers of folds, their Gram (released before the next Gram), and the progress of work on it."""
         if not self.kernel.structure.learns:
             yield list(range(len(folds))), self.whole(progress), progress
             return
@@ -160,7 +144,9 @@ class FoldGrams:
         sharing = self.sharing(folds)
         for done, numbers in enumerate(sharing):
             step = of_all(progress, done, len(sharing))
-            prepared = self._compare(self.kernel.__sklearn_clone__(), np.unique(folds[numbers[0]][0]), step)
+            prepared = self._fit_and_build(
+                self.kernel.__sklearn_clone__(), np.unique(folds[numbers[0]][0]), step
+            )
             yield numbers, prepared, step
             prepared.gram.release()
 
@@ -190,7 +176,7 @@ class FoldResults:
 
     machines: list[list[Machines]]
     values: list[list[NDArray[np.float64]]]
-    last: Prepared
+    last: PreparedRows
 
 
 def train_and_test(
@@ -207,7 +193,7 @@ def train_and_test(
     workers, parts = current(), grams.sharing(task.folds)
     if workers is not None and grams.moves and len(parts) > 1 and workers.pays(_seconds(models, grams, task)):
         return _by_workers(workers, models, grams, task, seconds, progress)
-    results = _Results(models, task)
+    results = _ResultTable(models, task)
     clock = time.perf_counter()
     for numbers, prepared, step in grams.of_folds(task.folds, progress):
         clock = lap(seconds, "gram", clock)
@@ -224,14 +210,38 @@ def train_and_test(
     return results.together(prepared)
 
 
+def fit_with_folds(
+    model: KernelMachine,
+    given: Any,
+    task: Task,
+    seconds: dict[str, float],
+    progress: StageProgress | None,
+) -> list[NDArray[np.float64]]:
+    """Fit a model to all documents, and return the decision values of the test part of every fold.
+
+    The last fold of the task trains on all documents and tests none.
+    """
+    model.device_ = devices.select(model.device)
+    with model.at_work(model.device_):
+        clock = time.perf_counter()
+        examples = with_classes(model.encode(given, None, progress), task.target)
+        grams = grams_of(model, examples, task)
+        lap(seconds, "encode", clock)
+        results = train_and_test([model], grams, task, seconds, progress)
+    clock = time.perf_counter()
+    model.keep(results.last, task.target, results.machines[0][-1])
+    lap(seconds, "score", clock)
+    return results.values[0]
+
+
 def _seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> float:
-    """Predicted seconds of one core for a Gram of every part and all machines."""
+    """Predicted seconds on a single core for a Gram of every part and all machines."""
     each = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
     solving = solving_seconds(models, task.target, task.folds)
     return each * len(grams.sharing(task.folds)) + solving
 
 
-class _Results:
+class _ResultTable:
     """Results of each model on each fold."""
 
     def __init__(self, models: Sequence[KernelMachine], task: Task) -> None:
@@ -251,7 +261,7 @@ class _Results:
             self.machines |= {(k, i): each for i, each in zip(numbers, machines[k], strict=True)}
             self.values |= {(k, i): each for i, each in zip(tested, values[k], strict=True)}
 
-    def together(self, last: Prepared) -> FoldResults:
+    def together(self, last: PreparedRows) -> FoldResults:
         everywhere = range(len(self.folds))
         return FoldResults(
             [[self.machines[k, i] for i in everywhere] for k in self.models],
@@ -269,14 +279,14 @@ def _by_workers(
     progress: StageProgress | None,
 ) -> FoldResults:
     """`train_and_test` by workers: a task computes the Gram, machines and values of a training part."""
-    clock, results = time.perf_counter(), _Results(models, task)
+    clock, results = time.perf_counter(), _ResultTable(models, task)
     grams.release()
     parts = grams.sharing(task.folds)
     # On the kind of device that is used here, whatever a worker would choose by itself.
     model = grams.model.copy().set_params(device=devices.select(grams.model.device).kind)
-    shared = _Shared(models, model, grams.examples, grams.kernel, task)
+    shared = _WorkerInput(models, model, grams.examples, grams.kernel, task)
     work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
-    last: dict[int, Prepared] = {}
+    last: dict[int, PreparedRows] = {}
     for number, part in workers.run(_part, [shared], parts, work, of_stage(progress, "solve")):
         results.add(parts[number], part.machines, part.values)
         last[number] = part.last
@@ -286,7 +296,7 @@ def _by_workers(
 
 
 @dataclass(frozen=True)
-class _Shared:
+class _WorkerInput:
     """Data of all tasks, sent together so that kernel and examples share a function of tokens."""
 
     models: Sequence[KernelMachine]
@@ -296,7 +306,7 @@ class _Shared:
     task: Task
 
 
-def _part(shared: _Shared, numbers: list[int]) -> FoldResults:
+def _part(shared: _WorkerInput, numbers: list[int]) -> FoldResults:
     """Task of a worker: folds with the same training part."""
     model, task = shared.model, shared.task
     with model.at_work(devices.select(model.device)), limit(1):

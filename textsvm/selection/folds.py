@@ -1,13 +1,13 @@
-"""Which documents are trained on and which are tested: folds, checked before any work.
+"""Folds of training and test documents, checked before any work.
 
-A number of folds means shuffled folds, stratified by class, equal to those of scikit-learn for the same seed.
+A number of folds means shuffled folds, stratified by class, equal to scikit-learn's folds for the same seed.
 Some classes may have too few documents (with groups: too few groups) for that number:
 
 - a class with a single document stays in every training part: it can be learnt and not tested;
 - a class with fewer documents than folds is tested in some of them;
 - the number of folds is lowered only if no class has enough documents.
 
-One `RareClassWarning` names these classes.
+A `RareClassWarning` names these classes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError, RareClassWarning
 from textsvm.machines.base import Fold
-from textsvm.machines.targets import Target
-from textsvm.machines.training import Prepared
+from textsvm.machines.targets import Target, is_integer
+from textsvm.machines.training import PreparedRows
 from textsvm.runtime.parallel import Progress
 from textsvm.selection.leakage import (
     Leak,
@@ -42,7 +42,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Splitting:
-    """The folds a user asks for; see `textsvm.selection.cross_validation.cross_validate`."""
+    """Parameters of the folds; `textsvm.cross_validate` documents them."""
 
     cv: Any = 5
     groups: ArrayLike | None = None
@@ -56,7 +56,7 @@ class Splitting:
             raise InputError(message)
 
     def folds(self, target: Target) -> list[Fold]:
-        """Folds; without regard to near-duplicates, which are not known yet."""
+        """Folds without regard to near-duplicates, which need a Gram."""
         if self.group_duplicates is None:
             return make_folds(self.cv, target, self.groups, self.repeats, self.random_state)
         check_bound(self.group_duplicates)
@@ -64,13 +64,13 @@ class Splitting:
         return replace(self, group_duplicates=None).quietly(target)
 
     def quietly(self, target: Target) -> list[Fold]:
-        """Folds without a `RareClassWarning`: they are provisional, or it was given before."""
+        """Folds without a `RareClassWarning`, for provisional folds or a repeated call."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RareClassWarning)
             return self.folds(target)
 
-    def with_duplicates(self, prepared: Prepared | None, progress: Progress | None) -> Splitting:
-        """Splitting whose groups also keep near-duplicates together; InputError without a Gram of texts."""
+    def with_duplicates(self, prepared: PreparedRows | None, progress: Progress | None) -> Splitting:
+        """Splitting that also keeps near-duplicates together; InputError without a Gram of texts."""
         assert self.group_duplicates is not None
         if prepared is None:
             raise InputError(
@@ -84,7 +84,7 @@ class Splitting:
 
 
 def report_leaks(
-    prepared: Prepared | None, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
+    prepared: PreparedRows | None, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
 ) -> list[Leak]:
     """Find near-duplicates across folds and warn about them; none without a Gram of texts."""
     if prepared is None:
@@ -103,31 +103,16 @@ def make_folds(
     repeats: int = 1,
     random_state: int | None = 0,
 ) -> list[Fold]:
-    """Split documents into training and test parts.
+    """Split documents into training and test parts, as `textsvm.cross_validate` documents; int64 indices.
 
-    Parameters
-    ----------
-    cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
-        A number of folds means shuffled folds, stratified by class (not for regression and several labels per
-        document), and with `groups` no group on both sides.
-    target : Target
-        Of all n documents.
-    groups : array-like, shape (n,), optional
-        Documents of one group (an author, a thread) stay together.
-    repeats : int
-        Number of times that a number of folds is drawn.
-    random_state : int, optional
-        Seed of the shuffling.
-
-    Returns
-    -------
-    list of (train, test), int64 arrays
+    A number of folds means shuffled folds, stratified by class (not for regression and several labels per
+    document). Documents of the same group are never on both sides of a fold.
     """
     n = len(target.values)
     numbers = None if groups is None else as_groups(groups, n)
-    if isinstance(repeats, bool) or not isinstance(repeats, int | np.integer) or repeats < 1:
+    if not is_integer(repeats) or repeats < 1:
         raise InputError(f"repeats={repeats!r} must be a whole number of at least 1")
-    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+    if is_integer(cv):
         numbered = NumberedFolds(int(cv), target, numbers)
         seeds = [None if random_state is None else random_state + r for r in range(repeats)]
         folds = [fold for seed in seeds for fold in numbered.split(seed)]
@@ -206,8 +191,8 @@ def _stratified_sizes(
 class NumberedFolds:
     """k shuffled folds, stratified by class, with every class in every training part.
 
-    `groups`, numbers from 0, are not separated. Raises InputError if two folds cannot be made, or fewer than
-    two classes could be tested.
+    Groups, numbered from 0, stay together. Raises InputError if two folds are impossible, or fewer than two
+    classes could be tested.
     """
 
     def __init__(self, k: int, target: Target, groups: NDArray[np.int64] | None) -> None:
@@ -230,7 +215,7 @@ class NumberedFolds:
             folds = [(np.setdiff1d(everyone, test), test) for test in tests]
             if (lost := self._lost(folds)) is None:
                 return folds
-            # All groups of a class are in one test part: keep the smallest of them in training from now on.
+            # All groups of a class are in the same test part: keep the smallest in training from now on.
             self._fix_smallest_group(lost)
             self.k = self._most()
 
@@ -382,7 +367,7 @@ def _split(splitter: Any, target: Target, groups: NDArray[np.int64] | None) -> l
 
 
 def _rows(given: ArrayLike, number: int, n: int) -> NDArray[np.int64]:
-    """Indices of one part of a fold."""
+    """Check the indices of a part of a fold."""
     rows = np.asarray(given)
     if rows.dtype == bool and rows.shape == (n,):
         rows = np.flatnonzero(rows)

@@ -1,4 +1,4 @@
-"""A grid of parameters -> models, and the Grams they need: documents encoded once, each Gram made once."""
+"""Models of a grid of parameters, and their Grams: documents are encoded once, each Gram is built once."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.machines.base import KernelMachine, is_default
-from textsvm.machines.storing import store_together
 from textsvm.machines.targets import Target, with_classes
-from textsvm.machines.training import Prepared
+from textsvm.machines.training import PreparedRows, store_together
 from textsvm.runtime import device as devices
-from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.selection.fold_grams import FoldGrams, terms_of
 
-#: What can be tuned besides the parameters of the kernel.
+#: Parameters that can be tuned besides the parameters of the kernel.
 TUNABLE = (
     "kernel", "C", "epsilon", "multiclass", "class_weight", "normalise", "punctuation", "max_length",
 )  # fmt: skip
@@ -41,8 +39,8 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Shared:
-    """Encoded examples of one form, their kernels, and the numbers of each kernel's settings."""
+class SharedExamples:
+    """Examples encoded in the same form, their kernels, and the numbers of each kernel's settings."""
 
     examples: Any
     kernels: list[Kernel]
@@ -66,7 +64,7 @@ def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
     copy = model.copy()
     if isinstance(copy.kernel, str) and "kernel" not in params and any("kernel__" in name for name in params):
         copy.source.require_tunable(params)
-        copy.kernel = copy.make_kernel()  # so that its parameters can be set
+        copy.kernel = copy.new_kernel()  # so that its parameters can be set
     for name in params:
         if name.partition("__")[0] not in TUNABLE or (name in TUNABLE and name not in copy.get_params()):
             known = [each for each in TUNABLE if each in copy.get_params()]
@@ -95,7 +93,7 @@ def _own(value: Any) -> Any:
 
 def encode_all(
     model: KernelMachine, settings: Sequence[Setting], X: Any, target: Target, progress: StageProgress | None
-) -> list[Shared]:
+) -> list[SharedExamples]:
     """Encode the texts in every form of a setting; check that every kernel has something to compare."""
     forms: dict[Hashable, list[int]] = {}
     for k, setting in enumerate(settings):
@@ -103,7 +101,7 @@ def encode_all(
     shared = []
     for of_form in forms.values():
         sources = [settings[k].model.source for k in of_form]
-        examples = with_classes(sources[0].prepare_for(sources, X, progress), target)
+        examples = with_classes(sources[0].encode_for(sources, X, progress), target)
         kernels: dict[Hashable, Kernel] = {}
         members: dict[Hashable, list[int]] = {}
         for k in of_form:
@@ -113,12 +111,12 @@ def encode_all(
             key = kernel.structure.key if kernel.structure.comparable else id(given)
             kernels.setdefault(key, kernel)
             members.setdefault(key, []).append(k)
-        shared.append(Shared(examples, list(kernels.values()), list(members.values())))
+        shared.append(SharedExamples(examples, list(kernels.values()), list(members.values())))
     return shared
 
 
 def all_grams(
-    model: KernelMachine, shared: Sequence[Shared], progress: StageProgress | None = None
+    model: KernelMachine, shared: Sequence[SharedExamples], progress: StageProgress | None = None
 ) -> Iterator[tuple[list[int], FoldGrams]]:
     """The numbers of each kernel's settings and its Grams, which are valid until the next are requested.
 
@@ -126,29 +124,29 @@ def all_grams(
     share a pass are computed together, and others on demand. Raises InputError if a store would need texts in
     several forms.
     """
-    device = devices.select(model.device)
-    if model.compute_options.store is not None and len(shared) > 1:
+    device, compute = devices.select(model.device), model.compute_options
+    if compute.store is not None and len(shared) > 1:
         raise InputError(
             "a store keeps kernel matrices of texts in one form, and this grid has several (normalise, "
             "punctuation, max_length); tune these without a store"
         )
     for group in shared:
         kernels, members = group.kernels, group.members
-        memory = model.source.memory(model.compute_options.memory, len(group.examples), device)
+        memory = model.source.memory(compute.memory, len(group.examples), device)
+        # Kernels can share a pass only if whole matrices are computed in memory.
+        fits = Case(len(group.examples), allowed_bytes(memory, device)).fits
         learning = [k for k, kernel in enumerate(kernels) if kernel.structure.learns]
-        if model.compute_options.store is not None or not _together(
-            model, len(group.examples), memory, device
-        ):
+        if compute.store is not None or compute.tier not in ("auto", "device") or not fits:
             learning = sorted(range(len(kernels)), key=lambda k: kernels[k].structure.learns)
         fixed = [k for k in range(len(kernels)) if k not in learning]
         making, clock = of_stage(progress, "gram"), time.perf_counter()
         for at, gram in grams([kernels[k] for k in fixed], group.examples, device, memory, making):
             devices.synchronize(device)
             seconds, k = {"gram": time.perf_counter() - clock}, fixed[at]
-            whole = Prepared(group.examples, kernels[k], gram, seconds)
+            whole = PreparedRows(group.examples, kernels[k], gram, seconds)
             yield members[k], FoldGrams(model, group.examples, kernels[k], whole)
             clock = time.perf_counter()
-        if model.compute_options.store is not None:
+        if compute.store is not None:
             store_together(model, kernels, group.examples, device, making)
         terms = terms_of(model, [kernels[k] for k in learning], group.examples)
         for k in learning:
@@ -158,16 +156,11 @@ def all_grams(
             terms.done(kernels[k])
 
 
-def _together(model: KernelMachine, n: int, memory: int | str | None, device: Device) -> bool:
-    """Whether whole matrices are computed in memory, where kernels can share a pass."""
-    return model.compute_options.tier in ("auto", "device") and Case(n, allowed_bytes(memory, device)).fits
-
-
 def simplicity(setting: Setting) -> tuple[float, float]:
     """Smaller is simpler: a smaller C, then a wider tube."""
     return float(setting.model.get_params()["C"]), -float(getattr(setting.model, "epsilon", 0.0))
 
 
-def subset(shared: Sequence[Shared], rows: NDArray[np.int64]) -> list[Shared]:
+def subset(shared: Sequence[SharedExamples], rows: NDArray[np.int64]) -> list[SharedExamples]:
     """The same kernels on some of the examples."""
-    return [Shared(group.examples.take(rows), group.kernels, group.members) for group in shared]
+    return [SharedExamples(group.examples.take(rows), group.kernels, group.members) for group in shared]

@@ -25,6 +25,7 @@ from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.kernels.near import Nearest
 from textsvm.machines.base import Fold, KernelMachine
+from textsvm.machines.targets import is_number
 from textsvm.nearest.rows import most_similar, similar_pairs
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import Progress
@@ -41,10 +42,8 @@ class LeakageWarning(UserWarning):
 class Leak:
     """Near-duplicates across the training and test part of a fold."""
 
-    #: shape (n_leaks,): Test documents with a near-duplicate in the training part, and their nearest training
-    #: document.
-    test: NDArray[np.int64]
-    train: NDArray[np.int64]
+    test: NDArray[np.int64]  #: shape (n_leaks,): Test documents with a near-duplicate in the training part
+    train: NDArray[np.int64]  #: shape (n_leaks,): Their nearest training documents
     value: NDArray[np.float64]  #: shape (n_leaks,): Normalised kernel value of the two
     share: float  #: Share of the fold's test documents
 
@@ -56,24 +55,14 @@ class Leak:
 
 def check_bound(bound: object) -> None:
     """Raise InputError unless 0 < bound <= 1."""
-    if isinstance(bound, bool) or not isinstance(bound, int | float | np.number) or not 0 < bound <= 1:
+    if not is_number(bound) or not 0 < bound <= 1:  # type: ignore[operator]
         raise InputError(f"the bound of near-duplicates must be above 0 and at most 1, got {bound!r}")
 
 
 def near_duplicates(gram: Gram, bound: float = BOUND, progress: Progress | None = None) -> NDArray[np.int64]:
-    """Number groups of near-duplicates, connected directly or through others.
+    """Group of each document, shape (n,), from 0: near-duplicates are connected directly or through others.
 
-    Parameters
-    ----------
-    gram : Gram, n rows
-    bound : float
-        Least normalised kernel value of near-duplicates, above 0 and at most 1.
-    progress : callable, optional
-
-    Returns
-    -------
-    int64 array, shape (n,)
-        Group of each document, from 0; most documents are alone in theirs.
+    `bound` is the least normalised kernel value of near-duplicates, above 0 and at most 1.
     """
     check_bound(bound)
     return groups_of(gram.n, (pairs[:2] for pairs in similar_pairs(gram, _least(bound), progress)))
@@ -82,16 +71,7 @@ def near_duplicates(gram: Gram, bound: float = BOUND, progress: Progress | None 
 def find_leaks(
     gram: Gram, folds: Sequence[Fold], bound: float = BOUND, progress: Progress | None = None
 ) -> list[Leak]:
-    """Test documents with a near-duplicate in the training part, fold by fold.
-
-    Parameters
-    ----------
-    gram : Gram, n rows
-    folds : sequence of (train, test)
-    bound : float
-        See `near_duplicates`.
-    progress : callable, optional
-    """
+    """Test documents with a near-duplicate in the training part, fold by fold."""
     check_bound(bound)
     part = np.zeros((len(folds), gram.n), np.int8)  # 1 train, 2 test
     for number, (train, test) in enumerate(folds):
@@ -123,21 +103,9 @@ def held_out_leak(
     bound: float | None = None,
     progress: Progress | None = None,
 ) -> Leak:
-    """Held-out documents with a near-duplicate among all training documents of a model.
+    """Held-out documents with a near-duplicate among the training documents of a fitted model.
 
-    Parameters
-    ----------
-    model : SVC, SVR or OneClassSVM
-        Fitted to `training`; with a precomputed kernel matrix there are no texts to compare.
-    training, held : sequences of str, or vectors
-    bound : float, optional
-        See `near_duplicates`; that of the kernel, if there is none.
-    progress : callable, optional
-
-    Returns
-    -------
-    Leak
-        `test` are indices of `held`, `train` of `training`.
+    The default bound is the kernel's. In the result `test` are indices of `held`, and `train` of `training`.
     """
     assert model.kernel_ is not None
     kernel = model.kernel_.structure.near_duplicate_kernel
@@ -147,8 +115,8 @@ def held_out_leak(
     check_bound(bound)
     device = select(model.device)
     with model.at_work(device):
-        documents = model.encode(model.read(training, fitting=False), None)
-        others = kernel.structure.read(model.encode(model.read(held, fitting=False), documents))
+        documents = model.encode(model.validate(training, fitting=False), None)
+        others = kernel.structure.read(model.encode(model.validate(held, fitting=False), documents))
         nearest, best = most_similar(kernel, kernel.structure.read(documents), others, device, progress)
     leaked = np.flatnonzero(best >= _least(bound))
     return Leak(leaked, nearest[leaked], best[leaked], len(leaked) / max(1, len(others)))

@@ -12,7 +12,7 @@ from sklearn.calibration import CalibratedClassifierCV
 
 
 class _DecisionValues(ClassifierMixin, BaseEstimator):
-    """Takes decision values for X; scikit-learn calibrates an estimator, and this is the smallest one."""
+    """Minimal estimator with decision values as X, as scikit-learn calibrates estimators only."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> _DecisionValues:
         self.classes_ = np.unique(y)
@@ -22,7 +22,7 @@ class _DecisionValues(ClassifierMixin, BaseEstimator):
         return X[:, 0]
 
     def predict(self, X: Any) -> Any:
-        """Required of an estimator, and not used."""
+        """Required by scikit-learn, but not used."""
         return self.classes_[(X[:, 0] > 0).astype(int)]
 
 
@@ -32,26 +32,23 @@ def fit_maps(
     codes: NDArray[np.int64],
     weight: NDArray[np.float64] | None,
 ) -> dict[str, NDArray[np.float64 | np.int64]]:
-    """Calibrate decision values; the maps as `CalibratedSVC.calibration_state` gives them."""
-    fitted = [_fit_map(method, *each) for each in _one_against_the_rest(decision, codes, weight)]
+    """Calibrate decision values; maps in the form of `CalibratedSVC.calibration_state`."""
+    maps = [_fit_map(method, *each) for each in _one_against_the_rest(decision, codes, weight)]
     if method == "sigmoid":
-        return {
-            "a": np.array([one.a_ for one in fitted], np.float64),
-            "b": np.array([one.b_ for one in fitted], np.float64),
-        }
+        return {name: np.array([getattr(each, f"{name}_") for each in maps], np.float64) for name in "ab"}
     return {
-        "x": np.concatenate([one.X_thresholds_ for one in fitted]).astype(np.float64),
-        "y": np.concatenate([one.y_thresholds_ for one in fitted]).astype(np.float64),
-        "starts": np.cumsum([0, *(len(one.X_thresholds_) for one in fitted)]).astype(np.int64),
+        "x": np.concatenate([each.X_thresholds_ for each in maps]).astype(np.float64),
+        "y": np.concatenate([each.y_thresholds_ for each in maps]).astype(np.float64),
+        "starts": np.cumsum([0, *(len(each.X_thresholds_) for each in maps)]).astype(np.int64),
     }
 
 
 def _one_against_the_rest(
     decision: NDArray[np.float64], codes: NDArray[np.int64], weight: NDArray[np.float64] | None
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64] | None]]:
-    """Values, which of them are of the class, and weights, for each map.
+    """Decision values, membership in the class, and weights, for each map.
 
-    A class that was never tested has no values of its own: its map is that of all other classes together.
+    A class that was never tested has no values: its map is fitted to all other classes together.
     """
     if decision.ndim == 1:
         yield decision, codes == 1, weight
@@ -67,9 +64,9 @@ def _one_against_the_rest(
 def _fit_map(
     method: str, values: NDArray[np.float64], member: NDArray[np.bool_], weight: NDArray[np.float64] | None
 ) -> Any:
-    """scikit-learn's calibrator of the values of one class against the rest."""
+    """scikit-learn's calibrator of the values of a class against the rest."""
     everyone = np.arange(len(values))
-    # Without an ensemble there is one map for the values of all folds together.
+    # Without an ensemble a single map is fitted to the values of all folds.
     machinery = CalibratedClassifierCV(
         _DecisionValues(), method=method, cv=[(everyone, everyone)], ensemble=False
     ).fit(values[:, None], member.astype(np.int64), sample_weight=weight)

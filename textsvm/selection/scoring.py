@@ -1,4 +1,4 @@
-"""Train models on folds of one Gram and score the rest, for cross-validation, grids and calibration."""
+"""Train models on folds of a Gram and score the test parts, for cross-validation, grids and calibration."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ from textsvm.solvers.solve import solve
 AREAS = {"roc_auc", "average_precision"}
 #: Most bytes of decision values that exist at a time.
 VALUES_BYTES = 256 << 20
-#: Seconds of one core for a machine, per squared number of examples: 0.1 s for 4,500 texts, unless C is
-#: small.
+#: Seconds of a core for a machine, per squared number of examples: 0.1 s for 4,500 texts, unless C is small.
 SOLVING = 5e-9
 
 
 def read_training_data(
     model: KernelMachine, X: Any, y: Any, sample_weight: ArrayLike | None, positive: Any = None
 ) -> tuple[Any, Target, NDArray[np.float64] | None]:
-    """Check the user's texts (or kernel matrix), targets and weights."""
+    """Check texts (or a kernel matrix), targets and weights of a user; the model stays as it is."""
     if not isinstance(model, KernelMachine) or isinstance(model, NoveltyDetector):
         raise InputError(
             f"{type(model).__name__} is neither SVC nor SVR nor MultilabelSVC; nothing is compared with y"
         )
     model.check()
-    given = model.copy().read(X)  # the model stays as it is
+    given = model.copy().validate(X)
     n = len(given)
     if n == 0:
         raise InputError("there are no documents")
@@ -70,14 +69,10 @@ def solve_folds(
     weight: NDArray[np.float64] | None,
     progress: Progress | None = None,
 ) -> list[list[Machines]]:
-    """Train every model on the training part of every fold, all on the same Gram, side by side.
+    """Train every model on the training part of every fold, on the same Gram; machines [model][fold].
 
-    Models that differ in C alone are solved one after another on each fold, each from the solution of the
-    previous model. The first model's tol, max_iter and duality_gap apply to all.
-
-    Returns
-    -------
-    list of lists of Machines, [model][fold]
+    On each fold, models that differ in C alone are solved in sequence, from the solution of the previous
+    model; all other problems side by side. The first model's tol, max_iter and duality_gap apply to all.
     """
     chains = [(chain, fold) for chain in paths_along_c(models) for fold in range(len(folds))]
     workers, problems = current(), _Problems(models, target, folds, weight)
@@ -92,7 +87,7 @@ def solve_folds(
 
 
 def solving_seconds(models: Sequence[KernelMachine], target: Target, folds: Sequence[Fold]) -> float:
-    """Predicted seconds of one core for models on folds."""
+    """Predicted seconds on a single core for models on folds."""
     n_classes = 0 if target.classes is None else len(target.classes)
     machines = sum(model.n_machines(n_classes) for model in models)
     return SOLVING * machines * sum(float(len(train)) ** 2 for train, _ in folds)
@@ -248,7 +243,7 @@ def warn_unfinished(model: KernelMachine, machines: Sequence[Machines], target: 
 
 
 def _batches(sizes: Sequence[int], most: int) -> Iterable[slice]:
-    """Consecutive slices with a total size of at most `most`, of at least one item each."""
+    """Consecutive nonempty slices with a total size of at most `most`, except for single items."""
     start, total = 0, 0
     for k, size in enumerate(sizes):
         if k > start and total + size > most:

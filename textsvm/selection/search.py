@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.machines.base import KernelMachine
 from textsvm.machines.targets import Target
-from textsvm.machines.training import Prepared
+from textsvm.machines.training import PreparedRows
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.selection.folds import Splitting, as_groups
-from textsvm.selection.grid import Setting, Shared, simplicity
+from textsvm.selection.grid import Setting, SharedExamples, simplicity
 from textsvm.selection.scoring import (
     AREAS,
     judge,
@@ -105,7 +105,7 @@ class GridSearch:
         seconds: dict[str, float],
         progress: StageProgress | None,
     ) -> None:
-        """Try the settings of one kernel; if the best so far is among them, fit it to all documents."""
+        """Try the settings of a kernel; if the best so far is among them, fit it to all documents."""
         start = time.perf_counter()
         models = [self.settings[k].model for k in members]
         task = Task(self.target, self.weight, self.all_folds)
@@ -133,7 +133,7 @@ class GridSearch:
             lap(seconds, "solve", clock)
 
     def predictions(self, model: KernelMachine, values: Sequence[NDArray[np.float64]]) -> list[NDArray[Any]]:
-        """Predictions on all folds; those of an outer fold use thresholds learnt from its inner folds."""
+        """Predictions on all folds; the thresholds of an outer fold come from its inner folds."""
         n = len(self.folds)
         predictions = model.fold_predictions(values[:n], self.folds, self.target)
         for inside, outer in self.inner:
@@ -144,7 +144,7 @@ class GridSearch:
             predictions.append(learnt.predictions(values[outer], self.target.classes))
         return predictions
 
-    def refit(self, model: KernelMachine, prepared: Prepared) -> None:
+    def refit(self, model: KernelMachine, prepared: PreparedRows) -> None:
         """Fit a model to all documents."""
         everyone = np.arange(len(self.target.values))
         [[machines]] = solve_folds([model], prepared.gram, self.target, [(everyone, everyone)], self.weight)
@@ -192,16 +192,14 @@ class GridSearch:
         return [self.settings[k].params for k in chosen], judged
 
 
-#: Parameters that do not change results, and so do not identify a setting.
-_PLACES = ("device", "memory", "store", "tier")
 _HEAD = "textsvm tune"
 
 
 class Record:
-    """File of the settings tried in a search; gives its results to the search, and appends new ones.
+    """File of the settings tried in a search, whose results it restores, and to which new results are added.
 
-    `data` are the documents, and all else that the results depend on. Raises InputError if the file belongs
-    to another search, or cannot be read or written.
+    `data` are the documents and other inputs of the results. Raises InputError if the file belongs to another
+    search, or cannot be read or written.
     """
 
     def __init__(self, path: Path, search: GridSearch, data: Any) -> None:
@@ -287,14 +285,18 @@ def _plain(line: dict[str, Any]) -> dict[str, Any]:
 
 def _key(model: Any) -> str | None:
     """Identity of a setting; None for a kernel that cannot be compared between processes."""
-    kernel = model.make_kernel()
+    kernel = model.new_kernel()
     if not kernel.structure.comparable:
         return None
-    others = {name: value for name, value in model.get_params(deep=False).items() if name not in _PLACES}
-    return json.dumps(to_json({**others, "kernel": kernel.structure.as_dict()}), sort_keys=True)
+    parameters = model.get_params(deep=False)
+    compute = model.compute_options
+    # Device, memory and where the kernel matrix is kept do not change results.
+    del parameters["device"], parameters["compute"]
+    parameters |= {"approximate": compute.approximate, "solver": compute.solver}
+    return json.dumps(to_json({**parameters, "kernel": kernel.structure.as_dict()}), sort_keys=True)
 
 
-def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
+def left(shared: Sequence[SharedExamples], tried: Any, first: bool) -> list[SharedExamples]:
     """Kernels with settings left to try; `first`: also the first kernel, which finds near-duplicates."""
     remaining = []
     for number, group in enumerate(shared):
@@ -310,8 +312,8 @@ def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
     return remaining
 
 
-def of_kernel(shared: Sequence[Shared], setting: int) -> list[Shared]:
-    """Only the kernel of one setting."""
+def of_kernel(shared: Sequence[SharedExamples], setting: int) -> list[SharedExamples]:
+    """The kernel of a single setting."""
     for group in shared:
         for kernel, members in zip(group.kernels, group.members, strict=True):
             if setting in members:

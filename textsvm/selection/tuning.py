@@ -1,9 +1,9 @@
-"""Choosing parameters: the Gram of every kernel once, and every setting on every fold over its rows.
+"""Tune parameters: the Gram of every kernel is computed once, for all its settings on all folds.
 
 The folds are the same for all settings. A kernel that learns from documents has a Gram for each training part
 (see `textsvm.selection.fold_grams`). For each Gram, the problems of all folds, settings and class pairs are
 solved side by side, as paths along C. The best setting so far is fitted to all documents while its Gram
-exists, so that no Gram is kept or computed twice. Nested cross-validation only adds folds: those inside the
+exists, so that no Gram is kept or computed twice. Nested cross-validation only adds folds: inner folds of the
 training part of each outer fold, which choose the outer fold's setting, and the outer fold itself.
 
 With a time budget, the time of the grid is estimated from samples of the documents. Grams and solvers take
@@ -29,16 +29,15 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.machines.base import KernelMachine
-from textsvm.machines.storing import without_store
-from textsvm.machines.targets import Target
-from textsvm.machines.training import Prepared
+from textsvm.machines.targets import Target, is_number
+from textsvm.machines.training import PreparedRows, without_store
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
 from textsvm.runtime.workers import here
 from textsvm.selection.fold_grams import Task, of_all
 from textsvm.selection.folds import Fold, Splitting, report_leaks
-from textsvm.selection.grid import Setting, Shared, all_grams, encode_all, settings_of, subset
+from textsvm.selection.grid import Setting, SharedExamples, all_grams, encode_all, settings_of, subset
 from textsvm.selection.leakage import Leak
 from textsvm.selection.scoring import (
     fold_scores,
@@ -123,8 +122,7 @@ def tune(
     Parameters
     ----------
     model : SVC, MultilabelSVC or SVR
-        For ``SVC()``, whose kernel is "auto", the kernel of ``SVC("fast")`` is tuned if the grid has no
-        kernel.
+        If neither the model nor the grid names a kernel, the kernel of ``SVC("fast")`` is tuned.
     X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
         Labels or numbers; several labels per document as `MultilabelSVC.fit` takes them.
@@ -135,21 +133,21 @@ def tune(
         Name of a metric; default accuracy for a classifier, micro_f1 for several labels per document, r2 for
         a regressor.
     cv, repeats, groups, sample_weight, group_duplicates, random_state, positive
-        See `textsvm.selection.cross_validation.cross_validate`. Near-duplicates are found with the kernel
-        whose Gram is computed first. A kernel that learns from documents takes a Gram for each training part.
-        Sums of kernels share the Grams of their parts, as far as there is memory.
+        As for `textsvm.cross_validate`. The kernel whose Gram is computed first detects near-duplicates. A
+        kernel that learns from documents needs a Gram for each training part. Sums of kernels share the Grams
+        of their parts, if memory suffices.
     minutes : float, optional
-        Time budget. A grid that is estimated to take longer is refused before the work starts (the estimate
-        is for this machine, without workers); if the estimate was wrong, the remaining kernels are left out
-        when the time is over, with a warning.
+        Time budget. A grid with a longer estimated time is refused before the work starts (the estimate is
+        for this computer, without workers). If the time ends during the search, the remaining kernels are
+        left out with a warning.
     nested : int, optional
         Number of outer folds for an unbiased estimate of the result of tuning, over the same Grams.
     resume : path, optional
         File that stores the settings tried: an interrupted search continues from it, with equal results. A
         file of other documents, labels, folds or metric is refused.
     progress : callable, optional
-        See `textsvm.runtime.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve",
-        the last in Grams done; and "tune", the whole search in predicted seconds.
+        Called with the stage, the work done and the total work; stages are "encode", "gram", "duplicates",
+        "solve" (work in Grams), and "tune", the whole search in predicted seconds.
 
     Returns
     -------
@@ -158,7 +156,7 @@ def tune(
     Raises
     ------
     InputError
-        If an argument cannot be used or the grid does not fit the budget; before the work starts.
+        If an argument is invalid or the grid exceeds the budget; before the work starts.
 
     Examples
     --------
@@ -170,8 +168,8 @@ def tune(
     {'C': 0.1, 'kernel': Spectrum(p=1)}
     """
     started = time.perf_counter()
-    if minutes is not None:
-        _check_minutes(minutes)
+    if minutes is not None and not (is_number(minutes) and minutes > 0):
+        raise InputError(f"minutes={minutes!r} must be a number above 0")
     given, target, weight = read_training_data(model, X, y, sample_weight, positive)
     search = GridSearch(settings_of(model, grid), target, weight, metric)
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
@@ -194,7 +192,7 @@ def tune(
             progress = WholeProgress(progress, shared, search)
         for number, (members, grams) in enumerate(all_grams(model, shared, progress)):
             if number == 0:
-                whole = grams.copies_by(progress)
+                whole = grams.near_duplicate_rows(progress)
                 clock = lap(seconds, "gram", clock)
                 leaks = _handle_duplicates(search, splitting, nested, whole, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)
@@ -215,7 +213,7 @@ def tune(
         if search.best != best:  # its results are from the file: not fitted to all documents yet
             for members, grams in all_grams(model, of_kernel(every, best)):
                 search.run(members, grams, seconds, None)
-    search.best_model().read(X)  # a table names its columns, and the fitted model keeps the names
+    search.best_model().validate(X)  # stores the names of the columns of a table
     return _outcome(search, leaks, seconds)
 
 
@@ -223,10 +221,10 @@ def _handle_duplicates(
     search: GridSearch,
     splitting: Splitting,
     nested: int | None,
-    whole: Prepared | None,
+    whole: PreparedRows | None,
     progress: Progress | None,
 ) -> list[Leak]:
-    """Keep near-duplicates together if requested, else warn about those that folds separate."""
+    """Keep near-duplicates together if requested, else warn about near-duplicates that folds separate."""
     if splitting.group_duplicates is None:
         return report_leaks(whole, search.folds, progress, stacklevel=4)
     search.split(splitting.with_duplicates(whole, progress), nested)
@@ -256,19 +254,14 @@ def _outcome(search: GridSearch, leaks: list[Leak], seconds: dict[str, float]) -
     )
 
 
-def _check_minutes(minutes: float) -> None:
-    if isinstance(minutes, bool) or not isinstance(minutes, int | float | np.number) or not minutes > 0:
-        raise InputError(f"minutes={minutes!r} must be a number above 0")
-
-
 class WholeProgress:
-    """Passes progress on, and adds the stage "tune": predicted seconds done, of those of the whole search.
+    """Forwards progress, and adds the stage "tune": predicted seconds done and of the whole search.
 
     A display divides them by the time elapsed, so its estimate covers the whole search and is corrected by
     measurement.
     """
 
-    def __init__(self, progress: StageProgress, shared: Sequence[Shared], search: GridSearch) -> None:
+    def __init__(self, progress: StageProgress, shared: Sequence[SharedExamples], search: GridSearch) -> None:
         self.progress = progress
         self.grams, self.solving = [], []
         for group in shared:
@@ -294,7 +287,7 @@ class WholeProgress:
         self.progress("tune", self.shown, self.total)
 
 
-def _gram_seconds(kernel: Kernel, group: Shared, folds: int) -> float:
+def _gram_seconds(kernel: Kernel, group: SharedExamples, folds: int) -> float:
     """Predicted seconds of the Gram of a kernel; of a kernel that learns, for every training part."""
     try:
         each = kernel.cost.seconds(group.examples, group.examples) / 2
@@ -308,13 +301,18 @@ FIRST, SIDE_BY_SIDE = 100, 10
 
 
 def require_time(
-    minutes: float, settings: Sequence[Setting], shared: Sequence[Shared], task: Task, names: Sequence[str]
+    minutes: float,
+    settings: Sequence[Setting],
+    shared: Sequence[SharedExamples],
+    task: Task,
+    names: Sequence[str],
 ) -> float:
     """Estimated seconds of a grid; InputError if it would take longer than `minutes`."""
     target, folds = task.target, task.folds
     n, budget = len(target.values), 60.0 * minutes
     order = _sample_order(target, task.weight)
-    m = min(max(min(FIRST, n // 4), _classes(target), 2), len(order))
+    n_classes = 1 if target.classes is None else len(target.classes)
+    m = min(max(min(FIRST, n // 4), n_classes, 2), len(order))
     _run(settings, shared, task, order[:m], names)
     side_by_side = min(len(folds), SIDE_BY_SIDE)
     trained = np.array([len(train) for train, _ in folds], float)
@@ -358,7 +356,7 @@ def _time_for(
 
 def _run(
     settings: Sequence[Setting],
-    shared: Sequence[Shared],
+    shared: Sequence[SharedExamples],
     task: Task,
     rows: NDArray[np.int64],
     names: Sequence[str],
@@ -399,10 +397,6 @@ def _sample_order(target: Target, weight: NDArray[np.float64] | None) -> NDArray
     else:
         first = np.unique(target.values[order], return_index=True)[1]
     return np.concatenate([order[first], np.delete(order, first)])
-
-
-def _classes(target: Target) -> int:
-    return 1 if target.classes is None else len(target.classes)
 
 
 def _show(seconds: float) -> str:

@@ -1,1 +1,1 @@
-"""What the rows of a kernel matrix are made of: texts, or a kernel matrix that was given."""
+"""Sources of the rows of a kernel matrix: texts, vectors, tables, or a precomputed kernel matrix."""

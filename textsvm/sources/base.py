@@ -1,54 +1,49 @@
-"""What a source of rows is: it reads what a user hands over, and knows how examples are compared.
+"""Sources of rows: validate and encode the examples of a user, and keep, save and restore the fitted state.
 
-A source has no state but its parameters; examples, kernels and what a machine keeps are given to it.
+A source has no state but its parameters; examples, kernels and fitted state are arguments.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.contract import Predictor, Weights
+from textsvm.kernels.contract import Predictor, Weights, under
+from textsvm.kernels.given import approximated, as_kernel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
 
-
-class Examples(Protocol):
-    """Encoded documents, vectors, or a kernel matrix of some."""
-
-    def __len__(self) -> int:
-        """How many there are."""
-
-    def take(self, indices: NDArray[np.int64]) -> Any:
-        """Some of them, in that order."""
+#: Prefixes of the names of saved arrays: the learnt state of a kernel, and weights of features.
+_STATE, _WEIGHTS = "kernel.", "weights."
+#: Largest change by rounding of the value of a normalised kernel, in a model without texts.
+TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a machine keeps of its training examples, to decide others."""
+    """Fitted state from which a machine predicts."""
 
-    #: shape (n_sv,): Which of the training examples are support vectors, ascending.
-    support: NDArray[np.int64]
-    kernel: Kernel | None = None  #: With what it learnt; None where the kernel matrix was given
-    documents: Any = None  #: The support vectors; None where the kernel matrix was given
-    n_features: int | None = None  #: Columns of the kernel matrix that was given, or numbers of a vector
-    #: The machines as one weight a feature; there are no support vectors then, and `documents` are none over
-    #: the alphabets of the training texts.
+    support: NDArray[np.int64]  #: shape (n_sv,): Ascending indices of the support vectors
+    kernel: Kernel | None = None  #: Fitted; None with a precomputed kernel matrix
+    documents: Any = None  #: Support vectors; None with a precomputed kernel matrix
+    n_features: int | None = None  #: Columns of the precomputed kernel matrix, or of vectors
+    #: A weight for each feature in place of support vectors; `documents` are then empty and keep only the
+    #: alphabets of the training texts.
     weights: Weights | None = None
 
 
 class Source(ABC):
-    """Where rows of a kernel matrix come from."""
+    """Where the rows of a kernel matrix come from."""
 
     @property
     def form(self) -> Hashable:
-        """Equal for sources whose kernels can have examples in common, see `prepare_for`."""
+        """Equal for sources whose kernels can share examples, see `encode_for`."""
         return None
 
     @abstractmethod
@@ -57,92 +52,117 @@ class Source(ABC):
 
     @abstractmethod
     def tag(self, input_tags: Any) -> None:
-        """Say in scikit-learn's tags what `read` takes."""
+        """Set scikit-learn's input tags to the inputs that `validate` accepts."""
 
     @abstractmethod
-    def read(self, X: Any, machine: Any, fitting: bool = True) -> Any:
-        """What a user hands over, checked: a list of str, `Vectors`, or an array of two dimensions.
+    def validate(self, X: Any, machine: Any, fitting: bool = True) -> Any:
+        """Check examples, and return a list of str, `Vectors`, `InputTable` or a kernel matrix.
 
-        Parameters
-        ----------
-        X : texts or kernel matrix
-        machine : KernelMachine
-            Checks rows of numbers, and keeps and compares their number of columns.
-        fitting : bool
-            Whether these are the training examples, or others to be predicted.
-
-        Raises
-        ------
-        InputError
-            If it is neither; the values of a training matrix are looked at once rows are made of them.
+        `machine` checks rows of numbers, and stores (if `fitting`) or compares their number of columns. The
+        values of a training matrix are checked when its rows are built.
         """
 
     @abstractmethod
-    def prepare(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> Any:
-        """What was read -> `Examples`; texts over their own alphabet, or an extension of that of `known`."""
+    def encode(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> Any:
+        """Encode validated examples: texts over an alphabet of their own, or an extension of `known`'s."""
 
-    def prepare_for(
-        self, sources: Sequence[Source], given: Any, progress: StageProgress | None = None
-    ) -> Any:
-        """What was read -> `Examples` for the kernels of several sources of this form, itself one of them."""
-        return self.prepare(given, None, progress)
+    def encode_for(self, sources: Sequence[Source], given: Any, progress: StageProgress | None = None) -> Any:
+        """Encode validated examples for the kernels of several sources with the same `form`."""
+        return self.encode(given, None, progress)
 
     @abstractmethod
     def kernel_for(self, examples: Any) -> Kernel:
-        """A fresh kernel, whose `rows` of these examples are wanted.
+        """A new kernel for these examples; InputError if it finds no feature in any of them."""
 
-        Raises
-        ------
-        InputError
-            If it cannot be made, or finds no feature in any of them.
-        """
-
-    @abstractmethod
-    def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
-        """Bytes that rows of n examples may take, given what a user wishes."""
+    def memory(self, requested: int | str | None, n: int, device: Device) -> int | str | None:
+        """Memory limit for the rows of n examples, given the limit of the user."""
+        return requested
 
     def require_tunable(self, names: Iterable[str]) -> None:
-        """Raise InputError if a grid over parameters of these names makes no sense here."""
+        """Raise InputError if a grid over parameters with these names has no meaning for the source."""
         return
 
     @abstractmethod
     def keep(self, kernel: Kernel, examples: Any, support: NDArray[np.int64]) -> Kept:
-        """What machines with these support vectors need, to decide other examples."""
+        """Fitted state of machines with these support vectors."""
 
     @abstractmethod
     def require_weights(self) -> None:
-        """Raise InputError if machines here are not one weight a feature."""
+        """Raise InputError if machines cannot be weights of features."""
 
     @abstractmethod
     def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
-        """What is kept of machines, coef (n_machines, n_sv), as one weight a feature, without any text.
+        """Replace support vectors and coefficients, (n_machines, n_sv), by a weight for each feature.
 
-        Raises
-        ------
-        InputError
-            As `require_weights` does.
+        Raises InputError as `require_weights` does.
         """
 
-    @abstractmethod
-    def others(self, given: Any, kept: Kept) -> Any:
-        """What was read of examples to be predicted, as `Predictor.values` takes it."""
+    def encode_test(self, given: Any, kept: Kept) -> Any:
+        """Encode validated test examples for `Predictor.values`."""
+        return given
 
     @abstractmethod
     def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
-        """Prepare machines, coef (n_machines, n_sv), for prediction."""
+        """Prepare machines with coefficients (n_machines, n_sv) for prediction."""
 
     @abstractmethod
     def state(self, kept: Kept) -> tuple[Any, dict[str, NDArray[Any]]]:
-        """What is kept, as the saved form of a kernel (JSON values) and arrays.
-
-        Raises
-        ------
-        InputError
-            If it cannot be saved.
-        """
+        """Kernel as JSON values, and arrays to save; InputError if the kernel cannot be saved."""
 
     @abstractmethod
     def restore(
         self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
     ) -> Kept:
-        """Take back what `state` gave; raises InputError, KeyError or ValueError if it is damaged."""
+        """Restore from `state`; InputError, KeyError or ValueError if the arrays are damaged."""
+
+
+class KernelSource(Source):
+    """Examples that a kernel compares.
+
+    `landmarks` is the number of landmarks of the Nystroem approximation that replaces the kernel, if any.
+    """
+
+    def __init__(self, kernel: Any, landmarks: int | None = None) -> None:
+        self.kernel, self._landmarks = kernel, landmarks
+
+    def new_kernel(self) -> Kernel:
+        """A new kernel with the parameters of the given kernel."""
+        return as_kernel(self.kernel)
+
+    def check(self) -> None:
+        self.new_kernel().check()
+
+    def kernel_for(self, examples: Any) -> Kernel:
+        return approximated(self.new_kernel(), self._landmarks, len(examples))
+
+    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
+        if kept.weights is not None:
+            return kept
+        self.require_weights()
+        assert kept.kernel is not None
+        empty = kept.documents.take(np.empty(0, np.int64))
+        weights = kept.kernel.features.weights(kept.kernel.structure.read(kept.documents), coef)
+        return Kept(kept.support[:0], kept.kernel, empty, kept.n_features, weights)
+
+    def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
+        if kept.weights is not None:
+            return kept.weights.predictor(device)
+        assert kept.kernel is not None
+        return kept.kernel.predictor(kept.documents, coef, device)
+
+    def _learnt_state(self, kept: Kept) -> dict[str, NDArray[Any]]:
+        """Arrays of the weights of features, or else of the state that the kernel has learnt."""
+        assert kept.kernel is not None
+        if kept.weights is not None:
+            return {_WEIGHTS + name: array for name, array in kept.weights.state(TOLERANCE).items()}
+        return {_STATE + name: array for name, array in kept.kernel.structure.state().items()}
+
+    def _restore_learnt(self, unfitted: Kept, arrays: dict[str, NDArray[Any]]) -> Kept:
+        """Restore the state of a kernel, or weights of features, from `_learnt_state`."""
+        kernel: Any = unfitted.kernel
+        if weights := under(_WEIGHTS, arrays):
+            self.require_weights()
+            restored = kernel.features.restore_weights(weights, unfitted.documents)
+            return replace(unfitted, weights=restored)
+        kernel.structure.restore(under(_STATE, arrays))
+        return unfitted

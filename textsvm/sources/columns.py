@@ -13,39 +13,27 @@ from textsvm.kernels.combined.table import Numbers, Table
 from textsvm.kernels.contract import under
 from textsvm.kernels.inputs import InputTable, encode_table, read_view
 from textsvm.runtime.parallel import StageProgress, of_stage
-from textsvm.sources.base import Kept, Source
+from textsvm.sources.base import Kept
 from textsvm.sources.texts import TextSource
 from textsvm.sources.vectors import pack, unpack
 from textsvm.text.documents import View
 
 
 class ColumnSource(TextSource):
-    """A table whose columns of texts become documents as texts do, and whose other columns are numbers.
+    """A table with columns of texts, which become documents, and columns of numbers.
 
-    Examples are a `Table`, or what one kernel reads of it where there is one view alone. Columns that no
-    kernel is on are ignored.
+    Examples are a `Table`, or the documents or numbers of a single view. Other columns are ignored.
     """
 
-    def read(self, X: Any, machine: Any, fitting: bool = True) -> Any:
-        """See `Source`: an `InputTable`; columns that the kernel reads are checked."""
+    def validate(self, X: Any, machine: Any, fitting: bool = True) -> InputTable:
         table = InputTable.of(X)
-        for view in self.make_kernel().structure.views:
+        for view in self.new_kernel().structure.views:
             read_view(table, view)
         return table
 
-    def prepare(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> Any:
-        """See `Source`."""
-        return self._table(given, self.make_kernel().structure.views, known, progress)
-
-    def prepare_for(
-        self, sources: Sequence[Source], given: Any, progress: StageProgress | None = None
+    def _encode_views(
+        self, given: Any, views: Sequence[View], known: Any, progress: StageProgress | None
     ) -> Any:
-        """See `Source`."""
-        kernels = [source.make_kernel() for source in sources if isinstance(source, ColumnSource)]
-        views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.structure.views))
-        return self._table(given, views, None, progress)
-
-    def _table(self, given: Any, views: Sequence[View], known: Any, progress: StageProgress | None) -> Any:
         step = of_stage(progress, "encode")
         return self._together(encode_table(InputTable.of(given), views, known, self._form, step))
 
@@ -69,7 +57,6 @@ class ColumnSource(TextSource):
     def restore(
         self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
     ) -> Kept:
-        """See `Source`."""
         kept = super().restore(n_features, support, arrays)
         kernel: Any = kept.kernel
         for leaf in kernel.structure.leaves:

@@ -1,4 +1,4 @@
-"""A kernel matrix that was computed elsewhere: what it must satisfy, and its rows."""
+"""A precomputed kernel matrix: checks, and its rows."""
 
 from __future__ import annotations
 
@@ -17,25 +17,23 @@ from textsvm.runtime.parallel import Progress, StageProgress
 from textsvm.sources.base import Kept, Source
 from textsvm.text.documents import View
 
-#: |K_ij - K_ji| may be RELATIVE |K_ij| plus ABSOLUTE times the largest value of all: as float32 arithmetic
-#: in another order leaves them.
+#: |K_ij - K_ji| may be RELATIVE |K_ij| + ABSOLUTE max |K|: rounding of float32 sums in different orders.
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
-#: Rows, and columns, that are looked at together.
+#: Rows and columns of a block that is checked at once.
 BLOCK = 1024
 
 
 class MatrixSource(Source):
-    """A kernel matrix, of the training examples or of others with them."""
+    """A precomputed kernel matrix: of the training examples, or of test examples with them."""
 
     def check(self) -> None:
-        """See `Source`: there is no parameter."""
+        """There are no parameters to check."""
 
     def tag(self, input_tags: Any) -> None:
-        """See `Source`."""
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = False, True, True
 
-    def read(self, X: Any, machine: Any, fitting: bool = True) -> Any:
-        """See `Source`; others are kernel values with all training examples, float32, shape (m, n)."""
+    def validate(self, X: Any, machine: Any, fitting: bool = True) -> Any:
+        """Check a kernel matrix; test examples need values with all training examples, shape (m, n)."""
         if devices.is_on_gpu(X):
             return X if fitting else check_block(X, machine.n_features_in_)
         values = machine.check_rows(X, vectors=False)
@@ -44,54 +42,41 @@ class MatrixSource(Source):
         machine.check_columns(X, values.shape[1], fitting)
         return values
 
-    def prepare(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> GivenMatrix:
-        """See `Source`."""
+    def encode(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> GivenMatrix:
         return GivenMatrix(given)
 
     def kernel_for(self, examples: GivenMatrix) -> Kernel:
-        """See `Source`."""
         return GivenKernel()
 
-    def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
-        """See `Source`: on the host the matrix is in memory already."""
-        return 4 * n * n if device.kind == "cpu" else wished
+    def memory(self, requested: int | str | None, n: int, device: Device) -> int | str | None:
+        """Memory limit; on the host the matrix is in memory already."""
+        return 4 * n * n if device.kind == "cpu" else requested
 
     def require_tunable(self, names: Iterable[str]) -> None:
-        """See `Source`."""
         if any("kernel" in name for name in names):
             raise InputError("a grid over kernels needs texts; this model takes a kernel matrix")
 
     def keep(self, kernel: Kernel, examples: GivenMatrix, support: NDArray[np.int64]) -> Kept:
-        """See `Source`."""
         return Kept(support, n_features=len(examples))
 
     def require_weights(self) -> None:
-        """See `Source`: never."""
         raise InputError(
             "a model of a precomputed kernel matrix has neither features nor texts; save it as it is"
         )
 
     def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
-        """See `Source`."""
         self.require_weights()
         return kept
 
-    def others(self, given: Any, kept: Kept) -> Any:
-        """See `Source`."""
-        return given
-
     def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
-        """See `Source`."""
         return GivenPredictor(kept.support, coef, device)
 
     def state(self, kept: Kept) -> tuple[str, dict[str, NDArray[Any]]]:
-        """See `Source`."""
         return GivenKernel.name, {}
 
     def restore(
         self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
     ) -> Kept:
-        """See `Source`."""
         if n_features is None:
             raise ValueError("it does not say how many training documents there were")
         if len(support) and support.max() >= n_features:
@@ -100,13 +85,7 @@ class MatrixSource(Source):
 
 
 class GivenMatrix:
-    """The examples of a given kernel matrix (`textsvm.sources.base.Examples`).
-
-    Parameters
-    ----------
-    values : array, shape (n, n), NumPy or CuPy
-        As yet unchecked.
-    """
+    """The examples of a given kernel matrix, a NumPy or CuPy array of shape (n, n), not checked yet."""
 
     def __init__(self, values: Any) -> None:
         self.values = values
@@ -116,44 +95,33 @@ class GivenMatrix:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """All alike: nothing is computed of them."""
+        """Equal lengths, as kernel values cost no computation."""
         return np.ones(len(self), np.int64)
 
+    def of(self, view: View) -> GivenMatrix:
+        """The matrix is its single view."""
+        return self
+
     def take(self, indices: NDArray[np.int64]) -> GivenMatrix:
-        """The matrix of some of the examples."""
+        """The matrix of the examples at `indices`."""
         return GivenMatrix(self.values[indices][:, indices])
 
 
-class GivenStructure(Structure):
-    """Structure of a kernel matrix: examples have a single view, the matrix."""
-
-    def read(self, documents: Any) -> Any:
-        return documents
-
-
 class GivenKernel(Kernel):
-    """The kernel of a given matrix of kernel values."""
+    """The kernel of a given kernel matrix."""
 
     name: ClassVar[str] = "precomputed"
 
     @property
-    def structure(self) -> GivenStructure:
-        return GivenStructure(self, View())
+    def structure(self) -> Structure:
+        return Structure(self, View())
 
     def rows(self, documents: Any, device: Device) -> Any:
         return GivenRows(documents.values, device)
 
 
 class GivenPredictor:
-    """Weighs the kernel values of other examples with the training examples (`Predictor`).
-
-    Parameters
-    ----------
-    support : int64 array, shape (n_sv,)
-        Which of the training examples count.
-    coef : float64 array, shape (n_machines, n_sv)
-    device : Device
-    """
+    """`Predictor` from kernel values with the training examples, given the support vectors' indices."""
 
     def __init__(self, support: NDArray[np.int64], coef: NDArray[np.float64], device: Device) -> None:
         self.support, self.device = support, device
@@ -161,7 +129,7 @@ class GivenPredictor:
         self._coef = self._xp.asarray(coef)
 
     def values(self, documents: Any, progress: Progress | None = None) -> NDArray[np.float64]:
-        """See `Predictor`; kernel values, shape (m, n) -> (m, n_machines)."""
+        """Values of the machines, shape (m, n_machines), from kernel values, shape (m, n)."""
         result = np.empty((len(documents), len(self._coef)))
         size = max(1, BLOCK_BYTES // (8 * len(self.support)))
         for start in range(0, len(documents), size):
@@ -172,19 +140,7 @@ class GivenPredictor:
 
 
 class GivenRows:
-    """`textsvm.kernels.base.MatrixRows` of a given matrix.
-
-    Parameters
-    ----------
-    matrix : array, shape (n, n), NumPy or CuPy
-    device : Device
-        Where rows are wanted.
-
-    Raises
-    ------
-    InputError
-        If the matrix is not a square, symmetric matrix of finite numbers.
-    """
+    """`MatrixRows` of a given matrix, on `device`; InputError if the matrix is invalid."""
 
     def __init__(self, matrix: Any, device: Device) -> None:
         self._matrix = check_gram(matrix)
@@ -192,15 +148,12 @@ class GivenRows:
         self.device = device
 
     def diag(self) -> Any:
-        """See `MatrixRows`."""
         return self._move(self._matrix.diagonal().copy())
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
-        """See `MatrixRows`."""
         return self._move(self._matrix[indices])
 
     def gram(self, progress: Progress | None = None) -> Any:
-        """See `MatrixRows`; not a copy where the matrix is wanted where it is."""
         return self._move(self._matrix)
 
     def _move(self, values: Any) -> Any:
@@ -212,24 +165,15 @@ class GivenRows:
 
 
 def check_gram(matrix: Any, name: str = "the kernel matrix") -> Any:
-    """A kernel matrix that was given, as float32, if it is one: square, symmetric, of finite numbers.
+    """Check that a kernel matrix is square, symmetric and finite; float32, not a copy if it was.
 
-    Parameters
-    ----------
-    matrix : array-like, shape (n, n), NumPy or CuPy
-    name : str
-        How errors call it: where it came from.
-
-    Returns
-    -------
-    float32 array, shape (n, n)
-        The matrix itself, not a copy, if it is a contiguous float32 array. It is looked at in blocks.
+    `name` is the origin of the matrix in messages. The matrix is checked in blocks.
     """
     matrix, largest = _finite(matrix, name)
     n = len(matrix)
     if matrix.shape[1] != n:
         raise InputError(
-            f"{name} has {n:,} rows and {matrix.shape[1]:,} columns; training needs the square one, the "
+            f"{name} has {n:,} rows and {matrix.shape[1]:,} columns; training needs the square matrix of the "
             "training documents against themselves"
         )
     for first in range(0, n, BLOCK):
@@ -240,30 +184,16 @@ def check_gram(matrix: Any, name: str = "the kernel matrix") -> Any:
             unequal = abs(upper - lower) > bound
             if unequal.any():
                 i, j = divmod(int(unequal.argmax()), unequal.shape[1])
-                one, other = float(upper[i, j]), float(lower[i, j])
+                value, mirrored = float(upper[i, j]), float(lower[i, j])
                 raise InputError(
-                    f"{name} is not symmetric: {one:g} in row {first + i}, column {column + j} "
-                    f"and {other:g} the other way round (from 0)"
+                    f"{name} is not symmetric: {value:g} in row {first + i}, column {column + j} "
+                    f"and {mirrored:g} the other way round (from 0)"
                 )
     return matrix
 
 
 def check_block(matrix: Any, n: int, name: str = "the kernel matrix") -> Any:
-    """Kernel values of other documents against `n` training documents, as float32, if they are that.
-
-    Parameters
-    ----------
-    matrix : array-like, shape (m, n), NumPy or CuPy
-    n : int
-        Training documents.
-    name : str
-        How errors call it.
-
-    Returns
-    -------
-    float32 array, shape (m, n)
-        Not a copy, if it was that already.
-    """
+    """Check kernel values of test documents with `n` training documents; float32, not a copy if it was."""
     matrix, _ = _finite(matrix, name)
     if matrix.shape[1] != n:
         raise InputError(

@@ -1,13 +1,11 @@
-"""Texts, compared by a string kernel.
-
-Documents as arrays of a model file, and back: everything is checked when it is read.
-"""
+"""Texts that a string kernel compares, and documents as checked arrays of a model file."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +13,19 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.contract import Predictor, under
-from textsvm.kernels.given import approximated, as_kernel
+from textsvm.kernels.given import approximated
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
-from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage
-from textsvm.sources.base import Kept, Source
-from textsvm.text.documents import Documents, View, Views
+from textsvm.sources.base import Kept, KernelSource, Source
+from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.normal_form import NORMALISATIONS
 from textsvm.text.tokens import SINGLE
 
 
 def arrays_of(documents: Documents) -> dict[str, NDArray[Any]]:
-    """Documents as they are saved; tokens one after the other, in UTF-8."""
+    """Arrays to save documents; tokens are concatenated in UTF-8."""
     arrays = {"codes": documents.codes, "offsets": documents.offsets}
     if not documents.of_tokens:
         return arrays | {"alphabet": documents.alphabet}
@@ -39,10 +35,10 @@ def arrays_of(documents: Documents) -> dict[str, NDArray[Any]]:
 
 
 def documents_from(arrays: dict[str, NDArray[Any]], prefix: str, tokens: bool) -> Documents:
-    """Saved documents, every code and offset checked."""
+    """Documents from saved arrays; every code and offset is checked."""
     codes, offsets = arrays[prefix + "codes"], arrays[prefix + "offsets"]
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
-        raise InputError("its symbol codes are not one row of small unsigned integers")
+        raise InputError("its symbol codes are not a row of small unsigned integers")
     _check_offsets(offsets, len(codes), "document")
     alphabet: NDArray[Any] = (
         _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
@@ -56,15 +52,17 @@ def documents_from(arrays: dict[str, NDArray[Any]], prefix: str, tokens: bool) -
 
 def _character_alphabet(alphabet: NDArray[Any]) -> NDArray[np.uint32]:
     if alphabet.ndim != 1 or alphabet.dtype != np.uint32:
-        raise InputError("its alphabet is not one row of code points")
-    if len(alphabet) and (alphabet.max() > 0x10FFFF or len(np.unique(alphabet)) != len(alphabet)):
-        raise InputError("its alphabet has symbols that are no code points, or one twice")
+        raise InputError("its alphabet is not a row of code points")
+    # `np.unique` would import numpy.ma, 25 ms of the start of a prediction.
+    points = np.sort(alphabet)
+    if len(points) and (points[-1] > 0x10FFFF or (points[1:] == points[:-1]).any()):
+        raise InputError("its alphabet has invalid code points, or a code point twice")
     return alphabet
 
 
 def _token_alphabet(text: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.object_]:
     if text.ndim != 1 or text.dtype != np.uint8:
-        raise InputError("its tokens are not one row of bytes")
+        raise InputError("its tokens are not a row of bytes")
     _check_offsets(starts, len(text), "token")
     data, bounds = text.tobytes(), starts.tolist()
     # A UnicodeDecodeError is a ValueError, which a damaged file may raise.
@@ -76,44 +74,26 @@ def _token_alphabet(text: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.obje
 
 def _check_offsets(offsets: NDArray[Any], size: int, of: str) -> None:
     if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 1:
-        raise InputError(f"its {of} offsets are not one row of 64-bit integers")
+        raise InputError(f"its {of} offsets are not a row of 64-bit integers")
     if offsets[0] != 0 or offsets[-1] != size or (offsets[1:] < offsets[:-1]).any():
         raise InputError(f"its {of} offsets are out of bounds")
 
 
-#: Arrays of a saved kernel's state are named so.
-_STATE = "kernel."
-#: And those of machines that are weights of features, so.
-_WEIGHTS = "weights."
-#: How far rounding may move a value, of a normalised kernel, in a model without texts.
-TOLERANCE = 1e-6
-
-
-class TextSource(Source):
-    """Texts that are normalised, encoded and compared by a kernel.
-
-    Parameters
-    ----------
-    kernel : Kernel, str or callable
-        As `textsvm.SVC` takes it.
-    form : TextForm
-    landmarks : int, optional
-        Of the Nystroem approximation of the kernel, which is compared with in its place.
-    """
+class TextSource(KernelSource):
+    """Texts that are normalised in a form, encoded and compared by a kernel."""
 
     def __init__(
         self, kernel: Kernel | KernelFunction | str, form: TextForm, landmarks: int | None = None
     ) -> None:
-        self.kernel, self._form, self._landmarks = kernel, form, landmarks
+        super().__init__(kernel, landmarks)
+        self._form = form
 
     @property
     def form(self) -> Hashable:
-        """See `Source`."""
         return self._form
 
     def check(self) -> None:
-        """See `Source`."""
-        self.make_kernel().check()
+        super().check()
         if self._form.normalise not in NORMALISATIONS:
             raise InputError(f"normalise={self._form.normalise!r} is not one of {', '.join(NORMALISATIONS)}")
         if not isinstance(self._form.punctuation, bool | np.bool_):
@@ -124,50 +104,37 @@ class TextSource(Source):
             raise InputError(f"max_length={length!r} must be a whole number above 0, or None")
 
     def tag(self, input_tags: Any) -> None:
-        """See `Source`."""
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = True, False, False
 
-    def make_kernel(self) -> Kernel:
-        """A fresh kernel with the parameters of the one given."""
-        return as_kernel(self.kernel)
-
-    def read(self, X: Any, machine: Any, fitting: bool = True) -> list[str]:
-        """See `Source`."""
+    def validate(self, X: Any, machine: Any, fitting: bool = True) -> Any:
         return as_texts(X)
 
-    def prepare(
-        self, given: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
-    ) -> Documents | Views:
-        """See `Source`; documents of one view, or `Views` where parts of the kernel have several."""
-        return self._encoded(given, self.make_kernel().structure.views, known, progress)
+    def encode(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> Any:
+        return self._encode_views(given, self.new_kernel().structure.views, known, progress)
 
-    def prepare_for(
-        self, sources: Sequence[Source], given: list[str], progress: StageProgress | None = None
-    ) -> Documents | Views:
-        """See `Source`."""
-        kernels = [source.make_kernel() for source in sources if isinstance(source, TextSource)]
+    def encode_for(self, sources: Sequence[Source], given: Any, progress: StageProgress | None = None) -> Any:
+        kernels = [source.new_kernel() for source in sources if isinstance(source, TextSource)]
         views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.structure.views))
-        return self._encoded(given, views, None, progress)
+        return self._encode_views(given, views, None, progress)
 
-    def _encoded(
-        self,
-        given: list[str],
-        views: Sequence[View],
-        known: Documents | Views | None,
-        progress: StageProgress | None,
-    ) -> Documents | Views:
+    def encode_test(self, given: Any, kept: Kept) -> Any:
+        assert kept.kernel is not None
+        return self._encode_views(given, kept.kernel.structure.views, kept.documents, None)
+
+    def _encode_views(
+        self, given: Any, views: Sequence[View], known: Any, progress: StageProgress | None
+    ) -> Any:
+        """Documents of a single view, or `MultiView` of several."""
         return self._together(encode_texts(given, views, known, self._form, of_stage(progress, "encode")))
 
     def _together(self, views: dict[View, Any]) -> Any:
-        """Examples of several views, or of one."""
-        return Views(views) if len(views) > 1 else next(iter(views.values()))
+        return MultiView(views) if len(views) > 1 else next(iter(views.values()))
 
-    def kernel_for(self, examples: Documents | Views) -> Kernel:
-        """See `Source`."""
-        kernel = self.make_kernel()
+    def kernel_for(self, examples: Any) -> Kernel:
+        kernel = self.new_kernel()
         for view in kernel.structure.views:
-            read = examples.of(view)
-            if isinstance(read, Documents) and read.of_tokens and not read.lengths.any():
+            documents = examples.of(view)
+            if isinstance(documents, Documents) and documents.of_tokens and not documents.lengths.any():
                 where = f" in column {view.column!r}" if view.column else ""
                 raise InputError(
                     f"no document has any token{where} (tokens={view.tokens!r}); take characters, or give "
@@ -183,17 +150,16 @@ class TextSource(Source):
                 )
         return approximated(kernel, self._landmarks, len(examples))
 
-    def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
-        """See `Source`."""
-        return wished
-
-    def keep(self, kernel: Kernel, examples: Documents | Views, support: NDArray[np.int64]) -> Kept:
-        """See `Source`; of the views that examples have, those that the kernel reads."""
-        return Kept(support, kernel, examples.only(kernel.structure.views).take(support))
+    def keep(self, kernel: Kernel, examples: Any, support: NDArray[np.int64]) -> Kept:
+        views = kernel.structure.views
+        if len(views) == 1:
+            documents = examples.of(views[0])
+        else:
+            documents = replace(examples, documents={view: examples.of(view) for view in views})
+        return Kept(support, kernel, documents.take(support))
 
     def require_weights(self) -> None:
-        """See `Source`."""
-        kernel = self.make_kernel()
+        kernel = self.new_kernel()
         if kernel.features is None or not kernel.features.has_weights:
             whose = "support vectors'" if self._landmarks is None else "landmarks'"
             raise InputError(
@@ -201,87 +167,50 @@ class TextSource(Source):
                 "of them can"
             )
 
-    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
-        """See `Source`."""
-        if kept.weights is not None:
-            return kept
-        self.require_weights()
-        kernel, support = kept.kernel, cast("Any", kept.documents)
-        assert kernel is not None
-        assert support is not None
-        alphabets: Any = support.take(np.empty(0, np.int64))
-        weights = kernel.features.weights(kernel.structure.read(support), coef)
-        return Kept(kept.support[:0], kernel, alphabets, None, weights)
-
-    def others(self, given: list[str], kept: Kept) -> Documents | Views:
-        """See `Source`."""
-        assert kept.documents is not None
-        return self.prepare(given, cast("Any", kept.documents))
-
-    def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
-        """See `Source`."""
-        if kept.weights is not None:
-            return kept.weights.predictor(device)
-        assert kept.kernel is not None
-        documents: Any = kept.documents
-        return kept.kernel.predictor(documents, coef, device)
-
     def state(self, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """See `Source`."""
-        kernel, documents = kept.kernel, cast("Any", kept.documents)
+        kernel = kept.kernel
         assert kernel is not None
-        assert documents is not None
+        function = ""
         if any(leaf.name not in KERNELS for leaf in kernel.structure.leaves):
+            function = "kernel function"
+        elif any(callable(view.tokens) for view in kernel.structure.views):
+            function = "function of tokens"
+        if function:
             raise InputError(
-                "a model with a kernel function cannot be saved, for a file holds no code; train it again "
+                f"a model with a {function} cannot be saved, for a file holds no code; train it again "
                 "where it is needed, or save the model of a precomputed kernel matrix"
             )
-        if any(callable(view.tokens) for view in kernel.structure.views):
-            raise InputError(
-                "a model with a function of tokens cannot be saved, for a file holds no code; train it again "
-                "where it is needed, or save the model of a precomputed kernel matrix"
-            )
-        _require_bounds(kernel, documents)
+        _require_bounds(kernel, kept.documents)
         arrays: dict[str, NDArray[Any]] = {}
-        for prefix, view in _named(kernel.structure.views):
-            arrays |= {prefix + name: array for name, array in self._pack(documents.of(view)).items()}
-        if kept.weights is not None:  # they hold what the kernel learnt
-            state = {_WEIGHTS + name: array for name, array in kept.weights.state(TOLERANCE).items()}
-            return kernel.structure.as_dict(), arrays | state
-        arrays |= {_STATE + name: array for name, array in kernel.structure.state().items()}
-        return kernel.structure.as_dict(), arrays
+        for prefix, view in _prefixed(kernel.structure.views):
+            arrays |= {prefix + name: array for name, array in self._pack(kept.documents.of(view)).items()}
+        return kernel.structure.as_dict(), arrays | self._learnt_state(kept)
 
     def restore(
         self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
     ) -> Kept:
-        """See `Source`."""
-        kernel = self.make_kernel()
+        kernel = self.new_kernel()
         views = {
             view: self._unpack(arrays, prefix, view, len(support))
-            for prefix, view in _named(kernel.structure.views)
+            for prefix, view in _prefixed(kernel.structure.views)
         }
-        documents = self._together(views)
         if any(len(each) != len(support) for each in views.values()):
             raise InputError("its support indices do not fit its support vectors")
-        if weights := under(_WEIGHTS, arrays):
-            self.require_weights()
-            restored = kernel.features.restore_weights(weights, documents)
-            return Kept(support, kernel, documents, None, restored)
-        _require_bounds(kernel, documents)
-        kernel.structure.restore(under(_STATE, arrays))
-        return Kept(support, kernel, documents)
+        kept = Kept(support, kernel, self._together(views))
+        _require_bounds(kernel, kept.documents)
+        return self._restore_learnt(kept, arrays)
 
     def _pack(self, documents: Any) -> dict[str, NDArray[Any]]:
-        """The arrays that documents of one view are saved as."""
+        """Arrays to save documents of a single view."""
         return arrays_of(documents)
 
     def _unpack(self, arrays: dict[str, NDArray[Any]], prefix: str, view: View, n: int) -> Any:
-        """The n documents of one view, from arrays whose names begin so."""
+        """n documents of a view from the arrays with this prefix."""
         return documents_from(arrays, prefix, tokens=view.tokens not in SINGLE)
 
 
-def _require_bounds(kernel: Kernel, support: Documents | Views) -> None:
-    """Parameters of a saved kernel are bounded by the support vectors beside them, as work is not."""
+def _require_bounds(kernel: Kernel, support: Documents | MultiView) -> None:
+    """Bound the cost of a saved kernel by that of its support vectors, against hostile files."""
     demand = 0.0
     for leaf in kernel.structure.leaves:
         lengths, least = leaf.structure.read(support).lengths, leaf.structure.min_length
@@ -298,6 +227,6 @@ def _require_bounds(kernel: Kernel, support: Documents | Views) -> None:
         )
 
 
-def _named(views: Sequence[View]) -> list[tuple[str, View]]:
-    """Views, and what the names of their arrays begin with: nothing if there is one."""
+def _prefixed(views: Sequence[View]) -> list[tuple[str, View]]:
+    """MultiView with the prefixes of the names of their arrays; the prefix of a single view is empty."""
     return [(f"view_{number}." if len(views) > 1 else "", view) for number, view in enumerate(views)]

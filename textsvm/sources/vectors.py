@@ -1,12 +1,9 @@
-"""Vectors, compared by a kernel of vectors: what is read, and what a machine keeps of it (`Source`).
-
-Rows of numbers as a user hands them over: what is wrong with them, in a sentence.
-"""
+"""Vectors that a kernel of vectors compares, with checks of the rows of numbers that a user gives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,34 +11,25 @@ from scipy.sparse import csr_array, issparse
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.contract import Predictor, under
-from textsvm.kernels.given import approximated, as_kernel
+from textsvm.kernels.contract import under
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
-from textsvm.sources.base import Kept, Source
-from textsvm.sources.texts import TOLERANCE
+from textsvm.sources.base import Kept, KernelSource
 from textsvm.text.stored import StoredTexts
 
-#: Types of numbers that are kept as they are; others become the first.
+#: Number types that are kept; others are converted to the first.
 TYPES = (np.float64, np.float32)
-#: Numbers that are looked at together.
+#: Numbers that are checked together.
 _BLOCK = 1 << 20
 #: Kinds of NumPy types that texts, and dates, may have.
 _TEXTS, _DATES = tuple("OUST"), tuple("mM")
 
 
 def require_numbers(X: Any, kernel: Kernel) -> None:
-    """Raise InputError if X is something else than rows of numbers, as far as it can be seen at once.
-
-    Parameters
-    ----------
-    X : array, sparse matrix, data frame or list
-    kernel : Kernel
-        What they are for.
-    """
+    """Raise InputError if X is visibly not rows of numbers, without a look at every value."""
     if _kind(X) == "c":
         raise InputError("Complex data not supported: X is of complex numbers; give their parts as columns")
     first = X[0] if isinstance(X, list | tuple | StoredTexts) and len(X) else None
@@ -74,7 +62,7 @@ def _require_column(column: Any, name: object) -> None:
 
 
 def _kind(array: Any) -> str:
-    """The kind of a NumPy type, "" of any other."""
+    """Kind of the NumPy type of an array; "" without a NumPy type."""
     return str(getattr(getattr(array, "dtype", None), "kind", ""))
 
 
@@ -83,14 +71,7 @@ def _is_column_of_texts(X: Any) -> bool:
 
 
 def check_finite(values: Any, names: Any = None) -> None:
-    """Raise InputError if a value of a matrix is NaN or infinite; its row and column are named.
-
-    Parameters
-    ----------
-    values : array or CSR matrix, shape (n, d)
-    names : sequence of str, optional
-        Of the columns.
-    """
+    """Raise InputError with the row and column if a value of an array or CSR matrix is NaN or infinite."""
     stored = values.data if issparse(values) else values.reshape(-1)
     for first in range(0, len(stored), _BLOCK):
         finite = np.isfinite(stored[first : first + _BLOCK])
@@ -98,9 +79,9 @@ def check_finite(values: Any, names: Any = None) -> None:
             at = first + int(finite.argmin())
             row, column = _place(values, at)
             called = "" if names is None else f" ({names[column]})"
-            found = "NaN" if np.isnan(stored[at]) else "infinity"
+            value = "NaN" if np.isnan(stored[at]) else "infinity"
             raise InputError(
-                f"X has {found} in row {row}, column {column}{called}, counted from 0; vectors are of finite "
+                f"X has {value} in row {row}, column {column}{called}, counted from 0; vectors are of finite "
                 "numbers: fill or remove it"
             )
 
@@ -113,7 +94,7 @@ def _place(values: Any, at: int) -> tuple[int, int]:
 
 
 def canonical(values: Any) -> Any:
-    """A CSR matrix whose indices are sorted, and none of which occurs twice; that of the user stays."""
+    """CSR matrix with sorted, unique indices; a copy if the matrix of the user has others."""
     try:
         values.check_format(full_check=True)
     except ValueError as error:
@@ -124,12 +105,12 @@ def canonical(values: Any) -> Any:
     return values
 
 
-def on_gpu(X: Any, machine: Any, fitting: bool) -> Any:
-    """A matrix on a card, checked there."""
+def _check_on_gpu(X: Any, machine: Any, fitting: bool) -> Any:
+    """Check a matrix on a GPU, without a copy to the host."""
     xp = devices.array_module(devices.device_of(X))
     if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
         raise InputError(
-            f"X is an array of shape {X.shape} and type {X.dtype} on a card; rows of real numbers are needed"
+            f"X is an array of shape {X.shape} and type {X.dtype} on a GPU; rows of real numbers are needed"
         )
     machine.check_columns(X, int(X.shape[1]), fitting)
     values = xp.ascontiguousarray(X, dtype=X.dtype if X.dtype in TYPES else np.float64)
@@ -138,42 +119,21 @@ def on_gpu(X: Any, machine: Any, fitting: bool) -> Any:
     return values
 
 
-#: What the names of arrays begin with: of a saved kernel's state, of vectors, of machines that are weights.
-_STATE, _VECTORS, _WEIGHTS = "kernel.", "vectors.", "weights."
+#: Prefix of the names of the arrays of vectors.
+_VECTORS = "vectors."
 
 
-class VectorSource(Source):
-    """Vectors, the rows of a matrix, compared by a kernel of vectors.
-
-    Parameters
-    ----------
-    kernel : Kernel or str
-        As `textsvm.SVC` takes it.
-    landmarks : int, optional
-        Of the Nystroem approximation of the kernel, which is compared with in its place.
-    """
-
-    def __init__(self, kernel: Any, landmarks: int | None = None) -> None:
-        self.kernel, self._landmarks = kernel, landmarks
-
-    def check(self) -> None:
-        """See `Source`."""
-        self.make_kernel().check()
-
-    def make_kernel(self) -> Kernel:
-        """A fresh kernel with the parameters of the one given."""
-        return as_kernel(self.kernel)
+class VectorSource(KernelSource):
+    """Vectors, the rows of a matrix, compared by a kernel of vectors."""
 
     def tag(self, input_tags: Any) -> None:
-        """See `Source`."""
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = False, True, False
         input_tags.sparse = True
 
-    def read(self, X: Any, machine: Any, fitting: bool = True) -> Vectors:
-        """See `Source`: `Vectors`, of finite numbers and as many columns as there were in training."""
+    def validate(self, X: Any, machine: Any, fitting: bool = True) -> Vectors:
         if devices.is_on_gpu(X):
-            return Vectors(on_gpu(X, machine, fitting))
-        require_numbers(X, self.make_kernel())
+            return Vectors(_check_on_gpu(X, machine, fitting))
+        require_numbers(X, self.new_kernel())
         values = machine.check_rows(X, vectors=True)
         machine.check_columns(X, values.shape[1], fitting)
         if issparse(values):
@@ -181,89 +141,49 @@ class VectorSource(Source):
         check_finite(values, getattr(machine, "feature_names_in_", None))
         return Vectors(values)
 
-    def prepare(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:
-        """See `Source`: they are examples as they are."""
+    def encode(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:
         return given
 
-    def kernel_for(self, examples: Vectors) -> Kernel:
-        """See `Source`."""
-        return approximated(self.make_kernel(), self._landmarks, len(examples))
+    def memory(self, requested: int | str | None, n: int, device: Device) -> int | str | None:
+        """Memory limit; by default a quarter of the free memory on a CPU.
 
-    def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
-        """See `Source`; on a CPU a quarter of what is free.
-
-        Rows of vectors cost next to nothing, and many are never asked for: of w8a, with 3,116 support vectors
-        among 49,749, a fit took 5 to 7 s with rows on demand and 20 s with all, most of it for new memory.
+        Rows of vectors are cheap, and many are never needed: on w8a, with 3,116 support vectors among 49,749
+        vectors, a fit took 5 to 7 s with rows on demand and 20 s with all rows, mostly for new memory.
         """
-        return devices.free_memory(device) // 4 if wished is None and device.kind == "cpu" else wished
+        return devices.free_memory(device) // 4 if requested is None and device.kind == "cpu" else requested
 
     def require_tunable(self, names: Iterable[str]) -> None:
-        """See `Source`."""
         for name in ("normalise", "punctuation", "max_length"):
             if name in names:
                 raise InputError(f"{name} says how texts are read; this model takes vectors")
 
     def keep(self, kernel: Kernel, examples: Vectors, support: NDArray[np.int64]) -> Kept:
-        """See `Source`."""
         return Kept(support, kernel, examples.take(support), examples.n_features)
 
     def require_weights(self) -> None:
-        """See `Source`."""
-        kernel = self.make_kernel()
+        kernel = self.new_kernel()
         if kernel.features is None or not kernel.features.has_weights:
             raise InputError(
                 f"a model of {spell(kernel)} cannot do without its support vectors: linear kernels, and sums "
                 "of them, can"
             )
 
-    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
-        """See `Source`."""
-        if kept.weights is not None:
-            return kept
-        self.require_weights()
-        kernel, support = kept.kernel, kept.documents
-        assert kernel is not None
-        nothing = support.take(np.empty(0, np.int64))
-        weights = kernel.features.weights(support, coef)
-        return Kept(kept.support[:0], kernel, nothing, kept.n_features, weights)
-
-    def others(self, given: Vectors, kept: Kept) -> Vectors:
-        """See `Source`."""
-        return given
-
-    def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
-        """See `Source`."""
-        if kept.weights is not None:
-            return kept.weights.predictor(device)
-        assert kept.kernel is not None
-        return kept.kernel.predictor(kept.documents, coef, device)
-
     def state(self, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """See `Source`."""
-        kernel = kept.kernel
-        assert kernel is not None
+        assert kept.kernel is not None
         arrays = {_VECTORS + name: array for name, array in pack(kept.documents).items()}
-        structure, prefix = kernel.structure, _STATE if kept.weights is None else _WEIGHTS
-        state = structure.state() if kept.weights is None else kept.weights.state(TOLERANCE)
-        return structure.as_dict(), arrays | {prefix + name: array for name, array in state.items()}
+        return kept.kernel.structure.as_dict(), arrays | self._learnt_state(kept)
 
     def restore(
         self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
     ) -> Kept:
-        """See `Source`."""
         if n_features is None:
             raise ValueError("it does not say how many numbers a vector has")
-        kernel, documents = self.make_kernel(), unpack(under(_VECTORS, arrays), (len(support), n_features))
-        if weights := under(_WEIGHTS, arrays):
-            self.require_weights()
-            made = kernel.features.restore_weights(weights, cast("Any", documents))
-            return Kept(support, kernel, documents, n_features, made)
-        kernel.structure.restore(under(_STATE, arrays))
-        return Kept(support, kernel, documents, n_features)
+        vectors = unpack(under(_VECTORS, arrays), (len(support), n_features))
+        return self._restore_learnt(Kept(support, self.new_kernel(), vectors, n_features), arrays)
 
 
 def pack(vectors: Vectors) -> dict[str, NDArray[Any]]:
-    """Vectors as a model file has them."""
+    """Arrays to save vectors."""
     values = devices.to_host(vectors.values)
     if not vectors.sparse:
         return {"values": values}
@@ -275,10 +195,10 @@ def pack(vectors: Vectors) -> dict[str, NDArray[Any]]:
 
 
 def unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> Vectors:
-    """Take back what `pack` gave, every number checked."""
+    """Vectors from the arrays of `pack`; every number is checked."""
     data = arrays["values"] if "values" in arrays else arrays["data"]
     if data.dtype not in TYPES or not np.isfinite(data).all():
-        raise InputError("its vectors have values that are no finite numbers")
+        raise InputError("its vectors have values that are not finite numbers")
     if "values" in arrays:
         if data.shape != shape:
             raise InputError("its vectors are not as many, or as long, as they should be")

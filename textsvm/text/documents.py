@@ -96,10 +96,6 @@ class Documents:
         """Documents of one view: themselves, as there is a single view."""
         return self
 
-    def only(self, views: Sequence[View]) -> Documents:
-        """Documents of some views: themselves, as there is a single view."""
-        return self
-
     def codes_for(self, *others: Documents) -> NDArray[np.unsignedinteger]:
         """Copy of the codes as uint16, or uint32 if these or `others` are, for compiled loops."""
         types = [each.codes.dtype for each in (self, *others)]
@@ -166,7 +162,7 @@ class Documents:
 
 
 @dataclass(frozen=True)
-class Views:
+class MultiView:
     """The same documents in several views, for kernels whose parts read them differently."""
 
     documents: Mapping[View, Any]  #: Or vectors, see `textsvm.kernels.combined.table`
@@ -188,21 +184,15 @@ class Views:
         """Documents of a view."""
         return self.documents[view]
 
-    def only(self, views: Sequence[View]) -> Any:
-        """Documents of some views."""
-        if len(views) == 1:
-            return self.of(views[0])
-        return replace(self, documents={view: self.of(view) for view in views})
-
-    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Views:
+    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> MultiView:
         """The documents at `indices`, in that order."""
         return self._each(lambda documents: documents.take(indices))
 
-    def with_classes(self, classes: NDArray[np.int64] | None) -> Views:
+    def with_classes(self, classes: NDArray[np.int64] | None) -> MultiView:
         """The same documents with class numbers."""
         return self._each(lambda documents: documents.with_classes(classes))
 
-    def _each(self, change: Callable[[Any], Any]) -> Views:
+    def _each(self, change: Callable[[Any], Any]) -> MultiView:
         return replace(
             self, documents={view: change(documents) for view, documents in self.documents.items()}
         )
@@ -227,7 +217,7 @@ class Views:
         """Name of a feature of a view."""
         return feature
 
-    def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> Views:
+    def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> MultiView:
         """The document, then a copy for each range (a, b) of ``shown(index)`` without the symbols in it."""
         left = {}
         for view, each in self.documents.items():

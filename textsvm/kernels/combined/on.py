@@ -2,8 +2,8 @@
 
     k((s, x), (t, y)) = w_1 k_text(s, t) + w_2 k_numbers((x - m) / c, (y - m) / c) + ...
 
-A user gives such a kernel as `On(column, kernel)`. For computation (`Structure.bound`) a kernel of texts is
-bound to the column: it is the kernel itself, with the column in its `View`. A kernel of vectors stays an
+A user gives such a kernel as `On(column, kernel)`. For computation (`Structure.resolved`) a kernel of texts
+is bound to the column: it is the kernel itself, with the column in its `View`. A kernel of vectors stays an
 `On`, which standardises numbers, as their units differ: the mean m of a column of single numbers is
 subtracted, and it is divided by its standard deviation c over the training rows (c = 1 for a constant
 column). Columns of vectors (embeddings) have a common unit and are not changed.
@@ -162,7 +162,7 @@ def _together(numbers: Numbers, totals: NDArray[np.float64]) -> Contributions:
 class OnStructure(Structure):
     """Structure of a kernel on columns."""
 
-    def bound(self) -> Any:
+    def resolved(self) -> Any:
         on = self.kernel.__sklearn_clone__()
         try:
             on._check_columns()

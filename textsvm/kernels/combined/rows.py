@@ -19,7 +19,7 @@ from textsvm.kernels.contract import AHEAD, KernelRows, Weights, decision_by_row
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 #: Values that are added at a time, by a core and by a card.
 _HOST_BLOCK, _DEVICE_BLOCK = 1 << 18, 1 << 26
@@ -146,7 +146,7 @@ class SumPredictor:
                 total = total + predictor.values(kernel.structure.read(documents), step)
         return total
 
-    def contributions(self, documents: Documents | Views, mixes: NDArray[np.float64]) -> Contributions:
+    def contributions(self, documents: Documents | MultiView, mixes: NDArray[np.float64]) -> Contributions:
         """Contributions to mixes of machines, as `SpectrumPredictor.contributions` of each term."""
         added = _Added(documents)
         for (_, kernel), predictor in zip(self.terms, self.parts, strict=True):
@@ -198,7 +198,7 @@ def sum_contributions(
 class _Added:
     """Sum of the contributions of several kernels to values of the same documents."""
 
-    def __init__(self, documents: Documents | Views) -> None:
+    def __init__(self, documents: Documents | MultiView) -> None:
         self.documents = documents
         self._symbols = [np.zeros(len(documents.shown(d))) for d in range(len(documents))]
         self._features: list[dict[tuple[str, int], float]] = [{} for _ in self._symbols]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.vectors import Vectors
-from textsvm.text.documents import View, Views
+from textsvm.text.documents import MultiView, View
 from textsvm.text.tokens import Spans, align
 
 #: Greatest number of numbers of an example that are shown; of more, only their count is.
@@ -64,7 +64,7 @@ def _named(column: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Table(Views):
+class Table(MultiView):
     """Rows of a table in several views: `Documents` of a column or `Numbers` of columns.
 
     A row is shown as a line for each column, such as ``subject: Lunch``; contributions refer to these lines.

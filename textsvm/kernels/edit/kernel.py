@@ -72,7 +72,7 @@ class SharedDistances(Sharing):
     def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
         return _SharedRows(kernels, documents, device) if device.kind == "cpu" else None
 
-    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
+    def tileable(self, kernels: Sequence[Any], documents: Documents) -> bool:
         return True
 
     def cross(
@@ -91,7 +91,7 @@ class EditCost(Cost):
     def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         return row_lengths.astype(float) * column_lengths.sum() / RATE
 
-    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+    def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
         return True
 
 

@@ -76,9 +76,9 @@ class SharedRecurrence(Sharing):
     def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
         return _Columns(kernels, documents) if device.kind == "cpu" else None
 
-    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
+    def tileable(self, kernels: Sequence[Any], documents: Documents) -> bool:
         swept, _ = shared_pass([kernel.recurrence for kernel in kernels])
-        return swept.divides(documents.lengths)
+        return swept.tileable(documents.lengths)
 
     def cross(
         self, kernels: Sequence[Any], others: Documents, documents: Documents
@@ -101,9 +101,9 @@ class GapCost(Cost):
     def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         return self.kernel.p * row_lengths.astype(float) * column_lengths.sum() / RATE
 
-    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+    def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
         # On a card the rounding of a value depends on its neighbours, except with `in_shards`.
-        return kind == "cpu" and bool(self.kernel.recurrence.divides(documents.lengths))
+        return kind == "cpu" and bool(self.kernel.recurrence.tileable(documents.lengths))
 
     def demand(self, lengths: NDArray[np.int64]) -> float:
         # Lanes without a document take as long, and values of a great p are computed in float64.

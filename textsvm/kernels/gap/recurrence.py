@@ -110,7 +110,7 @@ class Recurrence:
         shorter = self.level_weights[self.level_weights.argmax() :]
         return rounding > 8e-6 or self.log2_bound(n, m) > 100 or _unlike(shorter)
 
-    def divides(self, lengths: NDArray[np.int64]) -> bool:
+    def tileable(self, lengths: NDArray[np.int64]) -> bool:
         """Whether all pairs of strings of these lengths take the same precision."""
         least, most = int(lengths.min(initial=0)), int(lengths.max(initial=0))
         return self.needs_double(least, least) == self.needs_double(most, most)

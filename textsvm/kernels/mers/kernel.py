@@ -169,7 +169,7 @@ class MerCost(Cost):
         each = (2 if kernel.canonical else 1) * (definition.length + 3 * len(definition.weights)) / 22
         return rows * columns.sum() * each * (1 if definition.centred is None else 4) / RATE
 
-    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+    def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
         return True
 
 

@@ -61,7 +61,7 @@ class Definition(Protocol):
 class PositionCost(Cost):
     """Cost of a kernel that compares texts position by position."""
 
-    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+    def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
         return True
 
 

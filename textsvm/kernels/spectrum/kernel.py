@@ -74,7 +74,7 @@ from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part
-from textsvm.text.documents import Documents, Views
+from textsvm.text.documents import Documents, MultiView
 
 #: Symbols a second that are counted and compared, for each length.
 RATE = 3e8
@@ -227,7 +227,7 @@ class SpectrumFeatureMap(Features):
         return SpectrumWeights.of_rows(HostSpectrum(self.kernel, support, devices.select("cpu")), coef)
 
     def restore_weights(
-        self, state: dict[str, NDArray[Any]], alphabets: Documents | Views
+        self, state: dict[str, NDArray[Any]], alphabets: Documents | MultiView
     ) -> SpectrumWeights:
         self.kernel.check()
         return SpectrumWeights.from_state(self.kernel, state, self.kernel.structure.read(alphabets))

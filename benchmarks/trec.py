@@ -1,16 +1,15 @@
-"""Commands for TREC's spam filter evaluation toolkit (Lynam and Cormack, 2005 to 2007).
+"""The program for TREC's spam filter evaluation toolkit (Lynam and Cormack, 2005 to 2007).
 
-    python -m textsvm.mail.trec scripts [--serve] FOLDER     write the four commands into a folder
+    python -m benchmarks.trec scripts [--serve] FOLDER     write the four commands into a folder
     initialize [--serve]                   start with an empty filter; with a server that learns
     classify FILE                          print "class=spam score=0.73105858 tfile=-"
-    train JUDGE FILE [CLASS [TFILE]]       learn the message as JUDGE says: spam or ham
+    train JUDGE FILE [CLASS [TFILE]]       learn the message as the judge says, spam or ham
     finalize                               end the server
 
-The lessons are in the folder `textsvm-trec` of the working directory. The class is spam where the filter is
-sure, else ham, because unsure mail would be delivered. The score is the decision value, above 0 for spam,
-which has more digits than a probability near 1. There is no auxiliary file, and further arguments (the
-toolkit adds a user, and the arguments of its own call) are ignored. Without the server a lesson takes reading
-all lessons; classifying reads the weights alone.
+The lessons are in the folder `textsvm-trec` of the working directory. The class of unsure mail is ham,
+because it would be delivered. The score is the decision value, above 0 for spam, which has more digits than a
+probability near 1. There is no auxiliary file, and further arguments, which the toolkit adds, are ignored.
+Without the server each `train` reads all lessons; `classify` reads the weights alone.
 """
 
 from __future__ import annotations
@@ -27,8 +26,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from textsvm.errors import InputError, one_line
+from textsvm.mail.client import Trouble, ask
+from textsvm.mail.raw_message import file_bytes
 
+ROOT = Path(__file__).resolve().parent.parent
 STORE = Path("textsvm-trec")
+#: Relative, because the path of a socket may have at most 107 bytes.
+SOCKET, PROCESS = STORE / "socket", STORE / "pid"
 COMMANDS = ("initialize", "classify", "train", "finalize")
 USAGE = "one of: scripts [--serve] FOLDER, initialize [--serve], classify FILE, train JUDGE FILE, finalize"
 ERROR = 3
@@ -36,23 +40,19 @@ ERROR = 3
 PATIENCE = 30.0
 
 
-def main() -> None:
-    """Entry point of `python -m textsvm.mail.trec`."""
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(arguments: list[str]) -> int:
-    """Run a command; return its exit code: 0, or 3 after an error message on stderr."""
+    """Run a command, print its output, and return its exit code: 0, or 3 after an error."""
     try:
-        _execute(arguments)
+        sys.stdout.write(_output(arguments))
         sys.stdout.flush()
         return 0
     except (InputError, OSError) as error:
-        print(f"textsvm.mail.trec: {one_line(str(error))}", file=sys.stderr)
+        print(f"benchmarks.trec: {one_line(str(error))}", file=sys.stderr)
         return ERROR
 
 
-def _execute(arguments: list[str]) -> None:
+def _output(arguments: list[str]) -> str:
+    """Execute a command; return its output for the toolkit."""
     serve = "--serve" in arguments
     match [word for word in arguments if word != "--serve"]:
         case ["scripts", folder]:
@@ -60,13 +60,14 @@ def _execute(arguments: list[str]) -> None:
         case ["initialize", *_]:
             initialize(serve)
         case ["classify", file, *_]:
-            print(classify(_file_bytes(file)))
+            return classify(file_bytes(file))
         case ["train", judge, file, *_]:
-            train(judge, _file_bytes(file))
+            train(judge.lower(), file_bytes(file))
         case ["finalize", *_]:
             finalize()
         case _:
             raise InputError(USAGE)
+    return ""
 
 
 def scripts(folder: Path, serve: bool = False) -> None:
@@ -74,15 +75,16 @@ def scripts(folder: Path, serve: bool = False) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in COMMANDS:
         options = ["--serve"] * (serve and name == COMMANDS[0])
-        words = [sys.executable, "-m", "textsvm.mail.trec", name, *options]
+        command = shlex.join([sys.executable, "-m", "benchmarks.trec", name, *options])
+        path = f"export PYTHONPATH={shlex.quote(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}"
         file = folder / name
-        file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8", newline="\n")
+        file.write_text(f'#!/bin/sh\n{path}\nexec {command} "$@"\n', encoding="utf-8", newline="\n")
         file.chmod(0o755)
 
 
 def initialize(serve: bool = False) -> None:
     """Create an empty filter; an earlier filter is removed, even if it was not finalized."""
-    from textsvm.mail.filter import Filter
+    from textsvm.mail.filter import Filter  # not above: with a server, `train` need not load NumPy
 
     finalize()
     shutil.rmtree(STORE, ignore_errors=True)
@@ -92,25 +94,22 @@ def initialize(serve: bool = False) -> None:
 
 
 def classify(data: bytes) -> str:
-    """Classify a message; return the output for the toolkit."""
+    """The class and score of a message in the toolkit's form."""
     from textsvm.mail.filter import Filter
 
     with Filter(STORE) as mail:
         decision = mail.classify(data)
     kind = "spam" if decision.kind == "spam" else "ham"
-    return f"class={kind} score={decision.value:.8f} tfile=-"
+    return f"class={kind} score={decision.value:.8f} tfile=-\n"
 
 
-def train(judge: str, data: bytes) -> None:
+def train(kind: str, data: bytes) -> None:
     """Learn a message as spam or ham."""
-    kind = judge.lower()
     if kind not in ("spam", "ham"):
-        raise InputError(f"the judgement must be spam or ham, got {judge!r}")
+        raise InputError(f"the judgement must be spam or ham, got {kind!r}")
     if _server() is not None:
-        from textsvm.mail.client import Trouble, ask
-
         try:
-            ask(_socket(), f"TELL SPAMC/1.5\r\nMessage-class: {kind}\r\nSet: local\r\n", data, PATIENCE)
+            ask(str(SOCKET), f"TELL SPAMC/1.5\r\nMessage-class: {kind}\r\nSet: local\r\n", data, PATIENCE)
         except Trouble as error:
             raise InputError(str(error)) from error
         return
@@ -121,38 +120,33 @@ def train(judge: str, data: bytes) -> None:
 
 
 def finalize() -> None:
-    """End the server if there is one."""
+    """End the server if it runs."""
     pid = _server()
     if pid is not None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        _wait(lambda: not Path(_socket()).exists())
-        (STORE / "pid").unlink(missing_ok=True)
+        _wait(lambda: not SOCKET.exists())
+        PROCESS.unlink(missing_ok=True)
 
 
 def _start() -> None:
-    command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", str(STORE), "--socket", _socket()]
+    store, path = str(STORE), str(SOCKET)
+    command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", store, "--socket", path]
     with (STORE / "server.log").open("wb") as log:
         server = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    (STORE / "pid").write_text(f"{server.pid}\n", encoding="utf-8", newline="\n")
-    if not _wait(lambda: Path(_socket()).exists() or server.poll() is not None) or server.poll() is not None:
+    PROCESS.write_text(f"{server.pid}\n", encoding="utf-8", newline="\n")
+    if not _wait(lambda: SOCKET.exists() or server.poll() is not None) or server.poll() is not None:
         raise InputError(f"the server did not start: see {STORE / 'server.log'}")
 
 
 def _server() -> int | None:
-    """Process id of the server; None if there is none."""
+    """Process id of the server; None if it does not run."""
     try:
-        pid = int((STORE / "pid").read_text(encoding="utf-8"))
+        return int(PROCESS.read_text(encoding="utf-8")) if SOCKET.exists() else None
     except (OSError, ValueError):
         return None
-    return pid if Path(_socket()).exists() else None
-
-
-def _socket() -> str:
-    # Relative: the path of a socket may have 107 bytes.
-    return str(STORE / "socket")
 
 
 def _wait(condition: Callable[[], bool]) -> bool:
@@ -164,12 +158,5 @@ def _wait(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def _file_bytes(file: str) -> bytes:
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(run(sys.argv[1:]))
