@@ -19,7 +19,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "modules with one importer": (54, 50),
     "modules in cycles": (4, 0),
     "upward edges": (0, 0),
-    "function-level imports": (206, 160),
+    "function-level imports": (207, 160),
     "module-level __getattr__": (3, 2),
     "class names defined more than once": (3, 0),
     '"what" per 10,000 docstring words': (7.9, 10),

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -176,6 +175,8 @@ def _kind_of(path: Path) -> Kind:
     kind = PICTURES[".png"] if path == STDOUT else PICTURES.get(path.suffix.lower())
     if kind is None:
         raise WrongUsage(f"--heatmap {path}: the name must end in {', '.join(PICTURES)}")
-    if find_spec("matplotlib") is None:
-        raise InputError('--heatmap needs Matplotlib: pip install "textsvm[plot]"')
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise InputError('--heatmap needs Matplotlib: pip install "textsvm[plot]"') from error
     return kind
