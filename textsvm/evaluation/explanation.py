@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from textsvm.errors import InputError
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels.attribution import Attribution, Contributions, complete
 from textsvm.machines.labels import label_sets
+from textsvm.machines.top_features import machines_of
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -298,12 +298,3 @@ def _machines_explained(
     mixes = np.stack([machines_of(model.multiclass, a, len(classes)) for a in range(len(classes))])
     meanings = [{"prediction": each, "towards": each, "against": None} for each in chosen.tolist()]
     return mixes[np.searchsorted(classes, chosen)], meanings
-
-
-def machines_of(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
-    """Weights of the machines in the value of class `a` of more than two, shape (n_machines,)."""
-    if strategy == "ovo":
-        pairs = combinations(range(n_classes), 2)
-        return np.array([float(second == a) - float(first == a) for first, second in pairs])
-    chosen = np.eye(n_classes)[a]
-    return chosen if strategy == "ovr" else (chosen - (1 - chosen) / (n_classes - 1))

@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.evaluation.explanation import machine_of_texts, machines_of
+from textsvm.evaluation.explanation import machine_of_texts
+from textsvm.machines.top_features import machines_of
 from textsvm.runtime.parallel import Progress
 
 #: Symbols of changed texts that exist at a time.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.attribution import Contributions, complete
-from textsvm.kernels.contract import AHEAD, BLOCK_BYTES, KernelRows, Weights
+from textsvm.kernels.contract import AHEAD, BLOCK_BYTES, FeatureWeights, KernelRows, Weights
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
@@ -198,6 +198,9 @@ class SumWeights:
 
     def predictor(self, device: Device) -> SumPredictor:
         return SumPredictor(self.kernel, [part.predictor(device) for part in self.parts], device)
+
+    def named(self, examples: Documents | Views) -> list[FeatureWeights]:
+        return [table for part in self.parts for table in part.named(examples)]
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
         states = [part.state(tolerance / len(self.parts)) for part in self.parts]

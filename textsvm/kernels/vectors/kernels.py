@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import check_whole
-from textsvm.kernels.contract import Ability, Features, Predictor
+from textsvm.kernels.contract import Ability, Features, FeatureWeights, Predictor
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.vectors.base import ScaledKernel, VectorFunction, VectorKernel, check_coef0
 from textsvm.linalg.rows import FeatureRows
@@ -119,6 +119,10 @@ class LinearWeights:
 
     def predictor(self, device: Device) -> Predictor:
         return LinearPredictor(self.weights, device if device.kind == "cpu" else devices.select("cpu"))
+
+    def named(self, examples: Any) -> list[FeatureWeights]:
+        names = np.array([f"x{i}" for i in range(self.weights.shape[1])], object)
+        return [FeatureWeights("linear", "numbers", names, self.weights.T)]
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
         return {"weights": self.weights}
