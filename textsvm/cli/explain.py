@@ -32,7 +32,6 @@ class SequenceOptions:
         "Score all k-mers of this length, as in gkm weight tables; reads no documents."
     )
     output: Path | None = _sequences("File of the k-mers.", "--output", "-o", show_default="-")
-    top: int | None = _sequences("Only the highest k-mers.", min=1)
     alphabet: str | None = _sequences(
         "Letters, such as acgt. Default: the letters of the training texts.", show_default=False
     )
@@ -46,12 +45,13 @@ class SequenceOptions:
         """Whether a table or a picture is requested."""
         return any(each is not None for each in (self.mutations, self.kmers, self.logo))
 
-    def check(self, json: bool, files: Sequence[str] | None) -> None:
+    def check(self, json: bool, files: Sequence[str] | None, top: int | None) -> None:
         """Raise WrongUsage for options that contradict each other."""
         if self.kmers is None:
-            for name, value in (("--output", self.output), ("--top", self.top)):
-                if value is not None:
-                    raise WrongUsage(f"{name} is for the table of k-mers and needs --kmers")
+            if self.output is not None:
+                raise WrongUsage("--output is for the table of k-mers and needs --kmers")
+            if top is not None and (files or self.given):
+                raise WrongUsage("--top reads only the model; give no documents, --mutations or --logo")
             if self.alphabet is not None and not self.given:
                 raise WrongUsage("--alphabet needs --mutations, --kmers or --logo")
         elif self.kmers < 1:
@@ -87,10 +87,20 @@ def explain(
     printing: options.PrintingOptions,
     sequences: SequenceOptions,
     files: options.DocumentPaths = None,
+    top: Annotated[
+        int | None,
+        option(
+            "List the N features with the largest weights for each class; with --kmers, N k-mers.",
+            min=1,
+            metavar="N",
+        ),
+    ] = None,
     substrings: Annotated[int, option("Number of substrings to list.", min=0)] = 12,
     similar: Annotated[int, option("Number of similar training documents to list.", min=0)] = 5,
 ) -> None:
-    """Explain predictions: the coloured text, and the most similar training documents.
+    """Explain a model (--top), or predictions: the coloured text, and the most similar training documents.
+
+    textsvm explain spam.textsvm --top 30
 
     textsvm explain spam.textsvm message.eml
 
@@ -99,9 +109,10 @@ def explain(
     textsvm explain sites.textsvm --kmers 10 -o kmers.tsv
 
     For spectrum, gapped and gap-weighted kernels the contributions are exact and sum to the decision value.
-    --json prints one object per line, with the contribution of every symbol.
+    --json prints one object per line, with the contribution of every symbol. Of many documents the terminal
+    shows a summary and the first few.
     """
-    sequences.check(printing.json, files)
+    sequences.check(printing.json, files, top)
     outputs = sequences.outputs(model, files)
     console = Console(printing.quiet, any(each is not None and each.is_stdout for each in outputs))
 
@@ -117,7 +128,14 @@ def explain(
         with console.progress():
             progress = console.progress_of("predict")
             scores = kmer_scores(fitted, sequences.kmers, **chosen, progress=progress)
-        explanations.write_kmers(console, scores, sequences.kmers, sequences.top, *outputs)
+        explanations.write_kmers(console, scores, sequences.kmers, top, *outputs)
+        return
+    if top is not None:
+        for side in machine.top_features(top):
+            if printing.json:
+                console.print_json(side.as_dict())
+            else:
+                explanations.show_top(console, side)
         return
     documents = corpora.read_unlabelled(
         console, files or ["-"], table, machine.kernel_, headers=training.headers, recorded=training.columns
@@ -138,8 +156,13 @@ def explain(
         )  # fmt: skip
     if similar and machine.kept.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are listed")
-    for identifier, each in zip(documents.ids, explained, strict=True):
-        if printing.json:
+    if printing.json:
+        for identifier, each in zip(documents.ids, explained, strict=True):
             console.print_json({"id": identifier, **each.as_dict()})
-        else:
-            explanations.show(console, identifier, each)
+        return
+    if len(explained) > explanations.MAX_SHOWN:
+        explanations.show_summary(console, explained, substrings)
+    for identifier, each in zip(documents.ids[: explanations.MAX_SHOWN], explained, strict=False):
+        explanations.show(console, identifier, each)
+    if (more := len(explained) - explanations.MAX_SHOWN) > 0:
+        console.say(f"note: {more:,} more documents are not shown; --json prints all")

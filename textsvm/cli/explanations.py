@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from textsvm.cli.output import Output
 from textsvm.errors import printable
 from textsvm.evaluation.explanation import Explanation
 from textsvm.evaluation.mutations import Kmers, Mutations, motifs
+from textsvm.machines.top_features import Feature, TopFeatures
 from textsvm.reporting.formatting import runs, visible
 from textsvm.reporting.logo import document, panel_of_motif, panel_of_mutations
 
@@ -22,6 +24,8 @@ FOR, AGAINST = ("on #fbe5d6", "on #f6c7a5", "on #f0a26b", "on #e67e36"), (
 )  # fmt: skip
 #: Most symbols shown of a similar document.
 SHOWN = 200
+#: Most documents that are explained one by one in the terminal.
+MAX_SHOWN = 5
 #: Most sequences in a logo.
 MOST_DRAWN = 25
 #: Cells that a spreadsheet would read as a formula, with or without apostrophes before them.
@@ -62,6 +66,40 @@ def show(console: Console, identifier: str, explanation: Explanation) -> None:
                 f"{printable(each.name)}: {printable(each.text[:SHOWN])}{' …' * (len(each.text) > SHOWN)}"
             )
     console.line("")
+
+
+def show_top(console: Console, side: TopFeatures) -> None:
+    """Print the features of a class with the largest weights."""
+    if not side.features:
+        console.line(f"{printable(str(side.label))}: no {side.kind}\n")
+        return
+    rows = [(visible(each.text[:SHOWN]), f"{each.weight:.4f}", _merged(each)) for each in side.features]
+    console.table(f"{printable(str(side.label))}: {side.kind}", rows, ("", "weight", "merged"))
+
+
+def _merged(feature: Feature) -> str:
+    return ", ".join(visible(each) for each in feature.merged[:6]) + (
+        ", ..." if len(feature.merged) > 6 else ""
+    )
+
+
+def show_summary(console: Console, explained: Sequence[Explanation], substrings: int) -> None:
+    """Print the number of documents of each prediction, and the substrings that contribute most in all."""
+    if explained[0].towards is not None:
+        counts = Counter(str(each.prediction) for each in explained)
+        rows = [(printable(label), f"{count:,}") for label, count in counts.most_common()]
+        console.table(f"{len(explained):,} documents", rows, ("prediction", "documents"))
+    totals: dict[Any, Counter[str]] = defaultdict(Counter)
+    documents: Counter[tuple[Any, str]] = Counter()
+    for each in explained:
+        for substring in each.substrings:
+            totals[each.towards][substring.text] += substring.contribution
+            documents[each.towards, substring.text] += 1
+    for label, sums in totals.items():
+        order = sorted(sums, key=lambda text: -abs(sums[text]))[:substrings]
+        rows = [(visible(text), f"{documents[label, text]:,}", f"{sums[text]:+.4f}") for text in order]
+        name = "higher numbers" if label is None else printable(str(label))
+        console.table(f"substrings for {name} in all documents", rows, ("", "documents", "contribution"))
 
 
 def coloured(explanation: Explanation) -> Text:

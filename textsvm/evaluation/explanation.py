@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from textsvm.errors import InputError
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels.attribution import Attribution, Contributions, complete
 from textsvm.machines.labels import label_sets
+from textsvm.machines.top_features import sides_of
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -283,26 +283,3 @@ def _machines_explained(
         for prediction, a in zip(predictions, side.tolist(), strict=True)
     ]
     return mixes[side], meanings
-
-
-def sides_of(machine: Any, positive: Any) -> tuple[NDArray[np.float64], list[Any]]:
-    """Weights of the machines in each value, shape (n_values, n_machines), and the meaning of each value."""
-    classes, n_machines = getattr(machine, "classes_", None), len(machine.intercept_)
-    if classes is None:
-        return np.ones((1, n_machines)), ["inside" if hasattr(machine, "offset_") else None]
-    labels = classes.tolist()
-    if getattr(machine, "label_form_", None) is not None:
-        return np.eye(len(labels)), labels
-    if len(labels) > 2:
-        return np.stack([_mix(machine.multiclass, a, len(labels)) for a in range(len(labels))]), labels
-    mix = np.array([[-1.0, 1.0]]) if n_machines == 2 else np.ones((1, 1))
-    return (-mix, labels[:1]) if positive is not None and positive == labels[0] else (mix, labels[1:])
-
-
-def _mix(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
-    """Weights of the machines in the value of class `a` of more than two, shape (n_machines,)."""
-    if strategy == "ovo":
-        pairs = combinations(range(n_classes), 2)
-        return np.array([float(second == a) - float(first == a) for first, second in pairs])
-    chosen = np.eye(n_classes)[a]
-    return chosen if strategy == "ovr" else (chosen - (1 - chosen) / (n_classes - 1))

@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.evaluation.explanation import machine_of_texts, sides_of
+from textsvm.evaluation.explanation import machine_of_texts
+from textsvm.machines.top_features import sides_of
 from textsvm.runtime.parallel import Progress
 
 Array = NDArray[np.float64]

@@ -132,6 +132,16 @@ class Predictor(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class FeatureWeights:
+    """Names and weights of the features of a kernel."""
+
+    kernel: str  #: As `spell` writes it
+    kind: str  #: "substrings", "words" or "numbers"
+    names: NDArray[np.object_]  #: shape (n_features,)
+    weights: NDArray[np.float64]  #: shape (n_features, n_machines)
+
+
 class Weights(Protocol):
     """Machines as a weight for each feature, on the host, without support vectors."""
 
@@ -145,6 +155,9 @@ class Weights(Protocol):
 
     def predictor(self, device: Device) -> Predictor:
         """Prepare for prediction; the predictor of a CPU has `contributions` (`SpectrumPredictor`), too."""
+
+    def named(self, examples: Any) -> list[FeatureWeights]:
+        """Features with a weight, for each term of the kernel; `examples` have the alphabets of training."""
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
         """Arrays for `Features.restore_weights`; normalised values change by at most `tolerance`."""

@@ -31,6 +31,7 @@ from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import is_spelled_out, parse
 from textsvm.kernels.user import KernelFunction
 from textsvm.machines.targets import Target, as_weights, is_integer, is_number, with_classes
+from textsvm.machines.top_features import TopFeatures, coefficients, top_features
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
@@ -459,6 +460,36 @@ class KernelMachine(Parameters, ABC):
         if len(given) == 0:
             raise InputError("there are no documents to train on")
         return given, self.as_target(y, len(given)), as_weights(sample_weight, len(given))
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Weights of the features, shape (n_machines, n_features), as `get_feature_names_out` orders them.
+
+        Only for kernels with a list of features (spectrum, linear, and sums of these); they refer to the
+        features of texts as the kernel normalises them.
+        """
+        return coefficients(self)[1]
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the features of `coef_`; `input_features` is ignored."""
+        return coefficients(self)[0]
+
+    def top_features(self, n: int = 30) -> list[TopFeatures]:
+        """The `n` features with the largest weights for each class.
+
+        Parameters
+        ----------
+        n : int
+
+        Returns
+        -------
+        list of TopFeatures
+            A class or direction each, with `label`, `kind` ("substrings", "words", "numbers", "patterns" or
+            "training documents") and `features`, which have `text`, `weight` and `merged`. A sum of kernels
+            has an element for each term.
+        """
+        self.require_fitted()
+        return top_features(self, n)
 
     def predictor(self) -> Predictor:
         """The machines prepared for prediction on `device`, prepared again when `device` changes."""

@@ -28,6 +28,7 @@ from textsvm.kernels.contract import (
     Ability,
     Cost,
     Features,
+    FeatureWeights,
     Lengths,
     Structure,
     Values,
@@ -143,6 +144,9 @@ class NumberWeights:
 
     def predictor(self, device: Device) -> Any:
         return StandardisedRows(self.own.predictor(device), self.standard)
+
+    def named(self, examples: Any) -> list[FeatureWeights]:
+        return self.own.named(examples)
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
         own = {OWN + name: array for name, array in self.own.state(tolerance).items()}

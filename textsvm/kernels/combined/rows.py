@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.attribution import Contributions, complete
-from textsvm.kernels.contract import AHEAD, KernelRows, Weights, decision_by_rows
+from textsvm.kernels.contract import AHEAD, FeatureWeights, KernelRows, Weights, decision_by_rows
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
@@ -173,6 +173,9 @@ class SumWeights:
 
     def predictor(self, device: Device) -> SumPredictor:
         return SumPredictor(self.kernel, [part.predictor(device) for part in self.parts], device)
+
+    def named(self, examples: Documents | MultiView) -> list[FeatureWeights]:
+        return [table for part in self.parts for table in part.named(examples)]
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
         states = [part.state(tolerance / len(self.parts)) for part in self.parts]

@@ -218,6 +218,17 @@ def pmer_texts(codes: NDArray[np.int32], alphabet: NDArray[Any]) -> NDArray[np.o
     return names
 
 
+def pmer_names(
+    vocabulary: Vocabulary, pmers: NDArray[np.int64], alphabet: NDArray[Any]
+) -> NDArray[np.object_]:
+    """Texts of some p-mers, given by ascending numbers."""
+    names = [np.empty(0, object)]
+    for codes, first in zip(pmer_codes(vocabulary), vocabulary.first[:-1].tolist(), strict=True):
+        begin, end = np.searchsorted(pmers, [first, first + len(codes)])
+        names.append(pmer_texts(codes[pmers[begin:end] - first], alphabet))
+    return np.concatenate(names)
+
+
 def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:
     """Count the p-mers of every length p1..p2; InputError if the documents have 2^31 symbols or more."""
     vocabulary = Vocabulary.empty(documents, p1, p2)

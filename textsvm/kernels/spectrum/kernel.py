@@ -49,12 +49,12 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
-from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Sharing, Values
+from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Lengths, Sharing, Values
 from textsvm.kernels.feature_rows import HostFeatureRows
 from textsvm.kernels.normalisation import Normalisation, finished_gram
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
-from textsvm.kernels.spectrum.counting import Vocabulary, count_each, windows_of
+from textsvm.kernels.spectrum.counting import Vocabulary, count_each, pmer_names, windows_of
 from textsvm.kernels.spectrum.feature_matrix import counted_bytes
 from textsvm.kernels.spectrum.features import (
     SUBSTRINGS,
@@ -69,6 +69,7 @@ from textsvm.kernels.spectrum.features import (
     represent,
 )
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
+from textsvm.kernels.spelling import spell
 from textsvm.linalg.products import Half
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
@@ -115,6 +116,18 @@ class SpectrumWeights:
         with devices.use(device):
             array = devices.array_module(device).asarray(weights)
             return SpectrumPredictor(device, CudaFeatureSpace.of(space), array)
+
+    def named(self, examples: Documents | MultiView) -> list[FeatureWeights]:
+        kernel, vectors = self.kernel, self.vectors
+        features = np.flatnonzero(vectors.row[:-1] >= 0)
+        pmers = np.searchsorted(vectors.starts, features, "right") - 1
+        names = pmer_names(vectors.vocabulary, pmers, kernel.structure.read(examples).alphabet)
+        if kernel.weight == "intersection":
+            numbers = (features - vectors.starts[pmers] + 1).astype(str).astype(object)
+            names = names + ">=" + numbers
+        kind = "substrings" if kernel.tokens == "characters" else "words"
+        weights = vectors.weights[vectors.row[features]].astype(np.float64)
+        return [FeatureWeights(spell(kernel), kind, names, weights)]
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
         kernel, vocabulary = self.kernel, self.vectors.vocabulary

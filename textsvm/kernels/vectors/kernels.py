@@ -21,7 +21,16 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, check_whole, is_number
-from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Predictor, Structure, Values
+from textsvm.kernels.contract import (
+    Ability,
+    Cost,
+    Features,
+    FeatureWeights,
+    Lengths,
+    Predictor,
+    Structure,
+    Values,
+)
 from textsvm.kernels.near import Nearest
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.vectors.cpu import HostVectorRows
@@ -247,6 +256,10 @@ class LinearWeights:
 
     def predictor(self, device: Device) -> Predictor:
         return LinearPredictor(self.weights, device if device.kind == "cpu" else devices.select("cpu"))
+
+    def named(self, examples: Any) -> list[FeatureWeights]:
+        names = np.array([f"x{i}" for i in range(self.weights.shape[1])], object)
+        return [FeatureWeights("linear", "numbers", names, self.weights.T)]
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
         return {"weights": self.weights}

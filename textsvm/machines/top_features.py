@@ -1,0 +1,236 @@
+"""The features with the largest weights: which substrings, words or numbers speak for a class.
+
+If a kernel has a list of features, a machine is a weight for each of them: w = sum_i alpha_i phi(t_i) over
+the support vectors t_i. Of kernels without a list that can name the patterns behind a value (`Attributor`),
+the contributions to the values of the support vectors are summed. For other kernels, such as edit distance,
+the support vectors with the largest dual coefficients are listed.
+
+Substrings at neighbouring places are nearly the same feature: "invoi", "nvoic" and "voice" mean "invoice".
+They are merged if one contains the other, or if they overlap in all but a symbol and occur joined in a
+support vector.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.kernels.contract import FeatureWeights
+from textsvm.kernels.spelling import spell
+from textsvm.runtime import device as devices
+
+#: Features of a class that are merged, for each feature that is listed.
+CANDIDATES = 20
+#: Merged substrings have at least this share of the weight of the heaviest.
+SHARE = 0.4
+#: Support vectors whose contributions are summed where a kernel has no list of features.
+MAX_DOCUMENTS = 300
+#: Symbols of support vectors in which joined substrings are searched.
+MAX_SYMBOLS = 4 << 20
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature and its weight."""
+
+    text: str
+    weight: float  #: Of the heaviest of the merged substrings
+    #: The substrings that are merged, the heaviest first; empty if there is nothing to merge.
+    merged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TopFeatures:
+    """The heaviest features of a class, or of one side of a regression."""
+
+    label: Any  #: "a higher number", "a lower number" for regression; "inside", "outside" for one class
+    kind: str  #: "substrings", "words", "numbers", "patterns" or "training documents"
+    features: list[Feature] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        features = [
+            {"text": each.text, "weight": each.weight, "merged": list(each.merged)} for each in self.features
+        ]
+        return {"label": self.label, "kind": self.kind, "features": features}
+
+
+def feature_weights(machine: Any) -> list[FeatureWeights]:
+    """Weights of all features of a fitted machine, for each term of its kernel; empty if there is no list."""
+    kernel, kept = machine.kernel_, machine.kept
+    weights = kept.weights
+    if weights is None:
+        if kernel is None or kernel.features is None or not kernel.features.has_weights:
+            return []
+        weights = kernel.features.weights(kernel.structure.read(kept.documents), machine.dual_coef_)
+    tables: list[FeatureWeights] = weights.named(kept.documents)
+    return tables
+
+
+def coefficients(machine: Any) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
+    """Names of all features, and weights of shape (n_machines, n_features).
+
+    Names of a sum of kernels begin with the kernel, as those of scikit-learn's FeatureUnion: "words:1__cash".
+
+    Raises
+    ------
+    AttributeError
+        If the kernel has no list of features.
+    """
+    tables = feature_weights(machine)
+    if not tables:
+        raise AttributeError(f"the kernel {spell(machine.kernel_)} has no list of features with weights")
+    names = [each.names if len(tables) == 1 else f"{each.kernel}__" + each.names for each in tables]
+    return np.concatenate(names), np.concatenate([each.weights for each in tables]).T
+
+
+def top_features(machine: Any, n: int = 30) -> list[TopFeatures]:
+    """The `n` features with the largest weights for each class of a fitted machine.
+
+    Raises
+    ------
+    InputError
+        If the machine was trained on a kernel matrix.
+    """
+    if machine.kernel_ is None:
+        raise InputError("a model of a precomputed kernel matrix has no texts, so it has no features")
+    tables = feature_weights(machine)
+    text = _support_text(machine) if any(each.kind == "substrings" for each in tables) else ""
+    result = []
+    for label, mix in _sides(machine):
+        if tables:
+            result += [_heaviest(label, each, each.weights @ mix, n, text) for each in tables]
+        else:
+            patterns = _by_attribution(machine, label, mix, n)
+            result.append(patterns or _training_documents(machine, label, mix, n))
+    return result
+
+
+def _support_text(machine: Any) -> str:
+    """The texts of the support vectors, as the kernel reads them; "" for a model saved without texts."""
+    support, texts, size = machine.support_documents_, [], 0
+    for i in range(len(support)):
+        texts.append(support.shown(i))
+        size += len(texts[-1])
+        if size > MAX_SYMBOLS:
+            break
+    return "\0".join(texts)
+
+
+def _sides(machine: Any) -> list[tuple[Any, NDArray[np.float64]]]:
+    """Each class, or each direction of a number, with the weights of the machines in its value."""
+    mixes, labels = sides_of(machine, None)
+    if len(labels) > 1:
+        return list(zip(labels, mixes, strict=True))
+    opposites = {None: ("a higher number", "a lower number"), "inside": ("inside", "outside")}
+    classes = getattr(machine, "classes_", None)
+    positive, negative = opposites[labels[0]] if classes is None else (labels[0], classes[0].item())
+    return [(negative, -mixes[0]), (positive, mixes[0])]
+
+
+def sides_of(machine: Any, positive: Any) -> tuple[NDArray[np.float64], list[Any]]:
+    """Weights of the machines in each value, shape (n_values, n_machines), and the meaning of each value."""
+    classes, n_machines = getattr(machine, "classes_", None), len(machine.intercept_)
+    if classes is None:
+        return np.ones((1, n_machines)), ["inside" if hasattr(machine, "offset_") else None]
+    labels = classes.tolist()
+    if getattr(machine, "label_form_", None) is not None:
+        return np.eye(len(labels)), labels
+    if len(labels) > 2:
+        return np.stack([_mix(machine.multiclass, a, len(labels)) for a in range(len(labels))]), labels
+    mix = np.array([[-1.0, 1.0]]) if n_machines == 2 else np.ones((1, 1))
+    return (-mix, labels[:1]) if positive is not None and positive == labels[0] else (mix, labels[1:])
+
+
+def _mix(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
+    """Weights of the machines in the value of class `a` of more than two, shape (n_machines,)."""
+    if strategy == "ovo":
+        pairs = combinations(range(n_classes), 2)
+        return np.array([float(second == a) - float(first == a) for first, second in pairs])
+    chosen = np.eye(n_classes)[a]
+    return chosen if strategy == "ovr" else (chosen - (1 - chosen) / (n_classes - 1))
+
+
+def _heaviest(
+    label: Any, table: FeatureWeights, weights: NDArray[np.float64], n: int, text: str
+) -> TopFeatures:
+    """The heaviest features of a table for a class."""
+    substrings = table.kind == "substrings"
+    order = np.argsort(-weights, kind="stable")[: CANDIDATES * max(n, 30) if substrings else n].tolist()
+    pairs = [(str(table.names[i]), float(weights[i])) for i in order if weights[i] > 0]
+    features = merge(pairs, text) if substrings else [Feature(*pair) for pair in pairs]
+    return TopFeatures(label, table.kind, features[:n])
+
+
+def merge(pairs: Sequence[tuple[str, float]], text: str = "") -> list[Feature]:
+    """Merge neighbouring substrings of similar weight.
+
+    Parameters
+    ----------
+    pairs : sequence of (str, float)
+        Substrings and positive weights, the heaviest first.
+    text : str
+        Joined substrings must occur in it.
+    """
+    rest = dict(pairs)
+    result = []
+    for start, weight in pairs:
+        if start not in rest:
+            continue
+        whole, alike = start, [each for each, other in rest.items() if other >= SHARE * weight]
+        while longer := next(_extensions(whole, alike, text), None):
+            whole = longer
+        parts = [each for each in rest if each in whole]
+        for each in parts:
+            del rest[each]
+        result.append(Feature(whole, weight, tuple(parts) if len(parts) > 1 else ()))
+    return result
+
+
+def _extensions(whole: str, others: Sequence[str], text: str) -> Iterator[str]:
+    """Longer strings that contain `whole`: other substrings, and `whole` continued by them."""
+    for other in others:
+        if len(other) > len(whole) and whole in other:
+            yield other
+        elif 3 <= len(other) <= len(whole) + 1:
+            if whole.endswith(other[:-1]) and whole + other[-1] in text:
+                yield whole + other[-1]
+            if whole.startswith(other[1:]) and other[0] + whole in text:
+                yield other[0] + whole
+
+
+def _by_attribution(machine: Any, label: Any, mix: NDArray[np.float64], n: int) -> TopFeatures | None:
+    """Features by their contributions to the values of support vectors; None if the kernel names none."""
+    kernel, support = machine.kernel_, machine.support_documents_
+    if kernel.structure.reads_vectors or not len(support):
+        return None
+    coef = mix @ machine.dual_coef_
+    chosen = np.sort(np.argsort(-np.abs(coef), kind="stable")[:MAX_DOCUMENTS])
+    cpu = devices.select("cpu")
+    with machine.at_work(cpu):
+        rows, documents = kernel.rows(support, cpu), support.take(chosen)
+        values = rows.cross(documents).astype(np.float64)
+        coefs = np.tile(coef, (len(chosen), 1))
+        parts = kernel.attribution.contributions(rows, documents, coefs, values)
+    totals: Counter[str] = Counter()
+    for features in parts.features:
+        for text, _, contribution in features:
+            totals[text] += contribution
+    if not totals:
+        return None
+    return TopFeatures(label, "patterns", [Feature(*pair) for pair in totals.most_common(n) if pair[1] > 0])
+
+
+def _training_documents(machine: Any, label: Any, mix: NDArray[np.float64], n: int) -> TopFeatures:
+    """The support vectors with the largest dual coefficients for a class."""
+    support, coef = machine.support_documents_, mix @ machine.dual_coef_
+    order = np.argsort(-coef, kind="stable")[:n].tolist() if len(support) else []
+    features = [Feature(support.shown(i), float(coef[i])) for i in order if coef[i] > 0]
+    return TopFeatures(label, "training documents", features)
