@@ -210,7 +210,7 @@ def test_a_page_of_nothing_and_of_more_than_it_shows(monkeypatch):
     monkeypatch.setattr("textsvm.reporting.pages.MOST", 2)
     page = review_page(Review("Many", [doubt] * 5, [str(i) for i in range(30)], labels, texts.__getitem__))
     assert page.count("<article") == 2
-    assert "3 more are in the list" in page
+    assert "3 more are only in the list" in page
 
 
 def test_cleanlab_gets_probabilities_of_each_setting():

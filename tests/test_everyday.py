@@ -73,7 +73,7 @@ def test_a_column_of_texts_is_texts(form, model):
 
 
 def test_tables_of_more_columns_and_columns_of_numbers_are_no_texts():
-    with pytest.raises(InputError, match="select a column, or say On"):
+    with pytest.raises(InputError, match="select a column, or give a kernel On"):
         SVC(Spectrum(2)).fit(pd.DataFrame({"a": TEXTS, "b": TEXTS}), LABELS)
     with pytest.raises(InputError, match=r"array of shape \(24, 2\)"):
         SVC(Spectrum(2)).fit(np.array([TEXTS, TEXTS]).T, LABELS)

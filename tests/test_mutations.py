@@ -312,7 +312,7 @@ def test_command_line(sites, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--top", "3"], "needs --kmers"),
+        (["--top", "3", "--logo", "x.svg"], "--top reads only the model"),
         (["--alphabet", "acgt"], "--alphabet needs --mutations, --kmers or --logo"),
         (["--kmers", "0"], "--kmers must be at least 1, got 0"),
         (["--kmers", "4", "--mutations", "x"], "reads only the model"),

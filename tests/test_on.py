@@ -459,7 +459,9 @@ def test_bad_tables_get_one_sentence(table, message):
 
 @pytest.mark.parametrize("make", [pandas_frame, polars_frame, arrow_table, list_of_rows, dict])
 def test_without_on_one_column_is_wanted(make):
-    with pytest.raises(InputError, match=r"got a table; select a column, or say On\(column, kernel\)"):
+    with pytest.raises(
+        InputError, match=r"got a table; select a column, or give a kernel On\(column, kernel\)"
+    ):
         svc(Spectrum(2)).fit(TABLE if make is dict else make(), LABELS)
 
 
@@ -515,7 +517,7 @@ def test_at_prediction_columns_are_those_of_training():
         (On(["hour", 3], Gaussian()), "of On must be the name"),
         (On(["hour", "hour"], Gaussian()), "On has 2 columns; they must be distinct"),
         (On(["subject", "body"], Spectrum(2)), "a kernel of texts reads a single column, got subject"),
-        (On("body", Spectrum(0)), "p=0 is no length"),
+        (On("body", Spectrum(0)), "p=0 must be a whole number from 1"),
         (On("body", Spectrum(99)), "every document is shorter than p = 99"),
         (Sum([SUBJECT, On("body", Spectrum(99))]), "shorter than p = 99 of its part body=spectrum:99"),
         (On("body", Sum([Spectrum(2), Gaussian()])), "row 0 of column 'body' is 'buy them now, now 0'"),

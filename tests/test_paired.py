@@ -42,5 +42,5 @@ def test_equal_predictions_do_not_differ():
 def test_what_cannot_be_compared():
     with pytest.raises(InputError, match="there are no documents"):
         compare_predictions([], [], [])
-    with pytest.raises(InputError, match=r"predictions of \(1,\) and \(2,\) documents"):
+    with pytest.raises(InputError, match=r"labels have shape \(2,\), predictions \(1,\) and \(2,\)"):
         compare_predictions(["a", "b"], ["a"], ["a", "b"])

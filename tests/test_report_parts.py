@@ -94,7 +94,7 @@ def test_slices_are_of_the_documents_that_were_judged():
     part = replace(results, index=np.arange(200) + 50)
     values = ["left out"] * 50 + ["judged"] * 200
     assert [each.value for each in make_slices(part, "c", values, 20).slices] == ["judged"]
-    with pytest.raises(InputError, match="one each"):
+    with pytest.raises(InputError, match="give a value each"):
         make_slices(part, "c", values[:100])
 
 

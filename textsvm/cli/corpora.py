@@ -43,7 +43,6 @@ def read(
     learning: LearningOptions | None = None,
     *,
     groups: str | None = None,
-    headers: bool = False,
     kernel: Any = None,
     recorded: Mapping[str, str] | None = None,
 ) -> Corpus:
@@ -58,7 +57,7 @@ def read(
         settings: dict[str, Any] = {
             **columns(reading, kernel), "split": reading.split.value, "label": reading.label,
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
-            "headers": reading.headers or headers, "label_separator": learning.separator,
+            "headers": reading.headers, "label_separator": learning.separator,
             "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
             "progress": console.progress_of("read"),
         }  # fmt: skip

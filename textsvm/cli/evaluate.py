@@ -71,11 +71,12 @@ def evaluate(
     multilabel = hasattr(fitted, "label_form_")
     if reading.positive is None:
         reading = replace(reading, positive=training.positive, negative=reading.negative or training.negative)
+    reading = replace(reading, headers=reading.headers or training.headers)
     regress, separator = judging.regress or training.regress, training.label_separator
     learning = options.LearningOptions(regress, multilabel=multilabel, label_separator=separator)
     documents = corpora.read(
         console, corpus, reading, learning,
-        groups=judging.slice, headers=training.headers, kernel=judge.machine_of(fitted).kernel_,
+        groups=judging.slice, kernel=judge.machine_of(fitted).kernel_,
         recorded=training.columns,
     )  # fmt: skip
     if not multilabel or documents.labels is None:

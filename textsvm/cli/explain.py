@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.options import option, option_field
+from textsvm.cli.options import option_field
 from textsvm.cli.output import PICTURES, STDOUT, Force, Kind, Output
 
 MUTATIONS = Kind("a table of mutations", rb"id\tposition\treference\t", ".tsv")
@@ -80,23 +80,27 @@ class SequenceOptions:
         return table, picture
 
 
+@dataclass(frozen=True)
+class ListOptions:
+    """Lengths of the lists."""
+
+    top: int | None = option_field(
+        "List the N features with the largest weights for each class; with --kmers, N k-mers.",
+        min=1,
+        metavar="N",
+    )
+    substrings: int = option_field("Number of substrings to list.", min=0, default=12)
+    similar: int = option_field("Number of similar training documents to list.", min=0, default=5)
+
+
 @options.with_groups
 def explain(
     model: options.ModelPath,
     table: options.TableOptions,
     printing: options.PrintingOptions,
     sequences: SequenceOptions,
+    listed: ListOptions,
     files: options.DocumentPaths = None,
-    top: Annotated[
-        int | None,
-        option(
-            "List the N features with the largest weights for each class; with --kmers, N k-mers.",
-            min=1,
-            metavar="N",
-        ),
-    ] = None,
-    substrings: Annotated[int, option("Number of substrings to list.", min=0)] = 12,
-    similar: Annotated[int, option("Number of similar training documents to list.", min=0)] = 5,
 ) -> None:
     """Explain a model (--top), or predictions: the coloured text, and the most similar training documents.
 
@@ -112,7 +116,7 @@ def explain(
     --json prints one object per line, with the contribution of every symbol. Of many documents the terminal
     shows a summary and the first few.
     """
-    sequences.check(printing.json, files, top)
+    sequences.check(printing.json, files, listed.top)
     outputs = sequences.outputs(model, files)
     console = Console(printing.quiet, any(each is not None and each.is_stdout for each in outputs))
 
@@ -128,10 +132,10 @@ def explain(
         with console.progress():
             progress = console.progress_of("predict")
             scores = kmer_scores(fitted, sequences.kmers, **chosen, progress=progress)
-        explanations.write_kmers(console, scores, sequences.kmers, top, *outputs)
+        explanations.write_kmers(console, scores, sequences.kmers, listed.top, *outputs)
         return
-    if top is not None:
-        for side in machine.top_features(top):
+    if listed.top is not None:
+        for side in machine.top_features(listed.top):
             if printing.json:
                 console.print_json(side.as_dict())
             else:
@@ -152,16 +156,16 @@ def explain(
     with console.progress():
         explained = explain_texts(
             fitted, texts, positive=training.positive,
-            substrings=substrings, similar=similar, progress=console.progress_of("explain"),
+            substrings=listed.substrings, similar=listed.similar, progress=console.progress_of("explain"),
         )  # fmt: skip
-    if similar and machine.kept.weights is not None:
+    if listed.similar and machine.kept.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are listed")
     if printing.json:
         for identifier, each in zip(documents.ids, explained, strict=True):
             console.print_json({"id": identifier, **each.as_dict()})
         return
     if len(explained) > explanations.MAX_SHOWN:
-        explanations.show_summary(console, explained, substrings)
+        explanations.show_summary(console, explained, listed.substrings)
     for identifier, each in zip(documents.ids[: explanations.MAX_SHOWN], explained, strict=False):
         explanations.show(console, identifier, each)
     if (more := len(explained) - explanations.MAX_SHOWN) > 0:
