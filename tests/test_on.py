@@ -459,9 +459,7 @@ def test_bad_tables_get_one_sentence(table, message):
 
 @pytest.mark.parametrize("make", [pandas_frame, polars_frame, arrow_table, list_of_rows, dict])
 def test_without_on_one_column_is_wanted(make):
-    with pytest.raises(
-        InputError, match=r"got a table; select a column, or give a kernel On\(column, kernel\)"
-    ):
+    with pytest.raises(InputError, match=r"select a column, or give a kernel On\(column, kernel\)"):
         svc(Spectrum(2)).fit(TABLE if make is dict else make(), LABELS)
 
 

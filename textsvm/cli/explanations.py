@@ -89,7 +89,7 @@ def show_summary(console: Console, explained: Sequence[Explanation], substrings:
         counts = Counter(str(each.prediction) for each in explained)
         rows = [(printable(label), f"{count:,}") for label, count in counts.most_common()]
         console.table(f"{len(explained):,} documents", rows, ("prediction", "documents"))
-    totals: dict[Any, Counter[str]] = defaultdict(Counter)
+    totals: dict[Any, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     documents: Counter[tuple[Any, str]] = Counter()
     for each in explained:
         for substring in each.substrings:
@@ -97,9 +97,9 @@ def show_summary(console: Console, explained: Sequence[Explanation], substrings:
             documents[each.towards, substring.text] += 1
     for label, sums in totals.items():
         order = sorted(sums, key=lambda text: -abs(sums[text]))[:substrings]
-        rows = [(visible(text), f"{documents[label, text]:,}", f"{sums[text]:+.4f}") for text in order]
+        largest = [(visible(text), f"{documents[label, text]:,}", f"{sums[text]:+.4f}") for text in order]
         name = "higher numbers" if label is None else printable(str(label))
-        console.table(f"substrings for {name} in all documents", rows, ("", "documents", "contribution"))
+        console.table(f"substrings for {name} in all documents", largest, ("", "documents", "contribution"))
 
 
 def coloured(explanation: Explanation) -> Text:
