@@ -2,8 +2,8 @@
 
 python reports/small_fits.py OTHER_CHECKOUT --device cpu,cuda:0 --turns 3
 
-300 and 3,000 random texts of three classes, and 400 vectors: the fixed costs of a call show here, those of the
-kernels in before_after.py.
+300 and 3,000 random texts of three classes, and 400 vectors: the fixed costs of a call show here, those of
+the kernels in before_after.py.
 """
 
 from __future__ import annotations
