@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
@@ -40,6 +40,23 @@ class Document(NamedTuple):
     group: str | None = None
     columns: Mapping[str, str | float] | None = None
     problem: str | None = None
+
+
+class ReadKeywords(TypedDict, total=False):
+    """The options of reading that `read_corpus` describes."""
+
+    text: str | Sequence[str] | None
+    label: str | None
+    id: str | None
+    target: str | None
+    weight: str | None
+    group: str | None
+    numbers: str | Sequence[str] | None
+    label_separator: str | None
+    split: str
+    headers: bool
+    skip_invalid: bool
+    recorded: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode, is_binary
@@ -34,6 +34,11 @@ from textsvm.readers.tables import read_tables, table_format
 from textsvm.readers.vectors import read_vector_files, vector_format
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from textsvm.readers.corpus import ReadKeywords
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
 _TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "excel")
@@ -59,7 +64,7 @@ def read_corpus(
     part: str | None = None,
     progress: Progress | None = None,
     max_bytes: int = MAX_BYTES,
-    **options: Any,
+    **options: Unpack[ReadKeywords],
 ) -> Corpus:
     """Read a corpus: a file, a folder or an archive (.tar, .zip, compressed by gzip, bzip2 or xz).
 
@@ -70,8 +75,8 @@ def read_corpus(
     path : str or Path, or a sequence of them
         Several paths are read like the files of a common folder.
     format : str, optional
-        "reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines", "fasta", "fastq", "libsvm",
-        "npy" or "npz"; by default it is detected from the content.
+        "reuters", "mail", "csv", "tsv", "jsonl", "json", "parquet", "excel", "folders", "lines", "fasta",
+        "fastq", "libsvm", "npy" or "npz"; by default it is detected from the content.
     part : str, optional
         Only this part, "train" or "test".
     progress : callable, optional
@@ -94,6 +99,8 @@ def read_corpus(
         label_separator : str
             Tables, FASTA: separator of several labels in a cell or header, such as ";". A JSON list is
             always several labels.
+        skip_invalid : bool
+            Tables: leave out rows with too few or too many fields, which are an error otherwise.
         split : {"modapte", "lewis"}
             The split of Reuters-21578 that defines the parts.
         headers : bool
@@ -128,7 +135,7 @@ def read_documents(
     *,
     progress: Progress | None = None,
     max_bytes: int = MAX_BYTES,
-    **options: Any,
+    **options: Unpack[ReadKeywords],
 ) -> Corpus:
     """Read documents to classify; labels are ignored.
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Condition, Thread
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark
@@ -38,6 +38,11 @@ from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterat
 from textsvm.readers.tables import table_format
 from textsvm.readers.vectors import read_vector_files
 from textsvm.runtime.parallel import Progress
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from textsvm.readers.corpus import ReadKeywords
 
 #: Bytes on disk from which the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20
@@ -103,7 +108,7 @@ def stream_corpus(
     *,
     part: str | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[ReadKeywords],
 ) -> CorpusStream:
     """Read a corpus document by document; only a row of a table or a file of a folder is in memory.
 
