@@ -66,8 +66,13 @@ def test_a_column_that_is_not_on_standard_input_is_named(model, options):
 
 def test_a_text_a_line(model):
     texts = ["a good kettle", "bad\tnovels", "  ", "poor service, sent it back"]
-    rows = rows_of(run("predict", model, "--format", "lines", stdin="\n".join(texts).encode()))
-    assert [row["id"] for row in rows] == ["1", "2", "4"]
+    content = "\n".join(texts).encode()
+    told = run("predict", model, "--format", "lines", stdin=content)
+    assert told.returncode == 1
+    rows = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [row["id"] for row in rows] == ["1", "2", "3", "4"]
+    assert rows.pop(2) == {"id": "3", "label": None, "reason": "line 3: it is empty"}
+    rows = rows_of(run("predict", model, "--format", "lines", "--skip-invalid", stdin=content))
     assert [row["label"] for row in rows] == load(model).predict([texts[i] for i in (0, 1, 3)]).tolist()
     labelled = "negative\tbad novels\npositive\ta good kettle\n"
     rows = rows_of(run("predict", model, "--format", "lines", stdin=labelled.encode()))

@@ -157,7 +157,8 @@ def _sentence(trials: Sequence[Trial], best: Trial, n: int, total: int) -> str:
     texts = f"{n:,} texts" if n == total else f"{n:,} of {total:,} texts"
     first = trials[0]
     gain = 100 * (best.accuracy - first.accuracy)
-    against = "" if best is first else f", {gain:.1f} points more than {spell(first.recipe.kernel())}"
+    simple = f"{spell(first.recipe.kernel())} with C = {first.C:.3g}"
+    against = "" if best is first else f", {gain:.1f} points more than {simple}"
     return (
         f"{spell(best.recipe.kernel())} with C = {best.C:.3g} was chosen in {len(trials)} trials: "
         f"{100 * best.accuracy:.1f} % right in {FOLDS}-fold cross-validation on {texts}{against}"

@@ -117,7 +117,7 @@ def _show(console: Console, title: str, compared: list[Compared], short: dict[st
     console.table(title, rows, header)
     for each in compared:
         about = [f"scikit-learn, {each.name}"] if each.name in short else []
-        about += [f"chose {each.chosen}"] if each.chosen else []
+        about += [each.chosen] if each.chosen else []
         if about:
             console.line(f"{short.get(each.name, each.name)}: {'; '.join(about)}")
     console.line("accuracy in %; interval: 95 %; lead: points over opponent 1, p of an exact McNemar test")

@@ -68,6 +68,16 @@ def show(console: Console, identifier: str, explanation: Explanation) -> None:
     console.line("")
 
 
+#: Meaning of the weights in a list of features.
+_LEGEND = {
+    "substrings": "weight: of the heaviest of the merged substrings, for this class against the others",
+    "words": "weight: for this class against the others",
+    "numbers": "weight: for this class against the others",
+    "patterns": "weight: sum of the contributions to the support vectors; . stands for any symbol",
+    "training documents": "weight: dual coefficient; the kernel has no list of features to weigh",
+}
+
+
 def show_top(console: Console, side: TopFeatures) -> None:
     """Print the features of a class with the largest weights."""
     if not side.features:
@@ -75,6 +85,7 @@ def show_top(console: Console, side: TopFeatures) -> None:
         return
     rows = [(visible(each.text[:SHOWN]), f"{each.weight:.4f}", _merged(each)) for each in side.features]
     console.table(f"{printable(str(side.label))}: {side.kind}", rows, ("", "weight", "merged"))
+    console.line(f"{_LEGEND[side.kind]}\n")
 
 
 def _merged(feature: Feature) -> str:

@@ -174,8 +174,8 @@ def predict(
     if reasons:
         failures += 1
         print_error(
-            f"{len(reasons):,} rows hold no text and have no label ({reasons[0]}, ...: see the reasons in "
-            "the output); leave such rows out with --skip-invalid"
+            f"{len(reasons):,} of the rows have no text and got no label: {reasons[0]}{', ...' * (len(reasons) > 1)} "
+            "(the output has the reasons); leave such rows out with --skip-invalid"
         )
     if hasattr(fitted, "device_"):  # at least one document was read
         console.say_device(fitted.device_)

@@ -468,11 +468,16 @@ class KernelMachine(Parameters, ABC):
         Only for kernels with a list of features (spectrum, linear, and sums of these); they refer to the
         features of texts as the kernel normalises them.
         """
-        return coefficients(self)[1]
+        return self._coefficients()[1]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the features of `coef_`; `input_features` is ignored."""
-        return coefficients(self)[0]
+        return self._coefficients()[0]
+
+    def _coefficients(self) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
+        if "support_" not in vars(self):
+            raise AttributeError(f"this {self.estimator_name} is not fitted; call fit first")
+        return coefficients(self)
 
     def top_features(self, n: int = 30) -> list[TopFeatures]:
         """The `n` features with the largest weights for each class.

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.kernels.base import is_whole
 from textsvm.kernels.contract import FeatureWeights
 from textsvm.kernels.spelling import spell
 from textsvm.runtime import device as devices
@@ -97,8 +98,10 @@ def top_features(machine: Any, n: int = 30) -> list[TopFeatures]:
     Raises
     ------
     InputError
-        If the machine was trained on a kernel matrix.
+        If `n` is below 1, or the machine was trained on a kernel matrix.
     """
+    if not is_whole(n) or n < 1:
+        raise InputError(f"n must be a whole number of at least 1, got {n!r}")
     if machine.kernel_ is None:
         raise InputError("a model of a precomputed kernel matrix has no texts, so it has no features")
     tables = feature_weights(machine)
@@ -187,7 +190,7 @@ def merge(pairs: Sequence[tuple[str, float]], text: str = "") -> list[Feature]:
         whole, alike = start, [each for each, other in rest.items() if other >= SHARE * weight]
         while longer := next(_extensions(whole, alike, text), None):
             whole = longer
-        parts = [each for each in rest if each in whole]
+        parts = [each for each in rest if each in whole and (each == start or _means(each, whole, text))]
         for each in parts:
             del rest[each]
         result.append(Feature(whole, weight, tuple(parts) if len(parts) > 1 else ()))
@@ -198,12 +201,19 @@ def _extensions(whole: str, others: Sequence[str], text: str) -> Iterator[str]:
     """Longer strings that contain `whole`: other substrings, and `whole` continued by them."""
     for other in others:
         if len(other) > len(whole) and whole in other:
-            yield other
+            longer = [other]
         elif 3 <= len(other) <= len(whole) + 1:
-            if whole.endswith(other[:-1]) and whole + other[-1] in text:
-                yield whole + other[-1]
-            if whole.startswith(other[1:]) and other[0] + whole in text:
-                yield other[0] + whole
+            longer = [whole + other[-1]] if whole.endswith(other[:-1]) else []
+            longer += [other[0] + whole] if whole.startswith(other[1:]) else []
+            longer = [each for each in longer if each in text]
+        else:
+            continue
+        yield from (each for each in longer if _means(whole, each, text))
+
+
+def _means(part: str, whole: str, text: str) -> bool:
+    """Whether at least a third of the occurrences of a substring are in `whole`; True if `text` is empty."""
+    return not text or text.count(part) <= 3 * text.count(whole)
 
 
 def _by_attribution(machine: Any, label: Any, mix: NDArray[np.float64], n: int) -> TopFeatures | None:

@@ -277,7 +277,8 @@ def read_files(
         else:
             raise InputError(f"{path} is neither a file nor a folder")
     except FileNotFoundError as error:
-        raise InputError(f"{error.filename or path} is not there; check the path") from error
+        text = " (a text itself is read from standard input: -)" if " " in str(path) else ""
+        raise InputError(f"{error.filename or path} is not there; check the path{text}") from error
     except PermissionError as error:
         raise InputError(f"{error.filename or path} may not be read: permission denied") from error
     return inputs
