@@ -173,9 +173,10 @@ def predict(
         reasons += [reason for _, _, reason in documents.invalid]
     if reasons:
         failures += 1
+        first = reasons[0] + ", ..." * (len(reasons) > 1)
         print_error(
-            f"{len(reasons):,} of the rows have no text and got no label: {reasons[0]}{', ...' * (len(reasons) > 1)} "
-            "(the output has the reasons); leave such rows out with --skip-invalid"
+            f"{len(reasons):,} of the rows have no text and got no label: {first} (the output has the reasons); "
+            "leave such rows out with --skip-invalid"
         )
     if hasattr(fitted, "device_"):  # at least one document was read
         console.say_device(fitted.device_)
