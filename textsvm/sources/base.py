@@ -1,4 +1,4 @@
-"""Sources of rows: validate and encode the examples of a user, and keep, save and restore the fitted state.
+"""Input types of models: texts, vectors, table columns, or a precomputed kernel matrix.
 
 A source has no state but its parameters; examples, kernels and fitted state are arguments.
 """
@@ -39,7 +39,7 @@ class Kept:
 
 
 class Source(ABC):
-    """Where the rows of a kernel matrix come from."""
+    """Input type of a model: validates, encodes and saves its examples."""
 
     @property
     def form(self) -> Hashable:
