@@ -14,7 +14,7 @@ its n rows, the number of rows that the solver reads is predicted as
     R = 0.54 n sqrt(n / m)
 
 This is 2.4, 1.7, 1.1 and 0.76 n with memory for 5, 10, 25 and 50 % of the rows. The geometric means over the
-seven problems of reports/tiers.md are 2.3, 1.7, 1.2 and 0.75 n; single problems read 0.25 to 2.4 times R rows.
+seven problems of reports/tiers.md are 2.3, 1.7, 1.2 and 0.75 n; single problems read 0.25 to 2.4 times R.
 The matrix is symmetric, so half of its values are computed, and of its `BANDS` diagonal blocks both halves.
 """
 
@@ -202,7 +202,7 @@ def plan_gram(case: Case, rates: Rates | None = None) -> Plan:
 
 
 def plan_features(case: Case, features: FeatureCase, features_requested: bool) -> Plan | None:
-    """The plan to train from sparse features; None if a kernel matrix is better and features are not requested.
+    """The plan to train from sparse features; None if a matrix is better and features are not requested.
 
     Raises InputError if features are requested and cannot be used.
     """

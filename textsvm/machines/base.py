@@ -382,8 +382,8 @@ class KernelMachine(Parameters, ABC):
         kept = self.source.keep(kernel, examples, support)
         coef = np.ascontiguousarray(every[:, used])
         self.restore(kept, coef, machines.bias, target.classes, {})
-        # An earlier fit to a matrix, vectors or a table has set the number and names of its columns. They are out
-        # of date if this fit has no number of columns.
+        # An earlier fit to a matrix, vectors or a table has set the number and names of its columns. They are
+        # out of date if this fit has no number of columns.
         had_columns = earlier is None or (earlier is not _UNFITTED and not earlier.structure.reads_texts)
         if kept.n_features is None and had_columns:
             for name in {"n_features_in_", "feature_names_in_"} & set(vars(self)):
