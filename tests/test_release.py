@@ -51,9 +51,11 @@ def test_the_job_of_the_oldest_versions_has_the_lower_bounds():
         re.findall(r"^([\w.-]+)==([\d.]+)$", (ROOT / ".ci" / "oldest.txt").read_text("utf-8"), re.M)
     )
     extras = found["optional-dependencies"]
-    wanted = [*found["dependencies"], *extras["test"], *extras["dask"], *extras["mail"]]
+    wanted = [*found["dependencies"], *extras["test"], *extras["dask"], *extras["excel"], *extras["mail"]]
     bounds = [re.fullmatch(r"([\w.-]+)>=([\d.]+)(;.*)?", each) for each in wanted]
-    assert [each for each, bound in zip(wanted, bounds, strict=True) if not bound] == ["textsvm[dask,mail]"]
+    assert [each for each, bound in zip(wanted, bounds, strict=True) if not bound] == [
+        "textsvm[dask,excel,mail]"
+    ]
     for bound in filter(None, bounds):
         if "python_version >= '3.11'" not in (bound[3] or ""):
             assert f"{pinned[bound[1]]}.".startswith(f"{bound[2]}."), bound[0]

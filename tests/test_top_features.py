@@ -1,0 +1,164 @@
+"""The features with the largest weights, against counts of substrings that are made here."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from command import run
+
+from textsvm import (
+    SVC,
+    SVR,
+    EditDistance,
+    GappedKmers,
+    InputError,
+    Linear,
+    MultilabelSVC,
+    OneClassSVM,
+    Spectrum,
+    Sum,
+    load,
+    save,
+)
+from textsvm.machines.top_features import merge
+
+TEXTS = [
+    "win cash now",
+    "cash prize win",
+    "free cash",
+    "lunch at noon",
+    "see you at noon",
+    "at lunch then",
+] * 2
+LABELS = ["spam", "spam", "spam", "ham", "ham", "ham"] * 2
+THREE = ["a", "b", "c"] * 4
+
+
+def counts(text, name, tokens):
+    """Number of occurrences of a substring, or of words."""
+    if tokens == "words":
+        symbols, wanted = text.split(), name.split()
+    else:
+        symbols, wanted = list(text), list(name)
+    return sum(symbols[i : i + len(wanted)] == wanted for i in range(len(symbols) - len(wanted) + 1))
+
+
+@pytest.mark.parametrize("tokens", ["characters", "words"])
+@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("labels", [LABELS, THREE])
+def test_coefficients_give_the_decision(tokens, normalised, labels):
+    kernel = Spectrum((1, 2), normalised=normalised, tokens=tokens)
+    model = SVC(kernel, device="cpu").fit(TEXTS, labels)
+    names = model.get_feature_names_out()
+    assert model.coef_.shape == (len(model.intercept_), len(names))
+    X = np.array([[counts(text, name, tokens) for name in names] for text in TEXTS], float)
+    if normalised:
+        known = Spectrum((1, 2), normalised=False, tokens=tokens)
+        X /= np.sqrt(np.diag(known(TEXTS)))[:, None]
+    values = X @ model.coef_.T + model.intercept_
+    np.testing.assert_allclose(values.squeeze(), model.decision_function(TEXTS), atol=1e-5)
+
+
+def test_occurrences_of_the_intersection_kernel_are_features():
+    model = SVC(Spectrum(1, "intersection", normalised=False), device="cpu").fit(TEXTS, LABELS)
+    names, coef = model.get_feature_names_out(), model.coef_[0]
+    X = np.array([[text.count(name[0]) >= int(name[3:]) for name in names] for text in TEXTS], float)
+    np.testing.assert_allclose(X @ coef + model.intercept_, model.decision_function(TEXTS), atol=1e-5)
+
+
+def test_each_class_has_the_features_that_speak_for_it():
+    model = SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS)
+    ham, spam = model.top_features(3)
+    assert (ham.label, spam.label, ham.kind) == ("ham", "spam", "words")
+    assert spam.features[0].text == "cash"
+    assert {each.text for each in ham.features} <= {"lunch", "at", "noon", "see", "you", "then"}
+    assert all(each.weight > 0 for side in (ham, spam) for each in side.features)
+    assert json.loads(json.dumps(ham.as_dict()))["label"] == "ham"
+
+
+@pytest.mark.parametrize("multiclass", ["ovr", "ovo", "crammer-singer"])
+def test_classes_of_more_than_two(multiclass):
+    texts = [f"{label}{label} common {i}" for i, label in enumerate(THREE)]
+    model = SVC(Spectrum(2), multiclass=multiclass, device="cpu").fit(texts, THREE)
+    for side in model.top_features(5):
+        assert any(side.label * 2 in each.text for each in side.features[:3])
+
+
+def test_a_sum_has_a_list_for_each_term():
+    kernel = Sum([Spectrum(3), Spectrum(1, tokens="words")])
+    model = SVC(kernel, device="cpu").fit(TEXTS, LABELS)
+    assert [each.kind for each in model.top_features(4)] == ["substrings", "words"] * 2
+    names = model.get_feature_names_out()
+    assert "words:1__cash" in names
+    assert len(set(names)) == len(names) == model.coef_.shape[1]
+
+
+def test_other_kernels_name_patterns_or_training_documents():
+    patterns = SVC(GappedKmers(4, 1), device="cpu").fit(TEXTS, LABELS).top_features(3)
+    assert {each.kind for each in patterns} == {"patterns"}
+    assert all("." in feature.text for each in patterns for feature in each.features)
+    documents = SVC(EditDistance(), device="cpu").fit(TEXTS, LABELS)
+    for side in documents.top_features(3):
+        assert side.kind == "training documents"
+        assert {each.text for each in side.features} <= {
+            text for text, label in zip(TEXTS, LABELS, strict=True) if label == side.label
+        }
+    assert not hasattr(documents, "coef_")
+    with pytest.raises(AttributeError, match="has no list of features"):
+        documents.get_feature_names_out()
+
+
+def test_other_machines():
+    lengths = [float(len(text)) for text in TEXTS]
+    number = SVR(Spectrum(1), device="cpu").fit(TEXTS, lengths)
+    assert {each.label for each in number.top_features(2)} == {"a higher number", "a lower number"}
+    inside = OneClassSVM(Spectrum(1), device="cpu").fit(TEXTS)
+    assert {each.label for each in inside.top_features(2)} == {"inside", "outside"}
+    tags = MultilabelSVC(Spectrum(2), device="cpu").fit(TEXTS, [(label, "all") for label in LABELS])
+    assert {each.label for each in tags.top_features(2)} == {"all", "ham", "spam"}
+    vectors = SVC(Linear(), device="cpu").fit(np.eye(6)[[0, 1, 2, 3, 4, 5] * 2], LABELS)
+    assert {each.kind for each in vectors.top_features(2)} == {"numbers"}
+    assert vectors.coef_.shape == (1, 6)
+    matrix = SVC("precomputed", device="cpu").fit(np.eye(12), LABELS)
+    with pytest.raises(InputError, match="no features"):
+        matrix.top_features()
+    assert not hasattr(matrix, "coef_")
+
+
+def test_a_model_without_texts_has_the_same_weights(tmp_path):
+    model = SVC("spectrum:1-3,log,idf", device="cpu").fit(TEXTS, LABELS)
+    save(model, tmp_path / "m", texts=False)
+    kept = load(tmp_path / "m")
+    names, other = model.get_feature_names_out(), kept.get_feature_names_out()
+    theirs = dict(zip(other.tolist(), kept.coef_[0], strict=True))
+    for name, weight in zip(names.tolist(), model.coef_[0], strict=True):
+        assert theirs.get(name, 0.0) == pytest.approx(weight, abs=1e-6)
+
+
+def test_neighbouring_substrings_are_merged():
+    pairs = [("nvoic", 1.0), ("invoi", 0.9), ("voice", 0.8), ("oice ", 0.7), ("paid", 0.6), ("oic", 0.5)]
+    whole = merge(pairs, "an invoice is paid")
+    assert [(each.text, each.weight) for each in whole] == [("invoice ", 1.0), ("paid", 0.6)]
+    assert whole[0].merged == ("nvoic", "invoi", "voice", "oice ", "oic")
+    assert [each.text for each in merge(pairs[:2], "no such word")] == ["nvoic", "invoi"]
+    weak = merge([("voice", 1.0), ("voices", 0.1)], "voices")
+    assert [each.text for each in weak] == ["voice", "voices"]
+
+
+def test_command_line(tmp_path):
+    model = SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS)
+    save(model, tmp_path / "m.textsvm")
+    told = run("explain", tmp_path / "m.textsvm", "--top", "2", "--json")
+    sides = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [side["label"] for side in sides] == ["ham", "spam"]
+    assert sides[1]["features"][0]["text"] == "cash"
+    shown = run("explain", tmp_path / "m.textsvm", "--top", "2").stdout.decode()
+    assert "spam: words" in shown
+    assert "cash" in shown
+    many = tmp_path / "many.csv"
+    many.write_text("text\n" + "win cash\nlunch at noon\n" * 5)
+    summary = run("explain", tmp_path / "m.textsvm", many)
+    assert summary.stdout.decode().startswith("10 documents")
+    assert "5 more documents are not shown" in summary.stderr.decode()
