@@ -425,7 +425,13 @@ MISTAKES = [
         "8 of (the )?40 rows.*--skip-invalid",
         files={"t.csv": RAGGED},
     ),
-    Mistake("ragged rows in prediction", "predict m.textsvm t.csv", "row", rows=40, files={"t.csv": RAGGED}),
+    Mistake(
+        "ragged rows in prediction",
+        "predict m.textsvm t.csv",
+        "line 2.*fields",
+        rows=40,
+        files={"t.csv": RAGGED},
+    ),
     Mistake(
         "an empty text",
         "predict m.textsvm t.csv",

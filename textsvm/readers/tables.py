@@ -105,16 +105,11 @@ def read_tables(
             place = f"{file.name}, {row_name}"
             identifier = f"{file.name}:{number}" if len(files) > 1 else str(number)
             if problem := _problem(row, roles["text"], options.keep_invalid):
-                if (
-                    isinstance(row, InvalidRow)
-                    and row.ragged
-                    and not options.skip_invalid
-                    and not options.keep_invalid
-                ):
-                    ragged.append(line)
-                elif options.keep_invalid and not options.skip_invalid:
+                if options.keep_invalid and not options.skip_invalid:
                     own = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
                     yield Document(_string(own) or identifier, "", problem=f"{row_name}: {problem}")
+                elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
+                    ragged.append(line)
                 else:
                     problems.append((place, f"left out: {problem}"))
             elif isinstance(row, Mapping):
