@@ -272,9 +272,9 @@ def test_wrong_usage(arguments, words, tmp_path):
     ("content", "options", "words"),
     [
         ("text,y\naaaaa,1\nbbbbb,1\n", ["--regress", "y"], "all 2 targets are 1"),
-        ("text,y\naaaaa,1\nbbbbb,good\n", ["--regress", "y"], "row 3: the target is 'good'"),
+        ("text,y\naaaaa,1\nbbbbb,good\n", ["--regress", "y"], "line 3: the target is 'good'"),
         ("text,y\naaaaa,1\nbbbbb,2\n", ["--regress", "z"], "no column 'z' for the target; it"),
-        ("text,label,w\naaaaa,x,1\nbbbbb,y,nan\n", ["--weights", "w"], "row 3: the weight is 'nan'"),
+        ("text,label,w\naaaaa,x,1\nbbbbb,y,nan\n", ["--weights", "w"], "line 3: the weight is 'nan'"),
         ("text,label,w\naaaaa,x,1\nbbbbb,y,-2\n", ["--weights", "w"], "the weight is -2, and none"),
         ("text,label,w\naaaaa,x,0\nbbbbb,y,0\n", ["--weights", "w"], "zero for all"),
         ("text,label,w\naaaaa,x,1\nbbbbb,y,0\n", ["--weights", "w"], "nothing to learn the class y from"),

@@ -236,7 +236,7 @@ MISTAKES = {
     "vectors for texts": (["train.svm", "--kernel", "gap"], "holds vectors, and the kernel compares texts"),
     "vectors for columns": (["train.svm", "--kernel", "a=gap"], "as libsvm, which has no column 'a'"),
     "a column that is not there": (["mails.csv", "--numbers", "hours"], "no column 'hours'"),
-    "a number that is a text": (["mails.csv", "--numbers", "subject", "--text", "body"], "row 2: 'subject'"),
+    "a number that is a text": (["mails.csv", "--numbers", "subject", "--text", "body"], "line 2: 'subject'"),
     "libsvm's kernels": (["mails.csv", "--text", "body", "--kernel", "gap", "--libsvm"], "no model of the"),
     "a bad line": (["bad.svm"], "bad.svm, line 2, column 3: the index is 0"),
     "without texts": (["train.svm", *GAUSSIAN, "--without-texts"], "without its support vectors"),

@@ -323,7 +323,7 @@ MISTAKES = [
     Mistake(
         "a text column as numbers to predict",
         f"train reviews.csv --regress text {TRAIN}",
-        "row 2: the target.*not a finite number",
+        "line 2: the target.*not a finite number",
     ),
     Mistake(
         "labels as numbers to predict",
@@ -416,7 +416,7 @@ MISTAKES = [
     Mistake(
         "ragged rows in training",
         f"train t.csv {TRAIN}",
-        "8 of (the )?40 rows.*(2, 7|row 2|rows 2).*--skip-invalid",
+        "8 of (the )?40 rows.*lines 2, 7.*--skip-invalid",
         files={"t.csv": RAGGED},
     ),
     Mistake(
@@ -425,25 +425,31 @@ MISTAKES = [
         "8 of (the )?40 rows.*--skip-invalid",
         files={"t.csv": RAGGED},
     ),
-    Mistake("ragged rows in prediction", "predict m.textsvm t.csv", "row", rows=40, files={"t.csv": RAGGED}),
+    Mistake(
+        "ragged rows in prediction",
+        "predict m.textsvm t.csv",
+        "line 2.*fields",
+        rows=40,
+        files={"t.csv": RAGGED},
+    ),
     Mistake(
         "an empty text",
         "predict m.textsvm t.csv",
-        "row 3.*(text|empty)",
+        "line 3.*empty",
         rows=3,
         files={"t.csv": b"id,text\n1,fine\n2,\n3,poor\n"},
     ),
     Mistake(
         "a null text",
         "predict m.textsvm t.jsonl",
-        "line 2.*text|row 2.*text",
+        "line 2.*text",
         rows=3,
         files={"t.jsonl": b'{"text": "fine"}\n{"text": null}\n{"text": "poor"}\n'},
     ),
     Mistake(
         "a row without the key",
         "predict m.textsvm t.jsonl",
-        "(line|row) 2",
+        "line 2",
         rows=3,
         files={"t.jsonl": b'{"text": "fine"}\n{"id": 7}\n{"text": "poor"}\n'},
     ),
@@ -477,13 +483,13 @@ MISTAKES = [
     Mistake(
         "a weight that is a word",
         f"train t.csv --weights w {TRAIN}",
-        "row 2.*weight.*'heavy'",
+        "line 2.*weight.*'heavy'",
         files={"t.csv": table([(*r, "heavy") for r in ROWS], ("label", "text", "w"))},
     ),
     Mistake(
         "a negative weight",
         f"train t.csv --weights w {TRAIN}",
-        "row 2.*weight.*-1",
+        "line 2.*weight.*-1",
         files={"t.csv": table([(*r, -1) for r in ROWS], ("label", "text", "w"))},
     ),
     Mistake(

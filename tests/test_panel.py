@@ -105,7 +105,7 @@ def test_what_a_panel_cannot_be_made_of(sets, tmp_path):
     assert "is not a report of" in fails(*given, "--skip-opponents", tmp_path / "x.json", *output)
     other = {"cpu": "another", "threads": 1, "rows": []}
     (tmp_path / "x.json").write_text(json.dumps(other))
-    assert "is of another machine" in fails(*given, "--skip-opponents", tmp_path / "x.json", *output)
+    assert "is of another computer" in fails(*given, "--skip-opponents", tmp_path / "x.json", *output)
     (sets / "bad-train.tsv.xz").write_bytes(lzma.compress(b"a\tb\nno label\n"))
     assert "line 2 of" in fails(*given, "--sets", "bad", *output)
     (sets / "bad-train.tsv.xz").write_bytes(b"no archive")

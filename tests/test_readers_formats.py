@@ -95,7 +95,7 @@ def test_an_unknown_header_is_no_document(write):
 def test_rows_of_the_wrong_length_are_an_error(write):
     path = write("x.csv", "text,label\na,1\nb,2,3\nc\n")
     with pytest.raises(
-        InputError, match=r"2 of the 3 rows of x.csv have .* fields \(rows 3, 4\).*skip_invalid"
+        InputError, match=r"2 of the 3 rows of x.csv have .* fields \(lines 3, 4\).*skip_invalid"
     ):
         read_corpus(path)
     corpus = read_corpus(path, skip_invalid=True)
@@ -104,6 +104,22 @@ def test_rows_of_the_wrong_length_are_an_error(write):
         ("x.csv, line 3", "left out: it has 3 fields and not 2"),
         ("x.csv, line 4", "left out: it has 1 fields and not 2"),
     ]
+
+
+def test_messages_name_the_line_on_which_a_row_begins(write):
+    path = write("x.csv", 'text,label\n"a\r\nb\nc",1\n\n"d\n e",2,3\nf,g,h\n')
+    with pytest.raises(InputError, match=r"2 of the 3 rows .* \(lines 6, 8\)"):
+        read_corpus(path)
+    corpus = read_corpus(path, skip_invalid=True)
+    assert (corpus.ids, [place for place, _ in corpus.problems]) == (
+        ["2"],
+        ["x.csv, line 6", "x.csv, line 8"],
+    )
+    with pytest.raises(InputError, match=r"x\.csv, line 4: a quote .* never closed"):
+        read_corpus(write("x.csv", 'text,label\n"a\nb",1\n"c,2\nd,1\ne,2\n'))
+    loose = write("x.csv", 'text,label,n\n"a\nb",1,0\n"c" d,2,0\n"e\nf",1,0\ng,2,bad\n')
+    with pytest.raises(InputError, match=r"x\.csv, line 7: the weight is 'bad'"):
+        read_corpus(loose, weight="n")
 
 
 def test_spreadsheets(write, tmp_path):
@@ -132,7 +148,7 @@ def test_json_arrays(write):
     path = write("x.json", '[{"text": "a", "label": "x"},\n {"text": "b", "label": "y"}, 7]')
     corpus = read_corpus(path)
     assert (corpus.format, corpus.texts, corpus.labels) == ("json", ["a", "b"], ["x", "y"])
-    assert corpus.problems == [("x.json, line 3", "left out: it is not a JSON object")]
+    assert corpus.problems == [("x.json, row 3", "left out: it is not a JSON object")]
     for content, message in (("[1", "cannot be read as JSON"), ("7", "must hold an array")):
         with pytest.raises(InputError, match=message):
             read_corpus(write("y.json", content))
@@ -166,7 +182,7 @@ def test_json_lines(write):
     assert corpus.part == ["train", None, None]
     assert [place for place, _ in corpus.problems] == [
         "x.anything, line 5",
-        "x.anything, row 6",
+        "x.anything, line 6",
         "x.anything, line 7",
     ]
     with pytest.raises(

@@ -66,11 +66,11 @@ def test_copies_that_differ_in_their_number_are_kept(write):
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"target": "y"}, "row 3: the target is 'good', which is not a finite number"),
-        ({"target": "inf"}, "row 2: the target is 'inf'"),
-        ({"weight": "w"}, "row 3: the weight is 'nan'"),
-        ({"weight": "empty"}, "row 2: the weight is ''"),
-        ({"group": "g"}, "row 3 has no g, and every row needs a group"),
+        ({"target": "y"}, "line 3: the target is 'good', which is not a finite number"),
+        ({"target": "inf"}, "line 2: the target is 'inf'"),
+        ({"weight": "w"}, "line 3: the weight is 'nan'"),
+        ({"weight": "empty"}, "line 2: the weight is ''"),
+        ({"group": "g"}, "line 3 has no g, and every document needs a group"),
         ({"target": "empty"}, "no document of .* has a number in column 'empty'"),
         ({"target": "scores"}, "no column 'scores' for the target"),
     ],
@@ -83,7 +83,7 @@ def test_no_numbers(columns, words, write):
 
 
 def test_a_weight_below_zero_is_named_by_its_row(write):
-    with pytest.raises(InputError, match=r"x\.csv, row 3: the weight is -1, and none may be below 0"):
+    with pytest.raises(InputError, match=r"x\.csv, line 3: the weight is -1, and none may be below 0"):
         read_corpus(write("x.csv", "text,label,n\na,x,0\nb,y,-1\n"), weight="n")
 
 

@@ -376,7 +376,7 @@ def test_numbers_alone(tmp_path):
 @pytest.mark.parametrize(
     ("row", "what"),
     [
-        ("a,Hi,one,,2", r"x\.csv, row 2: 'hour' is '', which is not a finite number"),
+        ("a,Hi,one,,2", r"x\.csv, line 2: 'hour' is '', which is not a finite number"),
         ("a,Hi,one,late,2", "'hour' is 'late'"),
         ("a,Hi,one,1,inf", "'size' is 'inf'"),
     ],

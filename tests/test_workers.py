@@ -250,7 +250,7 @@ def test_ctrl_c_cancels_what_has_not_begun(connected):
 
 def test_workers_of_another_version_are_refused_before_any_work(cluster, monkeypatch):
     monkeypatch.setattr("textsvm.__version__", "99.0")
-    said = r"the worker tcp://.* has textsvm .* and this machine has 99\.0"
+    said = r"the worker tcp://.* has textsvm .* and this computer has 99\.0"
     with pytest.raises(InputError, match=said), on_workers(cluster.scheduler_address):
         pass
     assert current() is None

@@ -171,7 +171,7 @@ def _seconds(of: dict[str, dict[str, Any]], columns: Sequence[str]) -> list[str]
 
 
 def known_opponents(path: Path) -> dict[str, dict[str, Any]]:
-    """Rows of the opponents in an earlier report of this machine, by key."""
+    """Rows of the opponents in an earlier report of this computer, by key."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         rows = {row["key"]: row for row in report["rows"] if row["classifier"] in OPPONENTS}
@@ -181,8 +181,8 @@ def known_opponents(path: Path) -> dict[str, dict[str, Any]]:
     here = environment()
     if host != (here["cpu"], here["threads"]):
         raise InputError(
-            f"--skip-opponents: {path} is of another machine ({host[0]}, {host[1]} threads), and seconds of "
-            "two machines cannot be compared"
+            f"--skip-opponents: {path} is of another computer ({host[0]}, {host[1]} threads), and seconds of "
+            "two computers cannot be compared"
         )
     return rows
 
@@ -198,7 +198,7 @@ def known_opponents(path: Path) -> dict[str, dict[str, Any]]:
         type=Path,
         metavar="FILE",
         recorded=False,
-        help="copy the rows of the opponents from an earlier JSON report of this machine",
+        help="copy the rows of the opponents from an earlier JSON report of this computer",
     ),
     device="auto",
     report=PanelReport,

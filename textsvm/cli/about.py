@@ -69,7 +69,7 @@ def devices(json: options.Json = False, quiet: options.Quiet = False) -> None:
 def bench(
     context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]
 ) -> None:
-    """Measure textsvm against CPU baselines on this machine; check that results are equal before timing.
+    """Measure textsvm against CPU baselines on this computer; check that results are equal before timing.
 
     `textsvm bench NAME --help` lists its options. TEXTSVM_DATA names the folder of the corpora.
     """

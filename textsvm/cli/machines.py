@@ -98,7 +98,7 @@ class MachineOptions:
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """Distribution over several machines."""
+    """Distribution over several computers."""
 
     workers: str | None = option_field(
         "Distribute the work over the workers of a Dask scheduler, such as tcp://HOST:8786, or over one "

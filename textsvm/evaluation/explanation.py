@@ -20,7 +20,7 @@ from textsvm.errors import InputError
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels.attribution import Attribution, Contributions, complete
 from textsvm.machines.labels import label_sets
-from textsvm.machines.top_features import sides_of
+from textsvm.machines.top_features import value_mixes
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -261,7 +261,7 @@ def _machines_explained(
 ) -> tuple[NDArray[np.float64], list[dict[str, Any]]]:
     """Weights of the machines in each explained value, (n, n_machines), and fields of its `Explanation`."""
     n, classes = len(machines), getattr(model, "classes_", None)
-    mixes, towards = sides_of(model, positive)
+    mixes, towards = value_mixes(model, positive)
     side, against = np.zeros(n, np.int64), None
     if classes is None:
         predictions = model.predictions(model.scores(machines, 0), None).tolist()

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import machine_of_texts
-from textsvm.machines.top_features import sides_of
+from textsvm.machines.top_features import value_mixes
 from textsvm.runtime.parallel import Progress
 
 Array = NDArray[np.float64]
@@ -123,7 +123,7 @@ def mutation_scores(
     letters = letters_of(machine, alphabet)
     documents = machine.encode(given, machine.support_documents_)
     read = [documents.shown(i) for i in range(len(documents))]
-    mixes, towards = sides_of(machine, positive)
+    mixes, towards = value_mixes(machine, positive)
     values = machine.machine_values(read) @ mixes.T
     scores = [np.zeros((len(towards), len(text), len(letters))) for text in read]
     total, done = sum(len(letters) - (own in letters) for text in read for own in text), 0
@@ -172,7 +172,7 @@ def kmer_scores(
     both = pairs_of(letters) if all_strands else None
     digits = _digits(k, len(letters), both)
     kmers = np.array(list(letters))[digits].view(f"<U{k}").ravel()
-    mixes, towards = sides_of(machine, positive)
+    mixes, towards = value_mixes(machine, positive)
     scores, size = np.empty((len(kmers), len(towards))), max(1, BATCH // k)
     for start in range(0, len(kmers), size):
         some = slice(start, start + size)

@@ -120,7 +120,7 @@ def _planned(rows: Any, decision: Plan, progress: Progress | None) -> Gram:
 
 
 def _measured_rates(case: Case, request: GramRequest, rows: Any, store: Any) -> Rates:
-    """Rates of this machine, as far as predictions depend on them."""
+    """Rates of this computer, as far as predictions depend on them."""
     compute = inf
     if case.stored < 1:
         kernel = request.kernel

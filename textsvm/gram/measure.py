@@ -2,7 +2,7 @@
 
 Throughput is measured in tenths of a second, and only if a decision depends on it. Rates of a disk or of a
 card's bus are cached for a month in the user's cache folder (``$XDG_CACHE_HOME/textsvm``, or
-``~/.cache/textsvm``), by machine and by mount of the disk or name of the card. Damaged files are ignored.
+``~/.cache/textsvm``), by computer and by mount of the disk or name of the card. Damaged files are ignored.
 """
 
 from __future__ import annotations

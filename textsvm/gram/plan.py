@@ -3,19 +3,19 @@
 `plan_features` and `plan_gram` are pure functions of numbers that return a `Plan`;
 `textsvm.machines.training` and `textsvm.gram.build` execute it. The tiers of a kernel matrix:
 
-    device      the whole matrix, in the memory of the device that solves
+    device      the whole matrix, in the memory of the device that runs the solver
     host        the whole matrix in main memory, and a cache of rows on the card
     disk        the whole matrix in a store on disk, and a cache of rows in memory
-    recompute   a cache of rows, which are computed again when they are needed again
+    recompute   a cache of rows; rows outside it are computed when the solver reads them
 
-A matrix that fits is computed as a whole, and nothing has to be predicted. Where it does not, with room for m
-of its n rows, a solver reads about
+A matrix that fits into memory is computed as a whole, without any prediction. Otherwise, with memory for m of
+its n rows, the number of rows that the solver reads is predicted as
 
     R = 0.54 n sqrt(n / m)
 
-rows, the geometric mean over the seven problems of reports/tiers.md under budgets of 5, 10, 25 and 50 % (2.4,
-1.7, 1.1 and 0.76 n; measured 2.3, 1.7, 1.2 and 0.75 n, for single problems a quarter to 2.4 times as many).
-Computing the whole matrix means half of its values, and `BANDS` of its diagonal blocks twice.
+This is 2.4, 1.7, 1.1 and 0.76 n with memory for 5, 10, 25 and 50 % of the rows. The geometric means over the
+seven problems of reports/tiers.md are 2.3, 1.7, 1.2 and 0.75 n; single problems read 0.25 to 2.4 times R.
+The matrix is symmetric, so half of its values are computed, and of its `BANDS` diagonal blocks both halves.
 """
 
 from __future__ import annotations
@@ -30,12 +30,16 @@ SOLVERS = ("auto", "gram", "features")
 TIERS = ("auto", "device", "host", "disk", "recompute")
 #: Number of column blocks of a stored matrix (`textsvm.gram.stored`).
 BANDS = 16
-#: Matrices of fewer bytes are not worth a measurement of this machine.
+#: Smallest matrix for which the throughput of this computer is measured, in bytes.
 MIN_BYTES = 1 << 30
-#: Largest matrix of dense features that is computed (1.5 GiB, some seconds). 2,500 documents of 500 features
-#: take 0.2 to 0.4 s by rows of the matrix and 1.7 s by their features, on two busy cores.
+#: Largest number of documents with dense features for which the matrix is computed (1.5 GiB, some seconds).
+#: Training on 2,500 documents of 500 features takes 0.2 to 0.4 s from the matrix and 1.7 s from the features,
+#: on two busy cores.
 MAX_ROWS = 20_000
-#: Cores that the choice between features and a matrix assumes: the model must not depend on the machine.
+#: If the matrix does not fit into memory, features are used up to this multiple of the time predicted for a
+#: matrix in memory: rows that are computed again, or read from disk, take several times as long.
+MAX_SLOWDOWN = 30
+#: Cores that the choice between features and a matrix assumes: the model must not depend on the computer.
 CORES = 4
 _SOURCES = {"host": "from main memory", "disk": "from disk", "recompute": "computed again"}
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -59,8 +63,12 @@ class Costs:
 #: By the kind of device: a core of a CPU, fitted to reports/feature_solver_ways.md; an H200, fitted to
 #: reports/gpu/million.md.
 COSTS = {
-    "cpu": Costs(3e-8, 4e-8, 2.5e-8, 1.5e-5, 0.0, 8e-9, 4e-11, 24),
-    "cuda": Costs(1e-9, 3.5e-9, 0.0, 0.0, 1.5, 1.3e-9, 0.0, 12),
+    "cpu": Costs(
+        count=3e-8, solve=4e-8, machine=2.5e-8, row=1.5e-5, start=0.0, pair=8e-9, product=4e-11, memory=24
+    ),
+    "cuda": Costs(
+        count=1e-9, solve=3.5e-9, machine=0.0, row=0.0, start=1.5, pair=1.3e-9, product=0.0, memory=12
+    ),
 }
 
 
@@ -88,7 +96,7 @@ class FeatureCase:
 
 @dataclass(frozen=True)
 class Rates:
-    """Throughput of this machine, per second."""
+    """Throughput of this computer, per second."""
 
     compute: float = inf  #: Kernel values, computed as rows of a working set
     bus: float = inf  #: Bytes from main memory to the card
@@ -155,7 +163,10 @@ class Plan:
 
 
 def candidates(case: Case) -> tuple[str, ...]:
-    """Tiers that a kernel matrix can have; `plan_gram` needs `Rates` only if there are several."""
+    """Tiers that a kernel matrix can have; `plan_gram` needs `Rates` only if there are several.
+
+    Raises InputError if the user requests a tier that does not fit into memory.
+    """
     if case.tier != "auto":
         return (_requested(case),)
     if case.fits:
@@ -167,7 +178,10 @@ def candidates(case: Case) -> tuple[str, ...]:
 
 
 def plan_gram(case: Case, rates: Rates | None = None) -> Plan:
-    """Decide where a kernel matrix is kept; `rates` is needed if there are several `candidates`."""
+    """Decide where a kernel matrix is kept; `rates` is needed if there are several `candidates`.
+
+    Raises InputError if the user requests a tier that does not fit into memory.
+    """
     tiers = candidates(case)
     predicted = {each: case.seconds(each, rates or Rates()) for each in tiers if len(tiers) > 1}
     tier = min(tiers, key=lambda each: predicted.get(each, 0.0))
@@ -187,20 +201,20 @@ def plan_gram(case: Case, rates: Rates | None = None) -> Plan:
     return Plan(way, tier, case.memory, reason)
 
 
-def plan_features(case: Case, features: FeatureCase, requested: bool) -> Plan | None:
-    """The plan to train from sparse features; None if a kernel matrix is better and they are not requested.
+def plan_features(case: Case, features: FeatureCase, features_requested: bool) -> Plan | None:
+    """The plan to train from sparse features; None if a matrix is better and features are not requested.
 
     Raises InputError if features are requested and cannot be used.
     """
     obstacle = features.obstacle or _too_large(case, features)
-    if requested and obstacle:
+    if features_requested and obstacle:
         raise InputError(obstacle)
     if obstacle:
         return None
     with_matrix, seconds = features.seconds(case.n, case.device)
-    if requested:
+    if features_requested:
         reason = "as requested"
-    elif case.bytes > case.memory and seconds < 30 * with_matrix:
+    elif case.bytes > case.memory and seconds < MAX_SLOWDOWN * with_matrix:
         reason = f"a kernel matrix would take {show_bytes(case.bytes)} of {show_bytes(case.memory)}"
     elif seconds < with_matrix:
         reason = f"predicted {seconds:.2g} s, with a kernel matrix {with_matrix:.2g} s"
@@ -224,7 +238,7 @@ def _too_large(case: Case, features: FeatureCase) -> str:
 
 
 def _requested(case: Case) -> str:
-    """The tier that the user requests ("host" is "device" on a CPU); InputError if it is impossible."""
+    """The tier that the user requests ("host" is "device" on a CPU); InputError if it does not fit."""
     tier = "device" if case.tier == "host" and case.device == "cpu" else case.tier
     room = {"device": case.memory, "host": case.host_memory}.get(tier)
     if room is None or (case.fits if tier == "device" else case.bytes <= room):

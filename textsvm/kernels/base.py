@@ -41,7 +41,7 @@ from textsvm.kernels.contract import (
     RowsPredictor,
     Structure,
     Values,
-    under,
+    strip_prefix,
 )
 from textsvm.kernels.inputs import encode_inputs
 from textsvm.kernels.near import Nearest
@@ -86,7 +86,7 @@ class Kernel(Parameters, ABC):
 
     @property
     def _min_length(self) -> int:
-        """Symbols that a document must have to have features."""
+        """Documents with fewer symbols have no features."""
         return 0
 
     @property
@@ -114,7 +114,10 @@ class Kernel(Parameters, ABC):
 
     @abstractmethod
     def rows(self, documents: Documents, device: Device) -> KernelRows:
-        """Prepare documents as the columns of rows of kernel values."""
+        """Kernel matrix against fixed documents, computed on demand.
+
+        The columns are `documents`; the rows are these documents, or others (`KernelRows.cross`).
+        """
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
         """Prepare machines for prediction.
@@ -171,7 +174,7 @@ class Kernel(Parameters, ABC):
     def __add__(self, other: Any) -> Sum:
         if not isinstance(other, Kernel):
             return NotImplemented
-        (weights, kernels), (more_weights, more_kernels) = _terms(self), _terms(other)
+        (weights, kernels), (more_weights, more_kernels) = _operands(self), _operands(other)
         weights, kernels = weights + more_weights, kernels + more_kernels
         return Sum(kernels, None if set(weights) == {1.0} else weights)
 
@@ -182,7 +185,8 @@ class Kernel(Parameters, ABC):
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Kernel):
             return _product(self, other)
-        return _scaled(float(other), self) if _is_factor(other) else NotImplemented
+        factor = _as_factor(other)
+        return NotImplemented if factor is None else _scaled(factor, self)
 
     __rmul__ = __mul__
 
@@ -410,7 +414,7 @@ class Composite(Kernel):
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         for number, part in enumerate(self.kernels):
-            part.structure.restore(under(f"{number}.", state))
+            part.structure.restore(strip_prefix(f"{number}.", state))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` also the parts ("0") and their parameters ("0__p")."""
@@ -463,7 +467,7 @@ class SumFeatures(Features):
 
     @property
     def countable(self) -> bool:
-        return all(weight > 0 and term.features.countable for weight, term in self.kernel.structure.terms)
+        return all(term.features.countable for _, term in self.kernel.structure.terms)
 
     @property
     def has_weights(self) -> bool:  # type: ignore[override]
@@ -476,7 +480,9 @@ class SumFeatures(Features):
 
     def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | MultiView) -> SumWeights:
         terms = enumerate(self.kernel.structure.terms)
-        parts = [term.features.restore_weights(under(f"{k}.", state), alphabets) for k, (_, term) in terms]
+        parts = [
+            term.features.restore_weights(strip_prefix(f"{k}.", state), alphabets) for k, (_, term) in terms
+        ]
         return SumWeights(self.kernel, parts)
 
 
@@ -603,17 +609,20 @@ class Product(Composite):
         return ProductRows(self, documents, device)
 
 
-def _is_factor(value: Any) -> bool:
-    """Whether a value is a number; raises InputError if it is not a finite number above 0."""
+def _as_factor(value: Any) -> float | None:
+    """The factor of a kernel, None if it is not a number; InputError if it is not finite and above 0."""
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
-        return False
+        return None
     if not (0 < float(value) < inf):
         raise InputError(f"a kernel can be multiplied by a finite number above 0, not by {value}")
-    return True
+    return float(value)
 
 
-def _terms(kernel: Kernel) -> tuple[list[float], list[Kernel]]:
-    """Weights and terms of a sum; any other kernel is a sum of itself."""
+def _operands(kernel: Kernel) -> tuple[list[float], list[Kernel]]:
+    """Weights and kernels of a sum as the user gave them; any other kernel is a sum of itself.
+
+    `Structure.terms` scales the weights to sum to 1 and flattens nested sums.
+    """
     if not isinstance(kernel, Sum):
         return [1.0], [kernel]
     weights = [1.0] * len(kernel.kernels) if kernel.weights is None else [float(w) for w in kernel.weights]
@@ -621,14 +630,14 @@ def _terms(kernel: Kernel) -> tuple[list[float], list[Kernel]]:
 
 
 def _scaled(factor: float, kernel: Kernel) -> Sum:
-    weights, kernels = _terms(kernel)
+    weights, kernels = _operands(kernel)
     return Sum(kernels, [factor * weight for weight in weights])
 
 
 def _product(a: Kernel, b: Kernel) -> Product | Sum:
     factor, parts = 1.0, list[Kernel]()
     for kernel in (a, b):
-        weights, kernels = _terms(kernel)
+        weights, kernels = _operands(kernel)
         if len(kernels) == 1:  # a kernel times a number
             factor, kernel = factor * weights[0], kernels[0]
         parts += kernel.kernels if isinstance(kernel, Product) else [kernel]

@@ -34,8 +34,9 @@ AHEAD = 8
 UNKNOWN_RATE = 5e5 / 60
 #: Prefix of the saved arrays of a kernel on a column.
 OWN = "own."
-#: Symbols of documents, and float64 arrays such as seconds or coefficients.
+#: Number of symbols of each document.
 Lengths = NDArray[np.int64]
+#: Seconds, coefficients or decision values.
 Values = NDArray[np.float64]
 AbilityT = TypeVar("AbilityT", covariant=True)
 
@@ -121,7 +122,7 @@ def decision_by_rows(
 
 
 class Predictor(Protocol):
-    """Machines prepared for prediction: sum_i coef[k, i] k(support_i, document), on `device`."""
+    """Machines prepared for prediction on `device`: machine m is sum_i coef[m, i] k(support_i, document)."""
 
     device: Device
 
@@ -184,9 +185,10 @@ class SharedColumns(Protocol):
 
 
 class Sharing(ABC):
-    """Work that the kernels of a grid share on the same documents; kernels with equal objects share it.
+    """Work that several kernels of a grid share on the same documents.
 
-    Subclasses are frozen dataclasses of the parameters that must be equal.
+    Subclasses are frozen dataclasses of the parameters on which the work depends: kernels share it if their
+    `Cost.sharing` is equal.
     """
 
     def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
@@ -207,7 +209,7 @@ class Sharing(ABC):
         """Position and matrix of each kernel of a pass; the caller may keep the matrix."""
 
     def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
-        """Prepare documents as columns for all kernels; None without a shared pass."""
+        """Kernel matrices against fixed documents, computed on demand; None without a shared pass."""
         return None
 
     def tileable(self, kernels: Sequence[Any], documents: Documents) -> bool:
@@ -243,7 +245,7 @@ class Structure:
 
     @property
     def min_length(self) -> int:
-        """Symbols that a document must have to have features."""
+        """Documents with fewer symbols have no features."""
         return int(self.kernel._min_length)
 
     @property
@@ -318,10 +320,10 @@ class Structure:
     def condense(
         self, index: NDArray[np.int64], coef: NDArray[np.float64]
     ) -> tuple[Any, NDArray[np.int64], NDArray[np.float64]]:
-        """Replace machines on training documents by equal machines that are kept for prediction.
+        """Kernel, index and coef of machines with the same decision values, to keep for prediction.
 
-        `index` (m,) numbers the documents of the last rows; coef has shape (n_machines, m). Returns the
-        kernel, index and coef to keep: for Nystroem the approximated kernel and its landmarks.
+        `index`, shape (m,), are positions in the documents for which `rows` was called last; coef has shape
+        (n_machines, m). For Nystroem the result is the approximated kernel with its landmarks.
         """
         return self.kernel, index, coef
 
@@ -333,7 +335,7 @@ class Structure:
 
     @property
     def key(self) -> Hashable:
-        """Equal for kernels of equal values if they learn from the same documents."""
+        """Equal for two kernels that have the same values once they are fitted to the same documents."""
         # Different functions of tokens may have the same repr.
         return (f"{type(self.kernel)} {self.as_dict()}", self.views) if self.comparable else id(self.kernel)
 
@@ -344,7 +346,7 @@ class Structure:
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Restore a kernel from the arrays of `state`."""
-        self.kernel.restore(state if self.view.column is None else under(OWN, state))
+        self.kernel.restore(state if self.view.column is None else strip_prefix(OWN, state))
 
 
 class Cost:
@@ -398,9 +400,9 @@ class Cost:
 class Features:
     """Explicit feature map of a kernel.
 
-    `key`, `occurrences`, `count`, `fit_counted` and `bytes` are for kernels that are not sums; `rows`,
-    `count_terms` and `counted_rows` work for sums, too. Machines can be kept as weights of features where
-    `has_weights` is true.
+    `key`, `occurrences`, `count`, `fit_counted`, `rows_of` and `bytes` are for kernels that are not sums. All
+    other members are for sums, too. Machines can be kept as weights of features (`weights`,
+    `restore_weights`) if `has_weights` is true.
     """
 
     has_weights: bool = False
@@ -435,12 +437,12 @@ class Features:
         return 0
 
     def rows_of(self, counted: Any, train: NDArray[np.int64]) -> FeatureRows:
-        """Counted documents as rows of features, for a kernel fitted to `train`."""
+        """Feature matrix of counted documents, for a kernel fitted to `train`."""
         rows: FeatureRows = counted.rows(self.kernel, train)
         return rows
 
     def rows(self, documents: Documents | MultiView, device: Device) -> FeatureRows:
-        """Fit the kernel to documents, and return them as rows of features."""
+        """Fit the kernel to documents and return their feature matrix."""
         return self.counted_rows(self.count_terms(documents, device), np.arange(len(documents)), device)
 
     def count_terms(self, documents: Documents | MultiView, device: Device) -> dict[Hashable, Any]:
@@ -454,7 +456,7 @@ class Features:
     def counted_rows(
         self, counted: dict[Hashable, Any], train: NDArray[np.int64], device: Device
     ) -> FeatureRows:
-        """Fit the kernel to some of the documents of `count_terms`; all of them as rows of features."""
+        """Fit the kernel to some documents of `count_terms` and return the feature matrix of all."""
         parts = []
         for _, term in self.kernel.structure.terms:
             term.features.fit_counted(counted[term.features.key], train)
@@ -475,6 +477,6 @@ class Features:
         raise NotImplementedError
 
 
-def under(prefix: str, state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The arrays whose names have a prefix, by the rest of their names."""
+def strip_prefix(prefix: str, state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays whose names begin with a prefix, by their names without it."""
     return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}

@@ -1,10 +1,10 @@
 """Kernel machines: parameters, training and decisions, without scikit-learn.
 
-`fit` validates texts and targets, states the learning problem, encodes the texts, trains
-(`textsvm.machines.training`: plan, features or Gram matrix, solver) and sets the fitted attributes. The steps
-are separate methods, so that model selection encodes texts and computes rows once for all folds and
-parameters. `textsvm.estimators` adds the interface of scikit-learn. Modules that only training needs are
-imported when it starts: predicting a single text waits for neither SciPy nor Numba.
+`KernelMachine._fit`, which the `fit` of each subclass calls, validates texts and targets, states the learning
+problem, encodes the texts, trains (`textsvm.machines.training`: plan, features or Gram matrix, solver) and
+sets the fitted attributes. The steps are separate methods, so that model selection encodes texts and computes
+rows once for all folds and parameters. `textsvm.estimators` adds the interface of scikit-learn. Modules that
+only training needs are imported when it starts: predicting a single text waits for neither SciPy nor Numba.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 DEFAULT_KERNELS = ("auto", "fast")
 #: Indices of training rows and of test rows.
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
+#: In place of the kernel of a machine that is not fitted; None is that of a precomputed kernel matrix.
+_UNFITTED: Any = object()
 _NYSTROM = re.compile(r"nystrom:0*([1-9][0-9]{0,17})")
 #: Held while a predictor is prepared, so that threads that share a machine prepare it once.
 _preparing = Lock()
@@ -171,7 +173,7 @@ class KernelMachine(Parameters, ABC):
     #: Category of the warning that the solver did not converge.
     warning: ClassVar[type[Warning]] = NotConvergedWarning
     #: Parameters that must be finite numbers above 0 (`duality_gap` may be None).
-    _POSITIVE: ClassVar[tuple[str, ...]] = ("C", "tol", "duality_gap")
+    _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
 
     def copy(self) -> Self:
         """A machine with the same parameters that is not fitted."""
@@ -192,7 +194,7 @@ class KernelMachine(Parameters, ABC):
 
     @property
     def source(self) -> Source:
-        """Where the rows of the kernel matrix come from."""
+        """Input type of the machine, chosen by its kernel."""
         kernel = self.kernel
         if isinstance(kernel, str) and kernel == "precomputed":
             from textsvm.sources.matrix import MatrixSource
@@ -311,7 +313,8 @@ class KernelMachine(Parameters, ABC):
         from textsvm.machines.training import prepare_gram
 
         self.check()
-        given, device = self.validate(X), devices.select(self.device)
+        given = self.validate(X)
+        device = devices.select(self.device)
         with self.at_work(device):
             clock = time.perf_counter()
             examples = self.encode(given, None, progress)
@@ -375,12 +378,14 @@ class KernelMachine(Parameters, ABC):
         support = index[used]
         self.solutions_ = machines.solutions
         self.n_iter_ = sum(solution.iterations for solution in machines.solutions)
-        before = vars(self).get("kernel_", self)
-        had_columns = before is None or (before is not self and not before.structure.reads_texts)
+        earlier = vars(self).get("kernel_", _UNFITTED)
         kept = self.source.keep(kernel, examples, support)
         coef = np.ascontiguousarray(every[:, used])
         self.restore(kept, coef, machines.bias, target.classes, {})
-        if kept.n_features is None and had_columns:  # of an earlier fit to a matrix
+        # An earlier fit to a matrix, vectors or a table has set the number and names of its columns. They are
+        # out of date if this fit has no number of columns.
+        had_columns = earlier is None or (earlier is not _UNFITTED and not earlier.structure.reads_texts)
+        if kept.n_features is None and had_columns:
             for name in {"n_features_in_", "feature_names_in_"} & set(vars(self)):
                 delattr(self, name)
         self.n_support_ = self._count_support(target.values[support], target.classes)
@@ -447,7 +452,8 @@ class KernelMachine(Parameters, ABC):
             clock = time.perf_counter()
             examples = self.encode(given, None, progress)
             kernel = self.source.kernel_for(examples)
-            examples, seconds = with_classes(examples, target), {"encode": time.perf_counter() - clock}
+            examples = with_classes(examples, target)
+            seconds = {"encode": time.perf_counter() - clock}
             machines, self.gram_description_ = train(self, kernel, examples, problem, seconds, progress)
         self.seconds_ = seconds
         self.keep_machines(kernel, examples, target, machines)

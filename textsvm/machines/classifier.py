@@ -50,10 +50,11 @@ class Classifier(KernelMachine):
     time_budget: float | None = None
 
     estimator_name = "SVC"
+    _POSITIVE = ("C", "tol", "duality_gap")
 
     @property
     def source(self) -> Source:
-        """Where the rows of the kernel matrix come from; a fitted classifier keeps the chosen kernel."""
+        """Input type of the machine; a fitted classifier keeps the chosen kernel."""
         if is_default(self.kernel) and getattr(self, "kernel_", None) is not None:
             chosen: Any = self.kernel_
             return TextSource(chosen, self.text_form)

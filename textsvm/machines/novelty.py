@@ -26,7 +26,6 @@ class NoveltyDetector(KernelMachine):
     nu: float = 0.5
 
     estimator_name = "OneClassSVM"
-    _POSITIVE = ("tol", "duality_gap")
 
     def check(self) -> None:
         super().check()

@@ -28,6 +28,7 @@ class Regressor(KernelMachine):
     epsilon: float = 0.1
 
     estimator_name = "SVR"
+    _POSITIVE = ("C", "tol", "duality_gap")
 
     def check(self) -> None:
         super().check()

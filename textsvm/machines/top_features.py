@@ -6,8 +6,8 @@ the contributions to the values of the support vectors are summed. For other ker
 the support vectors with the largest dual coefficients are listed.
 
 Substrings at neighbouring places are nearly the same feature: "invoi", "nvoic" and "voice" mean "invoice".
-They are merged if one contains the other, or if they overlap in all but a symbol and occur joined in a
-support vector.
+They are merged if one contains the other, or if they overlap in all but a symbol and occur joined in the text
+of the support vectors.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from textsvm.kernels.contract import FeatureWeights
 from textsvm.kernels.spelling import spell
 from textsvm.runtime import device as devices
 
-#: Features of a class that are merged, for each feature that is listed.
+#: Substrings that are candidates for merging, per listed feature.
 CANDIDATES = 20
-#: Merged substrings have at least this share of the weight of the heaviest.
+#: A substring is extended only by substrings of at least this share of its weight,
 SHARE = 0.4
+#: and of at least this length: shorter substrings continue nearly everything.
+MIN_LENGTH = 3
 #: Support vectors whose contributions are summed where a kernel has no list of features.
 MAX_DOCUMENTS = 300
-#: Symbols of support vectors in which joined substrings are searched.
+#: Joined substrings must occur in the first support vectors, up to this number of symbols; the rest is cut.
 MAX_SYMBOLS = 4 << 20
 
 
@@ -85,6 +87,8 @@ def coefficients(machine: Any) -> tuple[NDArray[np.object_], NDArray[np.float64]
     AttributeError
         If the kernel has no list of features.
     """
+    if machine.kernel_ is None:
+        raise AttributeError("a model of a precomputed kernel matrix has no features")
     tables = feature_weights(machine)
     if not tables:
         raise AttributeError(f"the kernel {spell(machine.kernel_)} has no list of features with weights")
@@ -107,7 +111,7 @@ def top_features(machine: Any, n: int = 30) -> list[TopFeatures]:
     tables = feature_weights(machine)
     text = _support_text(machine) if any(each.kind == "substrings" for each in tables) else ""
     result = []
-    for label, mix in _sides(machine):
+    for mix, label in zip(*_class_mixes(machine), strict=True):
         if tables:
             result += [_heaviest(label, each, each.weights @ mix, n, text) for each in tables]
         else:
@@ -117,7 +121,7 @@ def top_features(machine: Any, n: int = 30) -> list[TopFeatures]:
 
 
 def _support_text(machine: Any) -> str:
-    """The texts of the support vectors, as the kernel reads them; "" for a model saved without texts."""
+    """Normalised texts of the first support vectors (`MAX_SYMBOLS`); "" for a model saved without texts."""
     support, texts, size = machine.support_documents_, [], 0
     for i in range(len(support)):
         texts.append(support.shown(i))
@@ -127,19 +131,22 @@ def _support_text(machine: Any) -> str:
     return "\0".join(texts)
 
 
-def _sides(machine: Any) -> list[tuple[Any, NDArray[np.float64]]]:
-    """Each class, or each direction of a number, with the weights of the machines in its value."""
-    mixes, labels = sides_of(machine, None)
+def _class_mixes(machine: Any) -> tuple[NDArray[np.float64], list[Any]]:
+    """As `value_mixes`, with a value for each of two classes, and for each direction of a number."""
+    mixes, labels = value_mixes(machine, None)
     if len(labels) > 1:
-        return list(zip(labels, mixes, strict=True))
+        return mixes, labels
     opposites = {None: ("a higher number", "a lower number"), "inside": ("inside", "outside")}
     classes = getattr(machine, "classes_", None)
     positive, negative = opposites[labels[0]] if classes is None else (labels[0], classes[0].item())
-    return [(negative, -mixes[0]), (positive, mixes[0])]
+    return np.stack([-mixes[0], mixes[0]]), [negative, positive]
 
 
-def sides_of(machine: Any, positive: Any) -> tuple[NDArray[np.float64], list[Any]]:
-    """Weights of the machines in each value, shape (n_values, n_machines), and the meaning of each value."""
+def value_mixes(machine: Any, positive: Any) -> tuple[NDArray[np.float64], list[Any]]:
+    """Weights of the machines in each decision value, shape (n_values, n_machines), and the labels of values.
+
+    Two classes have a single value, for the class `positive` (None: the second class).
+    """
     classes, n_machines = getattr(machine, "classes_", None), len(machine.intercept_)
     if classes is None:
         return np.ones((1, n_machines)), ["inside" if hasattr(machine, "offset_") else None]
@@ -180,7 +187,8 @@ def merge(pairs: Sequence[tuple[str, float]], text: str = "") -> list[Feature]:
     pairs : sequence of (str, float)
         Substrings and positive weights, the heaviest first.
     text : str
-        Joined substrings must occur in it.
+        Text in which joined substrings must occur. Only substrings of `MIN_LENGTH` symbols, and of `SHARE` of
+        the weight of the heaviest, join it; all substrings of the result are merged into it.
     """
     rest = dict(pairs)
     result = []
@@ -202,7 +210,7 @@ def _extensions(whole: str, others: Sequence[str], text: str) -> Iterator[str]:
     for other in others:
         if len(other) > len(whole) and whole in other:
             longer = [other]
-        elif 3 <= len(other) <= len(whole) + 1:
+        elif MIN_LENGTH <= len(other) <= len(whole) + 1:
             longer = [whole + other[-1]] if whole.endswith(other[:-1]) else []
             longer += [other[0] + whole] if whole.startswith(other[1:]) else []
             longer = [each for each in longer if each in text]

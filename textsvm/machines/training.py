@@ -40,12 +40,12 @@ MOST_BYTES = 64
 
 @dataclass(frozen=True)
 class PreparedRows:
-    """Training examples before any label is used."""
+    """Encoded examples, the fitted kernel, and its Gram or features."""
 
     examples: Any  #: Encoded documents, or a given kernel matrix
-    kernel: Kernel  #: Fitted
+    kernel: Kernel  #: Fitted to all examples, or to a training part
     gram: Any  #: `Gram` or `FeatureProducts` of all examples
-    seconds: dict[str, float]  #: Wall time of "encode" and "gram", where needed
+    seconds: dict[str, float]  #: Wall time of the stages so far: "encode", "gram" or "features"
 
     @property
     def description(self) -> str:
@@ -60,13 +60,19 @@ def plan_training(
 ) -> Plan | None:
     """The plan to train from features; None if a Gram is better, requested or given."""
     compute = machine.compute_options
-    requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
-    if requested or not isinstance(documents, Documents | MultiView | Vectors):
+    gram_requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
+    if gram_requested or not isinstance(documents, Documents | MultiView | Vectors):
         return None
-    memory = allowed_bytes(compute.memory, device)
-    trouble = obstacle(machine, kernel, device, problem)
-    features = features_of(kernel, documents, problem, device, trouble, memory)
-    return plan_features(Case(len(documents), memory, device.kind), features, compute.solver == "features")
+    memory = memory_limit(machine, len(documents), device)
+    obstacle = why_no_features(machine, kernel, device, problem)
+    features = features_of(kernel, documents, problem, device, obstacle, memory)
+    case, features_requested = Case(len(documents), memory, device.kind), compute.solver == "features"
+    return plan_features(case, features, features_requested)
+
+
+def memory_limit(machine: Machine, n: int, device: Device) -> int:
+    """Bytes that the rows of n examples may take on a device."""
+    return allowed_bytes(machine.source.memory(machine.compute_options.memory, n, device), device)
 
 
 def features_of(
@@ -92,7 +98,7 @@ def features_of(
     )
 
 
-def obstacle(machine: Machine, kernel: Kernel, device: Device, problem: Problem | None = None) -> str:
+def why_no_features(machine: Machine, kernel: Kernel, device: Device, problem: Problem | None = None) -> str:
     """Why machines cannot be trained from the features of a kernel, in a sentence; empty if they can."""
     instead = 'choose solver="auto" (--solver auto)'
     if machine.compute_options.approximate is not None:
@@ -138,10 +144,11 @@ def train(
     features.
     """
     device = devices.select(machine.device)
-    decision, clock = plan_training(machine, kernel, documents, problem, device), time.perf_counter()
-    with scratch.on_disk(decision is not None and decision.tier == "disk"):
-        if decision is not None:
-            gram = FeatureProducts(kernel.features.rows(documents, device), device, decision.reason)
+    plan = plan_training(machine, kernel, documents, problem, device)
+    clock = time.perf_counter()
+    with scratch.on_disk(plan is not None and plan.tier == "disk"):
+        if plan is not None:
+            gram = FeatureProducts(kernel.features.rows(documents, device), device, plan.reason)
             devices.synchronize(device)
             prepared = PreparedRows(documents, kernel, gram, {"features": time.perf_counter() - clock})
         else:
@@ -163,7 +170,8 @@ def prepare_gram(
     machine: Machine, examples: Any, kernel: Kernel, progress: StageProgress | None = None
 ) -> PreparedRows:
     """Build the Gram matrix of encoded examples; `kernel` is fitted to all or some; inside `at_work`."""
-    device, clock = devices.select(machine.device), time.perf_counter()
+    device = devices.select(machine.device)
+    clock = time.perf_counter()
     if progress is not None:
         # Preparation, and compilation at first use, come before any work is counted.
         progress("gram", 0, 1)
@@ -191,7 +199,7 @@ def check_solver(machine: Machine) -> None:
         return
     if isinstance(machine.kernel, str) and machine.kernel == "precomputed":
         raise InputError("a kernel matrix that is given has no features; leave solver out")
-    if trouble := obstacle(machine, machine.new_kernel(), devices.select(machine.device)):
+    if trouble := why_no_features(machine, machine.new_kernel(), devices.select(machine.device)):
         raise InputError(trouble)
 
 
@@ -262,7 +270,7 @@ def store_together(
 ) -> None:
     """Compute missing Grams in the store together, for kernels that share a pass; skip the others."""
     compute = machine.compute_options
-    memory = allowed_bytes(machine.source.memory(compute.memory, len(examples), device), device)
+    memory = memory_limit(machine, len(examples), device)
     alike: dict[Hashable, list[Kernel]] = {}
     for kernel in kernels:
         if kernel.cost.sharing is not None and not kernel.structure.learns:

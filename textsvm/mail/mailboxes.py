@@ -1,6 +1,6 @@
 """Messages and lessons in files: single messages, mboxes, Maildirs, folders; lessons as JSON Lines.
 
-JSON Lines serve to move lessons to another machine, to back them up and to inspect them. A line is a lesson,
+JSON Lines serve to move lessons to another computer, to back them up and to inspect them. A line is a lesson,
 an object with
 
     digest   hexadecimal

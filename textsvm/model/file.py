@@ -30,7 +30,7 @@ from textsvm import __version__
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import MOST_DEPTH, Kernel
-from textsvm.kernels.contract import under
+from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
 from textsvm.machines.base import Compute, KernelMachine
@@ -275,7 +275,7 @@ def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]], class_of: Cl
     given = header["calibration"]
     model = class_of("CalibratedSVC")(machine.copy(), **{name: given[name] for name in _CALIBRATION})
     model.check()
-    return model.restore(machine, under(_MAPS, arrays), under(_CONFORMITY, arrays))
+    return model.restore(machine, strip_prefix(_MAPS, arrays), strip_prefix(_CONFORMITY, arrays))
 
 
 def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]], class_of: ClassOf) -> Any:

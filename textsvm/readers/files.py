@@ -86,7 +86,7 @@ class File:
     name: str
     data: bytes
 
-    #: Number of rows of JSON from which the columns are taken (None: all), and whether it can be read twice.
+    #: Rows that may be read ahead to detect columns (None: all), and whether the file can be read twice.
     known_rows: ClassVar[int | None] = None
     read_again: ClassVar[bool] = True
     #: Number of bytes that were read from disk.

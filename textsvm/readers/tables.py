@@ -1,17 +1,18 @@
-"""Reader of tables: CSV, TSV, JSON Lines and Parquet, a document a row.
+"""Reader of tables: CSV, TSV, JSON Lines, JSON, Parquet and spreadsheets, with one document per row.
 
-Columns are named or numbered from 1. Several columns of text (`title,body`) are joined by line breaks; listed
-columns stay apart, beside columns of numbers. Columns that are not named are detected by their usual names
-(`text`, `label`, `id`, `split`, ...), except targets, weights and groups. A CSV or TSV has a header line if a
-column was named, or if a cell of its first line is a usual name. Without a header the first column is the
-label and the others are the text; the first label must occur again, since the first line may be a header of
-unknown names.
+Columns are given by name, or by number from 1. Columns that are not given are detected by their usual names
+(`text`, `label`, `id`, `split`, ...), except targets, weights and groups. Several text columns are joined by
+line breaks if given as a comma-separated string (`title,body`), and kept separate if given as a list.
 
-Spreadsheets of Excel and LibreOffice are read with python-calamine: the first sheet that is not empty.
+CSV, TSV and spreadsheets have a header if a column is given by name, or if a cell of the first line is a
+usual column name. Otherwise the first column is the label and the others are the text. The first label must
+then occur again, since the first line may be a header of unknown names.
 
-TSV is split on TAB only: a quote is an ordinary character (a quote that opens in an essay would otherwise
-swallow the rows up to the next). CSV follows RFC 4180; its delimiter is the symbol of `,`, `;`, TAB and `|`
-that splits the first rows into the most fields.
+TSV is split on TAB only, and quotes are ordinary characters: an unclosed quote in a text would otherwise
+swallow all rows up to the next quote. CSV follows RFC 4180; its delimiter is the symbol of `,`, `;`, TAB and
+`|` that splits the first rows into the most fields. Messages name the line on which a row of CSV, TSV or JSON
+Lines begins. The default id of a document is the number of its row, which is smaller after line breaks in
+quotes.
 """
 
 from __future__ import annotations
@@ -95,23 +96,20 @@ def read_tables(
     """
     for file, report in with_progress(files, progress):
         format = options.format or table_format(file.name, decode(file.head)[0]) or "csv"
-        table = _OPENERS[format](file, options.need_header, problems)
-        roles, part, ragged, total = _roles(table, options, file.name), part_of(file.name), [], 0
-        for number, row in table.rows:
+        table = _READERS[format](file, options.need_header, problems)
+        roles, part = _roles(table, options, file.name), part_of(file.name)
+        ragged, total = list[int](), 0
+        for number, line, row in table.rows:
             total += 1
-            row_name = f"{'line' if isinstance(row, str) else 'row'} {number}"
+            row_name = f"{table.unit} {line}"
             place = f"{file.name}, {row_name}"
             identifier = f"{file.name}:{number}" if len(files) > 1 else str(number)
             if problem := _problem(row, roles["text"], options.keep_invalid):
-                if isinstance(row, _Ragged) and not options.skip_invalid and not options.keep_invalid:
-                    ragged.append(number)
-                elif options.keep_invalid and not options.skip_invalid:
+                if options.keep_invalid and not options.skip_invalid:
                     own = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
-                    yield Document(
-                        _string(own) or identifier,
-                        "",
-                        problem=f"{row_name}: {problem}",
-                    )
+                    yield Document(_string(own) or identifier, "", problem=f"{row_name}: {problem}")
+                elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
+                    ragged.append(line)
                 else:
                     problems.append((place, f"left out: {problem}"))
             elif isinstance(row, Mapping):
@@ -130,20 +128,30 @@ def read_tables(
         if ragged:
             numbers = ", ".join(map(str, ragged[:_SHOWN])) + (", ..." if len(ragged) > _SHOWN else "")
             raise InputError(
-                f"{len(ragged):,} of the {total:,} rows of {file.name} have too few or too many fields (rows "
-                f"{numbers}): a text with the delimiter in it needs quotes; correct them, or leave them out "
-                "with --skip-invalid (skip_invalid=True)"
+                f"{len(ragged):,} of the {total:,} rows of {file.name} have too few or too many fields "
+                f"({table.unit}s {numbers}): a text with the delimiter in it needs quotes; correct them, or "
+                "leave them out with --skip-invalid (skip_invalid=True)"
             )
 
 
-class _Ragged(str):
-    """The problem of a row that has too few or too many fields."""
+@dataclass(frozen=True)
+class InvalidRow:
+    """A row that cannot be split into fields."""
+
+    reason: str
+    ragged: bool = False  #: Whether it has too few or too many fields
 
 
-def _problem(row: Mapping[str, Any] | str, texts: Sequence[str], empty: bool) -> str | None:
-    """The reason why a row is no document, if there is one; with `empty`, an empty text is a reason."""
-    if isinstance(row, str):
-        return row
+#: Number of a row, the line on which it begins (spreadsheets, Parquet and JSON: the number), and its cells.
+CellRow = tuple[int, int, list[str]]
+#: The same with its fields by name.
+NamedRow = tuple[int, int, Mapping[str, Any] | InvalidRow]
+
+
+def _problem(row: Mapping[str, Any] | InvalidRow, texts: Sequence[str], empty: bool) -> str | None:
+    """The reason why a row is not a document, or None; with `empty`, an empty text is a reason."""
+    if isinstance(row, InvalidRow):
+        return row.reason
     values = [row.get(name) for name in texts]
     if texts and all(value is None for value in values):
         return f"it has no {texts[0]!r}"
@@ -165,7 +173,7 @@ def _document(
     part = _string(first("part")) if roles["part"] else part
     group = (_string(first("group")) or "").strip() or None
     if roles["group"] and group is None:
-        raise InputError(f"{place} has no {roles['group'][0]}, and every row needs a group")
+        raise InputError(f"{place} has no {roles['group'][0]}, and every document needs a group")
     return Document(
         _string(first("id")) or identifier,
         "\n".join(_string(text) or "" for text in texts if text is not None),
@@ -233,9 +241,9 @@ class TableRows:
 
     names: list[str]  #: Column names; "1", "2", ... without a header.
     headed: bool
-    #: The line in the file (the record, for Parquet), and the fields by name, or the problem of the row.
-    rows: Iterable[tuple[int, Mapping[str, Any] | str]]
-    first: Sequence[str] = ()  #: Cells of the first row of CSV and TSV
+    rows: Iterable[NamedRow]
+    unit: str  #: "line" or "row": the place of a row in messages
+    first: Sequence[str] = ()  #: Cells of the first row of CSV, TSV and spreadsheets
     #: Whether the first cell of a table without a header occurs again, and is therefore a label.
     repeats: bool = False
 
@@ -295,23 +303,23 @@ def _named_columns(
     return columns
 
 
-# Formats. `header`: the first row is a header; else it is one if a cell is a usual name.
+# Formats. `header`: the first row is a header; otherwise it is a header if a cell is a usual name.
 
 
-def _open_csv(file: File, header: bool, problems: Problems) -> TableRows:
-    return _table(file, _csv_rows(file, _delimiter(file), problems), header, problems)
+def _read_csv(file: File, header: bool, problems: Problems) -> TableRows:
+    return _table(file, _csv_rows(file, _delimiter(file), problems), header)
 
 
-def _open_tsv(file: File, header: bool, problems: Problems) -> TableRows:
-    lines = (line.removesuffix("\n") for line in iterate_lines(file, problems))
-    rows = ((n, line.removesuffix("\r").split("\t")) for n, line in enumerate(lines, 1) if line.strip("\r"))
-    return _table(file, rows, header, problems)
+def _read_tsv(file: File, header: bool, problems: Problems) -> TableRows:
+    lines = (line.removesuffix("\n").removesuffix("\r") for line in iterate_lines(file, problems))
+    rows = ((n, n, line.split("\t")) for n, line in enumerate(lines, 1) if line.strip("\r"))
+    return _table(file, rows, header)
 
 
-def _table(file: File, rows: Iterator[tuple[int, list[str]]], header: bool, problems: Problems) -> TableRows:
+def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line") -> TableRows:
     _require_content(file)
     start = next(rows)
-    first = [cell.strip() for cell in start[1]]
+    first = [cell.strip() for cell in start[2]]
     headed = header or any(cell.lower() in _ALL_USUAL for cell in first)
     names = first if headed else [str(i + 1) for i in range(len(first))]
     taken = set[str]()
@@ -319,19 +327,20 @@ def _table(file: File, rows: Iterator[tuple[int, list[str]]], header: bool, prob
         if not name or name in taken:
             names[i] = str(i + 1)
         taken.add(names[i])
-
-    def mappings() -> Iterator[tuple[int, Mapping[str, Any] | str]]:
-        for number, row in rest if headed else chain([start], rest):
-            if len(row) == len(names):
-                yield number, dict(zip(names, row, strict=True))
-            else:
-                yield number, _Ragged(f"it has {len(row)} fields and not {len(names)}")
-
-    known: list[tuple[int, list[str]]] = []
+    lookahead: list[CellRow] = []
     if not headed and len(names) > 1:
-        known = list(islice(rows, file.known_rows if file.known_rows == 1 else _LOOKED_AT))
-    rest, repeats = chain(known, rows), any(row[0].strip() == first[0] for _, row in known)
-    return TableRows(names, headed, mappings(), first, repeats)
+        lookahead = list(islice(rows, _LOOKED_AT if file.known_rows is None else file.known_rows))
+    repeats = any(row[0].strip() == first[0] for _, _, row in lookahead)
+    rest = chain([] if headed else [start], lookahead, rows)
+
+    def named_rows() -> Iterator[NamedRow]:
+        for number, line, row in rest:
+            if len(row) == len(names):
+                yield number, line, dict(zip(names, row, strict=True))
+            else:
+                yield number, line, InvalidRow(f"it has {len(row)} fields and not {len(names)}", ragged=True)
+
+    return TableRows(names, headed, named_rows(), unit, first, repeats)
 
 
 def _require_content(file: File) -> None:
@@ -340,51 +349,51 @@ def _require_content(file: File) -> None:
         raise InputError(f"{file.name} is empty")
 
 
-def _open_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
-    """JSON Lines: an object a line; columns are those of the first objects (`known_rows`)."""
+def _read_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
+    """JSON Lines: one object per line; columns are the keys of the first `known_rows` objects."""
     rows = _objects(file, problems)
     objects: list[Mapping[str, Any]] = []
-    first = []
-    for number, row in rows:
-        first.append((number, row))
-        if not isinstance(row, str):
-            objects.append(row)
+    lookahead = []
+    for row in rows:
+        lookahead.append(row)
+        if not isinstance(row[2], InvalidRow):
+            objects.append(row[2])
             if len(objects) == file.known_rows:
                 break
     if not objects:
         _require_content(file)
         raise InputError(f"{file.name} holds no JSON object; JSON Lines has one on every line")
-    return TableRows(list(dict.fromkeys(name for row in objects for name in row)), True, chain(first, rows))
+    names = list(dict.fromkeys(name for row in objects for name in row))
+    return TableRows(names, True, chain(lookahead, rows), "line")
 
 
-def _objects(file: File, problems: Problems) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def _objects(file: File, problems: Problems) -> Iterator[NamedRow]:
     for number, line in enumerate(iterate_lines(file, problems), 1):
         if line.strip():
-            yield number, _as_object(line)
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            yield number, number, _as_object(row)
 
 
-def _as_object(line: str) -> dict[str, Any] | str:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        row = None
-    return row if isinstance(row, dict) else "it is not a JSON object"
+def _as_object(row: Any) -> dict[str, Any] | InvalidRow:
+    return row if isinstance(row, dict) else InvalidRow("it is not a JSON object")
 
 
-def _open_json(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_json(file: File, header: bool, problems: Problems) -> TableRows:
     """JSON: an array of objects."""
     try:
         rows = json.loads("".join(iterate_lines(file, problems)))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file.name} cannot be read as JSON: {error}") from error
     if not isinstance(rows, list):
-        raise InputError(f"{file.name} must hold an array of objects, a document each")
-    objects = [row if isinstance(row, dict) else "it is not a JSON object" for row in rows]
-    names = list(dict.fromkeys(name for row in objects if isinstance(row, dict) for name in row))
-    return TableRows(names, True, enumerate(objects, 1))
+        raise InputError(f"{file.name} must hold an array of objects, one object per document")
+    names = list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
+    return TableRows(names, True, ((n, n, _as_object(row)) for n, row in enumerate(rows, 1)), "row")
 
 
-def _open_excel(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_excel(file: File, header: bool, problems: Problems) -> TableRows:
     """The first sheet of a spreadsheet that is not empty, with python-calamine, which is not a dependency."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
@@ -404,7 +413,7 @@ def _open_excel(file: File, header: bool, problems: Problems) -> TableRows:
     if len(filled) > 1:
         problems.append((file.name, f"only the sheet {filled[0]!r} of {len(filled)} is read"))
     rows = ([_cell(value) for value in row] for row in sheets[filled[0]])
-    return _table(file, ((n, row) for n, row in enumerate(rows, 1) if any(row)), header, problems)
+    return _table(file, ((n, n, row) for n, row in enumerate(rows, 1) if any(row)), header, "row")
 
 
 def _cell(value: Any) -> str:
@@ -414,7 +423,7 @@ def _cell(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _open_parquet(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_parquet(file: File, header: bool, problems: Problems) -> TableRows:
     """Parquet, with PyArrow, which is not a dependency."""
     try:
         import pyarrow  # type: ignore[import-not-found, unused-ignore]
@@ -429,8 +438,8 @@ def _open_parquet(file: File, header: bool, problems: Problems) -> TableRows:
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise InputError(f"{file.name} cannot be read as Parquet: {error}") from error
     columns = [_parquet_values(file, name, table.column(i)) for i, name in enumerate(names)]
-    rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-    return TableRows(names, True, enumerate(rows, 1))
+    values = enumerate(zip(*columns, strict=True), 1)
+    return TableRows(names, True, ((n, n, dict(zip(names, row, strict=True))) for n, row in values), "row")
 
 
 def _parquet_table(file: File, pyarrow: Any, parquet: Any) -> Any:
@@ -480,13 +489,13 @@ def _parquet_values(file: File, name: str, column: Any) -> list[Any]:
     return values
 
 
-_OPENERS: dict[str, Callable[[File, bool, Problems], TableRows]] = {
-    "csv": _open_csv,
-    "tsv": _open_tsv,
-    "jsonl": _open_jsonl,
-    "json": _open_json,
-    "excel": _open_excel,
-    "parquet": _open_parquet,
+_READERS: dict[str, Callable[[File, bool, Problems], TableRows]] = {
+    "csv": _read_csv,
+    "tsv": _read_tsv,
+    "jsonl": _read_jsonl,
+    "json": _read_json,
+    "excel": _read_excel,
+    "parquet": _read_parquet,
 }
 
 
@@ -501,26 +510,35 @@ class _Lines:
         self.ended = True
 
 
-def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRow]:
+    """Rows of CSV that are not empty.
+
+    The file is read strictly up to the first invalid quote, which is reported in `problems`; a second pass
+    reads the rest leniently. A stream cannot be read twice, so it is read leniently from the beginning.
+    Raises InputError if a quote is never closed.
+    """
     done, line_problems = 0, problems
     for strict in (True, False) if file.read_again else (False,):
-        with _fields_of_any_size():
+        with _csv_field_limit(MAX_LINE):
             lines = _Lines(iterate_lines(file, line_problems, ""))
             reader = csv.reader(lines, delimiter=delimiter, strict=strict)
+            start = 1  # the line on which the row begins
             try:
-                for number, row in islice(enumerate(reader, 1), done, None):
-                    if lines.ended:  # inside a quoted field, which only a strict reader reports
-                        raise csv.Error("unexpected end of data")
-                    done = number
-                    if row:
-                        yield number, row
+                for number, row in enumerate(reader, 1):
+                    if number > done:
+                        if lines.ended:  # inside a quoted field, which only a strict reader reports
+                            raise csv.Error("unexpected end of data")
+                        done = number
+                        if row:
+                            yield number, start, row
+                    start = reader.line_num + 1
                 return
             except csv.Error as error:
                 place, reason = f"{file.name}, line {reader.line_num}", error
         if "unexpected end" in str(reason):
             raise InputError(
-                f'{place}: a quote (") was opened and is never closed, so the rows cannot be separated; '
-                "if quotes are ordinary characters in this file, read it as tsv"
+                f'{file.name}, line {start}: a quote (") was opened and is never closed, so the rows cannot '
+                "be separated; if quotes are ordinary characters in this file, read it as tsv"
             )
         problems.append((place, "a quote inside a quoted field is not doubled"))
         line_problems = []  # problems of decoding were reported already
@@ -543,14 +561,15 @@ def _delimiter(file: File) -> str:
             return 0
         return min(filter(None, counts), default=0)
 
-    with _fields_of_any_size():
+    with _csv_field_limit(MAX_LINE):
         return max(_DELIMITERS, key=fields)
 
 
 @contextmanager
-def _fields_of_any_size() -> Iterator[None]:
-    limit = csv.field_size_limit(MAX_LINE)
+def _csv_field_limit(size: int) -> Iterator[None]:
+    """Set the largest field of module csv, a global setting, during a block."""
+    before = csv.field_size_limit(size)
     try:
         yield
     finally:
-        csv.field_size_limit(limit)
+        csv.field_size_limit(before)

@@ -1,4 +1,4 @@
-"""Independent pieces of work as tasks for Dask workers on several machines.
+"""Independent pieces of work as tasks for Dask workers on several computers.
 
     with on_workers("tcp://10.0.0.1:8786"):
         tune(model, texts, labels, grid)
@@ -55,7 +55,7 @@ def on_workers(where: Any) -> Iterator[Workers]:
     ----------
     where : str or cluster of Dask
         The address of a scheduler, such as "tcp://10.0.0.1:8786", or "local" for a worker process per core of
-        this machine during the block.
+        this computer during the block.
 
     Raises
     ------
@@ -159,8 +159,8 @@ def require_same_versions(client: Any) -> None:
                 raise InputError(f"the worker {worker} has no {name}; install {name} {version} there")
             if other != version:
                 raise InputError(
-                    f"the worker {worker} has {name} {other} and this machine has {version}; results would "
-                    "not be those of one machine, so install the same version"
+                    f"the worker {worker} has {name} {other} and this computer has {version}; results would "
+                    "not be those of a single computer, so install the same version"
                 )
 
 
@@ -176,7 +176,7 @@ class _Sent:
 class Workers:
     """The workers of a scheduler, for a `distributed.Client`.
 
-    `worth` is the least work to distribute, in predicted seconds on all cores of this machine.
+    `worth` is the least work to distribute, in predicted seconds on all cores of this computer.
     """
 
     worth = 1.0

@@ -104,7 +104,8 @@ class FoldGrams:
 
     def _features(self, kernel: Kernel, train: NDArray[np.int64] | None, reason: str) -> PreparedRows:
         """`_fit_and_build` with features, which are counted once for all folds."""
-        clock, some = time.perf_counter(), np.arange(len(self.examples)) if train is None else train
+        some = np.arange(len(self.examples)) if train is None else train
+        clock = time.perf_counter()
         rows = kernel.features.counted_rows(self._counted, some, self._device)
         devices.synchronize(self._device)
         gram = FeatureProducts(rows, self._device, reason)

@@ -65,6 +65,7 @@ class MultilabelClassifier(KernelMachine):
     random_state: int | None = 0
 
     estimator_name = "MultilabelSVC"
+    _POSITIVE = ("C", "tol", "duality_gap")
 
     def check(self) -> None:
         super().check()

@@ -1,4 +1,4 @@
-"""Sources of rows: validate and encode the examples of a user, and keep, save and restore the fitted state.
+"""Input types of models: texts, vectors, table columns, or a precomputed kernel matrix.
 
 A source has no state but its parameters; examples, kernels and fitted state are arguments.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.contract import Predictor, Weights, under
+from textsvm.kernels.contract import Predictor, Weights, strip_prefix
 from textsvm.kernels.given import approximated, as_kernel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
@@ -39,7 +39,7 @@ class Kept:
 
 
 class Source(ABC):
-    """Where the rows of a kernel matrix come from."""
+    """Input type of a model: validates, encodes and saves its examples."""
 
     @property
     def form(self) -> Hashable:
@@ -160,9 +160,9 @@ class KernelSource(Source):
     def _restore_learnt(self, unfitted: Kept, arrays: dict[str, NDArray[Any]]) -> Kept:
         """Restore the state of a kernel, or weights of features, from `_learnt_state`."""
         kernel: Any = unfitted.kernel
-        if weights := under(_WEIGHTS, arrays):
+        if weights := strip_prefix(_WEIGHTS, arrays):
             self.require_weights()
             restored = kernel.features.restore_weights(weights, unfitted.documents)
             return replace(unfitted, weights=restored)
-        kernel.structure.restore(under(_STATE, arrays))
+        kernel.structure.restore(strip_prefix(_STATE, arrays))
         return unfitted

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.combined.table import Numbers, Table
-from textsvm.kernels.contract import under
+from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.inputs import InputTable, encode_table, read_view
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.sources.base import Kept
@@ -48,7 +48,7 @@ class ColumnSource(TextSource):
     def _unpack(self, arrays: dict[str, NDArray[Any]], prefix: str, view: View, n: int) -> Any:
         if not isinstance(view.column, tuple):
             return super()._unpack(arrays, prefix, view, n)
-        arrays = under(prefix, arrays)
+        arrays = strip_prefix(prefix, arrays)
         widths = arrays["widths"]
         if widths.dtype != np.int64 or widths.shape != (len(view.column),) or (widths < 1).any():
             raise InputError("it does not say how many numbers each of its columns has")

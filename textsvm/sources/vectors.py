@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, issparse
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.contract import under
+from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
@@ -178,7 +178,7 @@ class VectorSource(KernelSource):
     ) -> Kept:
         if n_features is None:
             raise ValueError("it does not say how many numbers a vector has")
-        vectors = unpack(under(_VECTORS, arrays), (len(support), n_features))
+        vectors = unpack(strip_prefix(_VECTORS, arrays), (len(support), n_features))
         return self._restore_learnt(Kept(support, self.new_kernel(), vectors, n_features), arrays)
 
 

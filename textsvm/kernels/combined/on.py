@@ -33,7 +33,7 @@ from textsvm.kernels.contract import (
     Structure,
     Values,
     Weights,
-    under,
+    strip_prefix,
 )
 from textsvm.kernels.near import Near, Nearest
 from textsvm.linalg.rows import FeatureRows
@@ -242,9 +242,11 @@ class OnFeatures(Features):
 
     def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Any) -> NumberWeights:
         on = self.kernel
-        on.standard_ = Standard.from_state(under(STANDARD, state))
+        on.standard_ = Standard.from_state(strip_prefix(STANDARD, state))
         numbers = on.structure.read(alphabets)
-        return NumberWeights(on.kernel.features.restore_weights(under(OWN, state), numbers), on.standard_)
+        return NumberWeights(
+            on.kernel.features.restore_weights(strip_prefix(OWN, state), numbers), on.standard_
+        )
 
 
 class OnAttributor(Attributor):
@@ -358,5 +360,5 @@ class On(Kernel):
         return self.standard_.state | own
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        self.kernel.restore(under(OWN, state))
-        self.standard_ = Standard.from_state(under(STANDARD, state))
+        self.kernel.restore(strip_prefix(OWN, state))
+        self.standard_ = Standard.from_state(strip_prefix(STANDARD, state))
