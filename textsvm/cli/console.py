@@ -71,8 +71,11 @@ def wrong_usage(prefix: str = "") -> Iterator[None]:
 
 
 def device_line(device: Device) -> str:
-    """Description of a device, and why it is not a GPU."""
-    return f"device: {device.description}" + (f"; no GPU: {device.no_gpu}" if device.no_gpu else "")
+    """Description of a device, and why the card of this machine is not used."""
+    from textsvm.runtime.device import has_card
+
+    advice = f"; no GPU: {device.no_gpu}" if device.no_gpu and has_card() else ""
+    return f"device: {device.description}{advice}"
 
 
 def seconds_row(seconds: dict[str, float]) -> tuple[str, str]:
@@ -104,6 +107,7 @@ class Console:
         self._tasks: dict[str, Any] = {}
         self._shown = ""
         compiled.warn = lambda message: self.say(f"note: {message}")
+        compiled.on_compile = lambda: self.say("note: compiling for this processor: some seconds, once")
 
     def say(self, message: str) -> None:
         """Print a line to stderr."""
@@ -117,7 +121,7 @@ class Console:
             self.say(f"note: waiting for {expected} on standard input; Ctrl-D ends it")
 
     def say_device(self, device: Device) -> None:
-        """Print the device that did the work, and why it is not a GPU."""
+        """Print the device that did the work (`device_line`)."""
         self.say(device_line(device))
 
     def line(self, text: str) -> None:
