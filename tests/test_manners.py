@@ -274,3 +274,29 @@ def test_the_fit_to_lengths_is_monotone_and_survives_odd_files():
         {"lengths": "x", "numbers": []},
     ):
         assert LengthBaseline.of({"length_baseline": odd}) is None
+
+
+def test_messages_name_packages_that_can_be_installed():
+    package = Path(textsvm.__file__).parent
+    named = [
+        path
+        for path in package.rglob("*.py")
+        if re.search(r"pip install \W*textsvm", path.read_text("utf-8"))
+    ]
+    assert not named
+
+
+@pytest.mark.parametrize("command", ["train", "cv", "tune", "compare"])
+def test_the_help_shows_the_options_that_people_use(command):
+    """And all of them on request; completion knows all."""
+    short, long = (run(command, option).stdout.decode() for option in ("--help", "--help-all"))
+    assert "--help-all" in short
+    assert "--label" in short
+    assert len(short.splitlines()) < 100
+    for rare in ("--skip-invalid", "--vectors"):
+        assert rare not in short
+        assert rare in long
+    if command == "train":
+        shown = set(re.findall(r"--?[a-zA-Z][a-z-]*", short.partition("Arguments")[2]))
+        assert len(shown - {"-o", "-q", "--help", "--help-all"}) <= 20
+        assert "--duality-gap" in long

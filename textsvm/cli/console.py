@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
@@ -229,6 +230,11 @@ class Console:
             text = json.dumps(value)
         next(_printed)  # first, because the reader of the line may end the process
         stream.write(text + "\n")
+
+    def print_csv(self, cells: Sequence[Any]) -> None:
+        """Print a row of a CSV table to stdout."""
+        next(_printed)
+        csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
 
 
 #: Largest minimum width of the first column of a table.

@@ -45,11 +45,12 @@ Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
 #: parameter, of which `--help` shows none.
 MANY = 20
 KERNEL_PANEL = "Kernel"
-RARE = frozenset(
-    "negative part split numbers vectors labels id headers skip_invalid weights label_separator duplicates "
-    "normalise drop_punctuation max_length epsilon multiclass tol duality_gap max_iter memory approximate "
-    "store tier workers budget one_class nu solver seed without_texts libsvm repeats group_duplicates".split()
-)
+RARE = {
+    "negative", "part", "split", "numbers", "vectors", "labels", "id", "headers", "skip_invalid", "weights",
+    "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
+    "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers", "budget",
+    "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
+}  # fmt: skip
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
 CorpusPath = Annotated[
