@@ -1,6 +1,8 @@
 """What newcomers tripped over: odd labels, narrow terminals, help texts, two sets of defaults."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -278,12 +280,8 @@ def test_the_fit_to_lengths_is_monotone_and_survives_odd_files():
 
 def test_messages_name_packages_that_can_be_installed():
     package = Path(textsvm.__file__).parent
-    named = [
-        path
-        for path in package.rglob("*.py")
-        if re.search(r"pip install \W*textsvm", path.read_text("utf-8"))
-    ]
-    assert not named
+    for path in package.rglob("*.py"):
+        assert not re.search(r"pip install \W*textsvm", path.read_text("utf-8")), path
 
 
 @pytest.mark.parametrize("command", ["train", "cv", "tune", "compare"])

@@ -192,10 +192,8 @@ def _judged(decisions: PriorDecisions) -> str:
     """Shares of the lessons, each judged before it was learnt."""
     right = decisions.judged - decisions.wrong - decisions.unsure
     shares = (f"{100 * n / decisions.judged:.0f} %" for n in (right, decisions.unsure, decisions.wrong))
-    return (
-        "{:,} messages before they were learnt: {} right, {} unsure, {} wrong; {:,} ham judged spam".format(
-            decisions.judged, *shares, decisions.lost
-        )
+    return "{:,} messages before they were learnt: {} right, {} unsure, {} wrong; {:,} ham as spam".format(
+        decisions.judged, *shares, decisions.lost
     )
 
 
