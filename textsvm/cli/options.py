@@ -284,7 +284,7 @@ class Command(_PlainFlags, TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help; without --help-all the rare options are hidden meanwhile."""
-        rare = [each for each in self.params if _is_rare(each)]
+        rare: list[Any] = [each for each in self.params if _is_rare(each)]
         if _HELP_ALL in ctx.meta or not any(each.name == _HELP_ALL for each in self.params):
             rare = []
         for each in rare:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textsvm.cli import options
-from textsvm.cli.console import Console, WrongUsage, json_line, print_error
+from textsvm.cli.console import Console, WrongUsage, print_error
 from textsvm.cli.kernels import several
 from textsvm.cli.options import option, option_field
 from textsvm.errors import InputError
@@ -281,7 +282,7 @@ def _cell(value: Any) -> Any:
     """Cell of a CSV table; the labels of a list are separated by semicolons."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return ";".join(value)
-    return json_line(value).rstrip() if isinstance(value, list | dict) else value
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
 def _with_top(

@@ -20,7 +20,7 @@ from textsvm.readers.corpus import Corpus
 from textsvm.runtime import device as devices
 from textsvm.selection.fold_grams import Task, grams_of, predicted_seconds, train_and_test
 from textsvm.selection.folds import Splitting
-from textsvm.selection.scoring import read_training_data
+from textsvm.selection.scoring import labels_of, read_training_data
 
 #: Most documents, and most predicted seconds, of a cross-validation that nobody asked for; its folds.
 MOST, SECONDS, FOLDS = 2000, 2.0, 3
@@ -67,7 +67,8 @@ def last_line(model: Any, training: Corpus, held: Corpus | None, results: Result
             results.metrics, corpora.truth(training), corpora.truth(held), f"{results.n:,} documents"
         )
     elif accuracy := getattr(machine_of(model), "held_out_accuracy_", None):
-        verdict = _verdict({"accuracy": accuracy}, *[corpora.truth(training)] * 2, "cross-validation")
+        truth = corpora.truth(training)
+        verdict = _verdict({"accuracy": accuracy}, truth, truth, "cross-validation")
     elif alone and len(training) <= MOST:
         verdict = _cross_validated(model, training)
     if verdict is None:
@@ -99,14 +100,13 @@ def _cross_validated(model: Any, training: Corpus) -> Verdict | None:
         return None
     predicted = machine.fold_predictions(values, folds, target)
     tested = np.concatenate([test for _, test in folds])
-    right = target.values[tested] if target.multilabel or target.classes is None else None
-    labels = np.concatenate(predicted)
-    if right is None:
-        metrics = {"accuracy": float(np.mean(target.classes[target.values[tested]] == labels))}
-    elif target.multilabel:
+    right, labels = labels_of(target)[tested], np.concatenate(predicted)
+    if target.multilabel:
         metrics = {"micro_f1": float(2 * (right & labels).sum() / max(1, right.sum() + labels.sum()))}
-    else:
+    elif target.classes is None:
         metrics = {"mae": float(np.abs(right - labels).mean())}
+    else:
+        metrics = {"accuracy": float((right == labels).mean())}
     where = f"{len(folds)}-fold cross-validation"
     return _verdict(metrics, truth, [truth[i] for i in tested.tolist()], where)
 

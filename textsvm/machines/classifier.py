@@ -90,7 +90,8 @@ class Classifier(KernelMachine):
             self._choose_and_fit(X, y, sample_weight, progress)
         else:
             self._fit(X, y, sample_weight, progress)
-            self.C_, self.chosen_, self.held_out_accuracy_ = self.C, "", None
+            self.C_, self.chosen_ = self.C, ""
+            self.held_out_accuracy_: float | None = None  # of the choice, or of a calibration
         return self
 
     def _choose_and_fit(
