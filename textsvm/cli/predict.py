@@ -10,14 +10,14 @@ from enum import Enum
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, print_error
 from textsvm.cli.kernels import several
-from textsvm.cli.options import option, option_field
+from textsvm.cli.options import option_field
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,31 +92,32 @@ class CalibratedOptions:
             yield row if known is None or known[i] else {**row, "label": None}
 
 
+@dataclass(frozen=True)
+class OutputForm:
+    """Labels and form of the output."""
+
+    unsure: str | None = option_field(
+        "Label documents unsure if the probability of the positive class is in this range; with one "
+        "number, if the largest probability is lower. Needs a calibrated model.",
+        metavar="LOW,HIGH",
+    )
+    top: int | None = option_field(
+        "Print the K best labels, with decision values and the probabilities of a calibrated model.",
+        metavar="K",
+        min=1,
+    )
+    output_format: OutputFormat = option_field(
+        "csv: a table, which begins with the columns of an input table.", default=OutputFormat.jsonl
+    )
+
+
 @options.with_groups
 def predict(
     model: options.ModelPath,
     table: options.TableOptions,
     calibrated: CalibratedOptions,
+    form: OutputForm,
     files: options.DocumentPaths = None,
-    unsure: Annotated[
-        str | None,
-        option(
-            "Label documents unsure if the probability of the positive class is in this range; with one "
-            "number, if the largest probability is lower. Needs a calibrated model.",
-            metavar="LOW,HIGH",
-        ),
-    ] = None,
-    top: Annotated[
-        int | None,
-        option(
-            "Print the K best labels, with decision values and the probabilities of a calibrated model.",
-            metavar="K",
-            min=1,
-        ),
-    ] = None,
-    output_format: Annotated[
-        OutputFormat, option("csv: a table, which begins with the columns of an input table.")
-    ] = OutputFormat.jsonl,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
 ) -> None:
@@ -133,7 +134,7 @@ def predict(
     is a decision for each, and the largest wins. Multilabel models give all "labels" above their thresholds.
     """
     console = Console(quiet)
-    bounds = None if unsure is None else several("--unsure", unsure, float)
+    bounds = None if form.unsure is None else several("--unsure", form.unsure, float)
 
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import judge
@@ -146,10 +147,10 @@ def predict(
             if hasattr(fitted, "classes_")
             else f"{model} is not a classifier and gives no probabilities"
         )
-    if top is not None and not hasattr(fitted, "decision_function"):
+    if form.top is not None and not hasattr(fitted, "decision_function"):
         raise InputError(f"{model} predicts numbers and has no labels, which --top needs")
     training = model_files.Training.of(fitted)
-    table_writer = None if output_format is OutputFormat.jsonl else _CsvWriter(console)
+    table_writer = None if form.output_format is OutputFormat.jsonl else _CsvWriter(console)
     if bounds:
         _reject(fitted, bounds, training)
     if calibrated.conformal:
@@ -186,8 +187,8 @@ def predict(
                 )
             shown = probability if calibrated.proba else None
             rows = _rows(classes, predicted, decision, shown, training.positive)
-            if top is not None:
-                rows = _with_top(rows, classes, decision, probability, top)
+            if form.top is not None:
+                rows = _with_top(rows, classes, decision, probability, form.top)
             rows = calibrated.apply(fitted, decision, probability, rows)
         for row, cells in _with_invalid(documents, rows, fitted):
             if table_writer is None:
