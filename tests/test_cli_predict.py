@@ -1,5 +1,6 @@
 """predict as documents come: rows of standard input at once, texts a line, inputs that are missing."""
 
+import csv
 import json
 import os
 import subprocess
@@ -168,3 +169,51 @@ def test_a_terminal_is_told_what_is_waited_for(model):
         os.write(main, b"\x04")
         assert process.wait(60) == 0
     os.close(main)
+
+
+TABLE = 'nr,text,label\n1,a good kettle,"x, y"\n2,,\n3,bad novels,=1\n'
+
+
+def table_of(*arguments, code=0):
+    result = run("predict", *arguments, "--output-format", "csv", stdin=TABLE.encode())
+    assert result.returncode == code, result.stderr.decode()
+    return list(csv.reader(result.stdout.decode().splitlines())), result.stderr.decode()
+
+
+def test_a_table_gives_a_table(model):
+    """With the columns of the input, and a row for each of its rows."""
+    rows, said = table_of(model, "-", "--text", "text", code=1)
+    fitted = load(model)
+    texts = ["a good kettle", "bad novels"]
+    labels, values = fitted.predict(texts), fitted.decision_function(texts)
+    assert rows[0] == ["id", "nr", "text", "label", "predicted_label", "decision"]
+    assert rows[1] == ["2", "1", "a good kettle", "x, y", labels[0], str(values[0])]
+    assert rows[2] == ["3", "2", "", "", "", ""]
+    assert rows[3] == ["4", "3", "bad novels", "=1", labels[1], str(values[1])]
+    assert "its 'text' is empty" in said
+    rows, _ = table_of(model, "-", "--text", "text", "--skip-invalid")
+    assert [row[:2] for row in rows[1:]] == [["2", "1"], ["4", "3"]]
+
+
+def test_lines_give_a_table(model):
+    rows, _ = table_of(model, "-", "--format", "lines")
+    assert rows[0] == ["id", "label", "decision"]
+    assert [row[0] for row in rows[1:]] == ["1", "2", "3", "4"]
+
+
+def test_the_best_labels(model, tmp_path):
+    report("train", sample("questions"), "--p", "3", "--calibrate", "sigmoid", "-o", tmp_path / "q")
+    [row] = rows_of(run("predict", tmp_path / "q", "--top", "2", stdin=b"When was it?"))
+    first, second = row["top"]
+    assert row["label"] == first["label"] == "when"
+    assert first["probability"] >= second["probability"] > 0
+    classes = load(tmp_path / "q").classes_.tolist()
+    decision = load(tmp_path / "q").decision_function(["When was it?"])[0]
+    assert first["decision"] == pytest.approx(decision[classes.index("when")])
+    [row] = rows_of(run("predict", model, "--top", "5", stdin=b"a good kettle"))
+    assert row["top"][0]["label"] == row["label"]
+    assert row["top"][0]["decision"] == -row["top"][1]["decision"] > 0
+    rows, _ = table_of(tmp_path / "q", "-", "--format", "lines", "--top", "1")
+    assert rows[0] == ["id", "label", "label_1", "decision_1", "probability_1"]
+    report("train", sample("essays"), "--regress", "score", "-o", tmp_path / "e")
+    assert "predicts numbers" in fails("predict", tmp_path / "e", "--top", "2", stdin=b"text")

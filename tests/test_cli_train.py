@@ -388,3 +388,37 @@ def test_tune_compares_words_with_characters(tmp_path):
         "-C", "1", "-o", tmp_path / "m",
     )  # fmt: skip
     assert {each["params"]["kernel"]["tokens"] for each in tuned["table"]} == {"characters", "words"}
+
+
+def last_line(*options, path):
+    result = run("train", *options, "-o", path / "m", "--force")
+    assert result.returncode == 0, result.stderr.decode()
+    return result.stdout.decode().splitlines()[-1], result.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([sample("questions")], "(cross-validation); always 'what': 40.0 %; next: `textsvm explain"),
+        ([sample("questions"), "--fast"], "(3-fold cross-validation); always 'what': 40.0 %; next: without"),
+        ([sample("mail"), "--p", "3", "--holdout", "0.25"], "(100 documents); always 'ham': 58.0 %; next"),
+        ([*ESSAYS, "--p", "3"], "(3-fold cross-validation); always the median 3: 1.4; next"),
+        ([sample("mail"), "--one-class", "ham"], "next: `textsvm evaluate`"),
+        ([sample("mail"), "--kernel", "gap", "--calibrate", "sigmoid"], "right on documents held out"),
+        ([sample("mail"), "--kernel", "gap", "--max-length", "3000"], "next: `textsvm cv`"),
+    ],
+    ids=["chosen", "fast", "holdout", "numbers", "one class", "calibrated", "slow"],
+)  # fmt: skip
+def test_the_last_line_tells_how_good_the_model_is(options, words, tmp_path):
+    line, shown = last_line(*options, path=tmp_path)
+    assert words in line
+    assert "support vectors" not in shown
+
+
+def test_a_model_that_learnt_nothing_is_no_better_than_a_constant(tmp_path):
+    rows = [f"number {i * 7919 % 101} and {i * 104729 % 97},{i * 31 % 7 % 2}\n" for i in range(60)]
+    (tmp_path / "x.csv").write_text("text,label\n" + "".join(rows))
+    line, shown = last_line(tmp_path / "x.csv", "--p", "1", "--verbose", path=tmp_path)
+    assert "this is no better" in line
+    for fact in ("iterations", "support vectors", "objective", "kernel matrix"):
+        assert fact in shown

@@ -107,10 +107,21 @@ def test_what_cannot_be_kept_is_said_once_and_works(error, folder, monkeypatch):
     assert not [path for path in folder.rglob("*") if path.is_file()]
 
 
+def test_compiling_is_told_once_and_only_if_something_is_compiled(folder, monkeypatch):
+    told = []
+    monkeypatch.setattr(compiled, "_compiling", False)
+    monkeypatch.setattr(compiled, "on_compile", lambda: told.append(1))
+    assert [fresh(), fresh()] == [0, 1]  # the second is loaded
+    assert told == [1]
+    monkeypatch.setattr(compiled, "_compiling", False)
+    assert fresh() == 1
+    assert told == [1]
+
+
 def test_no_folder_at_all(folder, monkeypatch):
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
     with pytest.raises(RuntimeError):
-        CheckedCache(total, print)
+        CheckedCache(total, print, print)
     with pytest.warns(UserWarning, match="NUMBA_CACHE_DIR"):
         assert fresh() == 0
 

@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 
+from textsvm.cli.console import device_line
 from textsvm.errors import InputError
 from textsvm.gram.measure import allowed_bytes
 from textsvm.runtime import device
@@ -74,7 +75,10 @@ def test_without_cupy(monkeypatch):
     chosen = device.select("auto")
     assert chosen.kind == "cpu"
     assert "CuPy is not installed" in chosen.no_gpu
-    assert 'pip install "textsvm[cuda13]"' in refused()
+    assert 'pip install "cupy-cuda13x[ctk]"' in refused()
+    for card, advised in ("/none", False), ("/", True):  # advice only where there is a card
+        monkeypatch.setattr(device, "_CARD_PATHS", (card,))
+        assert ("CuPy is not installed" in device_line(chosen)) == advised
 
 
 def test_cupy_that_cannot_be_imported(monkeypatch):
@@ -89,7 +93,7 @@ def test_cupy_that_cannot_be_imported(monkeypatch):
     [
         ({"driver": 0}, "there is no NVIDIA driver"),
         ({"driver": 12040}, "driver is for CUDA 12.4 and CuPy for CUDA 13.2"),
-        ({"driver": 12040}, "textsvm[cuda12]"),
+        ({"driver": 12040}, "cupy-cuda12x[ctk]"),
         ({"count": 0}, "sees no GPU"),
         ({"error": "cudaErrorNoDevice: no CUDA-capable device is detected"}, "cudaErrorNoDevice"),
     ],

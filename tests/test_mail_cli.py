@@ -221,6 +221,14 @@ def test_without_texts(tmp_path):
     assert "holds no texts" in result.stderr
 
 
+def test_status_tells_the_decisions_on_unseen_mail(store, tmp_path):
+    shown = " ".join(call("status").stdout.split())
+    assert "judged on unseen mail" in shown
+    assert "messages before they were learnt" in shown
+    call("learn", "--as", "ham", "--store", tmp_path / "new", stdin=HAM)
+    assert "nothing yet" in call("status", "--store", tmp_path / "new").stdout
+
+
 def test_without_texts_is_for_a_new_store(store):
     result = call("learn", "--as", "ham", "--without-texts", stdin=HAM)
     assert result.exit_code == 3

@@ -18,7 +18,9 @@ from textsvm.readers.files import read_files
 SPAM = SimpleNamespace(kind="spam", score=0.9989183, value=2.0)
 HAM = SimpleNamespace(kind="ham", score=0.0000001, value=-2.0)
 OURS = f"X-Textsvm: Spam, score=0.998918, version={textsvm.__version__}".encode()
-BOGOSITY = b"X-Bogosity: Spam, tests=bogofilter, spamicity=0.998918, version=1.2.5"
+BOGOSITY = (
+    b"X-Bogosity: Spam, tests=bogofilter, spamicity=0.998918, version=textsvm-" + textsvm.__version__.encode()
+)
 
 
 def bogosity(data):
@@ -152,7 +154,8 @@ def test_bogofilter_writes_this_field(real):
     score = float(re.search(rb"spamicity=([\d.]+)", line)[1])
     kind = re.search(rb": (\w+),", line)[1].decode().lower()
     decision = SimpleNamespace(kind=kind, score=score, value=0.0)
-    assert marked(b"S: x\n\nb\n", decision, bogofilter=True).splitlines()[1] == line
+    ours = marked(b"S: x\n\nb\n", decision, bogofilter=True).splitlines()[1]
+    assert ours.partition(b" version=")[0] == line.partition(b" version=")[0]  # the version names textsvm
 
 
 @pytest.mark.parametrize("ends", [b"\n", b"\r\n"])

@@ -259,6 +259,7 @@ def test_status_remembers_what_was_said_before(store):
         for i in range(300, 306):
             opened.learn(mail("spam", i), "ham")
         assert opened.status().recent.wrong + opened.status().recent.unsure >= wrong + 3
+        assert 0 <= opened.status().recent.lost - status.recent.lost <= 6
         assert opened.status().last[0].kind == "ham"
         assert len(opened.status().last) <= RECENT
 

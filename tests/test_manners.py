@@ -1,6 +1,8 @@
 """What newcomers tripped over: odd labels, narrow terminals, help texts, two sets of defaults."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -274,3 +276,24 @@ def test_the_fit_to_lengths_is_monotone_and_survives_odd_files():
         {"lengths": "x", "numbers": []},
     ):
         assert LengthBaseline.of({"length_baseline": odd}) is None
+
+
+def test_messages_name_packages_that_can_be_installed():
+    package = Path(textsvm.__file__).parent
+    for path in package.rglob("*.py"):
+        assert not re.search(r"pip install \W*textsvm", path.read_text("utf-8")), path
+
+
+@pytest.mark.parametrize("command", ["train", "cv", "tune", "compare"])
+def test_the_help_shows_the_options_that_people_use(command):
+    """And all of them on request; completion knows all."""
+    short, long = (run(command, option).stdout.decode() for option in ("--help", "--help-all"))
+    assert "--help-all" in short
+    assert "--label" in short
+    assert len(short.splitlines()) < 100
+    for rare in ("--skip-invalid", "--vectors"):
+        assert rare not in short
+        assert rare in long
+    if command == "train":
+        assert len(re.findall(r"(?m)^\W+ --?[a-zA-Z]", short)) <= 20
+        assert "--duality-gap" in long

@@ -313,10 +313,8 @@ def test_the_command_line(tmp_path):
     assert trained["n_support"] == 40
     assert trained["approximation"]["landmarks"] == 40
     assert 0 < trained["approximation"]["captured"] < 1
-    assert (
-        "40 landmarks"
-        in run("train", *options, "--approximate", "nystrom:40", "-o", tmp_path / "m").stderr.decode()
-    )
+    shown = run("train", *options, "--approximate", "nystrom:40", "--verbose", "-o", tmp_path / "m")
+    assert "40 landmarks" in " ".join(shown.stdout.decode().split())
     judged = report("cv", *options, "--approximate", "nystrom:40", "--folds", "3")
     assert judged["mean"]["accuracy"] > 0.7
     tuned = report("tune", *options, "--approximate", "nystrom:40", "--folds", "3", "-C", "1,10")

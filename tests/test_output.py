@@ -225,7 +225,8 @@ def test_a_model_to_standard_output(here):
     shown = run("train", "c.csv", "-o", "-", cwd=here)
     (here / "out").write_bytes(shown.stdout)
     assert textsvm.load(here / "out").predict(["banana 3"]) == ["1"]
-    assert b"support vectors" in shown.stderr
+    assert b"held out of training" in shown.stderr
+    assert b"support vectors" in run("train", "c.csv", "-o", "-", "--verbose", cwd=here).stderr
     assert run("train", "c.csv", "-o", "-", "-q", cwd=here).stderr == b""
     tuned = run("tune", "c.csv", "--p", "3", "--folds", "2", "-o", "-", cwd=here)
     (here / "out").write_bytes(tuned.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
@@ -71,8 +72,11 @@ def wrong_usage(prefix: str = "") -> Iterator[None]:
 
 
 def device_line(device: Device) -> str:
-    """Description of a device, and why it is not a GPU."""
-    return f"device: {device.description}" + (f"; no GPU: {device.no_gpu}" if device.no_gpu else "")
+    """Description of a device, and why the card of this machine is not used."""
+    from textsvm.runtime.device import has_card
+
+    advice = f"; no GPU: {device.no_gpu}" if device.no_gpu and has_card() else ""
+    return f"device: {device.description}{advice}"
 
 
 def seconds_row(seconds: dict[str, float]) -> tuple[str, str]:
@@ -104,6 +108,7 @@ class Console:
         self._tasks: dict[str, Any] = {}
         self._shown = ""
         compiled.warn = lambda message: self.say(f"note: {message}")
+        compiled.on_compile = lambda: self.say("note: compiling for this processor: some seconds, once")
 
     def say(self, message: str) -> None:
         """Print a line to stderr."""
@@ -117,7 +122,7 @@ class Console:
             self.say(f"note: waiting for {expected} on standard input; Ctrl-D ends it")
 
     def say_device(self, device: Device) -> None:
-        """Print the device that did the work, and why it is not a GPU."""
+        """Print the device that did the work (`device_line`)."""
         self.say(device_line(device))
 
     def line(self, text: str) -> None:
@@ -225,6 +230,11 @@ class Console:
             text = json.dumps(value)
         next(_printed)  # first, because the reader of the line may end the process
         stream.write(text + "\n")
+
+    def print_csv(self, cells: Sequence[Any]) -> None:
+        """Print a row of a CSV table to stdout."""
+        next(_printed)
+        csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
 
 
 #: Largest minimum width of the first column of a table.

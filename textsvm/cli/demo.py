@@ -32,7 +32,6 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     from textsvm.selection.folds import shuffle_split
 
     console = Console(quiet)
-    console.say("The first run compiles the kernels for this processor: some seconds, once.")
     corpus = corpora.read(console, sample("messages"), options.ReadingOptions(text=["text"], label="label"))
     rest, held = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
     training, test = corpus.subset(rest), corpus.subset(held)

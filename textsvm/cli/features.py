@@ -66,7 +66,7 @@ class FeatureOptions:
     min_df: str | None = option_field(
         "Minimum document frequency: a number, or a share such as 0.01 (default: 1).",
         metavar="NUMBER",
-        panel=kernels.PANEL,
+        panel=options.KERNEL_PANEL,
     )
     device: options.Device = "auto"
 

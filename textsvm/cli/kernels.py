@@ -12,7 +12,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textsvm.cli.console import WrongUsage, wrong_usage
-from textsvm.cli.options import option_field
+from textsvm.cli.options import KERNEL_PANEL, option_field
 from textsvm.kernels import KERNELS, Kernels, spelling
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from textsvm.kernels.options import Option
 
 T = TypeVar("T")
-PANEL = "Kernel"
 #: Names with which a classifier sets or chooses its kernel, as in `textsvm.SVC`.
 DEFAULTS = ("auto", "fast")
 
@@ -35,7 +34,7 @@ class _KernelOptions:
         "spectrum:1-5,log,idf (default: auto in train and cv of a classifier, else spectrum; with "
         "kernel options alone spectrum). Repeatable in tune.",
         metavar="|".join([*DEFAULTS, *spelling.names()]),
-        panel=PANEL,
+        panel=KERNEL_PANEL,
     )
 
     @property
@@ -142,10 +141,10 @@ def options_of(kernels: Kernels) -> type[_KernelOptions]:
         first = next(iter(of_kernels.values()))
         help = f"{', '.join(of_kernels)}: {first.help}{_defaults(of_kernels)}."
         if first.metavar:
-            fields.append((name, str | None, option_field(help, metavar=first.metavar, panel=PANEL)))
+            fields.append((name, str | None, option_field(help, metavar=first.metavar, panel=KERNEL_PANEL)))
         else:
             flag = f"--{name.replace('_', '-')}"
-            fields.append((name, bool, option_field(help, flag, panel=PANEL, default=False)))
+            fields.append((name, bool, option_field(help, flag, panel=KERNEL_PANEL, default=False)))
     return make_dataclass("KernelOptions", fields, bases=(_KernelOptions,), frozen=True)
 
 

@@ -14,9 +14,8 @@ from typing import Any
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, wrong_usage
-from textsvm.cli.kernels import PANEL as KERNEL_PANEL
 from textsvm.cli.kernels import KernelOptions, several
-from textsvm.cli.options import option_field
+from textsvm.cli.options import KERNEL_PANEL, option_field
 
 _text = partial(option_field, panel="Text")
 _machine = partial(option_field, panel="Machine")

@@ -181,15 +181,20 @@ def _facts(summary: Status) -> Iterator[tuple[str, str]]:
     if summary.most is not None:
         yield "kept at most", f"{summary.most:,}"
     yield "holds", "messages and their features" if summary.texts else "features of messages, no texts"
-    for name, foreseen in (("last lessons", summary.recent), ("lessons before", summary.before)):
-        if foreseen.judged:
-            yield f"{name}, as foreseen", _judged(foreseen)
+    if not summary.recent.judged:
+        yield "judged on unseen mail", "nothing yet: the next lessons are judged before they are learnt"
+    for name, decisions in (("judged on unseen mail", summary.recent), ("and before these", summary.before)):
+        if decisions.judged:
+            yield name, _judged(decisions)
 
 
-def _judged(foreseen: PriorDecisions) -> str:
-    right = foreseen.judged - foreseen.wrong - foreseen.unsure
-    shares = (f"{100 * n / foreseen.judged:.0f} %" for n in (right, foreseen.unsure, foreseen.wrong))
-    return "of {:,} {} right, {} unsure, {} wrong".format(foreseen.judged, *shares)
+def _judged(decisions: PriorDecisions) -> str:
+    """Shares of the lessons, each judged before it was learnt."""
+    right = decisions.judged - decisions.wrong - decisions.unsure
+    shares = (f"{100 * n / decisions.judged:.0f} %" for n in (right, decisions.unsure, decisions.wrong))
+    return "{:,} messages before they were learnt: {} right, {} unsure, {} wrong; {:,} ham as spam".format(
+        decisions.judged, *shares, decisions.lost
+    )
 
 
 def _when(seconds: float) -> str:

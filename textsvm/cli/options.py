@@ -41,6 +41,16 @@ _folds = partial(option_field, panel="Folds")
 Split = Enum("Split", {"modapte": "modapte", "lewis": "lewis"})
 Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
 
+#: Commands with more options show the options below only with --help-all; kernels have an option for each
+#: parameter, of which `--help` shows none.
+MANY = 20
+KERNEL_PANEL = "Kernel"
+RARE = {
+    "negative", "part", "split", "numbers", "vectors", "labels", "id", "headers", "skip_invalid", "weights",
+    "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
+    "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers", "budget",
+    "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
+}  # fmt: skip
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
 CorpusPath = Annotated[
@@ -204,15 +214,35 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             flat += _parameters_of(parameter.annotation)
         else:
             flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    if len(flat) > MANY:
+        flat.append(
+            inspect.Parameter(_HELP_ALL, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_HelpAll)
+        )
 
     @wraps(command)
     def call(**given: Any) -> None:
+        given.pop(_HELP_ALL, None)
         grouped = {name: _gather(group, given) for name, group in groups.items()}
         command(**given, **grouped)
 
     call.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     return call
+
+
+_HELP_ALL = "help_all"
+
+
+def _show_help_all(context: typer.Context, given: bool) -> None:
+    if given:
+        context.meta[_HELP_ALL] = True
+        typer.echo(context.get_help())
+        raise typer.Exit()
+
+
+_HelpAll = Annotated[
+    bool, option("Show all options and exit.", "--help-all", is_eager=True, callback=_show_help_all)
+]
 
 
 def _parameters_of(group: Any) -> Iterator[inspect.Parameter]:
@@ -250,7 +280,25 @@ class _PlainFlags:
 
 
 class Command(_PlainFlags, TyperCommand):
-    """Command whose help shows no type for flags."""
+    """Command whose help shows no type for flags, and rare options only with --help-all."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help; without --help-all the rare options are hidden meanwhile."""
+        rare: list[Any] = [each for each in self.params if _is_rare(each)]
+        if _HELP_ALL in ctx.meta or not any(each.name == _HELP_ALL for each in self.params):
+            rare = []
+        for each in rare:
+            each.hidden = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            for each in rare:
+                each.hidden = False
+
+
+def _is_rare(parameter: Any) -> bool:
+    of_kernel = getattr(parameter, "rich_help_panel", None) == KERNEL_PANEL
+    return parameter.name in RARE or (of_kernel and parameter.name not in ("kernel", "fast"))
 
 
 class Group(_PlainFlags, TyperGroup):

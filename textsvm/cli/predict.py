@@ -1,25 +1,30 @@
-"""textsvm predict: a model and documents -> JSON Lines."""
+"""textsvm predict: a model and documents -> JSON Lines or CSV."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, print_error
 from textsvm.cli.kernels import several
-from textsvm.cli.options import option, option_field
+from textsvm.cli.options import option_field
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.cli.model_files import Training
+    from textsvm.readers.corpus import Corpus
 
+OutputFormat = Enum("OutputFormat", {"jsonl": "jsonl", "csv": "csv"})
 _sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
 
@@ -87,20 +92,32 @@ class CalibratedOptions:
             yield row if known is None or known[i] else {**row, "label": None}
 
 
+@dataclass(frozen=True)
+class OutputForm:
+    """Labels and form of the output."""
+
+    unsure: str | None = option_field(
+        "Label documents unsure if the probability of the positive class is in this range; with one "
+        "number, if the largest probability is lower. Needs a calibrated model.",
+        metavar="LOW,HIGH",
+    )
+    top: int | None = option_field(
+        "Print the K best labels, with decision values and the probabilities of a calibrated model.",
+        metavar="K",
+        min=1,
+    )
+    output_format: OutputFormat = option_field(
+        "csv: a table, which begins with the columns of an input table.", default=OutputFormat.jsonl
+    )
+
+
 @options.with_groups
 def predict(
     model: options.ModelPath,
     table: options.TableOptions,
     calibrated: CalibratedOptions,
+    form: OutputForm,
     files: options.DocumentPaths = None,
-    unsure: Annotated[
-        str | None,
-        option(
-            "Label documents unsure if the probability of the positive class is in this range; with one "
-            "number, if the largest probability is lower. Needs a calibrated model.",
-            metavar="LOW,HIGH",
-        ),
-    ] = None,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
 ) -> None:
@@ -117,7 +134,7 @@ def predict(
     is a decision for each, and the largest wins. Multilabel models give all "labels" above their thresholds.
     """
     console = Console(quiet)
-    bounds = None if unsure is None else several("--unsure", unsure, float)
+    bounds = None if form.unsure is None else several("--unsure", form.unsure, float)
 
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import judge
@@ -130,7 +147,10 @@ def predict(
             if hasattr(fitted, "classes_")
             else f"{model} is not a classifier and gives no probabilities"
         )
+    if form.top is not None and not hasattr(fitted, "decision_function"):
+        raise InputError(f"{model} predicts numbers and has no labels, which --top needs")
     training = model_files.Training.of(fitted)
+    table_writer = None if form.output_format is OutputFormat.jsonl else _CsvWriter(console)
     if bounds:
         _reject(fitted, bounds, training)
     if calibrated.conformal:
@@ -145,6 +165,7 @@ def predict(
 
     files, headers = files or ["-"], training.headers
     settings: dict[str, Any] = {"headers": headers, "recorded": training.columns}
+    settings["keep_rows"] = table_writer is not None
     if table.vectors is not None:  # the documents are read as a whole
         batches = iter([corpora.read_unlabelled(console, files, table, kernel, **settings)])
     else:
@@ -166,17 +187,24 @@ def predict(
                 )
             shown = probability if calibrated.proba else None
             rows = _rows(classes, predicted, decision, shown, training.positive)
+            if form.top is not None:
+                rows = _with_top(rows, classes, decision, probability, form.top)
             rows = calibrated.apply(fitted, decision, probability, rows)
-        for row in _with_invalid(zip(documents.ids, rows, strict=True), documents.invalid, fitted):
-            console.print_json(row)
+        for row, cells in _with_invalid(documents, rows, fitted):
+            if table_writer is None:
+                console.print_json(row)
+            else:
+                table_writer.write(row, cells)
         sys.stdout.flush()
-        reasons += [reason for _, _, reason in documents.invalid]
+        reasons += [str(each.problem) for _, each in documents.invalid]
+    if table_writer is not None:
+        table_writer.flush()
     if reasons:
         failures += 1
         first = reasons[0] + ", ..." * (len(reasons) > 1)
         print_error(
-            f"{len(reasons):,} of the rows have no text and got no label: {first} (the output has the reasons); "
-            "leave such rows out with --skip-invalid"
+            f"{len(reasons):,} of the rows have no text and got no label: {first} (see the "
+            f"{'output' if table_writer is None else 'notes'}); leave such rows out with --skip-invalid"
         )
     if hasattr(fitted, "device_"):  # at least one document was read
         console.say_device(fitted.device_)
@@ -185,22 +213,94 @@ def predict(
 
 
 def _with_invalid(
-    rows: Iterable[tuple[str, dict[str, Any]]], invalid: list[tuple[int, str, str]], model: Any
-) -> Iterator[dict[str, Any]]:
-    """Rows with their ids, and between them a row without a label for each invalid row of the input."""
+    documents: Corpus, rows: Iterable[dict[str, Any]], model: Any
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Printed values with ids, also of rows of the input without a text, and the cells of these rows."""
     name = (
         "value" if not hasattr(model, "classes_") else "labels" if hasattr(model, "label_form_") else "label"
     )
-    waiting = iter([*invalid, (-1, "", "")])
-    before, identifier, reason = next(waiting)
-    for number, (own, row) in enumerate(rows):
-        while before == number:
-            yield {"id": identifier, name: None, "reason": reason}
-            before, identifier, reason = next(waiting)
-        yield {"id": own, **row}
-    while before >= 0:
-        yield {"id": identifier, name: None, "reason": reason}
-        before, identifier, reason = next(waiting)
+    valid = zip(documents.ids, rows, documents.rows or [None] * len(documents), strict=True)
+    start = 0
+    for stop, invalid in [*documents.invalid, (len(documents), None)]:
+        for identifier, row, cells in islice(valid, stop - start):
+            yield {"id": identifier, **row}, cells
+        start = stop
+        if invalid is not None:
+            yield {"id": invalid.id, name: None, "reason": invalid.problem}, invalid.row
+
+
+class _CsvWriter:
+    """Printed values as a table: the columns of the input, then a column for each value.
+
+    The first row with a label determines the columns; rows before it wait.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._given: list[str] = []
+        self._columns: list[str] = []
+        self._waiting: list[tuple[dict[str, Any], Any]] = []
+
+    def write(self, row: dict[str, Any], cells: Any) -> None:
+        """Print a row, and before the first row the names of the columns."""
+        if reason := row.pop("reason", None):
+            self._console.say(f"note: {row['id']}: {reason}")
+        self._waiting.append((dict(_flat(row)), cells))
+        if self._columns or not reason:
+            self.flush()
+
+    def flush(self) -> None:
+        """Print the rows that wait."""
+        if self._waiting and not self._columns:
+            values, cells = self._waiting[-1]
+            self._given = list(cells or ())
+            self._columns = [name for name in values if name != "id"]
+            names = [f"predicted_{name}" if name in self._given else name for name in self._columns]
+            self._console.print_csv([*self._own_id("id"), *self._given, *names])
+        for values, cells in self._waiting:
+            known = cells or {"id": values["id"]}
+            given = (_cell(known.get(name)) for name in self._given)
+            own = (_cell(values.get(name)) for name in self._columns)
+            self._console.print_csv([*self._own_id(values["id"]), *given, *own])
+        self._waiting = []
+
+    def _own_id(self, identifier: str) -> list[str]:
+        return [] if "id" in self._given else [identifier]
+
+
+def _flat(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Columns of the printed values of a document."""
+    for name, value in row.items():
+        if name == "top":
+            for number, best in enumerate(value, 1):
+                yield from ((f"{key}_{number}", each) for key, each in best.items())
+        elif isinstance(value, dict):
+            yield from ((f"{name}_{key}", each) for key, each in value.items())
+        else:
+            yield name, value
+
+
+def _cell(value: Any) -> Any:
+    """Cell of a CSV table; the labels of a list are separated by semicolons."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ";".join(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
+def _with_top(
+    rows: Iterable[dict[str, Any]], classes: Any, decision: Any, probability: Any, top: int
+) -> Iterator[dict[str, Any]]:
+    """Rows with the best labels in place of the values of all classes."""
+    names = [str(label) for label in classes]
+    for i, row in enumerate(rows):
+        values = decision[i].tolist() if decision.ndim == 2 else [-float(decision[i]), float(decision[i])]
+        keys, scores = ["decision"], [values]
+        if probability is not None:
+            keys, scores = ["decision", "probability"], [values, probability[i].tolist()]
+        order = sorted(range(len(names)), key=lambda j: -scores[-1][j])[:top]
+        best = [{"label": names[j], **{key: each[j] for key, each in zip(keys, scores, strict=True)}}
+                for j in order]  # fmt: skip
+        yield {name: row[name] for name in ("label", "labels") if name in row} | {"top": best}
 
 
 def _reject(model: Any, bounds: list[float], training: Training) -> None:

@@ -15,7 +15,6 @@ from textsvm.cli.options import option_field
 from textsvm.cli.output import LIBSVM_MODEL, MODEL, Force, Output
 
 if TYPE_CHECKING:
-    from textsvm.evaluation.results import Results
     from textsvm.readers.corpus import Corpus
 
 
@@ -93,6 +92,17 @@ class ModelFile:
         return Output("-o", self.output, kind, self.force).checked({"the corpus": corpus})
 
 
+@dataclass(frozen=True)
+class TrainPrintingOptions(options.PrintingOptions):
+    """Form of the output of `train`."""
+
+    verbose: bool = option_field(
+        "Also print the kernel matrix, the solver's iterations and objective, the support vectors and times.",
+        "--verbose",
+        default=False,
+    )
+
+
 @options.with_groups
 def train(
     corpus: options.CorpusPath,
@@ -101,7 +111,7 @@ def train(
     model_options: machines.SingleOptions,
     task: TaskOptions,
     file: ModelFile,
-    printing: options.PrintingOptions,
+    printing: TrainPrintingOptions,
 ) -> None:
     """Train a classifier on a labelled corpus, or a regression on numbers, and save it.
 
@@ -120,6 +130,7 @@ def train(
     console = Console(printing.quiet, output.is_stdout)
 
     from textsvm.cli import corpora, model_files, splits
+    from textsvm.cli.results import judge, show_results
     from textsvm.model.file import require_weights
     from textsvm.model.libsvm import require_libsvms, save_libsvm_model
 
@@ -158,14 +169,11 @@ def train(
         model.fit(training.examples, truth, sample_weight=training.weights, progress=console.stage)
         results = None
         if held is not None:
-            from textsvm.cli.results import judge
-
             positive = task.one_class or reading.positive
             results = judge(model, held, positive, console.stage, baseline=baseline)
     if chosen := getattr(model, "chosen_", ""):
         console.say(f"note: {chosen}")
     console.say_device(model.device_)
-    console.say(f"kernel matrix: {model.gram_description_}")
     summary = model_files.training_facts(model, training) | {"holdout": None}
     if results is not None and held is not None:
         near = splits.held_out_near_duplicates(console, model, training, held)
@@ -186,7 +194,16 @@ def train(
     seconds |= {**model.seconds_, "total": time.perf_counter() - started}
     saved = {"model": str(file.output), "bytes": size, "texts": not file.without_texts}
     report = {**saved, **summary, "seconds": seconds}
-    console.print_json(report) if printing.json else _show(console, report, results)
+    if printing.json:
+        console.print_json(report)
+    elif not (printing.quiet and output.is_stdout):
+        from textsvm.cli.verdict import last_line
+
+        if printing.verbose:
+            _show_facts(console, report)
+        if results is not None:
+            show_results(console, "holdout", results)
+        console.line(last_line(model, training, held, results, model_options.cluster.workers is None))
 
 
 def _estimator(
@@ -226,7 +243,8 @@ def _describe(corpus: Corpus, counts: Counter[str]) -> str:
     return f"{len(corpus):,} documents of {len(counts)} class{'es' * (len(counts) > 1)}: {shown}{more}"
 
 
-def _show(console: Console, report: dict[str, Any], results: Results | None) -> None:
+def _show_facts(console: Console, report: dict[str, Any]) -> None:
+    """Print the facts of the training as tables."""
     state = "converged" if report["converged"] else f"NOT converged: {report['status']}"
     several = f" in {report['machines']} machines" if report["machines"] > 1 else ""
     console.table(
@@ -248,7 +266,3 @@ def _show(console: Console, report: dict[str, Any], results: Results | None) -> 
         columns = ("class", "documents", "support_vectors")
         rows = [(each["class"], *(f"{each[name]:,}" for name in columns[1:])) for each in report["classes"]]
         console.table("classes", rows, ("class", "documents", "support vectors"))
-    if results is not None:
-        from textsvm.cli.results import show_results
-
-        show_results(console, "holdout", results)

@@ -178,5 +178,5 @@ def _kind_of(path: Path) -> Kind:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise InputError('--heatmap needs Matplotlib: pip install "textsvm[plot]"') from error
+        raise InputError("--heatmap needs Matplotlib: pip install matplotlib") from error
     return kind

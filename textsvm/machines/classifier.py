@@ -92,6 +92,7 @@ class Classifier(KernelMachine):
         else:
             self._fit(X, y, sample_weight, progress)
             self.C_, self.chosen_ = self.C, ""
+            self.held_out_accuracy_: float | None = None  # of the choice, or of a calibration
         return self
 
     def _choose_and_fit(
@@ -148,12 +149,14 @@ class Classifier(KernelMachine):
     ) -> tuple[Kernel, float, str]:
         """Kernel, C and reason: of "auto" by cross-validation, of "fast" the fixed kernel and ""."""
         if self.kernel != "auto":
+            self.held_out_accuracy_ = None
             return fixed_default(), self.C, ""
         from textsvm.choice.choose import choose
 
         factors = self.problem(target, np.arange(len(documents)), weight, 1.0).weight
         device = devices.select(self.device)
         choice = choose(documents, target.values, factors, device, float(self.C), self.time_budget, progress)
+        self.held_out_accuracy_ = max((trial.accuracy for trial in choice.trials), default=None)
         return choice.kernel, choice.C, choice.description
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:

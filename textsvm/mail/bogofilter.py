@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import textsvm
 from textsvm.errors import InputError, one_line, printable
-from textsvm.mail.raw_message import BOGOFILTER, RawMessage, bogosity_field, file_bytes, marked
+from textsvm.mail.raw_message import VERSION, RawMessage, bogosity_field, file_bytes, marked
 
 if TYPE_CHECKING:
     from textsvm.mail.decision import Decision
@@ -114,7 +114,7 @@ def run(arguments: list[str]) -> int:
 
 def _execute(options: BogofilterArguments) -> int:
     settings = options.settings
-    version = f"textsvm-bogofilter {textsvm.__version__}, in the place of bogofilter version {BOGOFILTER}\n"
+    version = f"textsvm-bogofilter {textsvm.__version__}, in the place of bogofilter version 1.2.5\n"
     configuration = (
         f"# {version}\nham_cutoff  = {settings.ham_cutoff:.6f}\n"
         f"spam_cutoff = {settings.spam_cutoff:.6f}\n\n"
@@ -258,7 +258,7 @@ def _classify_message(
         mail.learn(raw, decision.kind)
         _print_counts(options, words, 1)
     kind = decision.kind.capitalize()
-    message = f"{settings.header}: {kind}, spamicity={decision.score:.6f}, version={BOGOFILTER}"
+    message = f"{settings.header}: {kind}, spamicity={decision.score:.6f}, version={VERSION}"
     if words:
         message += f", register-{'s' if decision.kind == 'spam' else 'n'}, {words} words, 1 messages"
     _log(options, message)

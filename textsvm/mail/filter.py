@@ -48,11 +48,12 @@ RECENT = 100
 
 @dataclass(frozen=True)
 class PriorDecisions:
-    """Numbers of decisions on lessons before they were learnt: all, wrong and unsure."""
+    """Numbers of decisions on lessons before they were learnt: all, wrong, unsure, and ham judged spam."""
 
     judged: int
     wrong: int
     unsure: int
+    lost: int
 
 
 @dataclass(frozen=True)
@@ -331,7 +332,8 @@ class Filter:
 def _prior_decisions(lessons: list[LessonSummary]) -> PriorDecisions:
     kinds = [(lesson.kind, kind_of(lesson.score)) for lesson in lessons if lesson.score is not None]
     unsure = sum(kind == "unsure" for _, kind in kinds)
-    return PriorDecisions(len(kinds), sum(kind != true for true, kind in kinds) - unsure, unsure)
+    wrong = sum(kind != true for true, kind in kinds) - unsure
+    return PriorDecisions(len(kinds), wrong, unsure, kinds.count(("ham", "spam")))
 
 
 def _new_lesson(raw: RawMessage, kind: str) -> Lesson:

@@ -41,7 +41,7 @@ async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -
         from aiosmtpd.lmtp import LMTP
         from aiosmtpd.smtp import SMTP
     except ImportError:
-        raise InputError('a content filter needs aiosmtpd: pip install "textsvm[mail]"') from None
+        raise InputError("a content filter needs aiosmtpd: pip install aiosmtpd") from None
 
     class SmtpProtocol(LMTP if lmtp else SMTP):  # type: ignore[misc]
         line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
@@ -121,7 +121,7 @@ async def milter(address: str, classify: Classify) -> Callable[[], None]:
         import anyio
         from kilter.service import Runner
     except ImportError:
-        raise InputError('a milter needs kilter.service (Python 3.11): pip install "textsvm[mail]"') from None
+        raise InputError("a milter needs kilter.service (Python 3.11): pip install kilter.service") from None
 
     try:
         if address.isdecimal():

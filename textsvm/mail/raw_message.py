@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # importing it takes NumPy
     from textsvm.mail.decision import Decision
 
 MAX_HEADER = 1 << 20
-#: Bogofilter version whose header format is written.
-BOGOFILTER = "1.2.5"
+#: Version in Bogofilter's header field.
+VERSION = f"textsvm-{textsvm.__version__}"
 #: Bytes of the body that are hashed at a time.
 _CHUNK = 1 << 20
 _EMPTY = re.compile(rb"\n\r?\n")
@@ -220,9 +220,9 @@ def textsvm_fields(decision: Decision) -> list[str]:
 
 
 def bogosity_field(decision: Decision, name: str = "X-Bogosity") -> str:
-    """The header field that Bogofilter writes."""
+    """The header field that Bogofilter writes, with this program as the version; rules match the start."""
     kind = decision.kind.capitalize()
-    return f"{name}: {kind}, tests=bogofilter, spamicity={decision.score:.6f}, version={BOGOFILTER}"
+    return f"{name}: {kind}, tests=bogofilter, spamicity={decision.score:.6f}, version={VERSION}"
 
 
 def _forged(message: RawMessage, names: re.Pattern[bytes]) -> Iterator[tuple[int, int, bytes]]:

@@ -28,7 +28,8 @@ class Document(NamedTuple):
     """A document as a reader yields it.
 
     `columns` are texts and numbers that stay apart, the first text among them. `problem` says why a row
-    holds no document, if `ReadOptions.keep_invalid` asks for such rows.
+    holds no document, if `ReadOptions.keep_invalid` asks for such rows; `row` are all its cells, if
+    `ReadOptions.keep_rows` asks for them.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Document(NamedTuple):
     group: str | None = None
     columns: Mapping[str, str | float] | None = None
     problem: str | None = None
+    row: Mapping[str, Any] | None = None
 
 
 class ReadKeywords(TypedDict, total=False):
@@ -77,6 +79,7 @@ class ReadOptions:
     skip_invalid: bool = False  #: Leave out the rows of a table that have too few or too many fields
     labelled: bool = True  #: Else labels are ignored, and a line or file without a label is a text
     keep_invalid: bool = False  #: Yield a document with a `problem` for each row that has no text
+    keep_rows: bool = False  #: Keep all cells of the rows of tables
     #: Columns of tables by their role, for roles without a named column: those that a model was trained on.
     recorded: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
@@ -155,8 +158,10 @@ class Corpus:
         Format of the input.
     problems : list of (str, str)
         Id, or file and line, of damaged or omitted documents, and the problem.
-    invalid : list of (int, str, str)
-        Rows without a document among documents to classify: number of documents before it, id, reason.
+    invalid : list of (int, Document)
+        Rows without a text among documents to classify, and the number of documents before each.
+    rows : list of mappings, or None
+        All cells of the row of each document, if they are kept.
 
     Examples
     --------
@@ -173,12 +178,13 @@ class Corpus:
     source: str = ""
     format: str = ""
     problems: list[tuple[str, str]] = field(default_factory=list)
-    invalid: list[tuple[int, str, str]] = field(default_factory=list)
+    invalid: list[tuple[int, Document]] = field(default_factory=list)
     targets: list[float] | None = None
     weights: list[float] | None = None
     groups: list[str] | None = None
     vectors: Any = None
     columns: dict[str, Any] | None = None
+    rows: list[Mapping[str, Any] | None] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -396,6 +402,7 @@ def build_corpus(
         weights=[document.weight for document in rows if document.weight is not None] or None,
         groups=[document.group for document in rows if document.group is not None] or None,
         columns=columns,
+        rows=[document.row for document in rows] if any(document.row for document in rows) else None,
     )
 
 

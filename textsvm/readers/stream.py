@@ -380,11 +380,11 @@ def _corpora(documents: list[Document], problems: Problems) -> Iterator[Corpus]:
     """Corpora of documents, a corpus for each run of equal columns; none without documents and problems."""
     if not documents and not problems:
         return
-    runs: list[tuple[list[Document], list[tuple[int, str, str]]]] = [([], [])]
+    runs: list[tuple[list[Document], list[tuple[int, Document]]]] = [([], [])]
     for document in documents:
         valid, invalid = runs[-1]
         if document.problem is not None:
-            invalid.append((len(valid), document.id, document.problem))
+            invalid.append((len(valid), document))
         elif valid and tuple(valid[-1].columns or ()) != tuple(document.columns or ()):
             runs.append(([document], []))
         else:

@@ -107,7 +107,8 @@ def read_tables(
             if problem := _problem(row, roles["text"], options.keep_invalid):
                 if options.keep_invalid and not options.skip_invalid:
                     own = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
-                    yield Document(_string(own) or identifier, "", problem=f"{row_name}: {problem}")
+                    kept = row if options.keep_rows and isinstance(row, Mapping) else None
+                    yield Document(_string(own) or identifier, "", problem=f"{row_name}: {problem}", row=kept)
                 elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
                     ragged.append(line)
                 else:
@@ -121,6 +122,8 @@ def read_tables(
                     for name in roles["numbers"]:
                         columns[name] = parse_number(row.get(name), f"{place}: {name!r}", needed=True) or 0.0
                     document = document._replace(columns=columns)
+                if options.keep_rows:
+                    document = document._replace(row=row)
                 separator = options.label_separator
                 yield document if separator is None else split_labels(document, separator)
             if number % PROGRESS_STEP == 0:

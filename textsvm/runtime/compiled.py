@@ -27,7 +27,9 @@ FEW = 1 << 16
 NUMBA = (80 << 20, 400 << 20)
 #: Called with a message if compiled functions cannot be cached on disk.
 warn: Callable[[str], object] = warnings.warn
-_warned = False
+#: Called before the first function of this process that the cache on disk lacks is compiled.
+on_compile: Callable[[], object] | None = None
+_warned = _compiling = False
 
 
 class Compiled:
@@ -102,9 +104,18 @@ def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
     from textsvm.runtime.compiled_cache import CheckedCache  # imports Numba
 
     try:
-        dispatcher._cache = CheckedCache(function, lambda error: _warn_once(error.strerror or str(error)))
+        dispatcher._cache = CheckedCache(
+            function, lambda error: _warn_once(error.strerror or str(error)), _tell_compiling
+        )
     except RuntimeError:
         _warn_once("no writable cache folder")
+
+
+def _tell_compiling() -> None:
+    global _compiling
+    if not _compiling and on_compile is not None:
+        _compiling = True
+        on_compile()
 
 
 def _warn_once(reason: str) -> None:

@@ -8,7 +8,7 @@ and each entry begins with its key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -22,21 +22,28 @@ _DIGEST = 16
 class CheckedCache(FunctionCache):
     """Cache of a compiled function; RuntimeError if there is no writable cache folder.
 
-    `on_error` is called with the OSError if an entry cannot be written.
+    `on_error` is called with the OSError if an entry cannot be written, `on_miss` if there is no entry.
     """
 
-    def __init__(self, function: Callable[..., Any], on_error: Callable[[OSError], object]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        on_error: Callable[[OSError], object],
+        on_miss: Callable[[], object],
+    ) -> None:
         super().__init__(function)
-        self._on_error = on_error
+        self._on_error, self._on_miss = on_error, on_miss
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = _CacheFiles(self._cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Cached code for these types, or None."""
-        try:
-            return super().load_overload(sig, target_context)
-        except Exception:  # from pickle, LLVM or the system: compile again
-            return None
+        loaded = None
+        with suppress(Exception):  # from pickle, LLVM or the system: compile again
+            loaded = super().load_overload(sig, target_context)
+        if loaded is None:
+            self._on_miss()
+        return loaded
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Cache compiled code."""

@@ -91,7 +91,9 @@ on_load: Callable[[str], None] | None = None
 
 #: cudaErrorPeerAccessAlreadyEnabled.
 _ENABLED_ALREADY = 704
-_PIP = 'pip install "textsvm[cuda13]" (or [cuda12], for drivers older than 580)'
+_PIP = 'pip install "cupy-cuda13x[ctk]" (or "cupy-cuda12x[ctk]", for drivers older than 580)'
+#: Paths that exist if the NVIDIA driver has a card.
+_CARD_PATHS = ("/proc/driver/nvidia", "/dev/nvidia0")
 
 
 FORKED = "a process forked from one that used a GPU cannot; start it by spawn or forkserver"
@@ -122,6 +124,11 @@ class DeviceStatus:
     device: Device
     trouble: str
     memory: int = 0
+
+
+def has_card() -> bool:
+    """Whether the machine has an NVIDIA card, which only Linux tells without CUDA."""
+    return any(map(os.path.exists, _CARD_PATHS))
 
 
 def select(wish: str = "auto") -> Device:
@@ -232,7 +239,7 @@ def cupy() -> Any:
     if driver // 1000 < built_for // 1000:
         raise InputError(
             f"the NVIDIA driver is for CUDA {version(driver)} and CuPy for CUDA {version(built_for)}; "
-            f"update the driver, or install textsvm[cuda{driver // 1000}]"
+            f'update the driver, or: pip install "cupy-cuda{driver // 1000}x[ctk]"'
         )
     try:
         if runtime.getDeviceCount() > 0:

@@ -88,7 +88,7 @@ def on_workers(where: Any) -> Iterator[Workers]:
 def require_dask() -> None:
     """Raise InputError if `distributed` is not installed."""
     if find_spec("distributed") is None:
-        raise InputError('workers need Dask, which is not installed; pip install "textsvm[dask]"')
+        raise InputError("workers need Dask, which is not installed: pip install distributed")
 
 
 @contextmanager

@@ -105,9 +105,11 @@ class CalibratedClassifier(Parameters):
         self.calibration_ = fit_maps(
             self.method, decision[tested], target.values[tested], None if weight is None else weight[tested]
         )
+        probability = self.probabilities(decision[tested])
         self.conformity_: Conformity | None = Conformity.of(
-            self.probabilities(decision[tested]), decision[tested], target.values[tested]
+            probability, decision[tested], target.values[tested]
         )
+        estimator.held_out_accuracy_ = float((probability.argmax(axis=1) == target.values[tested]).mean())
         seconds["calibrate"] = seconds.pop("score") + time.perf_counter() - clock
         estimator.seconds_ = seconds
         self.estimator_, self.classes_ = estimator, estimator.classes_

@@ -192,7 +192,12 @@ def train_and_test(
     The times of "gram", "solve" and "score" are added to `seconds`.
     """
     workers, parts = current(), grams.sharing(task.folds)
-    if workers is not None and grams.moves and len(parts) > 1 and workers.pays(_seconds(models, grams, task)):
+    if (
+        workers is not None
+        and grams.moves
+        and len(parts) > 1
+        and workers.pays(predicted_seconds(models, grams, task))
+    ):
         return _by_workers(workers, models, grams, task, seconds, progress)
     results = _ResultTable(models, task)
     clock = time.perf_counter()
@@ -235,7 +240,7 @@ def fit_with_folds(
     return results.values[0]
 
 
-def _seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> float:
+def predicted_seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> float:
     """Predicted seconds on a single core for a Gram of every part and all machines."""
     each = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
     solving = solving_seconds(models, task.target, task.folds)

@@ -1,0 +1,139 @@
+"""The last line of `train`: quality on documents held out of training, a constant answer, the next step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from textsvm.cli import corpora
+from textsvm.errors import InputError, printable
+from textsvm.evaluation.judge import machine_of
+from textsvm.evaluation.results import Results
+from textsvm.machines.novelty import NoveltyDetector
+from textsvm.machines.targets import with_classes
+from textsvm.readers.corpus import Corpus
+from textsvm.runtime import device as devices
+from textsvm.selection.fold_grams import Task, grams_of, predicted_seconds, train_and_test
+from textsvm.selection.folds import Splitting
+from textsvm.selection.scoring import labels_of, read_training_data
+
+#: Most documents, and most predicted seconds, of a cross-validation that nobody asked for; its folds.
+MOST, SECONDS, FOLDS = 2000, 2.0, 3
+#: Accuracy that needs no improvement.
+GOOD = 0.95
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Quality of a model and of a constant answer on the same n documents: accuracy, micro F1 or MAE."""
+
+    value: float
+    constant: float
+    answer: str
+    n: int
+    where: str  #: How the documents were held out
+    metric: str  #: {"accuracy", "micro_f1", "mae"}
+
+    @property
+    def better(self) -> bool:
+        """Whether the model is better than the constant answer by two standard errors of an accuracy."""
+        if self.metric == "mae":
+            return self.value < self.constant
+        return self.value > self.constant + 2 * sqrt(self.constant * (1 - self.constant) / self.n)
+
+    @property
+    def sentence(self) -> str:
+        """Both figures."""
+        where = f"on documents held out of training ({self.where})"
+        if self.metric == "mae":
+            return f"mean error {self.value:.3g} {where}; always {self.answer}: {self.constant:.3g}"
+        name = "right" if self.metric == "accuracy" else "micro F1"
+        shares = (f"{100 * share:.1f} %" for share in (self.value, self.constant))
+        return "{} {name} {where}; always {answer}: {}".format(
+            *shares, name=name, where=where, answer=self.answer
+        )
+
+
+def last_line(model: Any, training: Corpus, held: Corpus | None, results: Results | None, alone: bool) -> str:
+    """The line; it cross-validates a small corpus if there are no figures yet and `alone` (no workers)."""
+    verdict = None
+    if results is not None and held is not None:
+        verdict = _verdict(
+            results.metrics, corpora.truth(training), corpora.truth(held), f"{results.n:,} documents"
+        )
+    elif accuracy := getattr(machine_of(model), "held_out_accuracy_", None):
+        truth = corpora.truth(training)
+        verdict = _verdict({"accuracy": accuracy}, truth, truth, "cross-validation")
+    elif alone and len(training) <= MOST:
+        verdict = _cross_validated(model, training)
+    if verdict is None:
+        if isinstance(model, NoveltyDetector):
+            return "next: `textsvm evaluate` on labelled documents tells how good the model is"
+        return "next: `textsvm cv` with the same options tells how good the model is on new documents"
+    return f"{verdict.sentence}; next: {_next_step(model, verdict)}"
+
+
+def _cross_validated(model: Any, training: Corpus) -> Verdict | None:
+    """Verdict of a few folds; None if they take long, or the documents are too few for folds."""
+    fitted = machine_of(model)
+    if isinstance(fitted, NoveltyDetector):
+        return None
+    machine = fitted.copy().set_params(kernel=fitted.kernel_.__sklearn_clone__())
+    truth = corpora.truth(training)
+    try:
+        given, target, weight = read_training_data(machine, training.examples, truth, training.weights)
+        machine.validate(training.examples)  # stores the names of the columns of a table
+        folds = Splitting(FOLDS, training.groups, 1, 0, None).quietly(target)
+        with machine.at_work(devices.select(machine.device)):
+            task = Task(target, weight, folds)
+            grams = grams_of(machine, with_classes(machine.encode(given), target), task)
+            if predicted_seconds([machine], grams, task) > SECONDS:
+                return None
+            values = train_and_test([machine], grams, task, {}).values[0]
+            grams.release()
+    except InputError:
+        return None
+    predicted = machine.fold_predictions(values, folds, target)
+    tested = np.concatenate([test for _, test in folds])
+    right, labels = labels_of(target)[tested], np.concatenate(predicted)
+    if target.multilabel:
+        metrics = {"micro_f1": float(2 * (right & labels).sum() / max(1, right.sum() + labels.sum()))}
+    elif target.classes is None:
+        metrics = {"mae": float(np.abs(right - labels).mean())}
+    else:
+        metrics = {"accuracy": float((right == labels).mean())}
+    where = f"{len(folds)}-fold cross-validation"
+    return _verdict(metrics, truth, [truth[i] for i in tested.tolist()], where)
+
+
+def _verdict(metrics: dict[str, float], known: Sequence[Any], judged: Sequence[Any], where: str) -> Verdict:
+    """Verdict with the answer that is best for the known targets, whatever the document."""
+    metric = next(name for name in ("mae", "micro_f1", "accuracy") if name in metrics)
+    n = len(judged)
+    if metric == "mae":
+        median = float(np.median(known))
+        constant = float(np.abs(np.asarray(judged) - median).mean())
+        return Verdict(metrics[metric], constant, f"the median {median:g}", n, where, metric)
+    sets = [[each if isinstance(each, tuple) else (each,) for each in part] for part in (known, judged)]
+    label, _ = Counter(label for each in sets[0] for label in each).most_common(1)[0]
+    hits = sum(label in each for each in sets[1])
+    constant = 2 * hits / (n + sum(map(len, sets[1])))
+    return Verdict(metrics[metric], constant, repr(printable(str(label))), n, where, metric)
+
+
+def _next_step(model: Any, verdict: Verdict) -> str:
+    if not verdict.better:
+        return "this is no better, so check the columns and labels (`textsvm corpus`), or add documents"
+    kernel = getattr(model, "estimator", model).kernel
+    if kernel == "fast":
+        return "without --fast a kernel is chosen for these documents"
+    if kernel != "auto":
+        return "`textsvm tune` tries other kernels and values of C"
+    if verdict.value >= GOOD:
+        return "`textsvm explain MODEL --top 30` shows what the model looks at"
+    return "`textsvm doubts` lists wrong labels, `textsvm cv --learning-curve` tells if more documents help"
