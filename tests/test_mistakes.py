@@ -565,6 +565,24 @@ MISTAKES = [
         "neighbours without a number or threshold", "neighbours reviews.csv --kernel nothing", "nothing", 2
     ),
     Mistake("tune a value that is no number", "tune reviews.csv -C 1,x", "x", 2),
+    Mistake(
+        "two columns of one name",
+        f"train t.csv --text text --label label {TRAIN}",
+        r"several columns 'text'",
+        files={"t.csv": table([(i, *r) for i, r in enumerate(ROWS)], ("text", "label", "text"))},
+    ),
+    Mistake(
+        "numbers of columns with a header",
+        f"train t.csv --text 2 --label 1 {TRAIN}",
+        r"first line a header.*'mood'",
+        files={"t.csv": table(ROWS, ("mood", "remark"))},
+    ),
+    Mistake(
+        "a header is named and there is none",
+        f"train t.csv --text text --label label {TRAIN}",
+        r"no column 'text'.*by number",
+        files={"t.csv": table(ROWS)},
+    ),
     Mistake("vectors of another width", "predict wide.textsvm two.npy", r"columns|features|numbers"),
     Mistake(
         "output is another kind of file",

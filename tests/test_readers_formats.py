@@ -61,13 +61,15 @@ def test_columns_by_name_and_number(write):
     path = write("x.csv", "a,b,c d\n1,2,3\n")
     corpus = read_corpus(path, text="c d,a", label="2", id="b")
     assert (corpus.texts, corpus.labels, corpus.ids) == (["3\n1"], ["2"], ["2"])
-    with pytest.raises(InputError, match="no column 'd' for the text; its 3 columns are: "):
+    with pytest.raises(
+        InputError, match="no column 'd' for the text; did you mean 'c d'; its 3 columns are: "
+    ):
         read_corpus(path, text="d")
     with pytest.raises(InputError, match="no column '4' for the label"):
         read_corpus(path, text="a", label="4")
     with pytest.raises(InputError, match=r"which column is the text\?"):
         read_corpus(write("y.csv", "label,b,c\n1,2,3\n"))
-    assert read_corpus(write("z.csv", "text,text,\nx,y,z\n"), text="text,2,3").texts == ["x\ny\nz"]
+    assert read_corpus(write("z.csv", "text,text,\nx,y,z\n"), text="1,2,3").texts == ["x\ny\nz"]
 
 
 def test_tsv_does_not_honour_quotes(write):

@@ -389,7 +389,9 @@ def test_a_number_that_is_none_is_named_with_row_and_column(row, what, tmp_path)
 
 def test_columns_that_are_not_there(tmp_path):
     (tmp_path / "x.csv").write_text(TABLE)
-    with pytest.raises(InputError, match="no column 'hours' for the numbers; its 5 columns are: hour"):
+    with pytest.raises(
+        InputError, match="no column 'hours' for the numbers; did you mean 'hour'; its 5 columns are: label"
+    ):
         read_corpus(tmp_path / "x.csv", numbers="hours")
     with pytest.raises(InputError, match="'hour' is named both as text and as a number"):
         read_corpus(tmp_path / "x.csv", text=["hour"], numbers="hour")

@@ -30,7 +30,7 @@ from textsvm.readers.mail import is_mail, read_mail
 from textsvm.readers.plain_text import is_lines, read_folders, read_lines
 from textsvm.readers.reuters import is_reuters, read_reuters
 from textsvm.readers.sequences import read_sequences, sequence_format
-from textsvm.readers.tables import read_tables, table_format
+from textsvm.readers.tables import header_format, read_tables, table_format
 from textsvm.readers.vectors import read_vector_files, vector_format
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
@@ -251,6 +251,8 @@ def _detect(inputs: InputFiles, options: ReadOptions) -> str:
     if None not in tables:
         return tables.pop() or "" if len(tables) == 1 else "tables"
     if kind := vector_format(inputs, content):
+        return kind
+    if inputs.single and (kind := header_format(heads[0][1], options)):
         return kind
     if options.of_a_table and not options.labelled and inputs.single:  # a stream has no name with .csv
         return "tsv" if "\t" in heads[0][1].partition("\n")[0] else "csv"

@@ -35,7 +35,7 @@ from textsvm.readers.files import (
     walk,
 )
 from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterate_documents, no_document_error
-from textsvm.readers.tables import table_format
+from textsvm.readers.tables import header_format, table_format
 from textsvm.readers.vectors import read_vector_files
 from textsvm.runtime.parallel import Progress
 
@@ -227,7 +227,8 @@ def open_stream(stream: IO[bytes], name: str, options: ReadOptions) -> InputFile
     rows = options.format in _ROW_FORMATS
     if options.format is None:
         line = first.decode("utf-8", "replace")
-        rows = options.of_a_table or table_format("", line) == "jsonl"
+        known = table_format("", line) == "jsonl" or header_format(line, options) is not None
+        rows = options.of_a_table or known
     if not rows or first.startswith(_MAGIC) or byte_order_mark(first)[1] != "utf-8":
         return read_stream(io.BufferedReader(_RejoinedStream(first, stream), HEAD), name)
     return InputFiles(name, [StreamFile(name, first, stream)] if first else [], True)

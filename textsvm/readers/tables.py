@@ -20,7 +20,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -60,6 +60,8 @@ _ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
 _MISSING = ("", "NaN", "nan")
 #: Rows in which the first label of a table without a header must occur again.
 _LOOKED_AT = 1000
+#: Rows after which a label that has not occurred again may be the name of a column.
+_ENOUGH = 10
 #: Numbers of invalid rows that an error lists.
 _SHOWN = 5
 _SUFFIXES = {
@@ -83,6 +85,20 @@ def table_format(name: str, head: str) -> str | None:
         except (ValueError, RecursionError):
             pass
     return _SUFFIXES.get(PurePosixPath(name).suffix.lower())
+
+
+def header_format(head: str, options: ReadOptions) -> str | None:
+    """The format of a table whose first line has the named or recorded text columns; None if there are none."""
+    text = options.columns.get("text")
+    wanted = text.split(",") if isinstance(text, str) else text or ()
+    if not wanted or any(name.strip().isdecimal() for name in wanted):
+        return None
+    line = head.lstrip().partition("\n")[0]
+    for delimiter in _DELIMITERS:
+        cells = {cell.strip().strip('"') for cell in line.split(delimiter)}
+        if len(cells) > 1 and cells.issuperset(map(str.strip, wanted)):
+            return "tsv" if delimiter == "\t" else "csv"
+    return None
 
 
 def read_tables(
@@ -247,14 +263,20 @@ class TableRows:
     rows: Iterable[NamedRow]
     unit: str  #: "line" or "row": the place of a row in messages
     first: Sequence[str] = ()  #: Cells of the first row of CSV, TSV and spreadsheets
-    #: Whether the first cell of a table without a header occurs again, and is therefore a label.
-    repeats: bool = False
+    repeated: Collection[str] = ()  #: Names of several columns
+    lookahead: Sequence[CellRow] = ()  #: The next rows of a table without a header
+
+    def recurs(self, index: int) -> bool:
+        """Whether a cell of the first row occurs again in its column, as labels do and names do not."""
+        return any(
+            row[index].strip() == self.first[index] for _, _, row in self.lookahead if len(row) > index
+        )
 
 
 def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
     """The columns of each role: text, label, id, part, ..."""
     names, named = table.names, options.columns
-    if not table.headed and not named and not table.repeats:
+    if not table.headed and not named and not (len(names) > 1 and table.recurs(0)):
         raise InputError(
             f"{file}: is its first line a header? No name in it is known: {', '.join(table.first[:20])}; "
             "name the column of the text with --text, of the labels with --label, by number without a header"
@@ -267,14 +289,22 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
         roles["label"] = names[:1]
     for role, column in named.items():
         if role in options.named or role in ("text", "numbers") or (role == "label" and options.labelled):
-            roles[role] = _named_columns(role, column, names, file, role not in options.named)
+            roles[role] = _named_columns(role, column, table, file, role not in options.named)
         elif role == "id" and column in names:
             roles[role] = [str(column)]
     if named.keys().isdisjoint({"text", "numbers"}) and (not table.headed or len(names) == 1):
         taken = {name for role, role_names in roles.items() if role != "text" for name in role_names}
         roles["text"] = [name for name in names if name not in taken]
-    if both := set(roles["text"]) & set(roles["numbers"]):
-        raise InputError(f"{file}: the column {min(both)!r} is named both as text and as a number")
+    pairs = [("text", "numbers"), *([("text", "label")] if options.labelled else [])]
+    for one, other in pairs:
+        if both := set(roles[one]) & set(roles[other]):
+            raise InputError(f"{file}: the column {min(both)!r} is named twice: --{one} and --{other}")
+    labels = [names.index(name) for name in roles["label"] if not table.headed and options.labelled]
+    if any(len(table.lookahead) >= _ENOUGH and not table.recurs(index) for index in labels):
+        raise InputError(
+            f"{file}: is its first line a header? The label {table.first[labels[0]]!r} occurs in no other "
+            "row; name columns by their names if there is a header"
+        )
     if not roles["text"] and not roles["numbers"]:
         available = ", ".join(names[:20])
         raise InputError(f"{file}: which column is the text? Name it (--text, text=): {available}")
@@ -282,23 +312,29 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
 
 
 def _named_columns(
-    role: str, column: str | Sequence[str], names: Sequence[str], file: str, recorded: bool
+    role: str, column: str | Sequence[str], table: TableRows, file: str, recorded: bool
 ) -> list[str]:
-    """The columns of a role by their names in the table; InputError if one is missing."""
+    """The columns of a role by their names in the table; InputError if one is missing or ambiguous."""
+    names = table.names
     if isinstance(column, str):
-        if column in names:
+        if column in names and column not in table.repeated:
             return [column]
         column = tuple(column.split(",")) if role in ("text", "numbers") else (column,)
     columns = []
     for name in map(str.strip, column):
+        if name in table.repeated:
+            raise InputError(f"{file} has several columns {name!r}; rename one, or name it by its number")
         if name in names:
             columns.append(name)
         elif name.isdecimal() and 1 <= int(name) <= len(names):
             columns.append(names[int(name) - 1])
         else:
-            close = get_close_matches(name, names[:1000], 3, 0.5)  # it is slow
-            available = ", ".join([*close, *(each for each in names if each not in close)][:20])
+            close = get_close_matches(name, names[:1000], 1, 0.5)  # it is slow
             remedy = f", which the model was trained on; name another with --{role}" if recorded else ""
+            remedy += f"; did you mean {close[0]!r}" if close else ""
+            if not close and table.first and _ALL_USUAL.isdisjoint(map(str.lower, names)):
+                remedy += "; name columns by number if the first line is not a header"
+            available = ", ".join(names[:20])
             raise InputError(
                 f"{file} has no column {name!r} for the {role}{remedy}; its {len(names)} columns are: "
                 f"{available}"
@@ -324,7 +360,8 @@ def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line"
     start = next(rows)
     first = [cell.strip() for cell in start[2]]
     headed = header or any(cell.lower() in _ALL_USUAL for cell in first)
-    names = first if headed else [str(i + 1) for i in range(len(first))]
+    names = list(first) if headed else [str(i + 1) for i in range(len(first))]
+    repeated = [name for name in names if name and names.count(name) > 1]
     taken = set[str]()
     for i, name in enumerate(names):  # a column with an empty or repeated name is called by its number
         if not name or name in taken:
@@ -333,7 +370,6 @@ def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line"
     lookahead: list[CellRow] = []
     if not headed and len(names) > 1:
         lookahead = list(islice(rows, _LOOKED_AT if file.known_rows is None else file.known_rows))
-    repeats = any(row[0].strip() == first[0] for _, _, row in lookahead)
     rest = chain([] if headed else [start], lookahead, rows)
 
     def named_rows() -> Iterator[NamedRow]:
@@ -343,7 +379,7 @@ def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line"
             else:
                 yield number, line, InvalidRow(f"it has {len(row)} fields and not {len(names)}", ragged=True)
 
-    return TableRows(names, headed, named_rows(), unit, first, repeats)
+    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead)
 
 
 def _require_content(file: File) -> None:
