@@ -11,7 +11,7 @@ from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.kernels import DEFAULTS, spelled_out
 from textsvm.cli.options import option_field
-from textsvm.cli.output import Force, check_report
+from textsvm.cli.output import Force, check_figures, check_report, writing
 
 if TYPE_CHECKING:
     from textsvm.evaluation.comparison import Compared
@@ -34,6 +34,7 @@ class CandidateOptions:
     seed: int = option_field("Random seed.", default=0)
     device: options.Device = "auto"
     report: Path | None = option_field("Write a web page with a chart: .html.")
+    figures: Path | None = option_field("Write the chart into this folder as an SVG file.", metavar="DIR")
     force: Force = False
 
     def check(self, corpus: list[Path]) -> None:
@@ -44,6 +45,7 @@ class CandidateOptions:
             raise WrongUsage(f"--holdout must be between 0 and 1, got {self.holdout:g}")
         if self.cv is not None and self.cv < 2:
             raise WrongUsage(f"--cv must be at least 2, got {self.cv}")
+        check_figures(self.figures)
         if self.report is not None:
             check_report("--report", self.report, self.force, {"the corpus": corpus}, (".html",))
 
@@ -64,10 +66,10 @@ def compare(
     names, device = list(dict.fromkeys(judging.kernel or [])), judging.device
     kernels = _kernels(names)
 
-    from textsvm.cli import corpora, estimators, splits
+    from textsvm.cli import corpora, estimators, results, splits
     from textsvm.evaluation import baselines
     from textsvm.machines.classifier import Classifier
-    from textsvm.reporting.pages import write_comparison
+    from textsvm.reporting.pages import comparison_page
     from textsvm.runtime.device import select
 
     candidates = {name: partial(baselines.machine, name, device) for name in names}
@@ -96,7 +98,9 @@ def compare(
     title = f"Classifiers of {corpora.names_of(corpus)}"
     lead = f"{compared[0].n:,} documents {how}"
     if judging.report is not None:
-        write_comparison(judging.report, title, lead, compared)
+        with writing(judging.report) as stream:
+            stream.write(comparison_page(title, lead, compared))
+    results.write_charts(console, judging.figures, lambda: comparison_page(title, lead, compared))
     if printing.json:
         lines = [each.as_dict() for each in compared]
         console.print_json(

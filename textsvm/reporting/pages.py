@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from textsvm.evaluation.comparison import Compared
 from textsvm.reporting.charts import IntervalLine, intervals_chart
 from textsvm.reporting.formatting import cut, html_table, safe
 from textsvm.reporting.html import page
-from textsvm.runtime.files import replacing
 from textsvm.selection.doubts import Doubt
 
 #: Texts on a page, and symbols shown of a text and of the text beside it.
@@ -102,11 +100,9 @@ def _beside(review: Review, doubt: Doubt) -> str:
     )
 
 
-def write_comparison(path: Path, title: str, lead: str, compared: Sequence[Compared]) -> None:
-    """Write the page of a comparison of classifiers; an existing file is replaced at once."""
-    body = [accuracy_chart(compared), comparison_table(compared)]
-    with replacing(path) as temporary:
-        temporary.write_text(page(title, lead, body), "utf-8", newline="\n")
+def comparison_page(title: str, lead: str, compared: Sequence[Compared]) -> str:
+    """Page of a comparison of classifiers."""
+    return page(title, lead, [accuracy_chart(compared), comparison_table(compared)])
 
 
 def accuracy_chart(compared: Sequence[Compared]) -> str:
