@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.cli.console import Console
+from textsvm.cli.corrections import CHANGE, KEEP, UNSURE, corrected
 from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, printable
@@ -45,11 +46,13 @@ def read(
     groups: str | None = None,
     kernel: Any = None,
     recorded: Mapping[str, str] | None = None,
+    corrections: Path | None = None,
 ) -> Corpus:
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
 
     `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed. `recorded`
-    are the columns that the model was trained on, which are read unless others are named.
+    are the columns that the model was trained on, which are read unless others are named. `corrections` is a
+    file of decisions about labels.
     """
     learning = learning or LearningOptions()
     learning.check(reading)
@@ -70,6 +73,12 @@ def read(
         corpus = corpus.reduce_labels(reading.positive, reading.negative or corpus.opposite(reading.positive))
     if learning.multilabel:
         corpus = _with_label_tuples(console, corpus)
+    if corrections is not None:
+        corpus, counts = corrected(corpus, corrections)
+        console.say(
+            f"note: {corrections}: labels changed {counts[CHANGE]:,}, kept {counts[KEEP]:,}; documents left "
+            f"out {counts[UNSURE]:,}"
+        )
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus

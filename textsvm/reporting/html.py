@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from string import Template
+from typing import Any
 
 from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, logo
@@ -59,8 +60,7 @@ def render(report: Report) -> str:
     ]
     data, script = curves.threshold_data(results), ""
     if data is not None:
-        content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-        script = f'<script type="application/json" id="scores">{content}</script>'
+        script = json_element("scores", data)
     return page(report.title, _lead(results), body, script)
 
 
@@ -79,6 +79,12 @@ def page(
         script=script,
         script_hash=f"sha256-{digest}",
     )
+
+
+def json_element(name: str, data: Any) -> str:
+    """Element with data for a script of the page."""
+    content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{content}</script>'
 
 
 @lru_cache
