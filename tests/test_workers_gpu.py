@@ -18,7 +18,7 @@ def test_tiles_of_a_card(kernel):
     documents, device = encode(texts), select("cuda")
     whole = kernel.rows(documents, device).gram().get()
     order, recipe = np.argsort(documents.lengths, kind="stable"), TileRecipe((kernel,), None, "cuda")
-    assert recipe.tileable(documents)
+    assert recipe.exact_in_tiles(documents)
     cut = blocks(documents.lengths[order], 16)
     assert len(cut) > 2
     for number, first in enumerate(cut):
@@ -30,5 +30,5 @@ def test_tiles_of_a_card(kernel):
 
 def test_gap_weighted_values_of_a_card_depend_on_what_lies_beside():
     documents = encode(["gap", "weighted", "values"])
-    assert not TileRecipe((GapWeighted(3),), None, "cuda").tileable(documents)
-    assert TileRecipe((GapWeighted(3),), None, "cpu").tileable(documents)
+    assert not TileRecipe((GapWeighted(3),), None, "cuda").exact_in_tiles(documents)
+    assert TileRecipe((GapWeighted(3),), None, "cpu").exact_in_tiles(documents)
