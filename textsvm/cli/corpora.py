@@ -46,13 +46,11 @@ def read(
     groups: str | None = None,
     kernel: Any = None,
     recorded: Mapping[str, str] | None = None,
-    corrections: Path | None = None,
 ) -> Corpus:
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
 
     `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed. `recorded`
-    are the columns that the model was trained on, which are read unless others are named. `corrections` is a
-    file of decisions about labels.
+    are the columns that the model was trained on, which are read unless others are named.
     """
     learning = learning or LearningOptions()
     learning.check(reading)
@@ -73,11 +71,11 @@ def read(
         corpus = corpus.reduce_labels(reading.positive, reading.negative or corpus.opposite(reading.positive))
     if learning.multilabel:
         corpus = _with_label_tuples(console, corpus)
-    if corrections is not None:
-        corpus, counts = corrected(corpus, corrections)
+    if learning.corrections is not None:
+        corpus, counts = corrected(corpus, learning.corrections)
         console.say(
-            f"note: {corrections}: labels changed {counts[CHANGE]:,}, kept {counts[KEEP]:,}; documents left "
-            f"out {counts[UNSURE]:,}"
+            f"note: {learning.corrections}: labels changed {counts[CHANGE]:,}, kept {counts[KEEP]:,}; documents "
+            f"left out {counts[UNSURE]:,}"
         )
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)

@@ -41,11 +41,6 @@ class TaskOptions:
         "these (features): same optimum. auto: lower predicted time (default: auto).",
         panel="Machine",
     )
-    corrections: Path | None = option_field(
-        "Apply decisions saved on the page of `textsvm doubts`: change labels, leave out unsure documents.",
-        metavar="FILE",
-        panel="Labels",
-    )
     holdout: float | None = option_field("Share of the documents to hold out for evaluation, such as 0.2.")
     seed: int = option_field("Random seed.", default=0)
 
@@ -57,9 +52,6 @@ class TaskOptions:
             raise WrongUsage("--negative needs --positive")
         if self.nu is not None and self.one_class is None:
             raise WrongUsage("--nu needs --one-class")
-        for name, value in (("--regress", learning.regress), ("--multilabel", learning.multilabel or None)):
-            if self.corrections is not None and value is not None:
-                raise WrongUsage(f"--corrections and {name} do not go together")
         tasks = {
             "--positive": reading.positive,
             "--regress": learning.regress,
@@ -124,7 +116,7 @@ def train(
     started = time.perf_counter()
     task.check(reading, learning)
     model_options.cluster.check()
-    inputs = [*corpus, *([] if task.corrections is None else [task.corrections])]
+    inputs = [*corpus, *([] if learning.corrections is None else [learning.corrections])]
     output = file.checked(inputs, task.calibrate is not None)
     console = Console(printing.quiet, output.is_stdout)
 
@@ -135,10 +127,7 @@ def train(
     model = _estimator(model_options, task, learning)
     if file.without_texts:
         require_weights(model)
-    documents = corpora.read(
-        console, corpus, reading, learning,
-        kernel=corpora.kernel_of(model), corrections=task.corrections,
-    )  # fmt: skip
+    documents = corpora.read(console, corpus, reading, learning, kernel=corpora.kernel_of(model))
     corpora.settle(console, model, model_options.kernel.named, documents)
     if file.without_texts:
         require_weights(model)
