@@ -74,8 +74,8 @@ def read(
     if learning.corrections is not None:
         corpus, counts = corrected(corpus, learning.corrections)
         console.say(
-            f"note: {learning.corrections}: labels changed {counts[CHANGE]:,}, kept {counts[KEEP]:,}; documents "
-            f"left out {counts[UNSURE]:,}"
+            f"note: {learning.corrections}: labels changed {counts[CHANGE]:,}, kept {counts[KEEP]:,}; "
+            f"documents left out {counts[UNSURE]:,}"
         )
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)
