@@ -1,6 +1,6 @@
 """Whole classifiers from texts in memory to predictions on the test part, beside TF-IDF + LinearSVC.
 
-The opponent is TF-IDF over character 1-5-grams with scikit-learn's `LinearSVC`. Both sides get the texts as
+The baseline is TF-IDF over character 1-5-grams with scikit-learn's `LinearSVC`. Both sides get the texts as
 read from the files: `TfidfVectorizer` puts them in lower case and joins runs of white space, our "unicode"
 form does that and NFKC. `tune` chooses parameters on the training part alone, by cross-validated accuracy;
 the test part is used once, with the chosen parameters.
@@ -9,7 +9,7 @@ the test part is used once, with the chosen parameters.
 setting of each strategy is trained again and tested. "tune" marks the choice of the search.
 
 ``tuned``: the length of the text that is read is one of the parameters of the search; where it is less than
-all, the opponent is also measured on the same beginnings. Spam has no published split: the mean over several
+all, the baseline is also measured on the same beginnings. Spam has no published split: the mean over several
 random splits counts. `--form paper` puts the texts of both sides in the paper's form first (lower case, a
 space for every character outside a-z0-9).
 """
@@ -30,7 +30,7 @@ from benchmarks.corpora import IMDB, R8, mail_tasks, newswire_tasks, parted_task
 from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svm import SVC
-from textsvm.evaluation import opponents
+from textsvm.evaluation import baselines
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
@@ -65,7 +65,7 @@ KERNELS: list[Kernel] = [
 ]
 GAP: list[Kernel] = [GapWeighted(p, 0.5) for p in (5, 6)]
 COSTS, LENGTHS = [1.0, 3.0, 10.0], [None, 400, 1000]
-OPPONENT = opponents.FIRST
+BASELINE = baselines.CHARACTERS
 
 
 def judge(model: Any, task: TrainTest) -> dict[str, Any]:
@@ -106,13 +106,13 @@ def chosen(task: TrainTest, model: SVC, setting: Mapping[str, Any]) -> dict[str,
     }
 
 
-def judge_opponent(task: TrainTest) -> dict[str, Any]:
-    """The opponent's row."""
+def judge_baseline(task: TrainTest) -> dict[str, Any]:
+    """The baseline's row."""
     return {
         "corpus": task.name,
-        "classifier": OPPONENT,
+        "classifier": BASELINE,
         "cross-validation %": "",
-        **judge(opponents.first(), task),
+        **judge(baselines.characters_baseline(), task),
     }
 
 
@@ -137,7 +137,7 @@ def warm_up(model: SVC, grid: Mapping[str, Any], task: TrainTest, n: int = 400) 
 
 
 def compare(task: TrainTest, report: BenchmarkReport, device: str, cv: int, repeats: int) -> None:
-    """Rows of one corpus: SVC with the settings of `tune`, and the opponent."""
+    """Rows of one corpus: SVC with the settings of `tune`, and the baseline."""
     model = SVC(device=device)
     # Subsequences of whole mails take too long for a search; newswire is short.
     kernels = KERNELS + GAP * (not task.name.startswith("Spam") and device != "cpu")
@@ -154,21 +154,21 @@ def compare(task: TrainTest, report: BenchmarkReport, device: str, cv: int, repe
         return row | {"search, s": seconds, "settings": len(tuning.table), "symbols read": cut}
 
     cut = report.row(f"{task.name} ours", ours)["symbols read"]
-    report.row(f"{task.name} opponent", judge_opponent, task)
+    report.row(f"{task.name} baseline", judge_baseline, task)
     if cut:
         report.row(f"{task.name} same beginnings", beginnings, task, cut)
 
 
 def beginnings(task: TrainTest, cut: int) -> dict[str, Any]:
-    """The opponent on the first `cut` symbols of every text."""
+    """The baseline on the first `cut` symbols of every text."""
     train, test = ([text[:cut] for text in texts] for texts in (task.train, task.test))
-    row = judge_opponent(dataclasses.replace(task, train=train, test=test))
-    return row | {"classifier": f"{OPPONENT}, first {cut} symbols", "symbols read": cut}
+    row = judge_baseline(dataclasses.replace(task, train=train, test=test))
+    return row | {"classifier": f"{BASELINE}, first {cut} symbols", "symbols read": cut}
 
 
 def mean_over_splits(report: BenchmarkReport) -> None:
     """The mean of the spam splits, both sides."""
-    for side, name in (("ours", "SVC as tuned on each split"), ("opponent", OPPONENT)):
+    for side, name in (("ours", "SVC as tuned on each split"), ("baseline", BASELINE)):
         mine = [
             row for key, row in report.rows.items() if key.startswith("Spam, split") and key.endswith(side)
         ]
@@ -202,7 +202,7 @@ def multiclass(options: argparse.Namespace, report: BenchmarkReport) -> None:
         best = best_of(tuning, multiclass=strategy)
         picked = {"chosen by": "tune" if best["params"] == tuning.best_params_ else ""}
         report.row(strategy, lambda best=best, picked=picked: chosen(task, model, best) | picked)
-    report.row("opponent", judge_opponent, task)
+    report.row("baseline", judge_baseline, task)
     about: dict[str, Any] = {"corpus": "R8", "classifier": f"the search: {len(tuning.table)} settings"}
     report.row("search", dict, about | {"search, s": seconds})
 
@@ -230,7 +230,7 @@ def reviews(options: argparse.Namespace, report: BenchmarkReport) -> None:
         return chosen(task, model, best) | {"search, s": seconds, "settings": len(tuning.table)}
 
     report.row("ours", ours)
-    report.row("opponent", judge_opponent, task)
+    report.row("baseline", judge_baseline, task)
 
 
 @benchmark(

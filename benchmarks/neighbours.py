@@ -4,7 +4,7 @@
 the cut-off are what `textsvm.neighbours` must find, and are compared first. Both are given the same list of
 strings, ours is timed with encoding, the two in turns. A third of the strings are copies with a few edits.
 
-With ``--device cuda`` there is no opponent: the pairs of 5,000 strings are compared with those of the CPU,
+With ``--device cuda`` there is no baseline: the pairs of 5,000 strings are compared with those of the CPU,
 and those of 100,000 are found and timed.
 """
 

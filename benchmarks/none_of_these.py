@@ -32,7 +32,7 @@ from textsvm.readers.read import read_corpus
 
 SETS = ("trec6", "webkb", "banking77")
 MOST, MOST_TESTED = 1500, 1000
-#: Analyzer, lengths and C of the opponent.
+#: Analyzer, lengths and C of the baseline.
 SETTINGS = (("char_wb", (2, 5), 1.0), ("word", (1, 2), 1.0), ("word", (1, 2), 10.0))
 
 
@@ -70,7 +70,7 @@ def _parts(name: str, folder: Path | None) -> tuple[list[str], NDArray[Any], lis
     return list(train.texts), np.array(train.labels), list(test.texts), np.array(test.labels)
 
 
-def opponent(drawn: Drawn, setting: tuple[str, tuple[int, int], float]) -> NDArray[np.float64]:
+def baseline(drawn: Drawn, setting: tuple[str, tuple[int, int], float]) -> NDArray[np.float64]:
     """Its largest probability."""
     analyzer, lengths, C = setting
     features = TfidfVectorizer(analyzer=analyzer, ngram_range=lengths, sublinear_tf=True, min_df=2)
@@ -84,7 +84,7 @@ def measure(name: str, folder: Path | None, seeds: int, device: str) -> dict[str
     for seed in range(seeds):
         drawn = draw(name, folder, seed)
         ours.append(of_ours(drawn, device))
-        theirs.append([_auc(drawn, opponent(drawn, setting)) for setting in SETTINGS])
+        theirs.append([_auc(drawn, baseline(drawn, setting)) for setting in SETTINGS])
     mean = np.mean(theirs, axis=0)
     analyzer, lengths, C = SETTINGS[int(mean.argmax())]
     figures = {key: float(np.mean([each[key] for each in ours])) for key in ours[0]}
@@ -92,8 +92,8 @@ def measure(name: str, folder: Path | None, seeds: int, device: str) -> dict[str
         "set": name,
         "classes learnt": len(np.unique(drawn.y_train)),
         **figures,
-        "AUROC, opponent": float(mean.max()),
-        "opponent": f"{analyzer} {lengths[0]}-{lengths[1]}, C = {C:g}",
+        "AUROC, baseline": float(mean.max()),
+        "baseline": f"{analyzer} {lengths[0]}-{lengths[1]}, C = {C:g}",
     }
 
 

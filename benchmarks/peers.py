@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from sklearn.svm import SVC as LibSVC
 
-from benchmarks.classifiers import OPPONENT, judge
+from benchmarks.classifiers import BASELINE, judge
 from benchmarks.corpora import full_tasks
 from benchmarks.plots import bars
 from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
 from textsvm.bench.kernels import Matrix, count_vectorizer, rapidfuzz, strkernels
 from textsvm.estimators.svm import SVC
-from textsvm.evaluation import opponents
+from textsvm.evaluation import baselines
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
@@ -201,13 +201,13 @@ def classifier_row(task: TrainTest, device: str, repeats: int) -> dict[str, Any]
         outcome["ours"] = judge(SVC(kernel, C=cost, device=device), task)
 
     def theirs() -> None:
-        outcome["theirs"] = judge(opponents.first(), task)
+        outcome["theirs"] = judge(baselines.characters_baseline(), task)
 
     times = paired(ours, theirs, repeats)
     return {
         "what": "texts to predictions",
         "ours": f"{spell(kernel)}, C={cost:g}",
-        "peer": OPPONENT,
+        "peer": BASELINE,
         "corpus": task.name,
         "n": len(task.train) + len(task.test),
         "our accuracy %": outcome["ours"]["accuracy %"],

@@ -18,6 +18,7 @@ from textsvm.evaluation.explanation import Explanation, Similar, Substring
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate
 from textsvm.kernels.attribution import Attribution
+from textsvm.machines.top_features import Feature, TopFeatures
 from textsvm.reporting.report import Mistake, Report, make_report
 from textsvm.selection.doubts import Doubt
 
@@ -197,6 +198,7 @@ def binary(n: int) -> Report:
         results=replace(found.results, warnings=ALL[:n]),
         facts=[(each, each) for each in ALL[:n]],
         mistakes=[mistake(i) for i in range(n)],
+        features=[TopFeatures(ALL[0], ALL[1], [Feature(each, 1.0) for each in ALL[:n]])],
     )
 
 

@@ -101,7 +101,7 @@ def test_both_sides_see_the_same_texts_and_errors_are_counted():
     train = ["buy pills now", "cheap pills buy", "meeting at noon", "noon meeting agenda"] * 3
     labels = np.array(["spam", "spam", "ham", "ham"] * 3)
     task = TrainTest("mail", train, labels, ["pills buy cheap", "agenda at noon"], np.array(["spam", "spam"]))
-    theirs = classifiers.judge_opponent(task)
+    theirs = classifiers.judge_baseline(task)
     found = classifiers.search(task, SVC(device="cpu"), {"kernel": [Spectrum(2), Spectrum(3)], "C": [1.0]}, 3)
     row = classifiers.chosen(task, SVC(device="cpu"), found.table[0])
     assert theirs["errors"] == row["errors"] == 1

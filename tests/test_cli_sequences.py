@@ -116,11 +116,11 @@ def test_without_labels_there_is_nothing_to_judge(tmp_path):
     assert "y.fa has no labels" in fails("evaluate", tmp_path / "m", tmp_path / "y.fa", "--label", "f")
 
 
-def test_compare_has_opponents_without_words():
+def test_compare_has_baselines_without_words():
     compared = report("compare", SITES, "--kernel", "gapped:6,m=2,canonical")["classifiers"]
     assert [each["name"] for each in compared][:2] == [
-        "TF-IDF char 1-5 + LinearSVC",
-        "TF-IDF char 1-5 + LinearSVC, C by 3 folds",
+        "TF-IDF characters 1-5 + LinearSVC",
+        "TF-IDF characters 1-5 + LinearSVC, tuned C",
     ]
 
 

@@ -11,9 +11,9 @@ from command import fails, report, run
 from test_reporting import HOSTILE, Page
 
 from textsvm.errors import InputError
-from textsvm.evaluation import opponents
+from textsvm.evaluation import baselines
+from textsvm.evaluation.baselines import compare
 from textsvm.evaluation.comparison import judge_prediction
-from textsvm.evaluation.opponents import compare
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
 from textsvm.reporting import pages
@@ -36,10 +36,12 @@ def compared(tmp_path_factory):
 def test_figures_are_those_of_the_classifiers(compared):
     found, _ = compared
     names = [each["name"] for each in found["classifiers"]]
-    assert names == [*opponents.OPPONENTS, "spectrum:2-3", "gap:3+words:1"]
+    assert names == [*baselines.BASELINES, "spectrum:2-3", "gap:3+words:1"]
     train, test = parts_of_dialects()
     assert found["how"] == f"of the test part, {len(train)} to learn from"
-    expected = opponents.answer(opponents.first(), train.texts, train.labels, test.texts).predicted
+    expected = baselines.answer(
+        baselines.characters_baseline(), train.texts, train.labels, test.texts
+    ).predicted
     right = np.mean(expected == np.array(test.labels))
     first, *others = found["classifiers"]
     assert first["accuracy"] == right
@@ -77,9 +79,9 @@ def test_the_table_fits_a_terminal(compared):
     shown = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
     assert shown.startswith("dialects.csv: 60 documents held out, 140 to learn from")
-    assert re.search(r"opponent 1 +\d+\.\d\d +\d+\.\d-\d+\.\d +\d+\.\d\d\s", shown)
+    assert re.search(r"TF-IDF characters 1-5 \+ +\d+\.\d\d +\d+\.\d-\d+\.\d +\d+\.\d\d\s", shown)
     assert re.search(r"spectrum:2-3 +\d+\.\d\d +\d+\.\d-\d+\.\d +[+-]\d+\.\d\d +\S+ +\d+\.\d\d\s", shown)
-    assert "opponent 2: scikit-learn, TF-IDF char 1-5, words 1-2 + LinearSVC, C by 3 folds; chose C=" in shown
+    assert "TF-IDF characters + words, tuned C chose C=" in shown
     assert max(len(line) for line in shown.splitlines()) <= 110
 
 
@@ -137,8 +139,10 @@ def test_what_cannot_be_compared(tmp_path):
     assert "cannot be trained on 2 documents" in fails(
         "compare", tmp_path / "y.csv", "-q", "--holdout", "0.5"
     )
-    with pytest.raises(InputError, match="is the name of an opponent"):
-        compare(["a"] * 4, [0, 1, 0, 1], [([0, 1], [2, 3])], {opponents.FIRST: opponents.first})
+    with pytest.raises(InputError, match="is the name of a baseline"):
+        compare(
+            ["a"] * 4, [0, 1, 0, 1], [([0, 1], [2, 3])], {baselines.CHARACTERS: baselines.characters_baseline}
+        )
 
 
 def test_a_closed_pipe_is_no_error():

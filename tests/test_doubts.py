@@ -9,7 +9,8 @@ from test_reporting import HOSTILE, Page
 
 from benchmarks import doubts as bench
 from benchmarks.__main__ import main
-from textsvm import SVC, CalibratedSVC, Gaussian, InputError, Spectrum, doubts
+from textsvm import SVC, CalibratedSVC, Corpus, Gaussian, InputError, Spectrum, doubts
+from textsvm.cli.corrections import corrected
 from textsvm.gram.base import DenseGram
 from textsvm.nearest import rows as near
 from textsvm.reporting.pages import Review, review_page
@@ -183,13 +184,70 @@ def test_the_command_lists_and_shows_them(table, tmp_path):
     assert {row["id"] for row in rows} >= {"<b>5"}
     assert [row["score"] for row in rows] == sorted((row["score"] for row in rows), reverse=True)
     shown = Page(page.read_text("utf-8"))
-    assert shown.count("script") == 1
+    assert shown.count("script") == 2  # the page's own, and the ids and labels for it
+    assert shown.count("button") == 2 + 3 * len(rows)
     assert shown.count("img") == 0
     assert shown.count("b") < 200
     assert shown.count("article") == len(rows)
     again = run("doubts", table, *columns, "-o", tmp_path / "list.jsonl", "-q")
     assert again.stdout == b""
     assert (tmp_path / "list.jsonl").read_bytes() == done.stdout
+
+
+DECISIONS = [
+    {"id": "b", "decision": "change", "was": "x", "label": "y"},
+    {"id": "c", "decision": "keep", "was": "x", "label": "x"},
+    {"id": "d", "decision": "unsure", "was": "y", "label": "y"},
+]
+
+
+def write_decisions(path, *entries):
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return path
+
+
+def test_decisions_change_labels_and_leave_out_documents(tmp_path):
+    given = Corpus(list("abcd"), ["1", "2", "3", "4"], ["x", "x", "x", "y"], [None] * 4, "t.csv")
+    result, counts = corrected(given, write_decisions(tmp_path / "c.jsonl", *DECISIONS))
+    assert (result.ids, result.labels) == (["a", "b", "c"], ["x", "y", "x"])
+    assert result.texts == ["1", "2", "3"]
+    assert counts == {"change": 1, "keep": 1, "unsure": 1}
+    assert given.labels == ["x", "x", "x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"id": "z", "decision": "keep"}, "line 2 of .*: t.csv has no document 'z'"),
+        ({"id": "a", "decision": "change", "label": "w"}, "line 2 of .*: t.csv has no label 'w'.*are x, y"),
+        ({"id": "a", "decision": "change"}, "line 2 of .*: t.csv has no label 'None'"),
+        ({"id": "a", "decision": "maybe"}, "line 2 of .*: the decision must be keep, change or unsure"),
+        (
+            {"id": "a", "decision": "keep", "was": "y"},
+            "line 2 of .*: the decision is for 'a' with the label 'y'",
+        ),
+        ({"id": "b", "decision": "keep"}, "line 2 of .*: line 1 is for 'b' too"),
+        ({"decision": "keep"}, "line 2 of .* is no decision"),
+        ([1], "line 2 of .* is no decision"),
+    ],
+)
+def test_wrong_decisions_are_errors_with_their_line(tmp_path, entry, message):
+    given = Corpus(list("abcd"), ["1", "2", "3", "4"], ["x", "x", "x", "y"], [None] * 4, "t.csv")
+    with pytest.raises(InputError, match=message):
+        corrected(given, write_decisions(tmp_path / "c.jsonl", DECISIONS[0], entry))
+
+
+def test_train_applies_the_decisions(table, tmp_path):
+    lines = [{"id": "<b>1", "decision": "unsure"}, {"id": "<b>5", "decision": "change", "label": "sea"}]
+    file = write_decisions(tmp_path / "c.jsonl", *lines)
+    arguments = ["train", table, "--text", "text", "--label", "label", "--id", "id"]
+    arguments += ["--kernel", "spectrum:3", "--device", "cpu"]
+    done = run(*arguments, "--corrections", file, "-o", tmp_path / "m")
+    assert done.returncode == 0, done.stderr
+    assert b"labels changed 1, kept 0; documents left out 1" in done.stderr
+    assert b"59 documents of 3 classes" in done.stderr
+    assert "do not go together" in fails(*arguments, "--multilabel", "--corrections", file, code=2)
+    assert "would replace the corpus" in fails(*arguments, "--corrections", file, "-o", file, code=2)
 
 
 def test_wrong_usage_is_told_before_any_work(table, tmp_path):

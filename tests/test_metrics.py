@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 from sklearn import metrics as sk
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import average_precision_score
@@ -234,6 +235,19 @@ def test_intervals_are_those_of_the_binomial_and_repeat():
     assert first.intervals != results.with_intervals(seed=1).intervals
     narrow = results.with_intervals(level=0.5).intervals["accuracy"]
     assert low < narrow[0] < narrow[1] < high
+
+
+def test_intervals_of_perfect_predictions_have_a_width():
+    truth = np.repeat(["ham", "spam"], 100)
+    decision = np.repeat([-1.0, 1.0], 100)
+    found = evaluate(truth, truth, decision, SPAM).with_intervals(50).intervals
+    assert found["accuracy"] == pytest.approx(tuple(binomtest(200, 200).proportion_ci(0.95, "exact")))
+    assert found["recall"] == pytest.approx(tuple(binomtest(100, 100).proportion_ci(0.95, "exact")))
+    assert found["f1"] == found["f1[spam]"]
+    assert 0.96 < found["f1"][0] < found["f1"][1] == 1
+    assert np.isnan(found["mcc"]).all()  # all resamples agree, so the bootstrap has no interval
+    none = evaluate(truth, truth[::-1], decision, SPAM).with_intervals(50).intervals
+    assert none["accuracy"][0] == none["f1"][0] == 0 < none["f1"][1] < 0.05
 
 
 def test_the_positive_class_may_sort_first():

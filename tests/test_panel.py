@@ -1,4 +1,4 @@
-"""The opponents, and the benchmark of many small sets against them."""
+"""The baselines, and the benchmark of many small sets against them."""
 
 import json
 import lzma
@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 
 from textsvm.bench.harness import run_benchmark
 from textsvm.errors import InputError
-from textsvm.evaluation import opponents
+from textsvm.evaluation import baselines
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
 
@@ -37,9 +37,9 @@ def sets(tmp_path):
     return folder
 
 
-def test_the_first_opponent_is_what_the_snippet_says():
+def test_the_first_baseline_is_what_the_snippet_says():
     texts, labels, test, _ = reviews()
-    found = opponents.answer(opponents.first(), texts, labels, test)
+    found = baselines.answer(baselines.characters_baseline(), texts, labels, test)
     vectors = TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True, min_df=2)
     model = LinearSVC(C=1, random_state=0).fit(vectors.fit_transform(texts), labels)
     np.testing.assert_array_equal(found.predicted, model.predict(vectors.transform(test)))
@@ -47,10 +47,10 @@ def test_the_first_opponent_is_what_the_snippet_says():
     assert min(found.fit, found.predict) > 0
 
 
-def test_the_second_opponent_has_words_too_and_chooses_c():
+def test_the_second_baseline_has_words_too_and_chooses_c():
     texts, labels, test, truth = reviews()
-    model = opponents.second()
-    found = opponents.answer(model, texts, labels, test)
+    model = baselines.words_baseline()
+    found = baselines.answer(model, texts, labels, test)
     assert found.chosen in {"C=0.1", "C=0.3", "C=1", "C=3"}
     names = model[0].get_feature_names_out()
     assert {name.partition("__")[0] for name in names} == {"characters", "words"}
@@ -58,13 +58,13 @@ def test_the_second_opponent_has_words_too_and_chooses_c():
     assert np.mean(found.predicted == np.array(truth)) > 0.7
 
 
-def test_what_an_opponent_cannot_learn_is_a_sentence():
+def test_what_a_baseline_cannot_learn_is_a_sentence():
     with pytest.raises(InputError, match=r"TF-IDF \+ LinearSVC cannot be trained on 2 documents: .*no terms"):
-        opponents.answer(opponents.first(), ["a", "b"], [0, 1], ["a"])
+        baselines.answer(baselines.characters_baseline(), ["a", "b"], [0, 1], ["a"])
 
 
 @pytest.mark.slow
-def test_a_panel_is_measured_and_its_opponents_are_not_measured_twice(sets, tmp_path, monkeypatch):
+def test_a_panel_is_measured_and_its_baselines_are_not_measured_twice(sets, tmp_path, monkeypatch):
     monkeypatch.setenv("TEXTSVM_COMMIT", "abc")
     command = ("textsvm.bench", "textsvm bench", "panel")
     options = ["--panel", str(sets), "--device", "cpu"]
@@ -73,23 +73,25 @@ def test_a_panel_is_measured_and_its_opponents_are_not_measured_twice(sets, tmp_
     assert [row["key"] for row in found["rows"]] == [
         f"{name}, {classifier}"
         for name in ("all", "half")
-        for classifier in (*opponents.OPPONENTS, "auto", "fast")
+        for classifier in (*baselines.BASELINES, "auto", "fast")
     ]
     texts, labels, test, truth = reviews()
-    expected = np.mean(opponents.answer(opponents.first(), texts, labels, test).predicted == np.array(truth))
+    expected = np.mean(
+        baselines.answer(baselines.characters_baseline(), texts, labels, test).predicted == np.array(truth)
+    )
     assert found["rows"][0]["accuracy"] == expected
     first, second = found["summary"][:2]
     assert first["machine"] == second["machine"] == "auto"
-    assert (first["sets"], first["against"], second["against"]) == (2, "opponent 1", "opponent 2")
+    assert (first["sets"], first["against"], second["against"]) == (2, *baselines.BASELINES)
     points = [100 * (found["rows"][k + 2]["accuracy"] - found["rows"][k]["accuracy"]) for k in (0, 4)]
     assert first["mean difference"] == pytest.approx(np.mean(points))
     assert first["ahead"] + first["behind"] == np.count_nonzero(points)
     written = (tmp_path / "one.md").read_text()
     assert f"| half | {100 * found['rows'][4]['accuracy']:.2f} / " in written
-    assert "opponent 2: C=" in written
+    assert f"{baselines.WORDS}: C=" in written
     assert "auto: " in written
 
-    skip = ["--skip-opponents", str(tmp_path / "one.json"), "--sets", "half"]
+    skip = ["--skip-baselines", str(tmp_path / "one.json"), "--sets", "half"]
     run_benchmark(*command, [*options, *skip, "-o", str(tmp_path / "two")])
     again = json.loads((tmp_path / "two.json").read_text())["rows"]
     assert again[:2] == found["rows"][4:6]
@@ -102,13 +104,13 @@ def test_what_a_panel_cannot_be_made_of(sets, tmp_path):
     given = ["bench", "panel", "--panel", sets]
     assert "no set 'none'" in fails(*given, "--sets", "all,none", *output)
     (tmp_path / "x.json").write_text("{}")
-    assert "is not a report of" in fails(*given, "--skip-opponents", tmp_path / "x.json", *output)
+    assert "is not a report of" in fails(*given, "--skip-baselines", tmp_path / "x.json", *output)
     other = {"cpu": "another", "threads": 1, "rows": []}
     (tmp_path / "x.json").write_text(json.dumps(other))
-    assert "is of another computer" in fails(*given, "--skip-opponents", tmp_path / "x.json", *output)
+    assert "is of another computer" in fails(*given, "--skip-baselines", tmp_path / "x.json", *output)
     (sets / "bad-train.tsv.xz").write_bytes(lzma.compress(b"a\tb\nno label\n"))
     assert "line 2 of" in fails(*given, "--sets", "bad", *output)
     (sets / "bad-train.tsv.xz").write_bytes(b"no archive")
     assert "cannot be read" in fails(*given, "--sets", "bad", *output)
     assert not (tmp_path / "r.json").exists()
-    assert b"--skip-opponents" in run("bench", "panel", "--help").stdout
+    assert b"--skip-baselines" in run("bench", "panel", "--help").stdout

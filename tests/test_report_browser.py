@@ -4,8 +4,10 @@ Needs Playwright for Python and a Chromium: the one Playwright installs (`playwr
 on the PATH, or the one that TEXTSVM_CHROMIUM names.
 """
 
+import json
 import os
 import shutil
+from xml.etree import ElementTree
 
 import hostile_pages
 import numpy as np
@@ -311,8 +313,28 @@ def test_filters_of_doubtful_labels(visit, tmp_path):
     page.select_option("#filter-label", "")
     page.fill("#filter-words", "APPLE")
     assert left() == 2  # beside the first, and the second itself
-    assert page.evaluate("document.scripts.length") == 1
+    assert page.evaluate("document.scripts.length") == 2
     assert page.evaluate("document.images.length") == 0
+    page.fill("#filter-words", "")
+    page.evaluate("document.activeElement.blur()")
+    for key in ("ArrowDown", "ArrowRight", "ArrowLeft", "u"):
+        page.keyboard.press(key)
+    assert page.inner_text("#decided") == "3 decided"
+    with page.expect_download() as download:
+        page.click("#save-decisions")
+    lines = [json.loads(line) for line in download.value.path().read_text("utf-8").splitlines()]
+    assert [line["decision"] for line in lines] == ["change", "keep", "unsure"]
+    assert [line["label"] for line in lines] == ["ham", "ham", "spam"]
+    assert [line["id"] for line in lines][::2] == ["a", "c"]
+
+
+def test_charts_are_saved(visit, reports):
+    page = visit(reports[0] / "three.html")
+    with page.expect_download() as download:
+        page.click("button.save >> nth=0")
+    assert download.value.suggested_filename == "roc-curves.svg"
+    root = ElementTree.fromstring(download.value.path().read_text("utf-8"))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputErr
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate
 from textsvm.readers import sample
-from textsvm.reporting import charts, curves, html, markdown, report
+from textsvm.reporting import charts, curves, figures, html, markdown, report
 from textsvm.reporting.files import write
 from textsvm.reporting.formatting import levels, runs, safe
 from textsvm.reporting.report import Report, make_report
@@ -218,7 +219,7 @@ def test_many_classes_have_their_confusions_listed():
     results = evaluate(truth, predicted, np.eye(40)[predicted], np.arange(40)).with_intervals(50)
     page = html.render(Report("many", results, [], np.arange(1, 121), []))
     assert "Most frequent confusions" in page
-    assert "Shown at first: the 6 largest." in page
+    assert "Shown at first: the 6 with the lowest F1." in page
     curves = [found for tag, found in Page(page).tags if tag == "g"]
     assert len(curves) == 80  # two charts of 40 classes
     assert sum(found.get("class") == "off" for found in curves) == 68
@@ -239,6 +240,38 @@ def test_a_confusion_matrix_of_many_classes_has_a_row_of_its_own():
         page = html.render(of_classes(k))
         assert ('<section class="full">' in page) == full
         assert ("<select data-first" in page) == (k > 6)
+
+
+def test_features_of_the_worst_classes_are_drawn():
+    texts, labels = corpus([f"class{i}" for i in range(8)], n=160)
+    model = SVC(Spectrum(4), device="cpu").fit(texts[:80], labels[:80])
+    found = make_report(model, judge(model, texts[80:], labels[80:]), texts[80:], [str(i) for i in range(80)])
+    assert {each.label for each in found.features} == {
+        found.results.labels[a] for a in report.worst_classes(found.results)[:6]
+    }
+    top = {each.label: each for each in model.top_features(20)}
+    assert all(each == top[each.label] for each in found.features)
+    page = html.render(found)
+    assert page.count(": substrings</h2>") == 6
+    assert f"{found.features[0].features[0].weight:.4g}" in markdown.render(found)
+    assert found.as_dict()["features"][0]["kind"] == "substrings"
+    bare = make_report(model, found.results, texts[80:], [str(i) for i in range(80)], mistakes=0)
+    assert not bare.features
+
+
+def test_charts_are_files_of_their_own(binary, tmp_path):
+    page = html.render(binary)
+    assert page.count("Save as SVG") == page.count("</svg>") == len(figures.figures(page))
+    paths = figures.write_figures(tmp_path / "charts", page)
+    assert {"roc-curves.svg", "substrings-for-spam.svg"} <= {path.name for path in paths}
+    for path in paths:
+        root = ElementTree.fromstring(path.read_text("utf-8"))
+        names = {each.tag.partition("}")[2] for each in root.iter()}
+        assert names <= {"svg", "title", "style", "rect", "path", "text", "g", "circle"}
+        assert float(root.get("height")) > 0
+    drawn = (tmp_path / "charts" / "roc-curves.svg").read_text("utf-8")
+    assert "■ spam 0." in drawn
+    assert "var(" not in drawn
 
 
 def test_probabilities_are_counted_on_a_logarithmic_axis():
@@ -366,6 +399,10 @@ def test_ticks_are_round_and_inside():
     assert charts.ticks(-1.3, 1.1) == [-1, -0.5, 0, 0.5, 1]
     assert charts.ticks(0, 1234) == [0, 500, 1000]
     assert charts.ticks(3, 3) == [3]
+    for low, high in ((110.0, 190.0), (21.0, 29.0), (0.31, 0.34), (1.0, 1.4)):
+        for values in (charts.ticks(low, high), charts.log_ticks(low, high)):
+            assert len(values) >= 2
+            assert low <= values[0] < values[-1] <= high
     assert charts.log_ticks(30, 3000) == [50, 100, 200, 500, 1000, 2000]
     assert safe("a\x00\ud800<") == "a\ufffd\ufffd&lt;"
 

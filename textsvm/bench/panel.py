@@ -1,4 +1,4 @@
-"""The default classifiers against two scikit-learn opponents, on many small sets.
+"""The default classifiers against two scikit-learn baselines, on many small sets.
 
 A set consists of two files, NAME-train.tsv.xz and NAME-test.tsv.xz, with a line `label<TAB>text` per
 document. Every classifier gets the texts unchanged and is tested once. Times start from texts in memory,
@@ -22,7 +22,7 @@ from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, environment, markdown_lines, option
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
-from textsvm.evaluation.opponents import OPPONENTS, SHORT, answer
+from textsvm.evaluation.baselines import BASELINES, answer
 from textsvm.machines.base import DEFAULT_KERNELS
 
 #: Number of documents in the warm-up.
@@ -96,19 +96,19 @@ def by_set(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]
 
 def ours(rows: Iterable[dict[str, Any]]) -> list[str]:
     """Names of our machines among the rows."""
-    return list(dict.fromkeys(row["classifier"] for row in rows if row["classifier"] not in OPPONENTS))
+    return list(dict.fromkeys(row["classifier"] for row in rows if row["classifier"] not in BASELINES))
 
 
 def summaries(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each of our machines against each opponent, over the sets that both have."""
+    """Each of our machines against each baseline, over the sets that both have."""
     rows_of_table = []
     for machine in ours(rows):
-        for opponent in OPPONENTS:
+        for baseline in BASELINES:
             pairs = [
-                (of[machine], of[opponent]) for of in by_set(rows).values() if {machine, opponent} <= set(of)
+                (of[machine], of[baseline]) for of in by_set(rows).values() if {machine, baseline} <= set(of)
             ]
             if pairs:
-                rows_of_table.append({"machine": machine, "against": SHORT[opponent], **_summary(pairs)})
+                rows_of_table.append({"machine": machine, "against": baseline, **_summary(pairs)})
     return rows_of_table
 
 
@@ -131,20 +131,19 @@ def _summary(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str
 def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Lines of the report: sums, accuracy and macro-F1 of each set, seconds, and chosen kernels."""
     machines = ours(rows)
-    columns = [name for name in (*OPPONENTS, *machines) if any(row["classifier"] == name for row in rows)]
-    titles = [SHORT.get(name, name) for name in columns]
+    columns = [name for name in (*BASELINES, *machines) if any(row["classifier"] == name for row in rows)]
     sets = by_set(rows)
     lines = ["All sets, in points (percent of accuracy):", ""]
     sums = summaries(rows)
     if sums:
         lines += markdown_lines(list(sums[0]), [list(each.values()) for each in sums], ".2f")
-    gaps = [(machine, opponent) for machine in machines for opponent in OPPONENTS if opponent in columns]
+    gaps = [(machine, baseline) for machine in machines for baseline in BASELINES if baseline in columns]
     lines += ["", "Accuracy % / macro-F1 %, and differences in accuracy:", ""]
-    head = ["set", *titles, *(f"{machine} - {SHORT[opponent]}" for machine, opponent in gaps), "chosen"]
+    head = ["set", *columns, *(f"{machine} - {baseline}" for machine, baseline in gaps), "chosen"]
     lines += markdown_lines(head, [_figures(name, of, columns, gaps) for name, of in sets.items()], ".2f")
     lines += ["", "Seconds, training + prediction:", ""]
     rows_of_seconds = [[name, *_seconds(of, columns)] for name, of in sets.items()]
-    return lines + markdown_lines(["set", *titles], rows_of_seconds, ".2f")
+    return lines + markdown_lines(["set", *columns], rows_of_seconds, ".2f")
 
 
 def _figures(
@@ -159,9 +158,7 @@ def _figures(
         for mine, other in gaps
     ]
     chosen = "; ".join(
-        f"{SHORT.get(each, each)}: {of[each]['chosen']}"
-        for each in columns
-        if each in of and of[each]["chosen"]
+        f"{each}: {of[each]['chosen']}" for each in columns if each in of and of[each]["chosen"]
     )
     return [name, *shown, *differences, chosen]
 
@@ -170,18 +167,18 @@ def _seconds(of: dict[str, dict[str, Any]], columns: Sequence[str]) -> list[str]
     return [f"{of[each]['fit']:.2f} + {of[each]['predict']:.2f}" if each in of else "" for each in columns]
 
 
-def known_opponents(path: Path) -> dict[str, dict[str, Any]]:
-    """Rows of the opponents in an earlier report of this computer, by key."""
+def known_baselines(path: Path) -> dict[str, dict[str, Any]]:
+    """Rows of the baselines in an earlier report of this computer, by key."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-        rows = {row["key"]: row for row in report["rows"] if row["classifier"] in OPPONENTS}
+        rows = {row["key"]: row for row in report["rows"] if row["classifier"] in BASELINES}
         host = (report["cpu"], report["threads"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"--skip-opponents: {path} is not a report of textsvm bench panel") from error
+        raise InputError(f"--skip-baselines: {path} is not a report of textsvm bench panel") from error
     here = environment()
     if host != (here["cpu"], here["threads"]):
         raise InputError(
-            f"--skip-opponents: {path} is of another computer ({host[0]}, {host[1]} threads), and seconds of "
+            f"--skip-baselines: {path} is of another computer ({host[0]}, {host[1]} threads), and seconds of "
             "two computers cannot be compared"
         )
     return rows
@@ -189,16 +186,16 @@ def known_opponents(path: Path) -> dict[str, dict[str, Any]]:
 
 @benchmark(
     "panel",
-    "Defaults against both opponents on many small sets",
+    "Defaults against both baselines on many small sets",
     "reports/panel",
     option("--panel", type=Path, recorded=False, help="folder of the sets (default: TEXTSVM_DATA/panel)"),
     option("--sets", help="names of sets, separated by commas (default: all)"),
     option(
-        "--skip-opponents",
+        "--skip-baselines",
         type=Path,
         metavar="FILE",
         recorded=False,
-        help="copy the rows of the opponents from an earlier JSON report of this computer",
+        help="copy the rows of the baselines from an earlier JSON report of this computer",
     ),
     device="auto",
     report=PanelReport,
@@ -207,11 +204,11 @@ def run(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Train and test every classifier on every set."""
     folder = options.panel or data_folder() / "panel"
     names = names_of(folder, options.sets)
-    known = {} if options.skip_opponents is None else known_opponents(options.skip_opponents)
+    known = {} if options.skip_baselines is None else known_baselines(options.skip_baselines)
     ours = {name: partial(SVC, name, device=options.device) for name in DEFAULT_KERNELS}
     for name in names:
         task = read_set(folder, name)
-        for classifier, make in {**OPPONENTS, **ours}.items():
+        for classifier, make in {**BASELINES, **ours}.items():
             key = f"{task.name}, {classifier}"
             if key in known:
                 report.row(key, known.get, key)
@@ -221,6 +218,6 @@ def run(options: argparse.Namespace, report: BenchmarkReport) -> None:
 
 def classifier_row(task: TrainTest, classifier: str, make: Callable[[], Any]) -> dict[str, Any]:
     """Row of a classifier on a set."""
-    if classifier not in OPPONENTS:
+    if classifier not in BASELINES:
         warm_up(task, make)
     return {"set": task.name, "classifier": classifier, **measure(task, make)}

@@ -27,6 +27,7 @@ from sklearn.svm import LinearSVC
 from textsvm.bench.corpora import TrainTest, paper_tasks, spam_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm.estimators.svm import SVC
+from textsvm.evaluation.baselines import CHARACTERS
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
@@ -117,7 +118,7 @@ def over_splits(name: str, device: str, splits: int = 10) -> dict[str, Any]:
     }
 
 
-def opponent(task: TrainTest, length: str) -> dict[str, Any]:
+def baseline(task: TrainTest, length: str) -> dict[str, Any]:
     """TF-IDF of character 1-5-grams with LinearSVC."""
     pipeline = make_pipeline(
         TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True, min_df=2), LinearSVC()
@@ -128,7 +129,7 @@ def opponent(task: TrainTest, length: str) -> dict[str, Any]:
     accuracy = 100 * float(np.mean(pipeline.predict(task.test) == task.y_test))
     tested = time.perf_counter()
     return {
-        "corpus": task.name, "L": length, "classifier": "TF-IDF char 1-5 + LinearSVC",
+        "corpus": task.name, "L": length, "classifier": CHARACTERS,
         "accuracy %": f"{accuracy:.2f}", "paper %": "",
         "train, s": trained - clock, "test, s": tested - trained,
     }  # fmt: skip
@@ -152,7 +153,7 @@ def run_paper(options: argparse.Namespace, report: BenchmarkReport) -> list[dict
         train_and_judge(tasks[0], name, "100", options.device)  # compiles
     for task in tasks:
         rows += [train_and_judge(task, name, "100", options.device, options.repeats) for name in KERNELS]
-        rows.append(opponent(task, "100"))
+        rows.append(baseline(task, "100"))
     nine = [row for row in rows if row["paper %"] != ""]
     sums = {key: sum(row[key] for row in nine) for key in ("train, s", "LIBSVM on our Gram, s")}
     printed = zip(*(seconds for *_, seconds in EXPECTED.values() if seconds), strict=True)
@@ -163,7 +164,7 @@ def run_paper(options: argparse.Namespace, report: BenchmarkReport) -> list[dict
     if options.full:
         for task in paper_tasks(folder, None):
             cell = train_and_judge(task, "spectrum p=4", "full", options.device, options.repeats)
-            rows += [cell, opponent(task, "full")]
+            rows += [cell, baseline(task, "full")]
     return rows
 
 

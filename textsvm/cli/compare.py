@@ -11,7 +11,7 @@ from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.kernels import DEFAULTS, spelled_out
 from textsvm.cli.options import option_field
-from textsvm.cli.output import Force, check_report
+from textsvm.cli.output import Force, check_figures, check_report, writing
 
 if TYPE_CHECKING:
     from textsvm.evaluation.comparison import Compared
@@ -34,6 +34,7 @@ class CandidateOptions:
     seed: int = option_field("Random seed.", default=0)
     device: options.Device = "auto"
     report: Path | None = option_field("Write a web page with a chart: .html.")
+    figures: Path | None = option_field("Write the chart into this folder as an SVG file.", metavar="DIR")
     force: Force = False
 
     def check(self, corpus: list[Path]) -> None:
@@ -44,6 +45,7 @@ class CandidateOptions:
             raise WrongUsage(f"--holdout must be between 0 and 1, got {self.holdout:g}")
         if self.cv is not None and self.cv < 2:
             raise WrongUsage(f"--cv must be at least 2, got {self.cv}")
+        check_figures(self.figures)
         if self.report is not None:
             check_report("--report", self.report, self.force, {"the corpus": corpus}, (".html",))
 
@@ -64,14 +66,14 @@ def compare(
     names, device = list(dict.fromkeys(judging.kernel or [])), judging.device
     kernels = _kernels(names)
 
-    from textsvm.cli import corpora, estimators, splits
-    from textsvm.evaluation import opponents
+    from textsvm.cli import corpora, estimators, results, splits
+    from textsvm.evaluation import baselines
     from textsvm.machines.classifier import Classifier
-    from textsvm.reporting.pages import write_comparison
+    from textsvm.reporting.pages import comparison_page
     from textsvm.runtime.device import select
 
-    candidates = {name: partial(opponents.machine, name, device) for name in names}
-    for make in (candidates or opponents.candidates(device)).values():
+    candidates = {name: partial(baselines.machine, name, device) for name in names}
+    for make in (candidates or baselines.candidates(device)).values():
         estimators.checked(make)
     on_columns = (kernel for kernel in kernels.values() if kernel and kernel.structure.reads_tables)
     documents = corpora.read(console, corpus, reading, kernel=next(on_columns, None))
@@ -79,7 +81,7 @@ def compare(
     if not names and examples is not documents.texts:
         names = ["fast"] if isinstance(examples, dict) else ["gaussian", "linear"]
         kernels = _kernels(names)
-        candidates = {name: partial(opponents.machine, name, device) for name in names}
+        candidates = {name: partial(baselines.machine, name, device) for name in names}
     for name, kernel in kernels.items():
         if suitable := corpora.kernel_for(kernel, documents):
             candidates[name] = partial(Classifier, suitable, device=device)
@@ -89,21 +91,23 @@ def compare(
         parts, how = splits.comparison_parts(
             console, documents, labels, cv=judging.cv, holdout=judging.holdout, seed=judging.seed
         )
-        ours = candidates or opponents.candidates(device)
-        compared = opponents.compare(examples, labels, parts, ours, console.stage)
+        ours = candidates or baselines.candidates(device)
+        compared = baselines.compare(examples, labels, parts, ours, console.stage)
     used = select(device)
     console.say_device(used)
     title = f"Classifiers of {corpora.names_of(corpus)}"
     lead = f"{compared[0].n:,} documents {how}"
     if judging.report is not None:
-        write_comparison(judging.report, title, lead, compared)
+        with writing(judging.report) as stream:
+            stream.write(comparison_page(title, lead, compared))
+    results.write_charts(console, judging.figures, lambda: comparison_page(title, lead, compared))
     if printing.json:
         lines = [each.as_dict() for each in compared]
         console.print_json(
             {"corpus": documents.source, "how": how, "device": used.description, "classifiers": lines}
         )
     else:
-        _show(console, f"{corpora.names_of(corpus)}: {lead}", compared, opponents.SHORT)
+        _show(console, f"{corpora.names_of(corpus)}: {lead}", compared)
 
 
 def _kernels(names: list[str]) -> dict[str, Kernel | None]:
@@ -111,16 +115,15 @@ def _kernels(names: list[str]) -> dict[str, Kernel | None]:
     return {name: None if name in DEFAULTS else spelled_out(name) for name in names}
 
 
-def _show(console: Console, title: str, compared: list[Compared], short: dict[str, str]) -> None:
+def _show(console: Console, title: str, compared: list[Compared]) -> None:
     header = ("", "accuracy", "interval", "lead", "p", "seconds")
-    rows = [(short.get(each.name, each.name), *_cells(each)) for each in compared]
-    console.table(title, rows, header)
+    console.table(title, [(each.name, *_cells(each)) for each in compared], header)
     for each in compared:
-        about = [f"scikit-learn, {each.name}"] if each.name in short else []
-        about += [each.chosen] if each.chosen else []
-        if about:
-            console.line(f"{short.get(each.name, each.name)}: {'; '.join(about)}")
-    console.line("accuracy in %; interval: 95 %; lead: points over opponent 1, p of an exact McNemar test")
+        if each.chosen:
+            console.line(f"{each.name}: {each.chosen}")
+    console.line(
+        f"accuracy in %; interval: 95 %; lead: points over {compared[0].name}, p: exact McNemar test"
+    )
 
 
 def _cells(each: Compared) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.cli.console import Console
+from textsvm.cli.corrections import CHANGE, KEEP, UNSURE, corrected
 from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, printable
@@ -70,6 +71,12 @@ def read(
         corpus = corpus.reduce_labels(reading.positive, reading.negative or corpus.opposite(reading.positive))
     if learning.multilabel:
         corpus = _with_label_tuples(console, corpus)
+    if learning.corrections is not None:
+        corpus, counts = corrected(corpus, learning.corrections)
+        console.say(
+            f"note: {learning.corrections}: labels changed {counts[CHANGE]:,}, kept {counts[KEEP]:,}; "
+            f"documents left out {counts[UNSURE]:,}"
+        )
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus

@@ -106,7 +106,7 @@ def cv(
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
     alone = results.length_alone_on_folds(documents, result)
-    if extra.file.report is not None:
+    if extra.file.requested:
         title = f"Cross-validation of {corpora.names_of(corpus)}"
         report = results.report_on_folds(
             model, documents, result, title, extra.file.mistakes, reading.positive

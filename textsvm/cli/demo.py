@@ -26,7 +26,7 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
 
     from textsvm.cli import corpora
     from textsvm.cli.explanations import coloured, legend
-    from textsvm.evaluation import comparison, explanation, opponents
+    from textsvm.evaluation import baselines, comparison, explanation
     from textsvm.machines.classifier import Classifier
     from textsvm.readers import sample
     from textsvm.selection.folds import shuffle_split
@@ -36,17 +36,19 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     rest, held = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
     training, test = corpus.subset(rest), corpus.subset(held)
     few = training.subset(range(100))
-    opponents.answer(Classifier(device=device), few.texts, few.labels or [], few.texts)  # compiles
+    baselines.answer(Classifier(device=device), few.texts, few.labels or [], few.texts)  # compiles
     model = Classifier(device=device)
-    ours = opponents.answer(model, training.texts, training.labels or [], test.texts)
-    theirs = opponents.answer(opponents.first(), training.texts, training.labels or [], test.texts)
+    ours = baselines.answer(model, training.texts, training.labels or [], test.texts)
+    theirs = baselines.answer(
+        baselines.characters_baseline(), training.texts, training.labels or [], test.texts
+    )
     console.say_device(model.device_)
     console.line(
         f"{len(training)} short messages to learn from, {len(test)} to judge on; "
         f"{model.device_.description}{f'; {ours.chosen}' if ours.chosen else ''}\n"
     )
     labels, rows = test.labels or [], []
-    for name, each in (("textsvm", ours), (f"scikit-learn: {opponents.FIRST}", theirs)):
+    for name, each in (("textsvm", ours), (f"scikit-learn: {baselines.CHARACTERS}", theirs)):
         right = sum(map(eq, each.predicted.tolist(), labels))
         seconds = f"{each.fit + each.predict:.2f}"
         rows.append((name, f"{100 * right / len(labels):.1f} %", f"{right} of {len(labels)}", seconds))

@@ -102,7 +102,7 @@ def evaluate(
             if documents.groups is None:
                 raise InputError(f"{documents.source} has no column {judging.slice!r} for --slice")
             by_value = slices.make_slices(judged, judging.slice, documents.groups)
-        if file.report is not None:
+        if file.requested:
             title = f"{model.name} on {corpora.names_of(corpus)}"
             report = make_report(
                 fitted, judged, corpora.given_to(fitted, documents), documents.ids, title, file.mistakes,

@@ -15,7 +15,7 @@ import typer
 from textsvm.cli import options
 from textsvm.cli.console import Console
 from textsvm.cli.options import option
-from textsvm.cli.output import Force, Kind, Output, check_report
+from textsvm.cli.output import Force, Kind, Output, check_figures, check_report
 from textsvm.errors import InputError
 from textsvm.runtime.files import replacing
 
@@ -253,18 +253,24 @@ def retrain(store: Store = None, quiet: options.Quiet = False) -> None:
 def report(
     file: Annotated[Path, typer.Argument(help="The report: .html, .md or .json.")],
     store: Store = None,
+    figures: Annotated[Path | None, option("Write each chart into this folder as an SVG file.")] = None,
     mistakes: Annotated[int, option("Number of worst mistakes in the report, with texts.", min=0)] = 10,
     force: Force = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Write a report on the predictions for messages before they were learnt."""
+    from textsvm.cli.results import write_charts
     from textsvm.mail.report import filter_report
+    from textsvm.reporting import html
     from textsvm.reporting.files import write
 
     check_report("FILE", file, force, {})
+    check_figures(figures)
     console = Console(quiet)
     with open_filter(store) as opened:
         if mistakes and not opened.lessons.holds_texts:
             console.say("note: the store holds no texts, so the report lists no mistakes")
-        write(filter_report(opened, mistakes), file)
+        content = filter_report(opened, mistakes)
+    write(content, file)
     console.say(f"report: {file}")
+    write_charts(console, figures, lambda: html.render(content))

@@ -166,6 +166,10 @@ class LearningOptions:
     label_separator: str | None = _label_field(
         "--multilabel: separator of the labels in a cell (default: ;).", metavar="TEXT"
     )
+    corrections: Path | None = _label_field(
+        "Apply decisions saved on the page of `textsvm doubts`: change labels, leave out unsure documents.",
+        metavar="FILE",
+    )
     duplicates: Duplicates = _reading_field("Keep or drop exact copies.", default=Duplicates.keep)
 
     @property
@@ -179,6 +183,9 @@ class LearningOptions:
             raise WrongUsage("--label-separator needs --multilabel")
         if self.label_separator == "":
             raise WrongUsage("--label-separator must not be empty")
+        if self.corrections is not None and (self.multilabel or self.regress is not None):
+            other = "--multilabel" if self.multilabel else "--regress"
+            raise WrongUsage(f"--corrections and {other} do not go together")
         for name, value in (("--positive", reading.positive), ("--regress", self.regress)):
             if self.multilabel and value is not None:
                 raise WrongUsage(f"--multilabel and {name} do not go together")

@@ -147,6 +147,18 @@ def check_report(
     Output(option, path, REPORTS[suffix], force).checked(inputs)
 
 
+def check_figures(folder: Path | None) -> None:
+    """Raise WrongUsage if charts cannot be written into a folder; SVG files in it are replaced."""
+    if folder is None:
+        return
+    if folder.exists() and not folder.is_dir():
+        raise WrongUsage(f"--figures {folder} is a file; name a folder")
+    if not folder.absolute().parent.is_dir():
+        raise WrongUsage(f"the folder of the figures, {folder.parent}, does not exist; create it first")
+    if not os.access(folder if folder.exists() else folder.absolute().parent, os.W_OK):
+        raise InputError(f"cannot write into the folder of the figures, {folder}")
+
+
 @dataclass(frozen=True)
 class ReportFile:
     """The report."""
@@ -154,11 +166,20 @@ class ReportFile:
     report: Path | None = option_field(
         "Write a report with charts, intervals and explained mistakes: .html, .md or .json."
     )
+    figures: Path | None = option_field(
+        "Write each chart of the report into this folder as an SVG file.", metavar="DIR"
+    )
     mistakes: int = option_field("Number of worst mistakes in the report, with texts.", min=0, default=10)
     force: Force = False
 
+    @property
+    def requested(self) -> bool:
+        """Whether there is anything to write."""
+        return self.report is not None or self.figures is not None
+
     def check(self, inputs: dict[str, Any]) -> None:
-        """Raise WrongUsage if the report cannot be written."""
+        """Raise WrongUsage if the report or the figures cannot be written."""
+        check_figures(self.figures)
         if self.report is not None:
             check_report("--report", self.report, self.force, inputs)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
 from textsvm.machines.labels import label_sets
 from textsvm.readers.corpus import Corpus
+from textsvm.reporting import html
+from textsvm.reporting.figures import write_figures
 from textsvm.reporting.files import write
 from textsvm.reporting.formatting import format_metric, length_alone, metric_rows
 from textsvm.reporting.report import Report, report_of_folds, results_of
@@ -58,10 +61,18 @@ def judge(
 
 
 def write_report(console: Console, file: ReportFile, report: Report) -> None:
-    """Write a report and print its path."""
-    assert file.report is not None
-    write(report, file.report)
-    console.say(f"report: {file.report}")
+    """Write a report and its figures, and print their paths."""
+    if file.report is not None:
+        write(report, file.report)
+        console.say(f"report: {file.report}")
+    write_charts(console, file.figures, lambda: html.render(report))
+
+
+def write_charts(console: Console, folder: Path | None, page: Callable[[], str]) -> None:
+    """Write the charts of a page into a folder, unless it is None, and print its path."""
+    if folder is not None:
+        paths = write_figures(folder, page())
+        console.say(f"figures: {len(paths)} in {folder}")
 
 
 def show_comparisons(console: Console, slices: Slices | None, beside: SideBySide | None) -> None:

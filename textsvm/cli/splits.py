@@ -20,7 +20,7 @@ from textsvm.selection.folds import make_folds, quoted_names, shuffle_split
 from textsvm.selection.leakage import BOUND, LeakageWarning, groups_of, held_out_leak, leakage_message
 
 if TYPE_CHECKING:
-    from textsvm.evaluation.opponents import Part
+    from textsvm.evaluation.baselines import Part
 
 
 def fold_arguments(folds: FoldOptions, corpus: Corpus) -> dict[str, Any]:

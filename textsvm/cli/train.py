@@ -126,7 +126,8 @@ def train(
     started = time.perf_counter()
     task.check(reading, learning)
     model_options.cluster.check()
-    output = file.checked(corpus, task.calibrate is not None)
+    inputs = [*corpus, *([] if learning.corrections is None else [learning.corrections])]
+    output = file.checked(inputs, task.calibrate is not None)
     console = Console(printing.quiet, output.is_stdout)
 
     from textsvm.cli import corpora, model_files, splits

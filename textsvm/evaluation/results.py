@@ -1,7 +1,9 @@
-"""Results: how well predictions fit known labels or numbers, with bootstrap intervals.
+"""Results: how well predictions fit known labels or numbers, with intervals.
 
-Intervals are from the percentile bootstrap (Efron 1979): a resample draws n of the n documents with
-replacement, and is a row of counts, so all metrics follow from weighted sums (`textsvm.evaluation.metrics`).
+Intervals of shares of documents are Clopper and Pearson's (1934), valid for few documents and for shares of
+0 and 1. So are those of the F1 of a class, 2 g / (1 + g) for the share g of hits among hits and errors.
+Others are from the percentile bootstrap (Efron 1979): a resample draws n of the n documents with replacement,
+and is a row of counts, so all metrics follow from weighted sums (`textsvm.evaluation.metrics`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
 
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import (
@@ -118,12 +121,15 @@ class Results:
             )
 
     def with_intervals(self, resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Results:
-        """Copy with percentile bootstrap intervals of all metrics; NaN for an undefined metric."""
+        """Copy with intervals of all metrics; NaN if a metric is undefined, or the same in all resamples."""
         parts = [self.weighted(weight) for weight in draws(self.n, resamples, seed)]
         intervals = {
             name: percentile_interval(np.concatenate([part[name] for part in parts]), level)
             for name in self.metrics
         }
+        if self.task != "regression":
+            alike = {name for name, (low, high) in intervals.items() if low == high}
+            intervals |= dict.fromkeys(alike, (np.nan, np.nan)) | exact_intervals(self, level)
         return replace(self, intervals=intervals)
 
     def as_dict(self) -> dict[str, Any]:
@@ -142,6 +148,35 @@ def draws(n: int, resamples: int, seed: int) -> Iterator[Array]:
         rows = min(size, resamples - start)
         drawn = random.integers(0, n, (rows, n)) + n * np.arange(rows)[:, None]
         yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+
+
+def exact_intervals(results: Results, level: float = 0.95) -> dict[str, tuple[float, float]]:
+    """Clopper and Pearson's intervals of metrics that are shares of documents, and of the F1 of classes."""
+    truth, predicted, several = results.truth, results.predicted, results.task == "multilabel"
+    right = (truth == predicted).all(axis=1) if several else truth == predicted
+    shares = {"subset_accuracy" if several else "accuracy": (int(right.sum()), results.n)}
+    f1 = {}
+    for a, label in enumerate(results.labels):
+        true, said = (each[:, a] if several else each == label for each in (truth, predicted))
+        hits = int((true & said).sum())
+        f1[f"f1[{label}]"] = (hits, int((true | said).sum()))
+        if results.task == "binary" and a == 1:
+            f1["f1"] = f1[f"f1[{label}]"]
+            shares |= {"precision": (hits, int(said.sum())), "recall": (hits, int(true.sum()))}
+    intervals = {name: clopper_pearson(*counts, level) for name, counts in shares.items()}
+    for name, counts in f1.items():
+        low, high = clopper_pearson(*counts, level)
+        intervals[name] = 2 * low / (1 + low), 2 * high / (1 + high)
+    return intervals
+
+
+def clopper_pearson(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Interval of a share of `hits` among `n`; NaN if n is 0."""
+    if n == 0:
+        return np.nan, np.nan
+    tail = (1 - level) / 2
+    low = float(betaincinv(hits, n - hits + 1, tail)) if hits else 0.0
+    return low, float(betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
 
 
 def percentile_interval(values: Array, level: float = 0.95) -> tuple[float, float]:

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from textsvm.errors import InputError
-from textsvm.evaluation.results import Results, draws, percentile_interval
+from textsvm.evaluation.results import Results, draws, exact_intervals, percentile_interval
 from textsvm.runtime.plain_json import to_json
 
 #: Metrics of a slice; the first decides the order.
@@ -32,7 +31,7 @@ class Slice:
     value: str
     n: int  #: Number of judged documents
     metrics: dict[str, float]  #: See `METRICS`; NaN if a metric is not defined
-    #: 95 %: Clopper and Pearson's for shares, which is valid for few documents; else percentile bootstrap.
+    #: 95 %: Clopper and Pearson's for shares and F1, valid for few documents; else percentile bootstrap.
     intervals: dict[str, tuple[float, float]]
     #: {"worse", "better", ""}: Whether the interval of the first metric excludes the figure of all documents.
     apart: str
@@ -87,7 +86,9 @@ def _slice(part: Results, value: str, overall: float, resamples: int, seed: int)
     metrics = {name: float(exact[name][0]) for name in names} | dict.fromkeys(_undefined(part), np.nan)
     drawn = [part.weighted(weight) for weight in draws(part.n, resamples, seed)]
     intervals = {name: percentile_interval(np.concatenate([each[name] for each in drawn])) for name in names}
-    intervals |= {name: _exact_interval(metrics[name], n) for name, n in _shares_of(part).items()}
+    if part.task != "regression":
+        exact_bounds = exact_intervals(part)
+        intervals |= {name: exact_bounds[name] for name in names if name in exact_bounds}
     low, high = intervals[names[0]]
     below, above = high < overall, low > overall
     worse = above if names[0] in ERRORS else below
@@ -101,22 +102,3 @@ def _undefined(part: Results) -> list[str]:
     true, predicted = (bool((each == part.labels[1]).any()) for each in (part.truth, part.predicted))
     undefined = {"precision": not predicted, "recall": not true, "f1": not (predicted or true)}
     return [name for name, holds in undefined.items() if holds]
-
-
-def _shares_of(part: Results) -> dict[str, int]:
-    """Metrics that are shares, and the number of documents in the denominator."""
-    if part.task == "regression":
-        return {}
-    if part.task == "multilabel":
-        return {"subset_accuracy": part.n}
-    if part.task == "multiclass":
-        return {"accuracy": part.n}
-    true, predicted = (int((each == part.labels[1]).sum()) for each in (part.truth, part.predicted))
-    return {"accuracy": part.n, "precision": predicted, "recall": true}
-
-
-def _exact_interval(share: float, n: int) -> tuple[float, float]:
-    if n == 0:
-        return np.nan, np.nan
-    bounds = binomtest(round(share * n), n).proportion_ci(0.95, "exact")
-    return float(bounds.low), float(bounds.high)

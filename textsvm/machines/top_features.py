@@ -13,7 +13,7 @@ of the support vectors.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -70,11 +70,17 @@ def feature_weights(machine: Any) -> list[FeatureWeights]:
     kernel, kept = machine.kernel_, machine.kept
     weights = kept.weights
     if weights is None:
-        if kernel is None or kernel.features is None or not kernel.features.has_weights:
+        if not has_feature_list(machine):
             return []
         weights = kernel.features.weights(kernel.structure.read(kept.documents), machine.dual_coef_)
     tables: list[FeatureWeights] = weights.named(kept.documents)
     return tables
+
+
+def has_feature_list(machine: Any) -> bool:
+    """Whether the kernel of a machine has a list of features with weights."""
+    kernel = machine.kernel_
+    return kernel is not None and kernel.features is not None and kernel.features.has_weights
 
 
 def coefficients(machine: Any) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
@@ -96,8 +102,8 @@ def coefficients(machine: Any) -> tuple[NDArray[np.object_], NDArray[np.float64]
     return np.concatenate(names), np.concatenate([each.weights for each in tables]).T
 
 
-def top_features(machine: Any, n: int = 30) -> list[TopFeatures]:
-    """The `n` features with the largest weights for each class of a fitted machine.
+def top_features(machine: Any, n: int = 30, labels: Collection[Any] | None = None) -> list[TopFeatures]:
+    """The `n` features with the largest weights for each class, or those in `labels`, of a fitted machine.
 
     Raises
     ------
@@ -112,6 +118,8 @@ def top_features(machine: Any, n: int = 30) -> list[TopFeatures]:
     text = _support_text(machine) if any(each.kind == "substrings" for each in tables) else ""
     result = []
     for mix, label in zip(*_class_mixes(machine), strict=True):
+        if labels is not None and label not in labels:
+            continue
         if tables:
             result += [_heaviest(label, each, each.weights @ mix, n, text) for each in tables]
         else:

@@ -88,7 +88,7 @@ def table_format(name: str, head: str) -> str | None:
 
 
 def header_format(head: str, options: ReadOptions) -> str | None:
-    """The format of a table whose first line has the named or recorded text columns; None if there are none."""
+    """The format of a table if its first line has the named or recorded text columns, else None."""
     text = options.columns.get("text")
     wanted = text.split(",") if isinstance(text, str) else text or ()
     if not wanted or any(name.strip().isdecimal() for name in wanted):

@@ -18,19 +18,20 @@ from textsvm.reporting.formatting import SHARES, format_metric, printable, safe
 
 #: Margins for tick labels and axis titles, in pixels.
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 30, 42
-#: Width of a chart as wide as the page, and height of a line of `intervals_chart`, in pixels.
-WIDE, LINE_HEIGHT = 760, 46
+#: Width of a chart as wide as the page, height of a line of `intervals_chart` and of a bar, in pixels.
+WIDE, LINE_HEIGHT, BAR = 760, 46, 20
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers between two bounds."""
+    """Round numbers between two bounds, at least two."""
     if not high > low:
         return [low]
     raw = (high - low) / about
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(f * power for f in (1, 2, 5, 10) if f * power >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
-    return [round(k * step, 12) + 0.0 for k in range(first, math.floor(high / step + 1e-9) + 1)]
+    values = [round(k * step, 12) + 0.0 for k in range(first, math.floor(high / step + 1e-9) + 1)]
+    return values if len(values) > 1 else ticks(low, high, 2 * about)
 
 
 def percent(value: float) -> str:
@@ -176,13 +177,13 @@ def _share(value: float, bounds: tuple[float, float], log: bool) -> float:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers on a logarithmic axis, at most six."""
+    """Round numbers on a logarithmic axis, two to six."""
     powers = [10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
     for factors in ((1, 2, 5), (1, 3), (1,)):
         values = [f * power for power in powers for f in factors if low <= f * power <= high]
         if len(values) <= 6:
             break
-    return values or [low]
+    return values if len(values) > 1 else ticks(low, high)
 
 
 def _floats(values: ArrayLike) -> list[float]:
@@ -199,6 +200,20 @@ def _thin(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     if last is not None and kept[-1] != last:
         kept.append(last)
     return kept
+
+
+def bars_chart(title: str, texts: Sequence[str], values: Sequence[float]) -> str:
+    """Horizontal bars from 0 below each other, each with its text on it and its value at the right."""
+    chart = Chart(title, Axis((0, 1), "", ticks=()), Axis((0, 1), "", ticks=()), height=BAR * len(texts) + 4)
+    chart.parts.clear()
+    longest = max(values) or 1.0
+    for place, (text, value) in enumerate(zip(texts, values, strict=True)):
+        top, width = 2 + BAR * place, chart.width * value / longest
+        path = f"M0 {top + 1}H{width:.1f}V{top + BAR - 1}H0Z"
+        chart.parts.append(f'<path class="area c2" d="{path}"/>')
+        chart._text(5, top + BAR - 6, text, "name")
+        chart._text(chart.width - 5, top + BAR - 6, plain(float(f"{value:.3g}")), "tick end")
+    return chart.svg()
 
 
 class IntervalLine(NamedTuple):

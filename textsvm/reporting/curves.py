@@ -12,6 +12,7 @@ from textsvm.evaluation.metrics import average_precisions, precision_recall_curv
 from textsvm.evaluation.results import Results
 from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, WIDE, Axis, Chart, log_ticks, percent, plain
 from textsvm.reporting.formatting import format_metric, safe
+from textsvm.reporting.report import worst_classes
 
 Array = NDArray[np.float64]
 #: Curves that are shown at first, and most curves that can be chosen.
@@ -207,13 +208,13 @@ def error_histogram(results: Results) -> str:
 
 
 def _one_against_rest(results: Results) -> list[tuple[str, NDArray[np.bool_], Array, str]]:
-    """Name, truth, score and style of each curve: of the largest classes that have a curve."""
+    """Name, truth, score and style of each curve, in ascending order of the F1 of the classes."""
     if results.task == "binary":
         truth = results.truth == results.labels[1]
         both = 0 < truth.sum() < len(truth)
         return [(str(results.labels[1]), truth, results.decision, "c2")] if both else []
     curves = []
-    for a in sorted(range(len(results.labels)), key=lambda a: -results.per_class[a]["support"]):
+    for a in worst_classes(results):
         truth = results.truth[:, a] if results.task == "multilabel" else results.truth == results.labels[a]
         if 0 < truth.sum() < results.n and np.all(np.isfinite(results.decision[:, a])):
             curves.append((str(results.labels[a]), truth, results.decision[:, a]))
@@ -229,7 +230,7 @@ def _left_out(results: Results, curves: int) -> str:
         return ""
     left = len(results.labels) - curves
     note = " Each class against the rest."
-    note += f" Shown at first: the {MOST_CURVES} largest." if curves > MOST_CURVES else ""
+    note += f" Shown at first: the {MOST_CURVES} with the lowest F1." if curves > MOST_CURVES else ""
     return note + (f" Without {left} that have no curve." if left > 0 else "")
 
 
@@ -237,7 +238,7 @@ def _choice(shown: list[tuple[str, str]]) -> str:
     """Control of the curves shown, if there are more than `MOST_CURVES`; needs the page's script."""
     if len(shown) <= MOST_CURVES:
         return ""
-    names = [("first", f"the {MOST_CURVES} largest classes"), ("all", "all of them")]
+    names = [("first", f"the {MOST_CURVES} classes with the lowest F1"), ("all", "all of them")]
     names += [(str(i), label.rpartition(" ")[0]) for i, (label, _) in enumerate(shown)]
     options = "".join(f'<option value="{value}">{safe(name)}</option>' for value, name in names)
     select = f'<select data-first="{MOST_CURVES}">{options}</select>'

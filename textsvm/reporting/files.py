@@ -13,6 +13,7 @@ from textsvm.errors import InputError, json_escaped
 from textsvm.evaluation.judge import judge, machine_of
 from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.reporting import html, markdown
+from textsvm.reporting.figures import write_figures
 from textsvm.reporting.report import MISTAKES, Report, make_report
 from textsvm.runtime.files import replacing
 
@@ -45,6 +46,10 @@ class SavedReport(Report):
         write(self, path)
         return Path(path)
 
+    def save_figures(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write each chart as an SVG file into a folder, which is created; returns the paths."""
+        return write_figures(Path(folder), html.render(self))
+
     def __repr__(self) -> str:
         metrics = self.results.metrics
         figures = [f"{name}={metrics[name]:.4g}" for name in MAIN if name in metrics]
@@ -54,7 +59,7 @@ class SavedReport(Report):
         # In a frame: the page has its own style, script and security policy.
         page = escape(html.render(self), quote=True)
         style = "width:100%;height:50em;border:0"
-        return f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="{style}"></iframe>'
+        return f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" style="{style}"></iframe>'
 
 
 def report(

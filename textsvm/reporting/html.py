@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from string import Template
+from typing import Any
 
 from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, logo
@@ -26,10 +27,18 @@ from textsvm.reporting.formatting import (
     safe,
 )
 from textsvm.reporting.report import Report
-from textsvm.reporting.sections import learning_section, mistakes_section, models_section, slices_section
+from textsvm.reporting.sections import (
+    features_section,
+    learning_section,
+    mistakes_section,
+    models_section,
+    slices_section,
+)
 
 #: Most classes of a confusion matrix that is shown, and of a matrix that fits beside a chart.
 MOST_CLASSES, MOST_BESIDE = 25, 8
+#: Button below each chart, for the page's script.
+_SAVE = '<button class="save" type="button" hidden>Save as SVG</button>'
 _FULL = '<section class="full">'
 
 
@@ -43,6 +52,7 @@ def render(report: Report) -> str:
         curves.threshold_section(results),
         _charts(report),
         _classes(results),
+        features_section(report.features),
         slices_section(report.slices),
         learning_section(report.learning),
         mistakes_section(report),
@@ -50,8 +60,7 @@ def render(report: Report) -> str:
     ]
     data, script = curves.threshold_data(results), ""
     if data is not None:
-        content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-        script = f'<script type="application/json" id="scores">{content}</script>'
+        script = json_element("scores", data)
     return page(report.title, _lead(results), body, script)
 
 
@@ -65,11 +74,17 @@ def page(
         title=safe(title),
         lead=safe(lead),
         style=Template(_file("report.css")).substitute(curves.slider_place()) + logo.PAGE_STYLE,
-        body="\n".join(part for part in body if part),
+        body="\n".join(part for part in body if part).replace("</svg>", f"</svg>{_SAVE}"),
         data=data,
         script=script,
         script_hash=f"sha256-{digest}",
     )
+
+
+def json_element(name: str, data: Any) -> str:
+    """Element with data for a script of the page."""
+    content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{content}</script>'
 
 
 @lru_cache
@@ -108,6 +123,11 @@ def _headline(results: Results) -> str:
         if results.task == "binary"
         else ""
     )
+    method = "percentile bootstrap over documents"
+    if results.task != "regression":
+        method = (
+            f"shares and F1 of a class: Clopper and Pearson; others: {method}, none if all resamples agree"
+        )
     area = "average precision, the area under the precision-recall curve"
     terms = {
         "average_precision": f" AUPRC: {area}.",
@@ -117,7 +137,7 @@ def _headline(results: Results) -> str:
     terms_used = "".join(meaning for name, meaning in terms.items() if name in results.metrics)
     return (
         f'<section><h2>Headline</h2><dl class="tiles">{tiles}</dl><p class="note">Below each figure its 95 % '
-        f"interval (percentile bootstrap over documents).{positive}{terms_used}{grades}"
+        f"interval ({method}).{positive}{terms_used}{grades}"
         f" {length_alone(results.length_alone)}</p></section>"
     )
 
@@ -161,10 +181,11 @@ def _confusion(results: Results) -> str:
             )
         rows.append(f"<tr><th>{safe(label)}</th>{cells}</tr>")
     size = " two" if two else " many" if len(results.labels) > 5 else ""
+    shares = "Colour: share of the row." if size == " many" else "Below: share of the row, in per cent."
     section = _FULL if len(results.labels) > MOST_BESIDE else "<section>"
     return (
-        f'{section}<h2>Confusion matrix</h2><p class="note">Rows: the truth. Columns: what the model says. '
-        f'Per cent of the row.</p><div class="scroll"><table class="confusion{size}"><thead><tr>'
+        f'{section}<h2>Confusion matrix</h2><p class="note">Number of documents. Rows: true class. Columns: '
+        f'predicted class. {shares}</p><div class="scroll"><table class="confusion{size}"><thead><tr>'
         f"<th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
     )
 
@@ -178,7 +199,7 @@ def _common_confusions(results: Results) -> str:
     ]
     pairs.sort(key=lambda pair: -pair[0])
     rows = [[safe(truth), safe(predicted), f"{count:,}"] for count, truth, predicted in pairs[:15]]
-    table = html_table(["truth", "the model says", "documents"], rows)
+    table = html_table(["true class", "predicted class", "documents"], rows)
     return f"<section><h2>Most frequent confusions</h2>{table}</section>"
 
 

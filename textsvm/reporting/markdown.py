@@ -45,7 +45,11 @@ def render(report: Report) -> str:
             labels = [plain(label) for label in results.labels]
             rows = zip(labels, results.confusion, strict=True)
             table = _table(["", *labels], ([label, *(f"{n:,}" for n in row)] for label, row in rows))
-            parts += ["## Confusion matrix", "Rows: the truth. Columns: what the model says.", table]
+            parts += [
+                "## Confusion matrix",
+                "Number of documents. Rows: true class. Columns: predicted class.",
+                table,
+            ]
     parts += _more(report)
     if report.mistakes:
         parts.append("## The worst mistakes")
@@ -58,6 +62,9 @@ def render(report: Report) -> str:
 def _more(report: Report) -> list[str]:
     """Optional sections."""
     parts = []
+    if report.features:
+        parts += ["## Features with the largest weights", plain(sections.features_note(report.features))]
+        parts += [_plain_table(*sections.features_table(each)) for each in report.features]
     if report.beside is not None:
         parts += ["## Models side by side", _plain_table(*sections.models_table(report.beside))]
         parts += [plain(sections.models_note(report.beside)), _disagreements(report.beside)]

@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from textsvm.evaluation.comparison import Compared
 from textsvm.reporting.charts import IntervalLine, intervals_chart
 from textsvm.reporting.formatting import cut, html_table, safe
-from textsvm.reporting.html import page
-from textsvm.runtime.files import replacing
+from textsvm.reporting.html import json_element, page
 from textsvm.selection.doubts import Doubt
 
 #: Texts on a page, and symbols shown of a text and of the text beside it.
 MOST, SHOWN, SHOWN_BESIDE = 500, 2000, 800
 _ANY = '<option value="">any</option>'
+_DECIDE = (
+    '<p class="decide" hidden><button type="button" value="keep">Keep</button><button type="button" '
+    'value="change">Change to</button><select aria-label="new label"></select><button type="button" '
+    'value="unsure">Unsure</button></p>'
+)
 KINDS = {"label": "doubtful label", "copy": "near-copy of another label", "outlier": "resembles nothing"}
 
 
@@ -41,12 +44,26 @@ def review_page(review: Review) -> str:
     shown = review.doubts[:MOST]
     labels = sorted({str(label) for each in shown for label in (each.label, each.suggested)})
     places = {label: str(k) for k, label in enumerate(labels)}
-    body = [_counts(review), _filters(places) if shown else ""]
+    every = sorted({str(label) for label in review.labels} | places.keys())
+    body = [_counts(review), _filters(places, every) if shown else ""]
     body += [_doubt_article(review, each, places) for each in shown]
     if rest := len(review.doubts) - len(shown):
         body.append(f'<p class="note">{rest:,} more are only in the list of the command.</p>')
     lead = f"{len(review.doubts):,} of {len(review.ids):,} texts to be looked at, the most doubtful first"
-    return page(review.title, lead, body, scripts=("report.js", "review.js"))
+    data = _decision_data(review, shown, every) if shown else ""
+    return page(review.title, lead, body, data, scripts=("report.js", "review.js"))
+
+
+def _decision_data(review: Review, shown: Sequence[Doubt], every: list[str]) -> str:
+    """Exact ids and labels for the page's script, which saves the reader's decisions."""
+    places = {label: k for k, label in enumerate(every)}
+    content = {
+        "ids": [str(review.ids[each.index]) for each in shown],
+        "own": [places[str(each.label)] for each in shown],
+        "likeliest": [places[str(each.suggested)] for each in shown],
+        "labels": every,
+    }
+    return json_element("review", content)
 
 
 def _counts(review: Review) -> str:
@@ -64,7 +81,9 @@ def _counts(review: Review) -> str:
     )
 
 
-def _filters(places: dict[str, str]) -> str:
+def _filters(places: dict[str, str], every: list[str]) -> str:
+    """Controls of the texts shown and of the decisions; `every` are all labels that a text may get."""
+    labels = "".join(f"<option>{safe(label)}</option>" for label in every)
     names = "".join(f'<option value="{place}">{safe(label)}</option>' for label, place in places.items())
     kinds = "".join(f'<option value="{kind}">{title}</option>' for kind, title in KINDS.items())
     return (
@@ -73,7 +92,12 @@ def _filters(places: dict[str, str]) -> str:
         f'<label>suggested <select id="filter-suggested">{_ANY}{names}</select></label>'
         f'<label>reason <select id="filter-kind">{_ANY}{kinds}</select></label>'
         '<label>words <input id="filter-words" type="search"></label>'
-        '<output id="filter-shown"></output></section>'
+        '<output id="filter-shown"></output>'
+        f'<select id="labels" hidden>{labels}</select><p class="note">'
+        '<output id="decided">0 decided</output> '
+        '<button id="save-decisions" type="button" disabled>Save decisions</button> Keys: ↓ ↑ next and '
+        "previous text, ← keep the label, → change it, u unsure. <code>textsvm train --corrections FILE"
+        "</code> applies the saved file: it changes labels and leaves out unsure texts.</p></section>"
     )
 
 
@@ -87,7 +111,7 @@ def _doubt_article(review: Review, doubt: Doubt, places: dict[str, str]) -> str:
         f'data-suggested="{places[str(doubt.suggested)]}"><h3>{safe(review.ids[doubt.index])}</h3>'
         f'<p class="note">{change} score {doubt.score:.3f}</p><ul class="reasons">{reasons}</ul>'
         f'<div class="pair"><div class="document" dir="auto">{text}</div>{_beside(review, doubt)}</div>'
-        "</article>"
+        f"{_DECIDE}</article>"
     )
 
 
@@ -102,11 +126,9 @@ def _beside(review: Review, doubt: Doubt) -> str:
     )
 
 
-def write_comparison(path: Path, title: str, lead: str, compared: Sequence[Compared]) -> None:
-    """Write the page of a comparison of classifiers; an existing file is replaced at once."""
-    body = [accuracy_chart(compared), comparison_table(compared)]
-    with replacing(path) as temporary:
-        temporary.write_text(page(title, lead, body), "utf-8", newline="\n")
+def comparison_page(title: str, lead: str, compared: Sequence[Compared]) -> str:
+    """Page of a comparison of classifiers."""
+    return page(title, lead, [accuracy_chart(compared), comparison_table(compared)])
 
 
 def accuracy_chart(compared: Sequence[Compared]) -> str:

@@ -17,6 +17,7 @@ from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
+from textsvm.machines.top_features import MAX_DOCUMENTS, TopFeatures, has_feature_list, top_features
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
@@ -24,6 +25,8 @@ from textsvm.selection.cross_validation import CrossValidation, LearningCurve
 
 #: Mistakes shown by default.
 MISTAKES = 10
+#: Classes whose features are shown, and features of each.
+MOST_CLASSES, FEATURES = 6, 20
 #: Predicted seconds of a core for the explanations of a report: about half a minute on two cores.
 EXPLAINING = 60.0
 
@@ -55,6 +58,8 @@ class Report:
     slices: Slices | None = None
     beside: SideBySide | None = None  #: Several models, this model first
     learning: LearningCurve | None = None
+    #: Features with the largest weights for each class, at most `MOST_CLASSES` classes.
+    features: Sequence[TopFeatures] = ()
 
     @property
     def more(self) -> dict[str, Slices | SideBySide | LearningCurve]:
@@ -73,6 +78,7 @@ class Report:
                     {**vars(each), "explanation": each.explanation and each.explanation.as_dict()}
                     for each in self.mistakes
                 ],
+                "features": [each.as_dict() for each in self.features],
                 **{name: each.as_dict() for name, each in self.more.items()},
             }
         )
@@ -105,7 +111,31 @@ def make_report(
     for i, explanation in zip(chosen, explained, strict=True):
         name, text = ids[results.index[i]], documents.shown(i)
         shown.append(Mistake(name, *results.labels_of(i), float(values[i]), text, explanation))
-    return Report(title, results, facts, documents.lengths, shown)
+    features = _features(machine, results) if mistakes else []
+    return Report(title, results, facts, documents.lengths, shown, features=features)
+
+
+def worst_classes(results: Results) -> list[int]:
+    """Indices of the classes in ascending order of their F1, the larger class first of equals."""
+    table = results.per_class
+    return sorted(range(len(table)), key=lambda a: (table[a]["f1"], -table[a]["support"]))
+
+
+def _features(machine: Any, results: Results) -> list[TopFeatures]:
+    """Features with the largest weights of the worst classes, if they take at most `EXPLAINING` seconds."""
+    if machine.kernel_ is None or machine.kernel_.structure.reads_vectors:
+        return []
+    labels = None
+    if len(results.labels) > 2:
+        labels = {results.labels[a] for a in worst_classes(results)[:MOST_CLASSES]}
+    if machine.kept.weights is None and not has_feature_list(machine):
+        lengths = machine.support_documents_.lengths
+        own = np.sort(lengths)[-MAX_DOCUMENTS:]
+        seconds = machine.kernel_.attribution.seconds(own, lengths).sum() * len(labels or "ab")
+        if seconds > EXPLAINING:
+            return []
+    features = top_features(machine, FEATURES, labels)
+    return [each for each in features if each.features and each.kind != "training documents"]
 
 
 def results_of(result: CrossValidation, truth: Sequence[Any], positive: Any = None) -> Results:

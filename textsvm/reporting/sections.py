@@ -15,12 +15,14 @@ from textsvm.evaluation.comparison import Difference, Disagreement, SideBySide
 from textsvm.evaluation.explanation import Explanation
 from textsvm.evaluation.results import Results
 from textsvm.evaluation.slices import METRICS, Slice, Slices
+from textsvm.machines.top_features import TopFeatures
 from textsvm.reporting import logo
 from textsvm.reporting.charts import (
     WIDE,
     Axis,
     Chart,
     IntervalLine,
+    bars_chart,
     intervals_chart,
     log_ticks,
     percent,
@@ -38,7 +40,7 @@ from textsvm.reporting.formatting import (
     safe,
     visible,
 )
-from textsvm.reporting.report import Mistake, Report, wrong_predictions
+from textsvm.reporting.report import MOST_CLASSES, Mistake, Report, wrong_predictions
 from textsvm.selection.cross_validation import LearningCurve
 
 #: Metrics in the table of models, as far as they are defined.
@@ -49,6 +51,8 @@ SHOWN_METRICS = (
 #: Slices in the chart, and in the table.
 DRAWN_SLICES, LISTED_SLICES = 15, 100
 SLICE_STYLES = {"worse": "c2", "better": "c3", "": "c7"}
+#: Symbols shown of a feature.
+SHOWN_FEATURE = 40
 #: Symbols of a document shown, and of a similar one.
 SHOWN_SYMBOLS, SHOWN_SIMILAR = 2000, 300
 #: Letters of DNA and RNA, the shortest text of them that is no word, and the most letters drawn as a logo.
@@ -227,6 +231,43 @@ def _disagreement_row(each: Disagreement, n_models: int) -> str:
         else ""
     )
     return f"<tr><th>{safe(each.id)}</th><td>{safe(label_text(each.truth))}</td>{predictions}</tr>{text}"
+
+
+# Features with the largest weights
+
+
+def features_section(features: Sequence[TopFeatures]) -> str:
+    """Bar charts of the features with the largest weights for each class."""
+    charts = []
+    for each in features:
+        texts = [visible(cut(feature.text, SHOWN_FEATURE)) for feature in each.features]
+        title = f"{each.kind} for {each.label}"
+        chart = bars_chart(title, texts, [feature.weight for feature in each.features])
+        charts.append(f"<section><h2>{safe(each.label)}: {safe(each.kind)}</h2>{chart}</section>")
+    if not charts:
+        return ""
+    return (
+        '<section><h2>Features with the largest weights</h2><p class="note">'
+        f'{features_note(features)}</p></section><div class="grid">{"".join(charts)}</div>'
+    )
+
+
+def features_note(features: Sequence[TopFeatures]) -> str:
+    """Meaning of the features."""
+    kinds = {each.kind for each in features}
+    merged = " Overlapping substrings are merged." if "substrings" in kinds else ""
+    spaces = " ␣ is a space." if kinds != {"words"} else ""
+    summed = " Weights of patterns are sums over the support vectors." if "patterns" in kinds else ""
+    return (
+        f"They add most to the decision value of a class.{merged}{spaces}{summed} Of more than "
+        f"{MOST_CLASSES} classes, those with the lowest F1 are shown."
+    )
+
+
+def features_table(features: TopFeatures) -> tuple[list[str], list[list[str]]]:
+    """Features of a class and their weights."""
+    rows = [[visible(cut(each.text, SHOWN_FEATURE)), f"{each.weight:.4g}"] for each in features.features]
+    return [f"{features.kind} for {features.label}", "weight"], rows
 
 
 # Slices

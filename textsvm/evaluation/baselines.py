@@ -1,6 +1,6 @@
-"""Comparison of classifiers with two scikit-learn baselines ("opponents") on the same parts of a corpus.
+"""Comparison of classifiers with two scikit-learn baselines on the same parts of a corpus.
 
-Texts: the first opponent is TF-IDF over character 1-5-grams with a linear SVM of C = 1; the second adds words
+Texts: the first baseline is TF-IDF over character 1-5-grams with a linear SVM of C = 1; the second adds words
 and pairs of words and chooses C by cross-validation. Both see the texts as read from the files. Columns: the
 same for each column of texts, and numbers are scaled. Vectors: SVC with its defaults, and with C by
 cross-validation. Predictions on all test parts are judged together, each classifier against the first. A
@@ -35,17 +35,11 @@ from textsvm.machines.classifier import Classifier
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import StageProgress, n_threads
 
-FIRST, SECOND = "TF-IDF char 1-5 + LinearSVC", "TF-IDF char 1-5, words 1-2 + LinearSVC, C by 3 folds"
+CHARACTERS, WORDS = "TF-IDF characters 1-5 + LinearSVC", "TF-IDF characters + words, tuned C"
 
-_COLUMNS = "TF-IDF char 1-5 of each text, numbers scaled + LinearSVC"
-_VECTORS = "SVC rbf, gamma scale"
-_BY_FOLDS = ", C by 3 folds"
-
-#: Short names for tables.
-SHORT = {
-    **dict.fromkeys((FIRST, _COLUMNS, _VECTORS), "opponent 1"),
-    **dict.fromkeys((SECOND, *(each + _BY_FOLDS for each in (FIRST, _COLUMNS, _VECTORS))), "opponent 2"),
-}
+_COLUMNS = "TF-IDF characters 1-5, scaled numbers + LinearSVC"
+_VECTORS = "scikit-learn SVC, rbf"
+_TUNED = ", tuned C"
 #: Rows to train on and rows to test on.
 Part = tuple[Sequence[int], Sequence[int]]
 #: Documents per class in the warm-up.
@@ -63,37 +57,39 @@ class Answer:
     chosen: str = ""  #: Description of automatically chosen parameters; empty if there are none
 
 
-def first() -> Pipeline:
-    """Opponent 1."""
+def characters_baseline() -> Pipeline:
+    """TF-IDF of character 1-5-grams, and a linear SVM of C = 1."""
     return make_pipeline(_characters(), LinearSVC(C=1, random_state=0))
 
 
-def second() -> Pipeline:
-    """Opponent 2."""
+def words_baseline() -> Pipeline:
+    """TF-IDF of character 1-5-grams and words 1-2, and a linear SVM with C by 3-fold cross-validation."""
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]", min_df=2)
     both = FeatureUnion([("characters", _characters()), ("words", words)])
     return make_pipeline(both, _by_folds(LinearSVC(random_state=0)))
 
 
-#: Both opponents by name, in order.
-OPPONENTS: dict[str, Callable[[], Pipeline]] = {FIRST: first, SECOND: second}
+#: Both baselines by name, in order.
+BASELINES: dict[str, Callable[[], Pipeline]] = {CHARACTERS: characters_baseline, WORDS: words_baseline}
 
 
-def opponents_of(examples: Any) -> dict[str, Callable[[], Any]]:
-    """Both opponents for texts (without words if each text is a single word), vectors or columns."""
+def baselines_of(examples: Any) -> dict[str, Callable[[], Any]]:
+    """Both baselines for texts (without words if each text is a single word), vectors or columns."""
     if isinstance(examples, dict):
         return {
             _COLUMNS: lambda: make_pipeline(_union(examples), LinearSVC(random_state=0)),
-            _COLUMNS + _BY_FOLDS: lambda: make_pipeline(
-                _union(examples), _by_folds(LinearSVC(random_state=0))
-            ),
+            _COLUMNS + _TUNED: lambda: make_pipeline(_union(examples), _by_folds(LinearSVC(random_state=0))),
         }
     if hasattr(examples, "shape"):
-        return {_VECTORS: SVC, _VECTORS + _BY_FOLDS: lambda: _by_folds(SVC())}
+        return {_VECTORS: SVC, _VECTORS + _TUNED: lambda: _by_folds(SVC())}
     if not any(len(text.split(None, 1)) > 1 for text in examples):  # sequences: no word occurs twice
         machine = partial(LinearSVC, random_state=0)
-        return {FIRST: first, FIRST + _BY_FOLDS: lambda: make_pipeline(_characters(), _by_folds(machine()))}
-    return dict(OPPONENTS)
+        tuned = CHARACTERS + _TUNED
+        return {
+            CHARACTERS: characters_baseline,
+            tuned: lambda: make_pipeline(_characters(), _by_folds(machine())),
+        }
+    return dict(BASELINES)
 
 
 def _union(columns: dict[str, Any]) -> FeatureUnion:
@@ -135,7 +131,7 @@ def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
     """Train a classifier and predict the test part."""
     # Threads: LIBLINEAR releases the GIL, and worker processes would take seconds to start.
     with warnings.catch_warnings(), parallel_config(backend="threading"):
-        # From the convergence of the opponents, and from rare classes in their folds.
+        # From the convergence of the baselines, and from rare classes in their folds.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)
         clock = time.perf_counter()
@@ -181,7 +177,7 @@ def compare(
     ours: Mapping[str, Callable[[], Any]],
     progress: StageProgress | None = None,
 ) -> list[Compared]:
-    """Train and judge both opponents and the given classifiers; the opponents come first.
+    """Train and judge both baselines and the given classifiers; the baselines come first.
 
     Parameters
     ----------
@@ -194,11 +190,11 @@ def compare(
     progress : StageProgress, optional
         The stage is "compare".
     """
-    opponents = opponents_of(texts)
-    if taken := [name for name in ours if name in opponents]:
-        raise InputError(f"{taken[0]!r} is the name of an opponent; give the classifier another")
+    baselines = baselines_of(texts)
+    if taken := [name for name in ours if name in baselines]:
+        raise InputError(f"{taken[0]!r} is the name of a baseline; give the classifier another")
     truth = np.array([labels[i] for _, test in parts for i in test])
-    makers: dict[str, Callable[[], Any]] = {**opponents, **ours}
+    makers: dict[str, Callable[[], Any]] = {**baselines, **ours}
     results: list[Compared] = []
     first_predictions = None
     for number, (name, make) in enumerate(makers.items()):
