@@ -19,6 +19,7 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.cli.model_files import Training
+    from textsvm.evaluation.drift import Drift
 
 _sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
@@ -101,6 +102,14 @@ def predict(
             metavar="LOW,HIGH",
         ),
     ] = None,
+    drift: Annotated[
+        bool,
+        option(
+            "Compare the documents with those of training: share of new symbols and sequences of symbols, "
+            "and margins. Differences are warnings on stderr.",
+            "--drift",
+        ),
+    ] = False,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
 ) -> None:
@@ -121,6 +130,7 @@ def predict(
 
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import judge
+    from textsvm.evaluation.drift import Drift
     from textsvm.readers.stream import incoming_documents
 
     fitted = model_files.load_model(console, model, device)
@@ -135,6 +145,7 @@ def predict(
         _reject(fitted, bounds, training)
     if calibrated.conformal:
         calibrated.require(fitted, model)
+    comparison, warned = Drift(fitted, fitted.info_.get("drift")), False
     kernel, failures, reasons = judge.machine_of(fitted).kernel_, 0, list[str]()
 
     def failed(error: InputError) -> None:
@@ -160,10 +171,19 @@ def predict(
         rows: Iterator[dict[str, Any]] = iter(())
         if len(documents):
             given = corpora.given_to(fitted, documents)
+            foreign = comparison.foreign(given, drift)
+            if len(foreign) and not warned:
+                warned = True
+                console.warn(
+                    f"{documents.ids[foreign[0]]}: most of its symbols never occurred in training (another "
+                    "language, script or encoding?): do not trust this prediction, nor others of such texts"
+                )
             with console.progress(beside_stdout=True):
                 classes, predicted, decision, probability = judge.predict(
                     fitted, given, [], training.positive, console.stage
                 )
+            if drift and classes is not None and predicted.ndim == 1 and hasattr(fitted, "classes_"):
+                comparison.add_decisions(decision)
             shown = probability if calibrated.proba else None
             rows = _rows(classes, predicted, decision, shown, training.positive)
             rows = calibrated.apply(fitted, decision, probability, rows)
@@ -171,6 +191,8 @@ def predict(
             console.print_json(row)
         sys.stdout.flush()
         reasons += [reason for _, _, reason in documents.invalid]
+    if drift:
+        _say_drift(console, comparison)
     if reasons:
         failures += 1
         print_error(
@@ -181,6 +203,28 @@ def predict(
         console.say_device(fitted.device_)
     if failures:
         raise typer.Exit(1)
+
+
+def _say_drift(console: Console, comparison: Drift) -> None:
+    """Report how far the texts are from those of training, and warnings."""
+    values, messages = comparison.as_dict(), comparison.findings()
+    shown = [
+        f"{100 * values[name]:.1f} % new {noun}"
+        for name, noun in (("symbols", "symbols"), ("features", "sequences of symbols"))
+        if values[name] is not None
+    ]
+    margin, ratio = values["margin"], values["margin_ratio"]
+    if ratio is not None:
+        shown.append(f"median margin {margin:.3g}, {ratio:.2f} of that in training")
+    nothing = "the model has no numbers to compare them with (train it again with this version)"
+    console.say(f"drift: {', '.join(shown) or nothing}")
+    for message in messages:
+        console.warn(f"drift: {message}")
+    if messages:
+        console.warn(
+            "drift: do not trust the model on these texts before you have judged some predictions by hand; "
+            "`textsvm update` trains it on labelled texts of today too"
+        )
 
 
 def _with_invalid(
