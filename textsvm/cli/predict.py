@@ -133,7 +133,7 @@ def predict(
     from textsvm.evaluation.drift import Drift
     from textsvm.readers.stream import incoming_documents
 
-    fitted = model_files.load_model(console, model, device)
+    fitted = model_files.load_model(console, model, device, online=True)
     if (calibrated.proba or bounds) and not hasattr(fitted, "predict_proba"):
         raise InputError(
             f"{model} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"

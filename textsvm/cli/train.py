@@ -133,6 +133,7 @@ def train(
         require_weights(model)
     if file.libsvm:
         require_libsvms(corpora.kernel_of(model))
+    repeat = model_files.update_facts(documents, corpus, reading, learning)
     if task.one_class is not None:
         documents = _of_one_class(documents, task.one_class)
     corpora.targets(documents, learning.multilabel)
@@ -176,7 +177,9 @@ def train(
     if results is not None and held is not None:
         near = splits.held_out_near_duplicates(console, model, training, held)
         summary["holdout"] = results.as_dict() | {"near_duplicates": near}
-    about = {"drift": drift_facts} | ({} if baseline is None else {"length_baseline": asdict(baseline)})
+    about = {"drift": drift_facts, "update": repeat} | (
+        {} if baseline is None else {"length_baseline": asdict(baseline)}
+    )
     if task.one_class is not None:
         reading = replace(reading, positive=task.one_class)
     with console.warnings():
