@@ -130,15 +130,16 @@ def _require_ours(model: Any) -> None:
     """Raise InputError for other estimators."""
     if _is_ours(model):
         return
-    remedy = "joblib can keep it, but loading a joblib file runs any code in it: load only your own"
     steps = getattr(model, "steps", [])
     if steps and _is_ours(steps[-1][1]):
-        remedy = (
-            f"other steps have no form without code, so save the last step, save(pipeline[-1], path), and "
-            f"keep {', '.join(repr(name) for name, _ in steps[:-1])} in your program; {remedy}"
+        raise InputError(
+            f"a {type(model).__name__} is not saved, as its other steps have no form without code: save the "
+            "last step, save(pipeline[-1], path), and make the others in your program; or use joblib for "
+            "files of your own only, since loading them runs any code in them"
         )
     raise InputError(
-        f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, not {type(model).__name__}; {remedy}"
+        f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, not {type(model).__name__}; joblib can keep "
+        "it, but loading a file of joblib's runs any code in it"
     )
 
 
