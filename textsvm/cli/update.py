@@ -68,8 +68,11 @@ def update(
         )
     if online and corpus:
         raise WrongUsage(f"--corpus: {model} is an OnlineSVC, which holds its old texts; leave it out")
-    recorded = info.get("update") if isinstance(info.get("update"), dict) else {}
-    reading, learning = _options(info, recorded)
+    recorded = _object(info, "update")
+    try:
+        reading, learning = _options(_object(info, "reading"), recorded)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the options that {model} records are damaged ({error}); train it again") from error
     fresh = _as_trained(_read(console, new, reading, learning, fitted, training, "new"), training)
     if online:
         if fresh.columns is not None:
@@ -88,9 +91,14 @@ def update(
     console.print_json(report) if printing.json else _show(console, report)
 
 
-def _options(info: dict[str, Any], recorded: dict[str, Any]) -> tuple[options.ReadingOptions, Any]:
+def _object(info: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object in the information of a model; {} for any other value."""
+    value = info.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _options(given: dict[str, Any], recorded: dict[str, Any]) -> tuple[options.ReadingOptions, Any]:
     """Reading and learning options that are recorded in a model."""
-    given = info.get("reading") if isinstance(info.get("reading"), dict) else {}
     text = given.get("text")
     names = ("numbers", "label", "id")
     reading = options.ReadingOptions(
@@ -110,8 +118,8 @@ def _old_corpora(recorded: dict[str, Any], corpus: list[Path] | None, model: Pat
     """Old corpora: paths, part and digest (None: not checked)."""
     if corpus:
         return [{"paths": list(map(str, corpus)), "part": recorded.get("part"), "digest": None}]
-    corpora: list[dict[str, Any]] = recorded.get("corpora") or []
-    if not corpora:
+    corpora = recorded.get("corpora")
+    if not (isinstance(corpora, list) and corpora and all(map(_is_usable, corpora))):
         raise InputError(f"{model} records no corpus that update could read; name it with --corpus")
     for path in (path for each in corpora for path in each["paths"]):
         if not Path(path).exists():
@@ -119,6 +127,10 @@ def _old_corpora(recorded: dict[str, Any], corpus: list[Path] | None, model: Pat
                 f"the corpus {path} that {model} was trained on is not there; name it with --corpus"
             )
     return corpora
+
+
+def _is_usable(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("paths"), list) and bool(entry["paths"])
 
 
 def _read(

@@ -138,8 +138,8 @@ def _require_ours(model: Any) -> None:
             "files of your own only, since loading them runs any code in them"
         )
     raise InputError(
-        f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, not {type(model).__name__}; joblib can keep "
-        "it, but loading a file of joblib's runs any code in it"
+        f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, not {type(model).__name__}; joblib can "
+        "keep it, but loading a file of joblib's runs any code in it"
     )
 
 

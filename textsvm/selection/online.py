@@ -76,6 +76,24 @@ class OnlineClassifier(Parameters):
         if "classes_" not in vars(self):
             raise InputError(f"this {self.estimator_name} is not fitted; call fit first")
 
+    def _new_machines(self) -> list[OnlineMachine]:
+        n_machines = 1 if len(self.classes_) == 2 else len(self.classes_)
+        return [OnlineMachine(self.C, self.tol, self.max_texts) for _ in range(n_machines)]
+
+    def _begin(self, classes: NDArray[Any]) -> None:
+        if len(classes) < 2:
+            raise InputError(f"two or more classes are needed, got {len(classes)}; name them with classes=")
+        self.classes_ = classes
+        self.machines_ = self._new_machines()
+        #: Digest of a text -> the numbers of its copies; number -> digest, and class.
+        self._copies: dict[bytes, list[Hashable]] = {}
+        self._digests: dict[Hashable, bytes] = {}
+        self._codes: dict[Hashable, int] = {}
+        self._n_seen = 0
+        #: Scale of decision values in probabilities; None until it is needed.
+        self._scale: float | None = None
+        self.info_: dict[str, Any] = {}
+
     def fit(self, X: Any, y: Any) -> Any:
         """Learn these texts, and forget all others.
 
@@ -131,9 +149,9 @@ class OnlineClassifier(Parameters):
         old, self.classes_ = self.classes_, np.union1d(self.classes_, np.asarray(classes))
         if len(self.classes_) == len(old):
             return self
-        place = np.searchsorted(self.classes_, old)
+        place = np.searchsorted(self.classes_, old).tolist()
         rows = {name: self._keys_of(name) for name in self._codes}
-        self._codes = {name: int(place[code]) for name, code in self._codes.items()}
+        self._codes = {name: place[code] for name, code in self._codes.items()}
         self.machines_ = self._new_machines()
         for name, keys in rows.items():
             self._add(name, keys, self._codes[name])
@@ -241,7 +259,7 @@ class OnlineClassifier(Parameters):
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """JSON values and arrays for `textsvm.save`: the features of all known texts and coefficients."""
-        names = sorted(self._codes)
+        names = np.sort(np.array(list(self._codes), np.int64)).tolist()
         rows = [self._keys_of(name) for name in names]
         alphas = [machine.alphas for machine in self.machines_]
         digests = b"".join(self._digests[name] for name in names)
@@ -297,24 +315,6 @@ class OnlineClassifier(Parameters):
         if not texts:
             raise InputError("there are no documents to train on")
         return texts
-
-    def _new_machines(self) -> list[OnlineMachine]:
-        n_machines = 1 if len(self.classes_) == 2 else len(self.classes_)
-        return [OnlineMachine(self.C, self.tol, self.max_texts) for _ in range(n_machines)]
-
-    def _begin(self, classes: NDArray[Any]) -> None:
-        if len(classes) < 2:
-            raise InputError(f"two or more classes are needed, got {len(classes)}; name them with classes=")
-        self.classes_ = classes
-        self.machines_ = self._new_machines()
-        #: Digest of a text -> the numbers of its copies; number -> digest, and class.
-        self._copies: dict[bytes, list[Hashable]] = {}
-        self._digests: dict[Hashable, bytes] = {}
-        self._codes: dict[Hashable, int] = {}
-        self._n_seen = 0
-        #: Scale of decision values in probabilities; None until it is needed.
-        self._scale: float | None = None
-        self.info_: dict[str, Any] = {}
 
     def _learn(self, texts: Sequence[str], codes: NDArray[np.int64]) -> Any:
         for text, code in zip(texts, codes.tolist(), strict=True):
