@@ -29,6 +29,11 @@ class CalibratedOptions:
     """Outputs of calibrated models, valid for documents like the training texts."""
 
     proba: bool = option_field("Add the probability of each class.", "--proba", default=False)
+    unsure: str | None = option_field(
+        "Label documents unsure if the probability of the positive class is in this range; with one "
+        "number, if the largest probability is lower. Needs a calibrated model.",
+        metavar="LOW,HIGH",
+    )
     coverage: float | None = _sets(
         'Add the "set" of classes that contains the true class with this probability, such as 0.95.',
         metavar="SHARE",
@@ -94,14 +99,6 @@ def predict(
     table: options.TableOptions,
     calibrated: CalibratedOptions,
     files: options.DocumentPaths = None,
-    unsure: Annotated[
-        str | None,
-        option(
-            "Label documents unsure if the probability of the positive class is in this range; with one "
-            "number, if the largest probability is lower. Needs a calibrated model.",
-            metavar="LOW,HIGH",
-        ),
-    ] = None,
     drift: Annotated[
         bool,
         option(
@@ -126,7 +123,7 @@ def predict(
     is a decision for each, and the largest wins. Multilabel models give all "labels" above their thresholds.
     """
     console = Console(quiet)
-    bounds = None if unsure is None else several("--unsure", unsure, float)
+    bounds = None if calibrated.unsure is None else several("--unsure", calibrated.unsure, float)
 
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import judge
