@@ -1,14 +1,18 @@
 """textsvm model: what is in a file, and whether it is whole."""
 
+import csv
+import io
 import json
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
-from command import fails, run
+from command import fails, report, run
 
 import textsvm
-from textsvm import SVC, CalibratedSVC, Spectrum
+from textsvm import SVC, CalibratedSVC, OnlineSVC, Spectrum, load, read_corpus, save
+from textsvm.readers import sample
 
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"] * 2
 LABELS = ["fruit", "cloth", "fruit", "cloth", "cloth", "cloth"] * 2
@@ -61,3 +65,71 @@ def test_a_model_of_before_digests_is_read_with_a_note(tmp_path):
     assert "has no digest, so damage cannot be detected" in done.stderr.decode()
     assert "none: written by an older version" in run("model", old).stdout.decode()
     assert "has no digest" in fails("model", old, "--check")
+
+
+@pytest.fixture
+def halves(tmp_path):
+    """The reviews in two files."""
+    header, *rows = csv.reader(io.StringIO(Path(sample("reviews")).read_text(encoding="utf-8")))
+    for name, part in (("old.csv", rows[:40]), ("new.csv", rows[40:])):
+        with open(tmp_path / name, "w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows([header, *part])
+    return tmp_path
+
+
+UPDATED = [["--without-texts"], ["--calibrate", "sigmoid"], ["--positive", "positive"]]
+
+
+@pytest.mark.parametrize("options", UPDATED)
+def test_an_updated_model_is_trained_on_old_and_new_documents(halves, options):
+    columns = ["--text", "text", "--label", "label"]
+    run("train", "old.csv", *columns, "--fast", "-C", "3", *options, "-o", "m", cwd=halves)
+    changes = report("update", "m", "new.csv", "-o", "n", cwd=halves)
+    assert changes["labels_added"] == []
+    assert changes["new_documents"] == 20
+    old, new = load(halves / "m"), load(halves / "n")
+    assert (new.C_, new.kernel_.structure.as_dict()) == (3.0, old.kernel_.structure.as_dict())
+    assert (new.weight_vectors_ is None) == (old.weight_vectors_ is None)
+    assert new.info_["n_train"] == 60
+    expected = [old.predict([text])[0] for text in texts_of(halves / "new.csv")]
+    right = np.mean([a == b for a, b in zip(expected, read_corpus(halves / "new.csv").labels, strict=True)])
+    assert changes["accuracy_before"] in (right, pytest.approx(right)) or "--positive" in options
+    assert all(row["before"] != row["after"] for row in changes["changed"])
+    table = (halves / "new.csv").read_text(encoding="utf-8")
+    label = "positive" if "--positive" in options else "mixed"
+    (halves / "more.csv").write_text(f"text,label\na splendid kettle,{label}\nso so,{label}\n")
+    again = report("update", "n", "more.csv", cwd=halves)  # replaces the model
+    assert load(halves / "n").info_["n_train"] == 62
+    assert again["labels_added"] == ["mixed"] * (label == "mixed")
+    (halves / "new.csv").write_text(table.replace("the", "a"), encoding="utf-8")
+    assert "has changed since" in fails("update", "n", "more.csv", cwd=halves)
+    (halves / "old.csv").rename(halves / "gone.csv")
+    assert "name it with --corpus" in fails("update", "m", "new.csv", cwd=halves)
+    changes = report("update", "m", "new.csv", "--corpus", "gone.csv", "-o", "o", cwd=halves)
+    assert changes["new_documents"] == 20
+
+
+def texts_of(path):
+    return read_corpus(path).texts
+
+
+def test_an_online_model_goes_on_learning(halves):
+    old, new = (read_corpus(halves / name) for name in ("old.csv", "new.csv"))
+    save(OnlineSVC().fit(old.texts, old.labels), halves / "m")
+    changes = report("update", "m", "new.csv", "-o", "n", cwd=halves)
+    expected = OnlineSVC().fit(old.texts + new.texts, old.labels + new.labels)
+    continued = load(halves / "n")
+    np.testing.assert_allclose(
+        continued.decision_function(new.texts), expected.decision_function(new.texts), atol=5e-3
+    )
+    assert 0.5 < changes["accuracy_after"] <= 1
+    rows = run("predict", "n", "new.csv", "--proba", "--drift", cwd=halves).stdout.decode().splitlines()
+    labels = [json.loads(row)["label"] for row in rows]
+    assert labels == continued.predict(new.texts).tolist()
+    assert "only predict, update and model" in fails("evaluate", "n", "new.csv", cwd=halves)
+
+
+def test_models_that_are_not_updated(halves):
+    columns = ["--text", "text", "--label", "label"]
+    run("train", "old.csv", "--one-class", "positive", *columns, "-o", "m", cwd=halves)
+    assert "is a OneClassSVM" in fails("update", "m", "new.csv", cwd=halves)

@@ -217,3 +217,39 @@ def test_the_best_labels(model, tmp_path):
     assert rows[0] == ["id", "label", "label_1", "decision_1", "probability_1"]
     report("train", sample("essays"), "--regress", "score", "-o", tmp_path / "e")
     assert "predicts numbers" in fails("predict", tmp_path / "e", "--top", "2", stdin=b"text")
+
+
+def test_texts_unlike_those_of_training_are_warned_of(model, tmp_path):
+    def warnings_of(texts, *options):
+        result = run("predict", model, "--format", "lines", *options, stdin="\n".join(texts).encode())
+        assert len(rows_of(result)) == len(texts)
+        lines = result.stderr.decode().splitlines()
+        return [line for line in lines if line.startswith(("warning: ", "drift: "))]
+
+    recorded = load(model).info_["drift"]
+    assert recorded["symbols"] <= 0.05
+    assert 0 < recorded["features"] < 0.5
+    assert 0.1 < recorded["margin"] < 2
+    like = [" ".join(text.split()) for text in read_documents(sample("reviews"), text="text").texts[::4]]
+    assert warnings_of(like) == []
+    [summary] = warnings_of(like, "--drift")
+    assert "of that in training" in summary
+    foreign = ["Съешь ещё этих мягких французских булок", "да выпей же чаю"]
+    [warning] = warnings_of([*like, *foreign], "--quiet")
+    assert "another language" in warning
+    assert warning.startswith(f"warning: {len(like) + 1}: ")
+    lines = warnings_of(["zq xjw vvk kkjq wwz", "jjq pqz xkx"] * 5, "--drift")
+    assert any("sequences of symbols never occurred" in line for line in lines)
+    assert any("margin in training, below 0.8" in line for line in lines)
+    assert "do not trust the model" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--calibrate", "sigmoid", "--fast"], ["--kernel", "gap", "--p", "2"], ["--fast", "--without-texts"]],
+)
+def test_drift_of_other_models(tmp_path, options):
+    report("train", sample("reviews"), *options, "-o", tmp_path / "m")
+    assert load(tmp_path / "m").info_["drift"]["margin"] > 0
+    result = run("predict", tmp_path / "m", "--drift", "--format", "lines", stdin=b"a good kettle")
+    assert b"of that in training" in result.stderr

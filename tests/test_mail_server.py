@@ -445,3 +445,40 @@ def test_the_toy_is_a_filter():
     toy_filter = ToyFilter()
     assert toy_filter.learn(HAM, "spam")
     assert toy_filter.classify(HAM).kind == "spam"
+
+
+NO_IMPORTS = """
+import gzip, sys, tarfile
+from pathlib import Path
+from textsvm.mail import server, spamd
+from textsvm.mail.filter import Filter
+
+server.rehearse()
+before = set(sys.modules)
+with tarfile.open(sys.argv[1]) as archive:
+    members = [member for member in archive.getmembers() if member.isfile()]
+    mails = [(member.name, archive.extractfile(member).read()) for member in members]
+with Filter(Path(sys.argv[2]), create=True) as mail:
+    for name, data in mails:
+        kind = "spam" if "spam" in name else "ham"
+        spamd.tell(spamd.Request("TELL", 1.5, kind=kind, set=True), data, mail)
+    mail.refresh()
+    for verb in spamd.CHECKS:
+        for _, data in mails[:10]:
+            assert spamd.check(spamd.Request(verb, 1.5), data, mail)
+print(len(mails), sorted(set(sys.modules) - before))
+"""
+
+
+@pytest.mark.slow
+def test_no_request_imports_anything(tmp_path):
+    """A server whose package is replaced on disk goes on."""
+    root = Path(__file__).resolve().parents[1]
+    mails = str(root / "corpora" / "samples" / "mail.tar.gz")
+    done = subprocess.run(
+        [sys.executable, "-c", NO_IMPORTS, mails, str(tmp_path / "store")],
+        capture_output=True, check=True, text=True, cwd=root,
+    )  # fmt: skip
+    number, _, imported = done.stdout.strip().partition(" ")
+    assert int(number) > 20
+    assert imported == "[]"

@@ -14,8 +14,9 @@ from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.validation import validate_data
 from test_sklearn import NO_DATA, _bar, name_of
 
-from textsvm import SVC, InputError, OnlineSVC, Spectrum
-from textsvm.estimators.online import _digest
+from textsvm import SVC, InputError, OnlineSVC, Spectrum, load, save
+from textsvm.model.file import describe, load_machine
+from textsvm.selection.online import _digest
 from textsvm.solvers import online as machines
 
 
@@ -158,8 +159,6 @@ def test_texts_that_are_refused(X, message):
 
 def test_labels_and_parameters_that_are_refused():
     texts = ["banana", "monday", "mango"]
-    with pytest.raises(InputError, match="OneVsRestClassifier"):
-        OnlineSVC().fit(texts, [1, 2, 3])
     with pytest.raises(InputError, match="two classes"):
         OnlineSVC().fit(texts, [1, 1, 1])
     with pytest.raises(InputError, match="no documents"):
@@ -195,7 +194,7 @@ def test_scikit_learns_tools_around_it():
 
 def test_tags_clones_and_pickles():
     assert get_tags(OnlineSVC()).input_tags.string
-    assert not get_tags(OnlineSVC()).classifier_tags.multi_class
+    assert get_tags(OnlineSVC()).classifier_tags.multi_class
     texts, y = corpus()
     model = OnlineSVC(p=3).fit(texts, y)
     assert not hasattr(clone(model), "classes_")
@@ -210,3 +209,77 @@ def test_tags_clones_and_pickles():
             unfitted.predict(texts)
         with pytest.raises(NotFittedError):
             unfitted.unlearn(texts)
+
+
+def three_classes(n=90, seed=0):
+    rng = np.random.default_rng(seed)
+    words = [
+        ["banana", "mango", "and", "the"],
+        ["monday", "sunday", "and", "the"],
+        ["oak", "maple", "and", "the"],
+    ]
+    codes = np.concatenate([[0, 1, 2], rng.integers(0, 3, n - 3)])
+    return [" ".join(rng.choice(words[code], 4)) for code in codes], np.array(["fruit", "day", "tree"])[codes]
+
+
+def test_more_than_two_classes_are_the_machines_of_one_vs_rest():
+    (texts, y), others = three_classes(), three_classes(seed=1)[0]
+    model = OnlineSVC(C=10.0, tol=1e-6).partial_fit(texts[:40], y[:40]).partial_fit(texts[40:], y[40:])
+    expected = reference(texts, y)
+    assert model.classes_.tolist() == ["day", "fruit", "tree"]
+    np.testing.assert_allclose(model.decision_function(others), expected.decision_function(others), atol=1e-3)
+    assert model.predict(others).tolist() == expected.predict(others).tolist()
+    with pytest.raises(AttributeError, match="machines_"):
+        _ = model.machine_
+    kept = reference(texts[30:], y[30:]).decision_function(others)
+    np.testing.assert_allclose(model.unlearn(texts[:30]).decision_function(others), kept, atol=1e-3)
+
+
+def test_a_class_that_comes_later():
+    texts, y = three_classes()
+    old = y != "tree"
+    model = OnlineSVC(C=10.0, tol=1e-6).fit([t for t, known in zip(texts, old, strict=True) if known], y[old])
+    with pytest.raises(InputError, match="tree"):
+        model.partial_fit(["oak"], ["tree"])
+    model.add_classes(["tree"])
+    model.partial_fit([t for t, known in zip(texts, old, strict=True) if not known], y[~old])
+    expected = OnlineSVC(C=10.0, tol=1e-6).fit(texts, y)
+    np.testing.assert_allclose(model.decision_function(texts), expected.decision_function(texts), atol=1e-3)
+
+
+@pytest.mark.parametrize("make", [corpus, three_classes])
+def test_probabilities_agree_with_predictions(make):
+    texts, y = make()
+    model, others = OnlineSVC().fit(texts, y), make(seed=1)[0]
+    p = model.predict_proba(others)
+    assert p.shape == (len(others), len(model.classes_))
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert model.classes_[p.argmax(axis=1)].tolist() == model.predict(others).tolist()
+    right = np.mean(p[np.arange(len(others)), np.searchsorted(model.classes_, make(seed=1)[1])])
+    assert 0.6 < right < 0.99
+    with pytest.raises(InputError, match="two classes"):
+        OnlineSVC().partial_fit(["a text"], [1], classes=[0, 1]).predict_proba(["a text"])
+
+
+@pytest.mark.parametrize("make", [corpus, three_classes])
+@pytest.mark.parametrize("max_texts", [None, 30])
+def test_a_saved_model_goes_on_learning(tmp_path, make, max_texts):
+    (texts, y), path = make(), tmp_path / "m.textsvm"
+    model = OnlineSVC(C=10.0, tol=1e-6, max_texts=max_texts).fit(texts[:50], y[:50])
+    save(model, path, {"a": 1})
+    assert isinstance(load(path), OnlineSVC)
+    for again in (load_machine(path), load(path)):
+        assert again.info_ == {"a": 1}
+        np.testing.assert_allclose(again.predict_proba(texts), model.predict_proba(texts), atol=1e-4)
+    again.partial_fit(texts[50:], y[50:])
+    if max_texts is None:
+        again.unlearn(texts[:9]).partial_fit(texts[:9], y[:9])
+        scratch = OnlineSVC(C=10.0, tol=1e-6).fit(texts, y)
+        np.testing.assert_allclose(
+            again.decision_function(texts), scratch.decision_function(texts), atol=1e-3
+        )
+    facts = describe(path)
+    assert facts["texts"]
+    assert sum(facts["n_support"]) > 0
+    with pytest.raises(InputError, match="without them"):
+        save(model, path, texts=False)

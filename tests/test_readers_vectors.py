@@ -393,7 +393,7 @@ def test_columns_that_are_not_there(tmp_path):
         InputError, match="no column 'hours' for the numbers; did you mean 'hour'; its 5 columns are: label"
     ):
         read_corpus(tmp_path / "x.csv", numbers="hours")
-    with pytest.raises(InputError, match="'hour' is named both as text and as a number"):
+    with pytest.raises(InputError, match="'hour' is named twice: --text and --numbers"):
         read_corpus(tmp_path / "x.csv", text=["hour"], numbers="hour")
     (tmp_path / "mail").write_text("a\tone\nb\ttwo\n")
     with pytest.raises(InputError, match="read as lines, which has no column 'hour'"):

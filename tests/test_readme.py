@@ -18,6 +18,7 @@ def test_every_verb_is_shown():
     verbs = {re.search(r"(?<![.\w])textsvm ([a-z]+)", line)[1] for line in pages.commands(RECIPES)}
     assert verbs == {
         "train",
+        "update",
         "evaluate",
         "explain",
         "predict",

@@ -486,3 +486,9 @@ def test_threads_may_share_a_model(task, kernel, monkeypatch):
     for values in found:
         np.testing.assert_array_equal(values, expected)
     assert made == [1]
+
+
+def test_probabilities_are_of_another_estimator():
+    assert not hasattr(SVC(), "predict_proba")
+    with pytest.raises(AttributeError, match=r"CalibratedSVC\(SVC\(\)\)"):
+        SVC().predict_proba(["a text"])

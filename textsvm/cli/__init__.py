@@ -16,7 +16,7 @@ from textsvm.cli.options import Command, Group, option
 
 #: Commands. Each is the function or group of its name in the module of its name, or in `_MODULES`.
 COMMANDS = (
-    "demo", "corpus", "train", "evaluate", "predict", "explain", "tune", "cv", "doubts", "compare",
+    "demo", "corpus", "train", "update", "evaluate", "predict", "explain", "tune", "cv", "doubts", "compare",
     "neighbours", "gram", "features", "devices", "model", "bench", "mail",
 )  # fmt: skip
 _MODULES = {"devices": "about", "bench": "about"}
@@ -24,7 +24,7 @@ _MODULES = {"devices": "about", "bench": "about"}
 _SETTINGS = {"bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}}
 #: Commands that load the numerical libraries, and bytes that these use and reserve.
 LOADING = {
-    "demo", "train", "evaluate", "explain", "tune", "cv", "doubts", "compare", "neighbours", "gram",
+    "demo", "train", "update", "evaluate", "explain", "tune", "cv", "doubts", "compare", "neighbours", "gram",
     "features",
 }  # fmt: skip
 LIBRARIES = (150 << 20, 900 << 20)

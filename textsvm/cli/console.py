@@ -116,6 +116,11 @@ class Console:
             with _ignore_write_errors():
                 self.stderr.print(one_line(message), markup=False)
 
+    def warn(self, message: str) -> None:
+        """Print a warning to stderr, also with `quiet`."""
+        with _ignore_write_errors():
+            self.stderr.print(f"warning: {one_line(message)}", markup=False)
+
     def say_waiting(self, expected: str) -> None:
         """Tell a user at a terminal that the command reads standard input."""
         if sys.stdin is not None and sys.stdin.isatty():

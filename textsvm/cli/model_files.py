@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from textsvm.cli.console import Console
 from textsvm.cli.corpora import label_counts
 from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
+from textsvm.errors import InputError
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels.spelling import spell
 from textsvm.model.file import load_machine, save
@@ -41,9 +44,11 @@ class Training:
         return cls(positive, negative, reading.get("headers") is True, regress, separator, columns)
 
 
-def load_model(console: Console, path: Path, device: str) -> Any:
-    """Load a model for use on a device."""
+def load_model(console: Console, path: Path, device: str, online: bool = False) -> Any:
+    """Load a model for use on a device; InputError for an OnlineSVC unless the command takes them."""
     model = load_machine(path)
+    if not online and model.estimator_name == "OnlineSVC":
+        raise InputError(f"{path} is an OnlineSVC model, which only predict, update and model read")
     if getattr(model, "digest_", "none needed") is None:
         console.say(
             f"note: {path} has no digest, so damage cannot be detected; "
@@ -77,6 +82,34 @@ def save_model(
     with output.place() as path:
         save(model, path, without_run(info), texts)
         return path.stat().st_size
+
+
+def corpus_digest(corpus: Corpus) -> str:
+    """BLAKE2b hash of the texts and labels of a corpus."""
+    hashed = blake2b(digest_size=16)
+    columns = [corpus.texts, *(corpus.columns or {}).values(), corpus.labels or []]
+    for value in (value for column in columns for value in column):
+        hashed.update(str(value).encode("utf-8", "surrogatepass") + b"\0")
+    return hashed.hexdigest()
+
+
+def corpus_facts(
+    corpus: Corpus, paths: Sequence[Path], part: str | None = None, new: bool = False
+) -> dict[str, Any]:
+    """Facts for `textsvm update`; `new` documents were added by it."""
+    return {"paths": list(map(str, paths)), "part": part, "digest": corpus_digest(corpus), "new": new}
+
+
+def update_facts(
+    corpus: Corpus, paths: Sequence[Path], reading: ReadingOptions, learning: LearningOptions
+) -> dict[str, Any]:
+    """Corpus and options with which `textsvm update` trains again; no corpus if it has several files."""
+    beside = reading.vectors is not None or reading.labels is not None
+    return {
+        "corpora": [] if beside else [corpus_facts(corpus, paths, reading.part)],
+        "format": reading.format, "part": reading.part, "skip_invalid": reading.skip_invalid,
+        "weights": learning.weights, "duplicates": learning.duplicates.value,
+    }  # fmt: skip
 
 
 def training_facts(model: Any, training: Corpus) -> dict[str, Any]:

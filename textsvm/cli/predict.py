@@ -22,6 +22,7 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.cli.model_files import Training
+    from textsvm.evaluation.drift import Drift
     from textsvm.readers.corpus import Corpus
 
 OutputFormat = Enum("OutputFormat", {"jsonl": "jsonl", "csv": "csv"})
@@ -33,6 +34,11 @@ class CalibratedOptions:
     """Outputs of calibrated models, valid for documents like the training texts."""
 
     proba: bool = option_field("Add the probability of each class.", "--proba", default=False)
+    unsure: str | None = option_field(
+        "Label documents unsure if the probability of the positive class is in this range; with one "
+        "number, if the largest probability is lower. Needs a calibrated model.",
+        metavar="LOW,HIGH",
+    )
     coverage: float | None = _sets(
         'Add the "set" of classes that contains the true class with this probability, such as 0.95.',
         metavar="SHARE",
@@ -96,11 +102,6 @@ class CalibratedOptions:
 class OutputForm:
     """Labels and form of the output."""
 
-    unsure: str | None = option_field(
-        "Label documents unsure if the probability of the positive class is in this range; with one "
-        "number, if the largest probability is lower. Needs a calibrated model.",
-        metavar="LOW,HIGH",
-    )
     top: int | None = option_field(
         "Print the K best labels, with decision values and the probabilities of a calibrated model.",
         metavar="K",
@@ -108,6 +109,12 @@ class OutputForm:
     )
     output_format: OutputFormat = option_field(
         "csv: a table, which begins with the columns of an input table.", default=OutputFormat.jsonl
+    )
+    drift: bool = option_field(
+        "Compare the documents with those of training: share of new symbols and sequences of symbols, "
+        "and margins. Differences are warnings on stderr.",
+        "--drift",
+        default=False,
     )
 
 
@@ -134,13 +141,14 @@ def predict(
     is a decision for each, and the largest wins. Multilabel models give all "labels" above their thresholds.
     """
     console = Console(quiet)
-    bounds = None if form.unsure is None else several("--unsure", form.unsure, float)
+    bounds = None if calibrated.unsure is None else several("--unsure", calibrated.unsure, float)
 
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import judge
+    from textsvm.evaluation.drift import Drift
     from textsvm.readers.stream import incoming_documents
 
-    fitted = model_files.load_model(console, model, device)
+    fitted = model_files.load_model(console, model, device, online=True)
     if (calibrated.proba or bounds) and not hasattr(fitted, "predict_proba"):
         raise InputError(
             f"{model} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"
@@ -155,6 +163,7 @@ def predict(
         _reject(fitted, bounds, training)
     if calibrated.conformal:
         calibrated.require(fitted, model)
+    comparison, warned = Drift(fitted, fitted.info_.get("drift")), False
     kernel, failures, reasons = judge.machine_of(fitted).kernel_, 0, list[str]()
 
     def failed(error: InputError) -> None:
@@ -181,10 +190,19 @@ def predict(
         rows: Iterator[dict[str, Any]] = iter(())
         if len(documents):
             given = corpora.given_to(fitted, documents)
+            foreign = comparison.foreign(given, drift)
+            if len(foreign) and not warned:
+                warned = True
+                console.warn(
+                    f"{documents.ids[foreign[0]]}: most of its symbols never occurred in training (another "
+                    "language, script or encoding?): do not trust this prediction, nor others of such texts"
+                )
             with console.progress(beside_stdout=True):
                 classes, predicted, decision, probability = judge.predict(
                     fitted, given, [], training.positive, console.stage
                 )
+            if form.drift and classes is not None and predicted.ndim == 1 and hasattr(fitted, "classes_"):
+                comparison.add_decisions(decision)
             shown = probability if calibrated.proba else None
             rows = _rows(classes, predicted, decision, shown, training.positive)
             if form.top is not None:
@@ -199,6 +217,8 @@ def predict(
         reasons += [str(each.problem) for _, each in documents.invalid]
     if table_writer is not None:
         table_writer.flush()
+    if form.drift:
+        _say_drift(console, comparison)
     if reasons:
         failures += 1
         first = reasons[0] + ", ..." * (len(reasons) > 1)
@@ -210,6 +230,28 @@ def predict(
         console.say_device(fitted.device_)
     if failures:
         raise typer.Exit(1)
+
+
+def _say_drift(console: Console, comparison: Drift) -> None:
+    """Report how far the texts are from those of training, and warnings."""
+    values, messages = comparison.as_dict(), comparison.findings()
+    shown = [
+        f"{100 * values[name]:.1f} % new {noun}"
+        for name, noun in (("symbols", "symbols"), ("features", "sequences of symbols"))
+        if values[name] is not None
+    ]
+    margin, ratio = values["margin"], values["margin_ratio"]
+    if ratio is not None:
+        shown.append(f"median margin {margin:.3g}, {ratio:.2f} of that in training")
+    nothing = "the model has no numbers to compare them with (train it again with this version)"
+    console.say(f"drift: {', '.join(shown) or nothing}")
+    for message in messages:
+        console.warn(f"drift: {message}")
+    if messages:
+        console.warn(
+            "drift: do not trust the model on these texts before you have judged some predictions by hand; "
+            "`textsvm update` trains it on labelled texts of today too"
+        )
 
 
 def _with_invalid(

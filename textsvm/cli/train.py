@@ -132,6 +132,7 @@ def train(
 
     from textsvm.cli import corpora, model_files, splits
     from textsvm.cli.results import judge, show_results
+    from textsvm.evaluation import drift
     from textsvm.model.file import require_weights
     from textsvm.model.libsvm import require_libsvms, save_libsvm_model
 
@@ -144,6 +145,7 @@ def train(
         require_weights(model)
     if file.libsvm:
         require_libsvms(corpora.kernel_of(model))
+    repeat = model_files.update_facts(documents, corpus, reading, learning)
     if task.one_class is not None:
         documents = _of_one_class(documents, task.one_class)
     corpora.targets(documents, learning.multilabel)
@@ -168,6 +170,11 @@ def train(
             baseline = LengthBaseline.fit(training.examples, training.targets)
         truth = corpora.truth(training)
         model.fit(training.examples, truth, sample_weight=training.weights, progress=console.stage)
+        several = learning.multilabel or task.one_class is not None or training.targets is not None
+        labels = None if several else truth
+        drift_facts = drift.record(
+            model, len(training), lambda index: training.subset(index.tolist()).examples, labels
+        )
         results = None
         if held is not None:
             positive = task.one_class or reading.positive
@@ -179,7 +186,9 @@ def train(
     if results is not None and held is not None:
         near = splits.held_out_near_duplicates(console, model, training, held)
         summary["holdout"] = results.as_dict() | {"near_duplicates": near}
-    baselines = {} if baseline is None else {"length_baseline": asdict(baseline)}
+    about = {"drift": drift_facts, "update": repeat} | (
+        {} if baseline is None else {"length_baseline": asdict(baseline)}
+    )
     if task.one_class is not None:
         reading = replace(reading, positive=task.one_class)
     with console.warnings():
@@ -189,7 +198,7 @@ def train(
                 size = path.stat().st_size
         else:
             size = model_files.save_model(
-                output, model, training, reading, learning, summary | baselines, texts=not file.without_texts
+                output, model, training, reading, learning, summary | about, texts=not file.without_texts
             )
     console.say(f"model {file.output}: {_size(size)}{', no training text in it' * file.without_texts}")
     seconds |= {**model.seconds_, "total": time.perf_counter() - started}

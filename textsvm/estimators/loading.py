@@ -72,4 +72,8 @@ def _estimator_class(name: str) -> Any:
         from textsvm.estimators.multilabel import MultilabelSVC
 
         return MultilabelSVC
+    if name == "OnlineSVC":
+        from textsvm.estimators.online import OnlineSVC
+
+        return OnlineSVC
     return {"SVC": SVC, "SVR": SVR, "OneClassSVM": OneClassSVM, "CalibratedSVC": CalibratedSVC}[name]

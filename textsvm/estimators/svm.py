@@ -117,6 +117,14 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
 
+    @property
+    def predict_proba(self) -> Any:
+        """Not available: AttributeError names the estimator that has probabilities."""
+        raise AttributeError(
+            "SVC has no probabilities; CalibratedSVC(SVC()) has: it fits the same machine, and learns "
+            "probabilities from out-of-fold decision values"
+        )
+
     def as_target(self, y: Any, n: int) -> Target:
         warn_of_column(y)
         return super().as_target(y, n)

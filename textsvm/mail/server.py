@@ -8,25 +8,30 @@ messages together are bounded.
 from __future__ import annotations
 
 import asyncio
+import encodings
 import errno
 import os
+import pkgutil
 import signal
 import socket
 import stat
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from textsvm.errors import InputError
 from textsvm.mail import spamd
+from textsvm.mail.filter import Filter
 from textsvm.mail.raw_message import RawMessage
 from textsvm.mail.spamd import EX_DATAERR, EX_PROTOCOL, EX_SOFTWARE, EX_TEMPFAIL, LARGEST, Refused, Request
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Decision, Filter
+    from textsvm.mail.filter import Decision
 
 _T = TypeVar("_T")
 Classify = Callable[[bytes | RawMessage], Awaitable["Decision"]]
@@ -307,6 +312,50 @@ def notify(state: str) -> None:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line, suppress(OSError):
         line.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+
+
+#: Requests of `rehearse`: multipart, HTML, encoded words and a charset other than UTF-8.
+_REHEARSAL = b"""\
+From: a@example.org
+Subject: =?iso-8859-2?Q?re=E8?=
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary=b
+
+--b
+Content-Type: text/html; charset=iso-8859-2
+Content-Transfer-Encoding: quoted-printable
+
+<p style=3D"display:none">a</p><a href=3D"http://example.org/">example.com</a> %d
+--b
+Content-Type: text/plain; charset=utf-8
+Content-Transfer-Encoding: base64
+
+YmFuYW5h
+--b--
+"""
+
+
+def rehearse() -> None:
+    """Import and load everything that a request may need, by answering requests on a temporary store.
+
+    A process whose package is replaced on disk (an upgrade) then goes on with the old version until it ends;
+    an import at a later time would fail, or mix both versions. Errors are left to the real requests.
+    """
+    for module in pkgutil.iter_modules(encodings.__path__, "encodings."):
+        with suppress(ImportError):  # codecs of another operating system
+            import_module(module.name)
+    with (
+        suppress(InputError, OSError),
+        TemporaryDirectory() as folder,
+        Filter(Path(folder) / "store", create=True) as mail,
+    ):
+        for number, verb in enumerate(("spam", "ham", "spam", "ham")):
+            data = _REHEARSAL.replace(b"%d", str(number).encode() * 9)
+            spamd.tell(spamd.Request("TELL", 1.5, kind=verb, set=True), data, mail)
+        mail.refresh()
+        for verb in spamd.CHECKS:
+            spamd.check(spamd.Request(verb, 1.5), data, mail)
+        spamd.tell(spamd.Request("TELL", 1.5, remove=True), data, mail)
 
 
 def serve(

@@ -51,7 +51,9 @@ _PARAMETERS = {
     "SVR": ("C", "epsilon", *_SHARED),
     "OneClassSVM": ("nu", *_SHARED),
     "MultilabelSVC": ("C", "thresholds", "random_state", *_SHARED),
+    "OnlineSVC": ("C", "p", "tol", "max_texts", "max_bytes"),
 }
+_ONLINE = "OnlineSVC"
 #: Saved only if it is not None.
 _APPROXIMATE = "approximate"
 _CLASSIFIERS = ("SVC", "MultilabelSVC")
@@ -60,7 +62,7 @@ _MAPS, _CONFORMITY = "calibration.", "conformity."
 
 
 def save(
-    model: KernelMachine | CalibratedClassifier,
+    model: Any,
     path: str | os.PathLike[str],
     info: dict[str, Any] | None = None,
     texts: bool = True,
@@ -69,8 +71,8 @@ def save(
 
     Parameters
     ----------
-    model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
-        Fitted.
+    model : SVC, MultilabelSVC, SVR, OneClassSVM, CalibratedSVC or OnlineSVC
+        Fitted. An OnlineSVC is saved with the p-mers of all its texts, so that it can go on learning.
     path : path
         Replaced only once the new file is complete.
     info : dict, optional
@@ -98,16 +100,23 @@ def save(
     """
     _require_ours(model)
     model.require_fitted()
-    machine = model.estimator_ if isinstance(model, CalibratedClassifier) else model
-    kept = machine.kept if texts else _without_texts(machine)
-    header, arrays = _machine_form(machine, kept)
+    version = FORMAT_VERSION
+    if model.estimator_name == _ONLINE:
+        if not texts:
+            raise InputError("an OnlineSVC goes on learning from its texts and is not saved without them")
+        header, arrays = _online_form(model)
+    else:
+        machine = model.estimator_ if isinstance(model, CalibratedClassifier) else model
+        kept = machine.kept if texts else _without_texts(machine)
+        header, arrays = _machine_form(machine, kept)
+        version = FORMAT_VERSION if kept.weights is None else WITHOUT_TEXTS
     if isinstance(model, CalibratedClassifier):
         header["calibration"] = {name: getattr(model, name) for name in _CALIBRATION}
         arrays.update({_MAPS + name: array for name, array in model.calibration_state().items()})
         if model.conformity_ is not None:
             arrays.update({_CONFORMITY + name: array for name, array in model.conformity_.state().items()})
     header = {
-        "format_version": FORMAT_VERSION if kept.weights is None else WITHOUT_TEXTS,
+        "format_version": version,
         "written_by": f"textsvm {__version__}",
         **header,
         "info": info or {},
@@ -119,14 +128,25 @@ def save(
 
 def _require_ours(model: Any) -> None:
     """Raise InputError for other estimators."""
-    if isinstance(model, KernelMachine | CalibratedClassifier):
+    if _is_ours(model):
         return
-    remedy = "joblib can keep it"
-    if any(isinstance(step, KernelMachine) for _, step in getattr(model, "steps", [])):
-        remedy = "save its last step, or keep the whole with joblib"
+    steps = getattr(model, "steps", [])
+    if steps and _is_ours(steps[-1][1]):
+        raise InputError(
+            f"a {type(model).__name__} is not saved, as its other steps have no form without code: save the "
+            "last step, save(pipeline[-1], path), and make the others in your program; or use joblib for "
+            "files of your own only, since loading them runs any code in them"
+        )
     raise InputError(
-        f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, not {type(model).__name__}; {remedy}"
+        f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, not {type(model).__name__}; joblib can "
+        "keep it, but loading a file of joblib's runs any code in it"
     )
+
+
+def _is_ours(model: Any) -> bool:
+    # The class of online models is not imported here: it needs Numba.
+    online = getattr(model, "estimator_name", None) == _ONLINE
+    return online or isinstance(model, KernelMachine | CalibratedClassifier)
 
 
 def load_machine(path: str | os.PathLike[str]) -> Any:
@@ -157,6 +177,10 @@ def machine_class(name: str) -> Any:
         from textsvm.selection.multilabel import MultilabelClassifier
 
         return MultilabelClassifier
+    if name == _ONLINE:
+        from textsvm.selection.online import OnlineClassifier
+
+        return OnlineClassifier
     return CalibratedClassifier if name == "CalibratedSVC" else Classifier
 
 
@@ -254,6 +278,31 @@ def _machine_form(model: Any, kept: Kept) -> tuple[dict[str, Any], dict[str, NDA
     return header, arrays
 
 
+def _online_form(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Header and arrays of an OnlineSVC."""
+    state, arrays = model.state()
+    header = {
+        "estimator": _ONLINE,
+        "kernel": model.kernel_.structure.as_dict(),
+        "parameters": {name: getattr(model, name) for name in _PARAMETERS[_ONLINE]},
+        "classes": [label_form(label) for label in model.classes_],
+        **state,
+    }
+    return header, arrays
+
+
+def _build_online(header: dict[str, Any], arrays: dict[str, NDArray[Any]], class_of: ClassOf) -> Any:
+    given = header["parameters"]
+    model = class_of(_ONLINE)(**{name: given[name] for name in _PARAMETERS[_ONLINE]})
+    model.check()
+    if "calibration" in header:
+        raise InputError("it calibrates an OnlineSVC")
+    classes = read_classes(header["classes"])
+    if (classes != np.unique(classes)).any():
+        raise InputError("its classes are out of order")
+    return model.restore(classes, as_count(header["n_seen"]), arrays, header["info"])
+
+
 def _read(path: Path) -> Content:
     content = read_content(path)
     version = content.header["format_version"]
@@ -267,6 +316,8 @@ def _read(path: Path) -> Content:
 
 
 def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]], class_of: ClassOf) -> Any:
+    if header["estimator"] == _ONLINE:
+        return _build_online(header, arrays, class_of)
     machine = _build_machine(header, arrays, class_of)
     if "calibration" not in header:
         return machine

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
+from textsvm.evaluation.drift import margins
 from textsvm.machines.base import is_default
 from textsvm.machines.classifier import Classifier
 from textsvm.machines.targets import Target, is_number
@@ -110,6 +111,8 @@ class CalibratedClassifier(Parameters):
             probability, decision[tested], target.values[tested]
         )
         estimator.held_out_accuracy_ = float((probability.argmax(axis=1) == target.values[tested]).mean())
+        #: Median out-of-fold margin, for `textsvm.evaluation.drift`.
+        self.margin_ = float(np.median(margins(decision[tested])))
         seconds["calibrate"] = seconds.pop("score") + time.perf_counter() - clock
         estimator.seconds_ = seconds
         self.estimator_, self.classes_ = estimator, estimator.classes_

@@ -116,6 +116,15 @@ class OnlineMachine:
         return name in self._places
 
     @property
+    def names(self) -> list[Hashable]:
+        """Names of all examples, in the order of `left_out`."""
+        return list(self._places)
+
+    def features(self, name: Hashable) -> NDArray[np.uint64]:
+        """The features of an example."""
+        return self._X.columns.keys[self._X.rows[self._places[name]]]
+
+    @property
     def alphas(self) -> dict[Hashable, float]:
         """The dual variable of each example, by its name; most are 0."""
         return {name: abs(float(self._coef[place])) for name, place in self._places.items()}

@@ -1,0 +1,249 @@
+"""Drift: whether the texts of today are like the texts that a model was trained on.
+
+Three numbers are compared with their values on training texts, which `record` measures after training:
+
+- the share of symbols (characters, or tokens of a kernel on tokens) that occur in no support vector;
+- the share of p-mers of `P` characters (of a kernel on tokens: of tokens) that occur in no support vector. On
+  training texts only other texts count, as for new texts;
+- the median margin: with two classes |decision|, with more the difference between the two largest decision
+  values. A calibrated model has out-of-fold values. For other models a machine with the same kernel and C is
+  trained on a small sample, and other texts of the sample are tested. Values of training texts, or of support
+  vectors, would not do: they are up to three times as large as the values of new texts of the same kind.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.machines.base import is_default
+from textsvm.text.documents import Documents, MultiView
+
+#: Length of the p-mers.
+P = 4
+#: Most texts and symbols of the sample, its texts if the kernel has quadratic time, and the share tested.
+SAMPLE, SAMPLE_SYMBOLS, SLOW_SAMPLE, TESTED = 2000, 1_000_000, 200, 0.2
+#: A smaller ratio of margins is a warning.
+LEAST_MARGIN = 0.8
+#: Most texts are foreign to a model that knows less than this share of their symbols.
+FOREIGN = 0.5
+#: Shares of new symbols and new p-mers may exceed the shares in training by a factor, and by a constant.
+FACTOR, MORE = 1.5, 0.02
+#: Symbols of support vectors whose p-mers are compared; of more, documents are left out evenly.
+MOST_SYMBOLS = 1 << 24
+
+
+def margins(decision: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Margin of each text, shape (n,), from decision values, shape (n,) or (n, n_classes)."""
+    if decision.ndim == 1:
+        return np.abs(decision)
+    ordered = np.partition(decision, -2, axis=1)
+    difference: NDArray[np.float64] = ordered[:, -1] - ordered[:, -2]
+    return difference
+
+
+class SeenSymbols:
+    """Symbols and p-mers of the support vectors of a machine; not `known` for a machine without texts."""
+
+    def __init__(self, machine: Any, rows: NDArray[np.int64] | None = None) -> None:
+        self.machine, self.view = machine, None
+        support = getattr(machine, "support_documents_", None)
+        if not isinstance(support, Documents | MultiView) or not len(support):
+            return
+        views = [view for view in machine.kernel_.structure.views if isinstance(support.of(view), Documents)]
+        self.view = next((view for view in views if not support.of(view).of_tokens), next(iter(views), None))
+        if self.view is None:
+            return
+        documents: Documents = support.of(self.view)
+        rows = np.arange(len(documents)) if rows is None else rows
+        step = 1 + int(documents.lengths[rows].sum() // MOST_SYMBOLS)
+        documents = documents.take(rows[::step])
+        self.p = 1 if documents.of_tokens else P
+        self._seen = np.zeros(len(documents.alphabet), bool)
+        self._seen[documents.codes] = True
+        self._documents = documents
+        self._features: NDArray[np.uint64] | None = None
+
+    @property
+    def known(self) -> bool:
+        return self.view is not None
+
+    @property
+    def of_characters(self) -> bool:
+        """Whether the symbols are characters."""
+        return self.known and not self._documents.of_tokens
+
+    def read(self, examples: Any) -> Documents:
+        """New examples, encoded over an extension of the alphabet of the support vectors."""
+        machine = self.machine
+        encoded = machine.encode(machine.validate(examples, fitting=False), machine.support_documents_)
+        documents: Documents = encoded.of(self.view)
+        return documents
+
+    def new_symbols(self, documents: Documents) -> NDArray[np.int64]:
+        """Number of symbols of each document that occur in no support vector, shape (n,)."""
+        seen = np.zeros(max(len(documents.alphabet), len(self._seen)), bool)
+        seen[: len(self._seen)] = self._seen
+        totals = np.concatenate([[0], np.cumsum(~seen[documents.codes])])
+        return np.diff(totals[documents.offsets])
+
+    def new_features(self, documents: Documents) -> tuple[int, int]:
+        """Number of p-mers that occur in no support vector, and of all p-mers."""
+        if self._features is None:
+            self._features = np.unique(_pmers(self._documents, self.p))
+        keys = _pmers(documents, self.p)
+        if not len(self._features):
+            return len(keys), len(keys)
+        place = np.minimum(np.searchsorted(self._features, keys), len(self._features) - 1)
+        return int((self._features[place] != keys).sum()), len(keys)
+
+
+def _pmers(documents: Documents, p: int) -> NDArray[np.uint64]:
+    """Hashes of all p-mers of documents."""
+    codes, n = documents.codes.astype(np.uint64), max(len(documents.codes) - p + 1, 0)
+    keys = np.zeros(n, np.uint64)
+    for k in range(p):
+        keys = keys * np.uint64(0x9E3779B97F4A7C15) + codes[k : k + n]
+    ends = np.repeat(documents.offsets[1:], documents.lengths)[:n]
+    return keys[np.arange(n) + p <= ends]
+
+
+def record(
+    model: Any, n: int, examples_of: Callable[[NDArray[np.int64]], Any], labels: list[Any] | None
+) -> dict[str, float | None]:
+    """Measure a model on a sample of its training texts.
+
+    Parameters
+    ----------
+    model : fitted machine
+    n : int
+        Number of training texts.
+    examples_of : callable
+        The examples of training texts, by their indices.
+    labels : list, length n, optional
+        Labels of a classifier with a label for each text; without them no margin is measured.
+
+    Returns
+    -------
+    dict
+        "symbols" and "features", shares from 0 to 1, and "margin"; None if it cannot be measured.
+    """
+    machine = getattr(model, "estimator_", model)
+    quadratic = machine.kernel_ is not None and machine.kernel_.cost.quadratic
+    size = SLOW_SAMPLE if quadratic else SAMPLE
+    lengths = getattr(getattr(machine, "support_documents_", None), "lengths", None)
+    if lengths is not None and len(lengths):
+        size = min(size, max(SLOW_SAMPLE, int(SAMPLE_SYMBOLS / max(lengths.mean(), 1.0))))
+    order = np.random.default_rng(0).permutation(n)[:size]
+    tested = max(1, round(TESTED * len(order)))
+    test, train = np.sort(order[:tested]), np.sort(order[tested:])
+    values: dict[str, float | None] = dict.fromkeys(("symbols", "features", "margin"))
+    if hasattr(model, "margin_"):
+        values["margin"] = model.margin_
+    elif labels is not None and machine.kernel_ is not None and len(train):
+        values["margin"] = _margin_of_sample(machine, examples_of, labels, train, test)
+    rest = np.flatnonzero(~np.isin(machine.support_, test))
+    seen = SeenSymbols(machine, rest)
+    if seen.known and len(rest):
+        documents = seen.read(examples_of(test))
+        new, every = seen.new_features(documents)
+        values["features"] = new / max(every, 1)
+        values["symbols"] = float(seen.new_symbols(documents).sum() / max(len(documents.codes), 1))
+    return values
+
+
+def _margin_of_sample(
+    machine: Any,
+    examples_of: Callable[[NDArray[np.int64]], Any],
+    labels: list[Any],
+    train: NDArray[np.int64],
+    test: NDArray[np.int64],
+) -> float | None:
+    """Median margin of test texts under a machine that is trained on a few texts."""
+    fresh = machine.copy()
+    if is_default(fresh.kernel):
+        fresh.kernel = machine.kernel_
+    fresh.C, fresh.compute = machine.C_, None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fresh.fit(examples_of(train), [labels[i] for i in train])
+            return float(np.median(margins(fresh.decision_function(examples_of(test)))))
+    except InputError:  # such as a sample of a single class
+        return None
+
+
+class Drift:
+    """Comparison of new texts, batch by batch, with the recorded numbers of the training texts."""
+
+    def __init__(self, model: Any, recorded: Any) -> None:
+        recorded = recorded if isinstance(recorded, dict) else {}
+        self.expected = {name: _number(recorded.get(name)) for name in ("symbols", "features", "margin")}
+        self.seen = SeenSymbols(getattr(model, "estimator_", model))
+        if hasattr(model, "left_out") and len(left_out := model.left_out()[0]):
+            self.expected["margin"] = float(np.median(margins(left_out)))
+        self.n = self._symbols = self._new_symbols = self._features = self._new_features = 0
+        self._margins: list[NDArray[np.float64]] = []
+
+    def foreign(self, examples: Any, full: bool = True) -> NDArray[np.int64]:
+        """Add texts; return the indices of texts most of whose characters occur in no support vector.
+
+        Without `full` only symbols are counted, which is fast.
+        """
+        if not self.seen.known or not (full or self.seen.of_characters):
+            return np.empty(0, np.int64)
+        documents = self.seen.read(examples)
+        new, lengths = self.seen.new_symbols(documents), documents.lengths
+        self.n += len(documents)
+        self._symbols += int(lengths.sum())
+        self._new_symbols += int(new.sum())
+        if full:
+            new_features, every = self.seen.new_features(documents)
+            self._features += every
+            self._new_features += new_features
+        if not self.seen.of_characters:
+            return np.empty(0, np.int64)
+        return np.flatnonzero(new > FOREIGN * lengths)
+
+    def add_decisions(self, decision: NDArray[np.float64]) -> None:
+        """Add the decision values of texts, of a classifier with a label for each text."""
+        self._margins.append(margins(decision))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Shares, median margin and its ratio to training; None if a number is not known."""
+        margin = float(np.median(np.concatenate(self._margins))) if self._margins else None
+        before = self.expected["margin"]
+        return {
+            "texts": self.n,
+            "symbols": self._new_symbols / self._symbols if self._symbols else None,
+            "features": self._new_features / self._features if self._features else None,
+            "margin": margin,
+            "margin_ratio": None if margin is None or not before else margin / before,
+            "training": dict(self.expected),
+        }
+
+    def findings(self) -> list[str]:
+        """Warnings in words; empty if the texts are like the training texts."""
+        values, messages = self.as_dict(), []
+        for name, noun in (("symbols", "symbols"), ("features", "sequences of symbols")):
+            share, before = values[name], self.expected[name]
+            if share is not None and share > FACTOR * (before or 0.0) + MORE:
+                usual = "" if before is None else f" ({100 * before:.1f} % of new texts in training)"
+                messages.append(f"{100 * share:.1f} % of the {noun} never occurred in training{usual}")
+        ratio = values["margin_ratio"]
+        if ratio is not None and ratio < LEAST_MARGIN:
+            messages.append(
+                f"the median margin is {ratio:.2f} of the margin in training, below {LEAST_MARGIN}: the "
+                "model is less sure than it was"
+            )
+        return messages
+
+
+def _number(value: Any) -> float | None:
+    """A number of a model file; None for any other value."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
