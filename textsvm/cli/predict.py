@@ -190,7 +190,7 @@ def predict(
         rows: Iterator[dict[str, Any]] = iter(())
         if len(documents):
             given = corpora.given_to(fitted, documents)
-            foreign = comparison.foreign(given, drift)
+            foreign = comparison.foreign(given, form.drift)
             if len(foreign) and not warned:
                 warned = True
                 console.warn(

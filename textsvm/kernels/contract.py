@@ -137,10 +137,10 @@ class Predictor(Protocol):
 class FeatureWeights:
     """Names and weights of the features of a kernel."""
 
-    kernel: str  #: As `spell` writes it
     kind: str  #: "substrings", "words" or "numbers"
     names: NDArray[np.object_]  #: shape (n_features,)
     weights: NDArray[np.float64]  #: shape (n_features, n_machines)
+    kernel: Any = None  #: The kernel, if it is a term of a sum
 
 
 class Weights(Protocol):

@@ -98,7 +98,7 @@ def coefficients(machine: Any) -> tuple[NDArray[np.object_], NDArray[np.float64]
     tables = feature_weights(machine)
     if not tables:
         raise AttributeError(f"the kernel {spell(machine.kernel_)} has no list of features with weights")
-    names = [each.names if len(tables) == 1 else f"{each.kernel}__" + each.names for each in tables]
+    names = [each.names if len(tables) == 1 else f"{spell(each.kernel)}__" + each.names for each in tables]
     return np.concatenate(names), np.concatenate([each.weights for each in tables]).T
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -175,7 +175,10 @@ class SumWeights:
         return SumPredictor(self.kernel, [part.predictor(device) for part in self.parts], device)
 
     def named(self, examples: Documents | MultiView) -> list[FeatureWeights]:
-        return [table for part in self.parts for table in part.named(examples)]
+        terms = zip(self.kernel.structure.terms, self.parts, strict=True)
+        return [
+            replace(table, kernel=kernel) for (_, kernel), part in terms for table in part.named(examples)
+        ]
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
         states = [part.state(tolerance / len(self.parts)) for part in self.parts]

@@ -69,7 +69,6 @@ from textsvm.kernels.spectrum.features import (
     represent,
 )
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
-from textsvm.kernels.spelling import spell
 from textsvm.linalg.products import Half
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
@@ -127,7 +126,7 @@ class SpectrumWeights:
             names = names + ">=" + numbers
         kind = "substrings" if kernel.tokens == "characters" else "words"
         weights = vectors.weights[vectors.row[features]].astype(np.float64)
-        return [FeatureWeights(spell(kernel), kind, names, weights)]
+        return [FeatureWeights(kind, names, weights)]
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
         kernel, vocabulary = self.kernel, self.vectors.vocabulary

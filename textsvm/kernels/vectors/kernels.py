@@ -259,7 +259,7 @@ class LinearWeights:
 
     def named(self, examples: Any) -> list[FeatureWeights]:
         names = np.array([f"x{i}" for i in range(self.weights.shape[1])], object)
-        return [FeatureWeights("linear", "numbers", names, self.weights.T)]
+        return [FeatureWeights("numbers", names, self.weights.T)]
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
         return {"weights": self.weights}
