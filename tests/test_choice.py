@@ -294,7 +294,7 @@ def test_the_sentence_names_the_lead_over_the_first_kernel():
     said = choose._sentence([first, best], best, 600, 1700)
     assert said == (
         "spectrum:1-5,log,idf+words:1-2,log,idf with C = 3 was chosen in 2 trials: 87.5 % right in 3-fold "
-        "cross-validation on 600 of 1,700 texts, 12.5 points more than spectrum:1-5,log,idf"
+        "cross-validation on 600 of 1,700 texts, 12.5 points more than spectrum:1-5,log,idf with C = 1"
     )
     assert choose._sentence([first, first], first, 600, 600) == (
         "spectrum:1-5,log,idf with C = 1 was chosen in 2 trials: 75.0 % right in 3-fold cross-validation on "

@@ -81,7 +81,7 @@ def test_the_table_fits_a_terminal(compared):
     assert shown.startswith("dialects.csv: 60 documents held out, 140 to learn from")
     assert re.search(r"TF-IDF characters 1-5 \+ +\d+\.\d\d +\d+\.\d-\d+\.\d +\d+\.\d\d\s", shown)
     assert re.search(r"spectrum:2-3 +\d+\.\d\d +\d+\.\d-\d+\.\d +[+-]\d+\.\d\d +\S+ +\d+\.\d\d\s", shown)
-    assert "TF-IDF characters + words, tuned C chose C=" in shown
+    assert "TF-IDF characters + words, tuned C: C=" in shown
     assert max(len(line) for line in shown.splitlines()) <= 110
 
 

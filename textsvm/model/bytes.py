@@ -115,10 +115,10 @@ def _reason(content: bytes, error: Exception) -> str:
     """Why safetensors could not read a file."""
     if not content:
         return "it is empty"
-    if int.from_bytes(content[:8], "little") > len(content):
-        return "it has no header; the model comes before the documents, as in `textsvm predict MODEL FILE`"
     if content[:1] == b"\x80" and content[-1:] == b".":  # loading a pickle would run its code
         return "it looks like a pickle; keep the model with textsvm.save"
+    if int.from_bytes(content[:8], "little") > len(content):
+        return "it has no header; the model comes before the documents, as in `textsvm predict MODEL FILE`"
     return one_line(error)
 
 

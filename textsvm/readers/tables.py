@@ -20,6 +20,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -361,7 +362,7 @@ def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line"
     first = [cell.strip() for cell in start[2]]
     headed = header or any(cell.lower() in _ALL_USUAL for cell in first)
     names = list(first) if headed else [str(i + 1) for i in range(len(first))]
-    repeated = [name for name in names if name and names.count(name) > 1]
+    repeated = {name for name, count in Counter(names).items() if name and count > 1}
     taken = set[str]()
     for i, name in enumerate(names):  # a column with an empty or repeated name is called by its number
         if not name or name in taken:
