@@ -49,7 +49,8 @@ RARE = {
     "negative", "part", "split", "numbers", "vectors", "labels", "id", "headers", "skip_invalid", "weights",
     "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
     "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers", "budget",
-    "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates", "corrections",
+    "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
+    "corrections",
 }  # fmt: skip
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
