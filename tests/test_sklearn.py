@@ -43,7 +43,7 @@ ESTIMATORS = [SVC, SVR, OneClassSVM]
 class Spelt:
     """Spells a text from each row of numbers: the more two numbers are alike, the more their texts share."""
 
-    def read(self, X, fitting=True):
+    def validate(self, X, fitting=True):
         levels = np.clip(np.round(8 * validate_data(self, X, reset=fitting)), -48, 48).astype(int) + 56
         return ["".join(_bar(j, level) for j, level in enumerate(row)) for row in levels]
 

@@ -191,6 +191,12 @@ def train(
     )
     if task.one_class is not None:
         reading = replace(reading, positive=task.one_class)
+    printed = not printing.json and not (printing.quiet and output.is_stdout)
+    verdict = ""
+    if printed:
+        from textsvm.cli.verdict import last_line
+
+        verdict = last_line(model, training, held, results, model_options.cluster.workers is None)
     with console.warnings():
         if file.libsvm:
             with output.place() as path:
@@ -206,14 +212,12 @@ def train(
     report = {**saved, **summary, "seconds": seconds}
     if printing.json:
         console.print_json(report)
-    elif not (printing.quiet and output.is_stdout):
-        from textsvm.cli.verdict import last_line
-
+    elif printed:
         if printing.verbose:
             _show_facts(console, report)
         if results is not None:
             show_results(console, "holdout", results)
-        console.line(last_line(model, training, held, results, model_options.cluster.workers is None))
+        console.line(verdict)
 
 
 def _estimator(

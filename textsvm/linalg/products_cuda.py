@@ -76,7 +76,7 @@ class Factors:
 
 
 @dataclass(frozen=True)
-class _Tile:
+class _ProductTile:
     """Rows that are multiplied with all columns: `which` of `x`, also in dense form.
 
     narrow : int8, (height, number of narrow columns), modulo 128
@@ -119,7 +119,9 @@ class CudaColumns:
         out, everyone = self._empty(self.n, what), gpu.cupy().arange(self.n)
         for first, last in self._tiles(self.n):
             end = first + _padded(last - first)
-            tile = _Tile(self.x, everyone[first:last], self.narrow[first:end], self.wide[first:end], [])
+            tile = _ProductTile(
+                self.x, everyone[first:last], self.narrow[first:end], self.wide[first:end], []
+            )
             self._fill(out[first:last], tile, self.factors, first)
             gpu.report(progress, last * (2 * self.n - last), self.n * self.n)
         return out
@@ -131,7 +133,7 @@ class CudaColumns:
             some = which[first:last]
             padded = gpu.cupy().zeros(_padded(len(some)), np.int64)
             padded[: len(some)] = some
-            tile = _Tile(self.x, some, self.narrow[padded], self.wide[padded], [])
+            tile = _ProductTile(self.x, some, self.narrow[padded], self.wide[padded], [])
             self._fill(out[first:last], tile, self.factors)
         return out
 
@@ -144,7 +146,7 @@ class CudaColumns:
             narrow, wide = self._dense(x, first, last, height, 0)
             more = range(1, -(-largest.bit_length() // 7))
             digits = [self._dense(x, first, last, height, digit)[0] for digit in more]
-            tile = _Tile(x, everyone[first:last], narrow, wide, digits)
+            tile = _ProductTile(x, everyone[first:last], narrow, wide, digits)
             self._fill(out[first:last], tile, factors)
             gpu.report(progress, last, len(x))
         return out
@@ -202,7 +204,7 @@ class CudaColumns:
         narrow = (x.features >= 0) & (self.place[x.features] >= 0)
         return int(gpu.cupy().where(narrow, abs(x.values), 0).max())
 
-    def _fill(self, out: Array, tile: _Tile, factors: Factors, first: int | None = None) -> None:
+    def _fill(self, out: Array, tile: _ProductTile, factors: Factors, first: int | None = None) -> None:
         """Products of a tile's rows into `out`; with `first`, only beyond the diagonal."""
         if not len(out) or not self.n:
             return
@@ -262,7 +264,7 @@ class CudaColumns:
         )  # fmt: skip
         return tile
 
-    def _wide_product(self, rows: _Tile, skip: int) -> Array | None:
+    def _wide_product(self, rows: _ProductTile, skip: int) -> Array | None:
         """Products of wide columns, and of further digits of narrow columns, in float64."""
         total = None
         if self.n_wide:
