@@ -228,7 +228,7 @@ class TestModels:
         [
             ({"token_starts": np.array([0, 3], np.int64)}, "token offsets are out of bounds"),
             ({"token_starts": np.array([0.0])}, "token offsets are not"),
-            ({"tokens": np.zeros((2, 2), np.uint8)}, "tokens are not one row of bytes"),
+            ({"tokens": np.zeros((2, 2), np.uint8)}, "tokens are not a row of bytes"),
             ({"tokens": np.full(1, 0xFF, np.uint8), "token_starts": np.array([0, 1])}, "damaged"),
             ({"tokens": np.full(2, 65, np.uint8), "token_starts": np.arange(3)}, "a token twice"),
             ({"tokens": np.full(1, 65, np.uint8), "token_starts": np.arange(2)}, "outside its alphabet"),

@@ -27,7 +27,7 @@ class InputError(ValueError):
     ...     Spectrum(0)(["banana"])
     ... except InputError as error:
     ...     print(error)
-    p=0 is no length of a substring: give a whole number from 1 or a range (p1, p2)
+    p=0 must be a whole number from 1, or a range (p1, p2)
     """
 
     def __init__(self, message: object = "") -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv
 
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import (
@@ -172,6 +171,8 @@ def exact_intervals(results: Results, level: float = 0.95) -> dict[str, tuple[fl
 
 def clopper_pearson(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """Interval of a share of `hits` among `n`; NaN if n is 0."""
+    from scipy.special import betaincinv  # a prediction imports this module and needs no SciPy
+
     if n == 0:
         return np.nan, np.nan
     tail = (1 - level) / 2

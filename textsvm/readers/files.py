@@ -463,7 +463,7 @@ def _is_spreadsheet(packed: IO[bytes], shown: str, size: int) -> bool:
         names = set(archive.namelist())
         kind = next((kind for member, kind in _OFFICE_MEMBERS.items() if member in names), None)
         if "mimetype" in names:
-            with archive.open("mimetype") as member:
+            with archive.open(name="mimetype") as member:
                 start = member.read(100)
             if start.startswith(_OPEN_DOCUMENT + b"spreadsheet"):
                 kind = "a spreadsheet"

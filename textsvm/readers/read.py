@@ -116,7 +116,7 @@ def read_corpus(
     --------
     >>> from textsvm import read_corpus
     >>> with open("mails.csv", "w") as table:
-    ...     n = table.write("kind,text\nspam,win cash now\nham,lunch at noon\n")
+    ...     n = table.write("kind,text\\nspam,win cash now\\nham,lunch at noon\\n")
     >>> corpus = read_corpus("mails.csv", text="text", label="kind")
     >>> corpus.texts, corpus.labels
     (['win cash now', 'lunch at noon'], ['spam', 'ham'])

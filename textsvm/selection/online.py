@@ -90,8 +90,8 @@ class OnlineClassifier(Parameters):
         self._digests: dict[Hashable, bytes] = {}
         self._codes: dict[Hashable, int] = {}
         self._n_seen = 0
-        #: Scale of decision values in probabilities; None until it is needed.
-        self._scale: float | None = None
+        #: Scale of decision values in probabilities, by its name; empty until it is needed.
+        self._scales: dict[str, float] = {}
         self.info_: dict[str, Any] = {}
 
     def fit(self, X: Any, y: Any) -> Any:
@@ -215,9 +215,9 @@ class OnlineClassifier(Parameters):
 
     def probabilities(self, decision: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities, shape (n, n_classes), of decision values, shape (n,) or (n, n_classes)."""
-        if self._scale is None:
-            self._scale = fit_scale(*self.left_out(), len(self.classes_))
-        return _softmax(self._scale * _by_class(decision))
+        if not self._scales:
+            self._scales["scale"] = fit_scale(*self.left_out(), len(self.classes_))
+        return _softmax(self._scales["scale"] * _by_class(decision))
 
     def decide(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
         """Predictions, shape (n,), from probabilities, shape (n, n_classes)."""
@@ -341,7 +341,7 @@ class OnlineClassifier(Parameters):
         return next(machine for machine in self.machines_ if name in machine).features(name)
 
     def _settle(self) -> Any:
-        self._scale = None
+        self._scales.clear()
         for machine in self.machines_:
             if not machine.settle():
                 warn_user(
