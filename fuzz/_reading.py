@@ -186,13 +186,13 @@ def _limited() -> Any:
 
 def _reset_peak() -> None:
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii", newline="\n")
 
 
 def _memory(name: str) -> int:
     """Bytes of main memory, 0 where the system does not tell."""
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     except OSError:
         return 0
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(name)), 0)

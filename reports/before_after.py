@@ -154,7 +154,7 @@ def main() -> None:
         lines.append(f"| {key} | {before:.2f} | {after:.2f} | {after / before:.2f} |")
     print("\n".join(lines))
     if options.output is not None:
-        options.output.with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        options.output.with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -120,4 +120,4 @@ def _roff(text: str) -> str:
 
 
 if __name__ == "__main__":
-    MAN_PAGE.write_text(man_page(), encoding="utf-8")
+    MAN_PAGE.write_text(man_page(), encoding="utf-8", newline="\n")
