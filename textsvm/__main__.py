@@ -1,5 +1,20 @@
-"""python -m textsvm"""
+"""Entry point of the console script and of `python -m textsvm`."""
 
-from textsvm.cli import main
+from __future__ import annotations
 
-main()
+import sys
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C during its imports ends without a traceback, too."""
+    try:
+        from textsvm.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        print("textsvm: interrupted; no output was written", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from rich.text import Text
 
-from textsvm.cli.console import Console
+from textsvm.cli.console import Console, json_line
 from textsvm.cli.output import Output
 from textsvm.errors import printable
 from textsvm.evaluation.explanation import Explanation
@@ -86,6 +87,20 @@ def show_top(console: Console, side: TopFeatures) -> None:
     rows = [(visible(each.text[:SHOWN]), f"{each.weight:.4f}", _merged(each)) for each in side.features]
     console.table(f"{printable(str(side.label))}: {side.kind}", rows, ("", "weight", "merged"))
     console.line(f"{_LEGEND[side.kind]}\n")
+
+
+def write_top(output: Output, sides: Sequence[TopFeatures], json: bool) -> None:
+    """Write the features of all classes, as a tab-separated table or as JSON Lines."""
+    if json:
+        output.write_lines(json_line(side.as_dict()) for side in sides)
+        return
+    rows = (
+        (side.label, side.kind, each.text, f"{each.weight:.9g}", " | ".join(each.merged))
+        for side in sides
+        for each in side.features
+    )
+    lines = ("\t".join(map(_cell, row)) + "\n" for row in rows)
+    output.write_lines(chain(["class\tkind\tfeature\tweight\tmerged\n"], lines))
 
 
 def _merged(feature: Feature) -> str:
