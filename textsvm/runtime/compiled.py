@@ -27,9 +27,18 @@ FEW = 1 << 16
 NUMBA = (80 << 20, 400 << 20)
 #: Called with a message if compiled functions cannot be cached on disk.
 warn: Callable[[str], object] = warnings.warn
-#: Called before the first function of this process that the cache on disk lacks is compiled.
-on_compile: Callable[[], object] | None = None
 _warned = _compiling = False
+
+
+def log_compiling() -> None:
+    """Write a line to the log "textsvm"."""
+    import logging
+
+    logging.getLogger("textsvm").info("compiling for this processor: some seconds to a minute, once")
+
+
+#: Called before the first function of this process that the cache on disk lacks is compiled.
+on_compile: Callable[[], object] = log_compiling
 
 
 class Compiled:
@@ -113,7 +122,7 @@ def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
 
 def _tell_compiling() -> None:
     global _compiling
-    if not _compiling and on_compile is not None:
+    if not _compiling:
         _compiling = True
         on_compile()
 
