@@ -120,85 +120,55 @@ def _summary(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str
     seconds = np.array([[row["fit"] + row["predict"] for row in pair] for pair in pairs])
     return {
         "sets": len(pairs),
-        "mean difference": float(points.mean()),
-        "median difference": float(np.median(points)),
-        "ahead": int((points > 0).sum()),
-        "behind": int((points < 0).sum()),
+        "mean": float(points.mean()),
+        "median": float(np.median(points)),
+        "won": int((points > 0).sum()),
+        "lost": int((points < 0).sum()),
         "worst": float(points.min()),
-        "mean difference of macro-F1": float(f1.mean()),
-        "median ratio of seconds": float(np.median(seconds[:, 0] / seconds[:, 1])),
-        "seconds": float(seconds[:, 0].sum()),
-        "its seconds": float(seconds[:, 1].sum()),
+        "macro-F1, mean": float(f1.mean()),
+        "time, median ratio": float(np.median(seconds[:, 0] / seconds[:, 1])),
     }
-
-
-#: Columns of the summary table: keys of `summaries`.
-_SUMMARY = {
-    "mean": "mean difference", "median": "median difference", "worst": "worst",
-    "macro-F1, mean": "mean difference of macro-F1", "time, median ratio": "median ratio of seconds",
-}  # fmt: skip
-_LEGEND = f"""`auto` is `SVC()`, `fast` is `SVC("fast")`. The baselines are scikit-learn's; the tables name them
-
-- *characters*: {CHARACTERS}, C = 1;
-- *characters + words*: {WORDS}, words 1-2, C by cross-validation.
-
-An empty cell was not run. All sets; differences in points (percent of accuracy or macro-F1), seconds of
-training and prediction, time as the median over the sets of seconds of the machine / seconds of the baseline:
-"""
 
 
 def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Lines of the report: summary, and by set figures, differences, chosen parameters and seconds."""
     machines, sets = ours(rows), by_set(rows)
-    baselines = {name: short for name, short in _SHORT.items() if any(name in of for of in sets.values())}
-    columns = {**baselines, **{name: name for name in machines}}
-    gaps = [(machine, name) for machine in machines for name in baselines]
-    lines = _LEGEND.splitlines() + [""]
-    head = ["machine", "against", "sets", "won, lost", *_SUMMARY]
-    lines += markdown_lines(
-        head,
-        [
-            [each["machine"], _SHORT[each["against"]], each["sets"], f"{each['ahead']}, {each['behind']}"]
-            + [each[key] for key in _SUMMARY.values()]
-            for each in summaries(rows)
-        ],
-        ".2f",
-    )
+    baselines = [name for name in BASELINES if any(name in of for of in sets.values())]
+    columns, gaps = [*baselines, *machines], [(mine, other) for mine in machines for other in baselines]
+    chosen = [name for name in columns if name not in (CHARACTERS, "fast")]
+    lines = ["All sets, differences in points:", ""]
+    if sums := [{**each, "against": _SHORT[each["against"]]} for each in summaries(rows)]:
+        lines += markdown_lines(list(sums[0]), [list(each.values()) for each in sums], ".2f")
 
-    def table(title: str, head: Iterable[str], cells: Callable[[dict[str, Any]], list[str]]) -> None:
-        lines.extend(["", f"{title}:", ""])
-        lines.extend(
-            markdown_lines(["set", *head], [[name, *cells(of)] for name, of in sets.items()], ".2f")
-        )
+    def add(title: str, names: Iterable[str], cell: Callable[..., str], keys: Sequence[Any]) -> None:
+        cells = ([name, *(cell(of, key) for key in keys)] for name, of in sets.items())
+        lines.extend(["", f"{title}:", "", *markdown_lines(["set", *names], cells, ".2f")])
 
-    def cells_of(form: Callable[[dict[str, Any]], str]) -> Callable[[dict[str, Any]], list[str]]:
-        return lambda of: [form(of[name]) if name in of else "" for name in columns]
-
-    table("Accuracy % / macro-F1 %", columns.values(), cells_of(_shares))
-    table(
-        "Differences in accuracy, in points",
-        [f"{machine} against {_SHORT[name]}" for machine, name in gaps],
-        lambda of: [
-            f"{100 * (of[a]['accuracy'] - of[b]['accuracy']):+.2f}" if {a, b} <= set(of) else ""
-            for a, b in gaps
-        ],
-    )
-    if chosen := [name for name in columns if any(of.get(name, {}).get("chosen") for of in sets.values())]:
-        table(
-            "Chosen parameters",
-            [columns[name] for name in chosen],
-            lambda of: [of.get(name, {}).get("chosen", "").partition(" was chosen")[0] for name in chosen],
-        )
-    table("Seconds, training + prediction", columns.values(), cells_of(_seconds))
+    short = [_SHORT.get(name, name) for name in columns]
+    add("Accuracy % / macro-F1 %", short, _shares, columns)
+    against = [f"{mine} against {_SHORT[other]}" for mine, other in gaps]
+    add("Differences in accuracy, in points", against, _difference, gaps)
+    add("Chosen parameters", [_SHORT.get(name, name) for name in chosen], _chosen, chosen)
+    add("Seconds, training + prediction", short, _seconds, columns)
     return lines
 
 
-def _shares(row: dict[str, Any]) -> str:
-    return f"{100 * row['accuracy']:.2f} / {100 * row['macro_f1']:.2f}"
+def _shares(of: dict[str, Any], name: str) -> str:
+    return f"{100 * of[name]['accuracy']:.2f} / {100 * of[name]['macro_f1']:.2f}" if name in of else ""
 
 
-def _seconds(row: dict[str, Any]) -> str:
-    return f"{row['fit']:.2f} + {row['predict']:.2f}"
+def _difference(of: dict[str, Any], pair: tuple[str, str]) -> str:
+    if not set(pair) <= set(of):
+        return ""
+    return f"{100 * (of[pair[0]]['accuracy'] - of[pair[1]]['accuracy']):+.2f}"
+
+
+def _chosen(of: dict[str, Any], name: str) -> str:
+    return of[name]["chosen"].partition(" was chosen")[0] if name in of else ""
+
+
+def _seconds(of: dict[str, Any], name: str) -> str:
+    return f"{of[name]['fit']:.2f} + {of[name]['predict']:.2f}" if name in of else ""
 
 
 def known_baselines(path: Path) -> dict[str, dict[str, Any]]:

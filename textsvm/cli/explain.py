@@ -33,7 +33,10 @@ class SequenceOptions:
     kmers: int | None = _sequences(
         "Score all k-mers of this length, as in gkm weight tables; reads no documents."
     )
-    output: Path | None = _sequences("File of the features of --top (a table; JSON Lines with --json) or of the k-mers.", "--output", "-o", show_default="-")
+    output: Path | None = _sequences(
+        "File of the features of --top (tab-separated; JSON Lines with --json) or of the k-mers.",
+        "--output", "-o", show_default="-",
+    )  # fmt: skip
     alphabet: str | None = _sequences(
         "Letters, such as acgt. Default: the letters of the training texts.", show_default=False
     )
@@ -66,7 +69,7 @@ class SequenceOptions:
             raise WrongUsage(f"--logo {self.logo}: the name must end in .svg")
 
     def outputs(
-        self, json: bool, model: Path, files: Sequence[str] | None
+        self, json: bool, model: Path, files: list[str] | None
     ) -> tuple[Output | None, Output | None]:
         """Table and picture, checked before any work."""
         table = picture = None

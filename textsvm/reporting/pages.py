@@ -151,9 +151,7 @@ def comparison_table(compared: Sequence[Compared]) -> str:
     """Table of all classifiers."""
     head = ("", "accuracy", "95 % interval", "macro F1", "difference", "p", "seconds")
     rows = [[safe(cell) for cell in (each.name, *comparison_cells(each))] for each in compared]
-    chosen = "".join(
-        f"<li>{safe(each.name)}: {safe(each.chosen)}</li>" for each in compared if each.chosen
-    )
+    chosen = "".join(f"<li>{safe(each.name)}: {safe(each.chosen)}</li>" for each in compared if each.chosen)
     return (
         f'<section><h2>Figures</h2>{html_table(head, rows)}<ul class="reasons">{chosen}</ul>'
         f'<p class="note">Difference: points of accuracy '

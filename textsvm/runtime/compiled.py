@@ -9,6 +9,7 @@ while Numba is not loaded and the input is small (`few`).
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -32,8 +33,6 @@ _warned = _compiling = False
 
 def log_compiling() -> None:
     """Write a line to the log "textsvm"."""
-    import logging
-
     logging.getLogger("textsvm").info("compiling for this processor: some seconds to a minute, once")
 
 
