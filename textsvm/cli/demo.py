@@ -38,7 +38,7 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     training, test = corpus.subset(rest), corpus.subset(held)
     few = training.subset(range(100))
     baselines.answer(Classifier(device=device), few.texts, few.labels or [], few.texts)  # compiles
-    model, labels = Classifier(device=device), test.labels or []
+    model, labels = Classifier(device=device), [str(label) for label in test.labels or []]
     answer = baselines.answer(model, training.texts, training.labels or [], test.texts)
     console.say_device(model.device_)
     right = sum(map(str.__eq__, answer.predicted.tolist(), labels))
