@@ -366,13 +366,19 @@ def say_long_documents(console: Console, corpus: Corpus) -> None:
 
 
 def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
-    """Warn if half of the classes or more have a single document: the labels may be names or numbers."""
+    """Warn of labels that may be names or numbers: classes of a single document, numbers with a fraction."""
     lone = sum(count == 1 for count in counts.values())
     if lone > 1 and 2 * lone >= len(counts):
         console.say(
             f"note: {lone:,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt; check the label column (--label), or predict numbers with --regress"
         )
+    elif len(counts) > 2 and all(map(_is_number, counts)):
+        if fraction := next((label for label in counts if not float(label).is_integer()), None):
+            console.say(
+                f"note: the classes are numbers, such as {fraction}, and are learnt as names without order; "
+                "--regress COLUMN predicts numbers"
+            )
 
 
 # Statistics

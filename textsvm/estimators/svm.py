@@ -116,14 +116,10 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
     """
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
-
-    @property
-    def predict_proba(self) -> Any:
-        """Not available: AttributeError names the estimator that has probabilities."""
-        raise AttributeError(
-            "SVC has no probabilities; CalibratedSVC(SVC()) has: it fits the same machine, and learns "
-            "probabilities from out-of-fold decision values"
-        )
+    _instead = (
+        "CalibratedSVC(SVC()) has: it fits the same machine, and learns probabilities from out-of-fold "
+        "decision values"
+    )
 
     def as_target(self, y: Any, n: int) -> Target:
         warn_of_column(y)
@@ -168,6 +164,8 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
     >>> model.predict(["abb"]).round(1).tolist()
     [2.1]
     """
+
+    _instead = "it predicts numbers, not classes"
 
     def as_target(self, y: Any, n: int) -> Target:
         warn_of_column(y)
@@ -214,3 +212,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
     """
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    _instead = (
+        "score_samples ranks texts by their similarity to the training texts, and with labelled texts of "
+        "other classes CalibratedSVC(SVC()) has probabilities"
+    )
