@@ -135,6 +135,13 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
     return labels
 
 
+def of_one_class(corpus: Corpus, label: str) -> Corpus:
+    """Corpus with the labels `label` and rest; without labels all documents get `label`."""
+    if corpus.labels is None or all(each in (label, (label,)) for each in corpus.labels):
+        return replace(corpus, labels=[label] * len(corpus))
+    return corpus.reduce_labels(label)
+
+
 def truth(corpus: Corpus) -> list[Any]:
     """Targets that `targets` has checked."""
     return list(corpus.targets if corpus.targets is not None else corpus.labels or [])

@@ -14,6 +14,7 @@ from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import machine_of
+from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.kernels.spelling import spell
 from textsvm.model.file import load_machine, save
 from textsvm.readers.corpus import Corpus
@@ -87,7 +88,7 @@ def save_model(
 def corpus_digest(corpus: Corpus) -> str:
     """BLAKE2b hash of the texts and labels of a corpus."""
     hashed = blake2b(digest_size=16)
-    columns = [corpus.texts, *(corpus.columns or {}).values(), corpus.labels or []]
+    columns = [corpus.texts, *(corpus.columns or {}).values(), corpus.labels or [], corpus.targets or []]
     for value in (value for column in columns for value in column):
         hashed.update(str(value).encode("utf-8", "surrogatepass") + b"\0")
     return hashed.hexdigest()
@@ -134,6 +135,13 @@ def training_facts(model: Any, training: Corpus) -> dict[str, Any]:
         "objective": sum(solution.objective for solution in solutions),
         "duality_gap": max(solution.duality_gap for solution in solutions),
     }
+
+
+def length_baseline(training: Corpus) -> dict[str, Any]:
+    """Regression of the numbers on the lengths of the texts, for the model file; {} for labels."""
+    if training.targets is None:
+        return {}
+    return {"length_baseline": asdict(LengthBaseline.fit(training.examples, training.targets))}
 
 
 def _per_class(model: Any, training: Corpus) -> list[dict[str, Any]]:

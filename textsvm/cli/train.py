@@ -147,7 +147,7 @@ def train(
         require_libsvms(corpora.kernel_of(model))
     repeat = model_files.update_facts(documents, corpus, reading, learning)
     if task.one_class is not None:
-        documents = _of_one_class(documents, task.one_class)
+        documents = corpora.of_one_class(documents, task.one_class)
     corpora.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
     machine = getattr(model, "estimator", model)
@@ -238,13 +238,6 @@ def _estimator(
 
 def _size(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
-
-
-def _of_one_class(corpus: Corpus, label: str) -> Corpus:
-    """Corpus with the labels `label` and rest; without labels all documents get `label`."""
-    if corpus.labels is None or all(each in (label, (label,)) for each in corpus.labels):
-        return replace(corpus, labels=[label] * len(corpus))
-    return corpus.reduce_labels(label)
 
 
 def _describe(corpus: Corpus, counts: Counter[str]) -> str:
