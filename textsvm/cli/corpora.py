@@ -268,14 +268,19 @@ def _is_number(label: str) -> bool:
         return False
 
 
+def machine_of(model: Any) -> Any:
+    """An estimator that is not fitted, or the estimator that it calibrates."""
+    return getattr(model, "estimator", model)
+
+
 def kernel_of(model: Any) -> Any:
     """Kernel parameter of an estimator or of the estimator it calibrates."""
-    return getattr(model, "estimator", model).kernel
+    return machine_of(model).kernel
 
 
 def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
     """Set the kernel that fits the documents of a corpus, and report it if none was named."""
-    estimator = getattr(model, "estimator", model)
+    estimator = machine_of(model)
     kernel = kernel_for(kernel_of(model) if named else None, corpus)
     if kernel is None:
         return
@@ -380,12 +385,11 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
             f"note: {lone:,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt; check the label column (--label), or predict numbers with --regress"
         )
-    elif len(counts) > 2 and all(map(_is_number, counts)):
-        if fraction := next((label for label in counts if not float(label).is_integer()), None):
-            console.say(
-                f"note: the classes are numbers, such as {fraction}, and are learnt as names without order; "
-                "--regress COLUMN predicts numbers"
-            )
+    elif len(counts) > 2 and all(map(_is_number, counts)) and not all(float(x).is_integer() for x in counts):
+        console.say(
+            "note: the classes are numbers with a fraction and are learnt as names without order; --regress "
+            "COLUMN predicts numbers"
+        )
 
 
 # Statistics

@@ -14,7 +14,6 @@ from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import machine_of
-from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.kernels.spelling import spell
 from textsvm.model.file import load_machine, save
 from textsvm.readers.corpus import Corpus
@@ -135,13 +134,6 @@ def training_facts(model: Any, training: Corpus) -> dict[str, Any]:
         "objective": sum(solution.objective for solution in solutions),
         "duality_gap": max(solution.duality_gap for solution in solutions),
     }
-
-
-def length_baseline(training: Corpus) -> dict[str, Any]:
-    """Regression of the numbers on the lengths of the texts, for the model file; {} for labels."""
-    if training.targets is None:
-        return {}
-    return {"length_baseline": asdict(LengthBaseline.fit(training.examples, training.targets))}
 
 
 def _per_class(model: Any, training: Corpus) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -182,6 +182,7 @@ def _train_again(
     """Train on old and new documents, save the model, and report the changes."""
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import drift, judge
+    from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.machines.labels import label_sets
     from textsvm.readers.corpus import concatenate_corpora
     from textsvm.selection.cross_validation import cross_validate
@@ -205,10 +206,7 @@ def _train_again(
     combined = concatenate_corpora([*parts, fresh], f"{parts[0].source} and {fresh.source}", fresh.format)
     own = np.array([not one_class or label == training.positive for label in corpora.truth(combined)])
     trained = combined.subset(np.flatnonzero(own).tolist()) if one_class else combined
-    truth, single = (
-        corpora.truth(trained),
-        not one_class and learning.regress is None and not learning.multilabel,
-    )
+    truth, single = corpora.truth(trained), not one_class and not trained.targets and not learning.multilabel
     machine = judge.machine_of(fitted).copy()
     if single:
         machine.C = judge.machine_of(fitted).C_
@@ -220,28 +218,29 @@ def _train_again(
         given = corpora.given_to(fitted, fresh)
         before = judge.predict(fitted, given, [], training.positive, console.stage)[1]
         again.fit(trained.examples, truth, sample_weight=trained.weights, progress=console.stage)
-        numbers = drift.record(
-            again,
-            len(trained),
-            lambda index: trained.subset(index.tolist()).examples,
-            truth if single else None,
-        )
         try:
             with console.warnings():
+                decision = None
                 if one_class:
                     after = _outside_folds(again, combined, own, n_old, folds, training)
                 else:
-                    after = cross_validate(
+                    result = cross_validate(
                         machine.copy(), trained.examples, truth,
                         cv=folds, sample_weight=trained.weights, progress=console.stage,
-                    ).predictions[n_old:]  # fmt: skip
+                    )  # fmt: skip
+                    after = result.predictions[n_old:]
+                    decision = result.decision[result.tested > 0] if single else None
         except InputError as error:
             console.say(f"note: no cross-validation: {error}")
             after = np.full(len(fresh), None)
+        numbers = drift.record(
+            again, len(trained), lambda index: trained.subset(index.tolist()).examples, decision
+        )
     console.say_device(again.device_)
     update_facts = {**facts, "corpora": [*old, model_files.corpus_facts(fresh, new, new=True)]}
     about = model_files.training_facts(again, trained) | {"holdout": None, "drift": numbers}
-    about |= model_files.length_baseline(trained)
+    if trained.targets is not None:
+        about["length_baseline"] = asdict(LengthBaseline.fit(trained.examples, trained.targets))
     with console.warnings():
         model_files.save_model(
             target, again, trained, named, learning, about | {"update": update_facts}, texts

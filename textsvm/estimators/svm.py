@@ -145,16 +145,10 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
 
     Attributes
     ----------
-    support_ : int64 array, shape (n_sv,)
-        Indices of the support vectors in the training texts.
-    support_documents_ : Documents
-        Encoded support vectors; None with a precomputed kernel matrix.
     dual_coef_ : float64 array, shape (1, n_sv)
         Differences of the two dual variables of each support vector.
-    intercept_ : float64 array, shape (1,)
-        The bias.
-    n_support_ : int64 array, shape (1,)
-    kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
+    intercept_, n_support_ : arrays, shape (1,)
+    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
         See `textsvm.SVC`.
 
     Examples
@@ -189,18 +183,12 @@ class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
 
     Attributes
     ----------
-    support_ : int64 array, shape (n_sv,)
-        Indices of the support vectors in the training texts.
-    support_documents_ : Documents
-        Encoded support vectors; None with a precomputed kernel matrix.
     dual_coef_ : float64 array, shape (1, n_sv)
         Dual variables; they sum to nu times the sum of the weights.
-    intercept_ : float64 array, shape (1,)
-        The bias.
+    intercept_, n_support_ : arrays, shape (1,)
     offset_ : float
         ``-intercept_``: `decision_function` is `score_samples` minus the offset.
-    n_support_ : int64 array, shape (1,)
-    kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
+    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
         See `textsvm.SVC`.
 
     Examples

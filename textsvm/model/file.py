@@ -72,8 +72,8 @@ def save(
     Parameters
     ----------
     model : SVC, MultilabelSVC, SVR, OneClassSVM, CalibratedSVC or OnlineSVC
-        Fitted; or a scikit-learn Pipeline of it alone. An OnlineSVC is saved with the p-mers of all its texts,
-        so that it can go on learning.
+        Fitted; or a Pipeline of it alone. An OnlineSVC is saved with the p-mers of all its texts, so that it
+        can go on learning.
     path : path
         Replaced only once the new file is complete.
     info : dict, optional
@@ -136,7 +136,7 @@ def _ours(model: Any) -> Any:
         if len(steps) == 1:
             return steps[0][1]
         raise InputError(
-            f"the step {steps[0][0]!r} of the {type(model).__name__} has no form without code: save the whole "
+            f"the step {steps[0][0]!r} of the {type(model).__name__} has no form without code: save it all "
             "with joblib.dump(pipeline, path), for files of your own only, since loading them runs any code "
             "in them; or save the last step, save(pipeline[-1], path), and apply the others in your program"
         )

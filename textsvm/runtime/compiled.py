@@ -83,7 +83,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def few(size: int) -> bool:
-    """Whether NumPy should process `size` symbols or entries: Numba is not imported, and `FEW` not reached."""
+    """Whether NumPy processes `size` symbols or entries: Numba is not imported, and `FEW` is not reached."""
     global _by_numpy
     if "numba" in sys.modules or _by_numpy + size > FEW:
         return False

@@ -185,12 +185,8 @@ class GappedKmers(SymbolKernel):
         its own reverse complement is counted on both strands.
     weight : {"count", "presence", "log"}
         Function of the number of occurrences c: c, 1, or 1 + ln c.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`.
 
     Examples
     --------

@@ -258,12 +258,8 @@ class Mismatch(MerKernel):
         an n do not count.
     alphabet : int
         Letters that strings may have: 4 of DNA, 20 of proteins. `fit` refuses texts of more.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`; tokens="blosum62" is not possible.
 
     Examples
     --------
@@ -323,12 +319,8 @@ class Gkm(MerKernel):
     alphabet : int
         Letters that l-mers may have, on which estimates depend: 4 of DNA, 20 of proteins. `fit` refuses
         texts of more.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`; tokens="blosum62" is not possible.
 
     Examples
     --------

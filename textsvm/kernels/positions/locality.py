@@ -157,12 +157,8 @@ class LocalityImproved(PositionKernel):
         Power of a window's share of matches, 1 to 10.
     outer_degree : int
         Power of the sum over windows, 1 to 10.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`.
 
     Examples
     --------
