@@ -148,8 +148,8 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
     dual_coef_ : float64 array, shape (1, n_sv)
         Differences of the two dual variables of each support vector.
     intercept_, n_support_ : arrays, shape (1,)
-    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
-        See `textsvm.SVC`.
+    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_
+        See `textsvm.SVC`, also for `n_features_in_`.
 
     Examples
     --------
@@ -188,8 +188,8 @@ class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
     intercept_, n_support_ : arrays, shape (1,)
     offset_ : float
         ``-intercept_``: `decision_function` is `score_samples` minus the offset.
-    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
-        See `textsvm.SVC`.
+    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_
+        See `textsvm.SVC`, also for `n_features_in_`.
 
     Examples
     --------

@@ -195,6 +195,7 @@ class BoundedGap(SubsequenceKernel):
     """
 
     name: ClassVar[str] = "bounded-gap"
+    _shortest = "p"
     cost = Ability(BoundedGapCost)
     features = Ability(BoundedGapFeatures)
     attribution = Ability(BoundedGapAttributor)
@@ -208,10 +209,6 @@ class BoundedGap(SubsequenceKernel):
     def patterns(self) -> Patterns:
         """The patterns of occurrences."""
         return patterns_of(int(self.p), self._span)
-
-    @property
-    def _min_length(self) -> int:
-        return int(self.p)
 
     @property
     def _span(self) -> int:

@@ -196,6 +196,7 @@ class GappedKmers(SymbolKernel):
     """
 
     name: ClassVar[str] = "gapped"
+    _shortest = "g"
     cost = Ability(GappedCost)
     attribution = Ability(GappedAttributor)
 
@@ -209,10 +210,6 @@ class GappedKmers(SymbolKernel):
     def masks(self) -> tuple[Mask, ...]:
         """Choices of positions of a window; on both strands the first of two mirror images."""
         return masks(int(self.g), int(self.m), bool(self.canonical))
-
-    @property
-    def _min_length(self) -> int:
-        return int(self.g)
 
     def check(self) -> None:
         super().check()

@@ -269,6 +269,7 @@ class Mismatch(MerKernel):
     """
 
     name: ClassVar[str] = "mismatch"
+    _shortest = "k"
 
     k: int = 5
     m: int = 1
@@ -279,10 +280,6 @@ class Mismatch(MerKernel):
     @property
     def definition(self) -> MerDefinition:
         return MerDefinition(int(self.k), mismatch_weights(int(self.k), int(self.m), int(self.alphabet)))
-
-    @property
-    def _min_length(self) -> int:
-        return int(self.k)
 
     def check(self) -> None:
         super().check()
@@ -330,6 +327,7 @@ class Gkm(MerKernel):
     """
 
     name: ClassVar[str] = "gkm"
+    _shortest = "l"
 
     l: int = 11  # noqa: E741
     k: int = 7
@@ -349,10 +347,6 @@ class Gkm(MerKernel):
             Centred(int(self.centre), float(self.half_life)) if self.centre else None,
             counts_letters=self.filter != "none",
         )
-
-    @property
-    def _min_length(self) -> int:
-        return int(self.l)
 
     def check(self) -> None:
         super().check()

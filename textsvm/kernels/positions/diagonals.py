@@ -183,14 +183,11 @@ class WeightedDegree(DiagonalKernel):
     """
 
     name: ClassVar[str] = "weighted-degree"
+    _shortest = 1
 
     degree: int = 8
     shift: int = 0
     normalised: bool = True
-
-    @property
-    def _min_length(self) -> int:
-        return 1
 
     def check(self) -> None:
         super().check()
@@ -227,14 +224,11 @@ class Oligo(DiagonalKernel):
     """
 
     name: ClassVar[str] = "oligo"
+    _shortest = "k"
 
     k: int = 3
     sigma: float = 2.0
     normalised: bool = True
-
-    @property
-    def _min_length(self) -> int:
-        return int(self.k)
 
     def check(self) -> None:
         super().check()

@@ -168,6 +168,7 @@ class LocalityImproved(PositionKernel):
     """
 
     name: ClassVar[str] = "locality"
+    _shortest = 1
     cost = Ability(LocalityCost)
     attribution = Ability(LocalityAttributor)
 
@@ -181,10 +182,6 @@ class LocalityImproved(PositionKernel):
 
     def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> WindowLanes:
         return WindowLanes(self.definition(0), documents, groups)
-
-    @property
-    def _min_length(self) -> int:
-        return 1
 
     def check(self) -> None:
         super().check()
