@@ -130,10 +130,9 @@ def train(
     output = file.checked(inputs, task.calibrate is not None)
     console = Console(printing.quiet, output.is_stdout)
 
-    from textsvm.cli import corpora, model_files, splits
-    from textsvm.cli.verdict import hold_out, last_line
-    from textsvm.evaluation import drift
-    from textsvm.evaluation.length_baseline import LengthBaseline
+    from textsvm.cli import corpora, model_files, splits, verdict
+    from textsvm.evaluation import drift, length_baseline
+    from textsvm.model.libsvm import save_libsvm_model
 
     model = _estimator(model_options, task, learning)
     documents = _documents(console, model, corpus, reading, learning, model_options, file)
@@ -147,21 +146,25 @@ def train(
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
         training = training.subset(of_class)
-    _say_classes(console, training, reading, learning)
+    counts = corpora.label_counts(training)
+    console.say(f"note: {_describe(training, counts)}")
+    if training.labels is not None and not learning.multilabel:
+        corpora.check_classes(training, reading.label)
+    corpora.say_lone_classes(console, counts)
     results = None
     with model_options.cluster.at_work(console, corpora.machine_of(model).compute_options.store):
         numbers = training.targets
-        baseline = None if numbers is None else LengthBaseline.fit(training.examples, numbers)
+        baseline = None if numbers is None else length_baseline.LengthBaseline.fit(training.examples, numbers)
         truth = corpora.truth(training)
         model.fit(training.examples, truth, sample_weight=training.weights, progress=console.stage)
-        tested = hold_out(model, training, with_folds=held is None)
+        tested = verdict.hold_out(model, training, with_folds=held is None)
         single = task.one_class is None and numbers is None and not learning.multilabel
         drift_facts = drift.record(
             model, len(training), lambda index: training.subset(index.tolist()).examples,
             tested.decision if tested is not None and single else None,
         )  # fmt: skip
         if held is not None:
-            from textsvm.cli.results import judge
+            from textsvm.cli.results import judge, show_results
 
             results = judge(model, held, reading.positive, console.stage, baseline=baseline)
     if chosen := getattr(model, "chosen_", ""):
@@ -175,8 +178,17 @@ def train(
         {} if baseline is None else {"length_baseline": asdict(baseline)}
     )
     printed = not printing.json and not (printing.quiet and output.is_stdout)
-    verdict = last_line(model, training, held, results, tested) if printed else ""
-    size = _save(console, file, output, model, training, reading, learning, summary | about)
+    line = verdict.last_line(model, training, held, results, tested) if printed else ""
+    with console.warnings():
+        if file.libsvm:
+            with output.place() as path:
+                save_libsvm_model(model, path)
+                size = path.stat().st_size
+        else:
+            size = model_files.save_model(
+                output, model, training, reading, learning, summary | about, texts=not file.without_texts
+            )
+    console.say(f"model {file.output}: {_size(size)}{', no training text in it' * file.without_texts}")
     seconds |= {**model.seconds_, "total": time.perf_counter() - started}
     saved = {"model": str(file.output), "bytes": size, "texts": not file.without_texts}
     report = {**saved, **summary, "seconds": seconds}
@@ -186,10 +198,8 @@ def train(
         if printing.verbose:
             _show_facts(console, report)
         if results is not None:
-            from textsvm.cli.results import show_results
-
             show_results(console, "holdout", results)
-        console.line(verdict)
+        console.line(line)
 
 
 def _documents(
@@ -212,39 +222,6 @@ def _documents(
     if model_options.text.max_length is None and corpora.machine_of(model).new_kernel().cost.quadratic:
         corpora.say_long_documents(console, documents)
     return documents
-
-
-def _say_classes(
-    console: Console, training: Corpus, reading: options.ReadingOptions, learning: options.LearningOptions
-) -> None:
-    """Describe the documents; warn of labels, or refuse labels, that do not look like classes."""
-    from textsvm.cli import corpora
-
-    counts = corpora.label_counts(training)
-    console.say(f"note: {_describe(training, counts)}")
-    if training.labels is not None and not learning.multilabel:
-        corpora.check_classes(training, reading.label)
-    corpora.say_lone_classes(console, counts)
-
-
-def _save(
-    console: Console, file: ModelFile, output: Output, model: Any, training: Corpus,
-    reading: options.ReadingOptions, learning: options.LearningOptions, about: dict[str, Any],
-) -> int:  # fmt: skip
-    """Save the model; returns the size in bytes."""
-    from textsvm.cli.model_files import save_model
-    from textsvm.model.libsvm import save_libsvm_model
-
-    with console.warnings():
-        if file.libsvm:
-            with output.place() as path:
-                save_libsvm_model(model, path)
-                size = path.stat().st_size
-        else:
-            texts = not file.without_texts
-            size = save_model(output, model, training, reading, learning, about, texts=texts)
-    console.say(f"model {file.output}: {_size(size)}{', no training text in it' * file.without_texts}")
-    return size
 
 
 def _estimator(

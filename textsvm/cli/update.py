@@ -181,9 +181,7 @@ def _train_again(
 ) -> dict[str, Any]:
     """Train on old and new documents, save the model, and report the changes."""
     from textsvm.cli import corpora, model_files
-    from textsvm.evaluation import drift, judge
-    from textsvm.evaluation.length_baseline import LengthBaseline
-    from textsvm.machines.labels import label_sets
+    from textsvm.evaluation import drift, judge, length_baseline
     from textsvm.readers.corpus import concatenate_corpora
     from textsvm.selection.cross_validation import cross_validate
 
@@ -240,14 +238,17 @@ def _train_again(
     update_facts = {**facts, "corpora": [*old, model_files.corpus_facts(fresh, new, new=True)]}
     about = model_files.training_facts(again, trained) | {"holdout": None, "drift": numbers}
     if trained.targets is not None:
-        about["length_baseline"] = asdict(LengthBaseline.fit(trained.examples, trained.targets))
+        baseline = length_baseline.LengthBaseline.fit(trained.examples, trained.targets)
+        about |= {} if baseline is None else {"length_baseline": asdict(baseline)}
     with console.warnings():
         model_files.save_model(
             target, again, trained, named, learning, about | {"update": update_facts}, texts
         )
     if learning.multilabel:
-        before = label_sets(before, fitted.classes_)
-        after = label_sets(after, again.classes_) if after.ndim == 2 else after
+        before, after = (
+            [each if each is None else tuple(classes[each.astype(bool)]) for each in predicted]
+            for predicted, classes in ((before, fitted.classes_), (after, again.classes_))
+        )
     return _changes(fresh, sorted(old_labels), list(before), list(after), getattr(machine, "epsilon", 0.0))
 
 

@@ -116,23 +116,10 @@ def _pmers(documents: Documents, p: int) -> NDArray[np.uint64]:
 def record(
     model: Any, n: int, examples_of: Callable[[NDArray[np.int64]], Any], decision: NDArray[np.float64] | None
 ) -> dict[str, float | None]:
-    """Measure a model on a sample of its training texts.
+    """Measure a fitted model on a few of its n training texts: "symbols", "features" (shares) and "margin".
 
-    Parameters
-    ----------
-    model : fitted machine
-    n : int
-        Number of training texts.
-    examples_of : callable
-        The examples of training texts, by their indices.
-    decision : float64 array, optional
-        Decision values of training texts by machines that were not trained on them, of a classifier with a
-        label for each text; a calibrated model has their median.
-
-    Returns
-    -------
-    dict
-        "symbols" and "features", shares from 0 to 1, and "margin"; None if it cannot be measured.
+    A value is None if it cannot be measured. `decision` are values of training texts by machines that were
+    not trained on them, of a classifier with a label for each text; a calibrated model has their median.
     """
     machine = getattr(model, "estimator_", model)
     values: dict[str, float | None] = dict.fromkeys(("symbols", "features", "margin"))
