@@ -57,10 +57,10 @@ def show(console: Console, identifier: str, explanation: Explanation) -> None:
         ]
         console.table("substrings", rows, ("", "times", "contribution", "merged"))
     if explanation.similar:
-        rows = [
+        similar = [
             (each.name, f"{each.kernel:.3f}", f"{each.contribution:+.4f}") for each in explanation.similar
         ]
-        console.table("training documents", rows, ("document", "similarity", "contribution"))
+        console.table("training documents", similar, ("document", "similarity", "contribution"))
         for each in explanation.similar:
             console.line(
                 f"{printable(each.name)}: {printable(each.text[:SHOWN])}{' …' * (len(each.text) > SHOWN)}"
