@@ -214,7 +214,8 @@ def _train_again(
         again.estimator = machine
     with console.work(None):
         given = corpora.given_to(fitted, fresh)
-        before = judge.predict(fitted, given, [], training.positive, console.stage)[1]
+        before: Any = judge.predict(fitted, given, [], training.positive, console.stage)[1]
+        after: Any = np.full(len(fresh), None)
         again.fit(trained.examples, truth, sample_weight=trained.weights, progress=console.stage)
         try:
             with console.warnings():
@@ -230,7 +231,6 @@ def _train_again(
                     decision = result.decision[result.tested > 0] if single else None
         except InputError as error:
             console.say(f"note: no cross-validation: {error}")
-            after = np.full(len(fresh), None)
         numbers = drift.record(
             again, len(trained), lambda index: trained.subset(index.tolist()).examples, decision
         )
@@ -266,7 +266,7 @@ def _outside_folds(
     for machine, test in parts:
         if len(test):
             inside = machine.predict(combined.subset(test.tolist()).examples) > 0
-            predicted[test] = np.where(inside, training.positive, "rest")
+            predicted[test] = np.where(inside, str(training.positive), "rest")
     return predicted[n_old:]
 
 
@@ -298,9 +298,10 @@ def _changes(
     A predicted number has changed if it has moved by more than `epsilon`.
     """
     of_numbers = fresh.targets is not None
+    truth: Any = fresh.targets if of_numbers else fresh.labels or []
     columns = [
         [each if each is None else float(each) if of_numbers else _name(each) for each in column]
-        for column in (fresh.targets if of_numbers else fresh.labels or [], before, after)
+        for column in (truth, before, after)
     ]
     names = ("id", "label", "before", "after")
     rows = [dict(zip(names, row, strict=True)) for row in zip(fresh.ids, *columns, strict=True)]
