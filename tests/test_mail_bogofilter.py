@@ -84,6 +84,7 @@ def configured(options: tuple[str, ...]) -> list[str]:
 
 def masked(output: bytes) -> list[bytes]:
     """Lines in any order (folders are read as they lie on the disk) with every number one letter."""
+    output = re.sub(rb"version=\S+", b"version=#", output)
     return sorted(
         re.sub(rb"(?<![\w.])\d+(\.\d+)?(e-\d+)?\b(?!\.)", b"#", line) for line in output.splitlines()
     )
