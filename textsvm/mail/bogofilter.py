@@ -75,13 +75,16 @@ _UNSUPPORTED_OPTIONS, _WITHOUT_EFFECT = frozenset("HmE"), frozenset("UDkyx")
 #: Settings of Bogofilter's own arithmetic, words and log, with their defaults.
 _UNSUPPORTED: dict[str, bool | float | str] = {
     "block_on_subnets": False, "charset_default": "iso-8859-1", "replace_nonascii_characters": False,
-    "unicode": True, "min_token_len": 3.0, "max_token_len": 30.0, "multi_token_count": 1.0,
-    "max_multi_token_len": 0.0, "min_dev": 0.375, "robs": 0.0178, "robx": 0.52, "ns_esf": 1.0, "sp_esf": 1.0,
+    "no_header_tags": True, "unicode": True, "min_token_len": 3.0, "max_token_len": 30.0,
+    "multi_token_count": 1.0, "max_multi_token_len": 0.0, "min_dev": 0.375, "robs": 0.0178, "robx": 0.52, "ns_esf": 1.0, "sp_esf": 1.0,
     "token_count": 0.0, "token_count_min": 0.0, "token_count_max": 0.0,
     "log_update_format": "register-%r, %w words, %m messages",
 }  # fmt: skip
 #: Other keys of configuration files without effect here.
-_DATABASE = frozenset(("db_cachesize", "db_log_autoremove", "db_transaction", "timestamp"))
+_DATABASE = frozenset((
+    "db_cachesize", "db_log_autoremove", "db_transaction", "timestamp", "timestamp_date", "report_unsure",
+    "debug_flags", "debug_to_stdout",
+))  # fmt: skip
 #: Keys of configuration files, which are long options too.
 _KEYS = frozenset((
     "spam_cutoff", "ham_cutoff", "spam_header_name", "bogofilter_dir", "header_format", "log_header_format",
@@ -439,7 +442,7 @@ class Settings:
         """The settings with another key."""
         key = key.strip().lower().replace("-", "_")
         value = "" if value == "''" else value
-        text = value.partition("#")[0].rstrip()  # a comment
+        text = value.partition("#")[0].rstrip()  # without a comment
         if re.search("[\0-\x08\n-\x1f\x7f]", value):
             raise InputError(f"{key} has a control character: {value!r}")
         if key in ("spam_cutoff", "ham_cutoff", "thresh_update"):

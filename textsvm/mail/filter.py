@@ -276,6 +276,8 @@ class Filter:
     @contextmanager
     def _writing(self, seconds: float | None = SETTLING) -> Iterator[OnlineMachine]:
         """The machine with all lessons; after the block its changes are optimised and on disk."""
+        import textsvm.solvers.online  # noqa: F401  # takes a second: not while other processes wait
+
         try:
             with self.lessons.writing():
                 check_features(self.lessons)
