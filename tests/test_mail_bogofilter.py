@@ -245,7 +245,8 @@ def placed(mails) -> Path:
     (mails / "routed").write_bytes(received + FIELDS)
     (mails / "yes.cf").write_bytes(b"spamicity_tags = Yes, No, Unsure\nspamicity_formats %.0e\n; x\n")
     (mails / "tags.cf").write_bytes(
-        b"spam_subject_tag=[SPAM] # x\nunsure_subject_tag=''\nheader_format %h: %c, a=%%%A\nspam_cutoff=.0001\n"
+        b"spam_subject_tag=[SPAM] # x\nunsure_subject_tag=''\n"
+        b"header_format %h: %c, a=%%%A\nspam_cutoff=.0001\n"
     )
     return mails
 
@@ -258,7 +259,7 @@ def placed(mails) -> Path:
         "-p -o.0001 --header-format=%h:_%c --spam-header-place=DomainKey-Signature:",
         "-p -c tags.cf",
         "-p -c tags.cf --spam-header-place=To",
-        "-p -o2,.0001 --unsure-subject-tag=[?] --header-format=%h:%A|%Q|%I|%m|%.3h|%.1c --spam-header-place=F",
+        "-p -o2,.0001 --unsure-subject-tag=[?] --header-format=%h:%A|%Q|%I|%m|%.3h|%.1c",
         "-p -o2,.000001 --unsure-subject-tag=[?] --header-format=X-O:%o,%5.3o --spam-header-name=From",
     ],
 )

@@ -76,8 +76,8 @@ _UNSUPPORTED_OPTIONS, _WITHOUT_EFFECT = frozenset("HmE"), frozenset("UDkyx")
 _UNSUPPORTED: dict[str, bool | float | str] = {
     "block_on_subnets": False, "charset_default": "iso-8859-1", "replace_nonascii_characters": False,
     "no_header_tags": True, "unicode": True, "min_token_len": 3.0, "max_token_len": 30.0,
-    "multi_token_count": 1.0, "max_multi_token_len": 0.0, "min_dev": 0.375, "robs": 0.0178, "robx": 0.52, "ns_esf": 1.0, "sp_esf": 1.0,
-    "token_count": 0.0, "token_count_min": 0.0, "token_count_max": 0.0,
+    "multi_token_count": 1.0, "max_multi_token_len": 0.0, "min_dev": 0.375, "robs": 0.0178, "robx": 0.52,
+    "ns_esf": 1.0, "sp_esf": 1.0, "token_count": 0.0, "token_count_min": 0.0, "token_count_max": 0.0,
     "log_update_format": "register-%r, %w words, %m messages",
 }  # fmt: skip
 #: Other keys of configuration files without effect here.
