@@ -235,7 +235,7 @@ def test_a_bomb_of_gzip_members(read, tmp_path):
     """Small members hide the ratio of their content: 30 million rows in 0.9 MB; members without content."""
     path = tmp_path / "t.tsv.gz"
     path.write_bytes(gzip.compress(b"a\tb\n" * 1500) * 20_000)
-    with pytest.raises(InputError, match=r"more than 1,840,000 lines from 920,000 bytes"):
+    with pytest.raises(InputError, match=r"more than 1,000,000 lines from 920,000 bytes"):
         read(path)
     path.write_bytes(gzip.compress(b"") * 100_001 + gzip.compress(b"a\tb\n"))
     with pytest.raises(InputError, match="more than 100,000 members; unpack it first"):

@@ -56,7 +56,7 @@ _ENDINGS = (".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zip", ".mbo
 FREE_BYTES, TEXT_RATIO, ARRAY_RATIO = 4 << 20, 200, 1032
 #: Lines that any file may unpack to, and the maximum number per packed byte above: a million rows "a TAB b"
 #: are packed to 6 kB and take 100 MB as documents.
-FREE_LINES, LINES_PER_BYTE = 1_000_000, 2
+FREE_LINES, LINES_PER_BYTE = 1_000_000, 1
 #: Members that any gzip file may have, and the least mean of their packed bytes above; bgzip's have 20,000.
 FREE_MEMBERS, MEMBER_BYTES = 100_000, 64
 # Exceptions of the standard library for damaged compressed files, and for damaged archives.
