@@ -556,8 +556,14 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Setti
     formats = replace(settings.formats, syslog_tag=parsed.values.get("L", ""))
     if "p" in parsed.flags and not re.match(r"%h:|[!-$&-9;-~]+:", formats.header):
         raise InputError(f"with -p header_format must begin with a field name, got {formats.header!r}")
-    lists = {"unsupported": (*settings.unsupported, *unsupported), "unused": (*settings.unused, *unused)}
-    return replace(settings, folder=folder, terse=terse, formats=formats, **lists)
+    return replace(
+        settings,
+        folder=folder,
+        terse=terse,
+        formats=formats,
+        unsupported=(*settings.unsupported, *unsupported),
+        unused=(*settings.unused, *unused),
+    )
 
 
 def _read_configuration(settings: Settings, file: Path) -> Settings:
