@@ -19,21 +19,22 @@ Deliberate differences:
 from __future__ import annotations
 
 import getopt
+import getpass
 import os
 import re
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import textsvm
 from textsvm.errors import InputError, one_line, printable
-from textsvm.mail.header_format import KINDS, LineFormats, LineValues, check_format, check_score_format
-from textsvm.mail.raw_message import RawMessage, file_bytes, line_end, pieces_with_fields
+from textsvm.mail.raw_message import VERSION, RawMessage, file_bytes, line_end, pieces_with_fields
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Filter
@@ -91,17 +92,18 @@ _KEYS = frozenset((
     "spam_subject_tag", "unsure_subject_tag", "spam_header_place", "spamicity_formats", "spamicity_tags",
     "stats_in_header", "terse_format", "thresh_update", "user_config_file", "wordlist",
 ))  # fmt: skip
-#: Fields of `LineFormats` by key.
-_OF_FORMATS = {
-    "header_format": "header", "terse_format": "terse", "log_header_format": "log", "spamicity_tags": "tags",
-    "spamicity_formats": "scores", "spam_header_name": "name", "spam_cutoff": "spam_cutoff",
-}  # fmt: skip
 _KEY_VALUE = re.compile(r"([^ \t=]+)[ \t=]+(.*)")
 _SITE_FILE = "/etc/bogofilter.cf"
 ERROR = 3
 _CODES = {"spam": 0, "ham": 1, "unsure": 2}
 _FIELD_NAME = re.compile(r"[!-9;-~]+:")
 _KINDS = {"s": "spam", "n": "ham", "S": "spam", "N": "ham"}
+_ORDER = ("spam", "ham", "unsure")
+_DIRECTIVE = re.compile(r"%[-\d]*(?:\.(\d{0,9}))?(.?)", re.DOTALL)
+_NUMBER = re.compile(r"[^%]*%[-+ 0]*\d{0,2}(\.\d{0,2})?[efgEFG][^%]*")
+_ADDRESS = re.compile(rb"\[((?:\d{1,3}\.){3}\d{1,3})\]")
+_QUEUE_ID = re.compile(rb"[ \t]id[ \t\r\n]+<?([A-Za-z0-9.-]{1,29})(?![A-Za-z0-9.-])")
+_MESSAGE_ID = re.compile(rb"(?i:message-id):[ \t\r\n]*([\t -~\x80-\xff]{1,90})")
 # Like Bogofilter, only after an empty line.
 _FROM = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From ")
 
@@ -263,7 +265,7 @@ def _classify_message(
 ) -> str:
     """Classify a message, print or pass it on, learn it with -u; return its kind."""
     settings, flags = options.settings, options.flags
-    formats, raw = settings.formats, RawMessage(data)
+    raw = RawMessage(data)
     decision = mail.classify(raw)
     kind = settings.kind(decision.score)
     learns = "u" in flags and settings.is_learnt(kind, decision.score)
@@ -286,30 +288,30 @@ def _classify_message(
         _print_counts(options, n_words() if {"v", "l"} & set(flags) else 0, 1)
     if "l" in flags:
         lesson = f", register-{registered}, {n_words()} words, 1 messages" if learns else ""
-        _log(options, formats.line(formats.log, values) + lesson)
+        _log(options, settings.line(settings.log_header_format, values) + lesson)
     return kind
 
 
 def _line(values: LineValues, options: BogofilterArguments) -> str:
     """The printed line of a decision; "" for none."""
-    formats = options.settings.formats
+    settings = options.settings
     if options.flags["T"] > 1:
         return f"{values.score:.16f}"
     if options.flags["T"]:
-        return formats.line("%1.1c %g", values)
+        return settings.line("%1.1c %g", values)
     if options.settings.terse:
-        return formats.line(formats.terse, values)
-    return formats.line(formats.header, values) if "v" in options.flags else ""
+        return settings.line(settings.terse_format, values)
+    return settings.line(settings.header_format, values) if "v" in options.flags else ""
 
 
 def passed(values: LineValues, settings: Settings, reasons: list[str]) -> list[bytes | memoryview]:
     """Pieces of the message with the decision in a field of its header, and the subject tag."""
-    formats, message = settings.formats, values.message
-    data, name = message.data, re.escape(formats.name.encode())
+    message = values.message
+    data, name = message.data, re.escape(settings.spam_header_name.encode())
     replaced = re.compile(rb"\n(?i:%s)[ \t]*:" % name)
-    line = formats.line(formats.terse if settings.terse else formats.header, values)
+    line = settings.line(settings.terse_format if settings.terse else settings.header_format, values)
     if settings.terse and not _FIELD_NAME.match(line):
-        line = formats.line(formats.header, values)
+        line = settings.line(settings.header_format, values)
     lines, edits, place = [line], [], None
     place_start = settings.spam_header_place.encode("utf-8", "surrogateescape") or b"\n"
     tag = {"spam": settings.spam_subject_tag, "unsure": settings.unsure_subject_tag}.get(values.kind)
@@ -385,17 +387,121 @@ def _print_error(error: Exception | str) -> None:
         print(f"textsvm-bogofilter: {one_line(str(message))}", file=sys.stderr)
 
 
+# Lines. As in Bogofilter, the width of a number has no effect, a number has at most 19 characters, and %d of
+# spam changes the score in the rest of the line.
+
+
+@dataclass(frozen=True)
+class LineValues:
+    """Values of the directives."""
+
+    kind: str
+    score: float
+    message: RawMessage
+    n_words: Callable[[], int]
+    n_messages: int = 1  #: Messages of this run, up to this message
+    registered: str = ""  #: "s" or "n" if the message is learnt
+
+
+@dataclass(frozen=True)
+class LineFormats:
+    """Settings of bogofilter.cf that determine a line."""
+
+    header_format: str = "%h: %c, tests=bogofilter, spamicity=%p, version=%v"
+    terse_format: str = "%1.1c %f"
+    log_header_format: str = "%h: %c, spamicity=%p, version=%v"
+    spamicity_tags: tuple[str, ...] = ("Spam", "Ham", "Unsure")  #: Names of `_ORDER`
+    spamicity_formats: tuple[str, ...] = ("%0.6f", "%0.6f", "%0.6f")  #: Of %p and %d
+    spam_header_name: str = "X-Bogosity"  #: Name of the header field
+    spam_cutoff: float = 0.99
+    syslog_tag: str = ""
+
+    def line(self, format: str, values: LineValues) -> str:
+        """A line in this format."""
+        index, score = _ORDER.index(values.kind), values.score
+        texts: dict[str, Callable[[], str]] = {
+            "A": lambda: received_address(values.message),
+            "c": lambda: self.spamicity_tags[index],
+            "D": lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "h": lambda: self.spam_header_name,
+            "I": lambda: _first_match(values.message, b"message-id:", _MESSAGE_ID),
+            "l": lambda: self.syslog_tag,
+            "m": lambda: str(values.n_messages),
+            "Q": lambda: _first_match(values.message, b"", _QUEUE_ID),
+            "r": lambda: values.registered,
+            "u": _user_name,
+            "v": lambda: VERSION,
+            "w": lambda: str(values.n_words()),
+        }
+
+        def value(match: re.Match[str]) -> str:
+            nonlocal score
+            precision, letter = match[1], match[2]
+            if letter == "d" and values.kind == "spam":
+                score = 1 - score
+            if letter in "dp":
+                return (self.spamicity_formats[index] % score)[:19]
+            if letter in "efgo":
+                digits = min(60, int(precision or 0)) if precision is not None else 6 if letter in "fg" else 2
+                number = self.spam_cutoff if letter == "o" else score
+                return f"{number:.{digits}{letter.replace('o', 'e')}}"[:19]
+            text = "%" if letter == "%" else texts[letter]()
+            return text if precision is None else text[: int(precision or 0)]
+
+        return _DIRECTIVE.sub(value, format)
+
+
+def check_format(key: str, format: str) -> str:
+    """The format; InputError if a directive is unknown."""
+    for match in _DIRECTIVE.finditer(format):
+        if not match[2] or match[2] not in "%AcdDefghIlmopQruvw":
+            raise InputError(f"{key} has an unknown directive {match[0]!r}; see bogofilter.cf.example")
+    return format
+
+
+def check_score_format(key: str, format: str) -> str:
+    """The format of a number for printf; InputError if it is invalid."""
+    if not _NUMBER.fullmatch(format):
+        raise InputError(f"{key} must be formats such as %0.6f, got {format!r}")
+    return format
+
+
+def received_address(message: RawMessage) -> str:
+    """The first IPv4 address in brackets in a Received field, except 127.0.0.1."""
+    for start, stop in message.fields():
+        if message.data[start : start + 9].lower() == b"received:":
+            for match in _ADDRESS.finditer(message.data, start, stop):
+                if match[1] != b"127.0.0.1":
+                    return match[1].decode()
+    return "UNKNOWN"
+
+
+def _first_match(message: RawMessage, name: bytes, pattern: re.Pattern[bytes]) -> str:
+    """The first group of the first match in a field of this name, or of any if it is empty."""
+    for start, stop in message.fields():
+        if message.data[start : start + len(name)].lower() == name:
+            match = pattern.search(message.data, start, stop)
+            if match:
+                return match[1].decode("utf-8", "surrogateescape").rstrip()
+    return "UNKNOWN"
+
+
+def _user_name() -> str:
+    with suppress(OSError):
+        return os.getlogin()
+    return getpass.getuser()
+
+
 # Options
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(LineFormats):
     """Settings of configuration files and options."""
 
     ham_cutoff: float = 0.45
     folder: str | None = None  #: Folder of the lessons
     terse: bool = False
-    formats: LineFormats = field(default_factory=LineFormats)
     spam_subject_tag: str = ""
     unsure_subject_tag: str = ""
     spam_header_place: str = ""
@@ -407,9 +513,9 @@ class Settings:
 
     def kind(self, score: float) -> str:
         """The kind of a message of this score."""
-        if score >= self.formats.spam_cutoff:
+        if score >= self.spam_cutoff:
             return "spam"
-        two_kinds = self.ham_cutoff == 0 or self.ham_cutoff >= self.formats.spam_cutoff
+        two_kinds = self.ham_cutoff == 0 or self.ham_cutoff >= self.spam_cutoff
         return "ham" if two_kinds or score <= self.ham_cutoff else "unsure"
 
     def is_learnt(self, kind: str, score: float) -> bool:
@@ -420,22 +526,22 @@ class Settings:
 
     def query(self) -> str:
         """The text of -Q."""
-        formats, n_kinds = self.formats, 2 if self.ham_cutoff == 0 else 3
+        n_kinds = 2 if self.ham_cutoff == 0 else 3
         settings = {
             "stats-in-header": "Yes" if self.stats_in_header else "No",
             "thresh-update": f"{self.thresh_update:.6f}",
-            "spam-header-name": formats.name,
+            "spam-header-name": self.spam_header_name,
             "spam-header-place": self.spam_header_place or "''",
             "spam-subject-tag": self.spam_subject_tag or "''",
             "unsure-subject-tag": self.unsure_subject_tag or "''",
-            "header-format": formats.header,
-            "terse-format": formats.terse,
-            "log-header-format": formats.log,
-            "spamicity-tags   ": ", ".join(formats.tags[:n_kinds]),
-            "spamicity-formats": ", ".join(formats.scores[:n_kinds]),
+            "header-format": self.header_format,
+            "terse-format": self.terse_format,
+            "log-header-format": self.log_header_format,
+            "spamicity-tags   ": ", ".join(self.spamicity_tags[:n_kinds]),
+            "spamicity-formats": ", ".join(self.spamicity_formats[:n_kinds]),
             "bogofilter-dir": self.folder or "",
         }
-        cutoffs = f"ham_cutoff  = {self.ham_cutoff:.6f}\nspam_cutoff = {formats.spam_cutoff:.6f}\n\n"
+        cutoffs = f"ham_cutoff  = {self.ham_cutoff:.6f}\nspam_cutoff = {self.spam_cutoff:.6f}\n\n"
         return cutoffs + "".join(f"{key:17} = {value}\n" for key, value in settings.items())
 
     def with_key(self, key: str, value: str) -> Settings:
@@ -446,19 +552,19 @@ class Settings:
         if re.search("[\0-\x08\n-\x1f\x7f]", value):
             raise InputError(f"{key} has a control character: {value!r}")
         if key in ("spam_cutoff", "ham_cutoff", "thresh_update"):
-            return self._with(key, _cutoff(key, text))
+            return replace(self, **{key: _cutoff(key, text)})
         if key == "spam_header_name" and not _FIELD_NAME.fullmatch(text + ":"):
             raise InputError(f"{text!r} cannot be the name of a header field")
         if key in ("spamicity_tags", "spamicity_formats"):
-            return self._with(key, _three(key, value, self.formats))
+            return replace(self, **{key: _three(key, value, self)})
         if key in ("terse", "stats_in_header"):
-            return self._with(key, _boolean(key, text))
+            return replace(self, **{key: _boolean(key, text)})
         if key in ("header_format", "terse_format", "log_header_format"):
-            return self._with(key, check_format(key, text))
+            return replace(self, **{key: check_format(key, text)})
         if key == "bogofilter_dir":
             return replace(self, folder=os.path.expanduser(text))
         if key in _KEYS and key != "wordlist":
-            return self._with(key, text)
+            return replace(self, **{key: text})
         if key in _DATABASE:
             return replace(self, unused=(*self.unused, key))
         default = _UNSUPPORTED.get(key)
@@ -470,13 +576,6 @@ class Settings:
             )
             return replace(self, unsupported=(*self.unsupported, key + note))
         return self
-
-    def _with(self, key: str, value: Any) -> Settings:
-        """The settings with a value for a field of this class, or for a field of `LineFormats`."""
-        name = _OF_FORMATS.get(key)
-        if name is None:
-            return replace(self, **{key: value})
-        return replace(self, formats=replace(self.formats, **{name: value}))
 
 
 @dataclass
@@ -553,14 +652,15 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Setti
     unused = [f"-{letter}" for letter in given if letter in _WITHOUT_EFFECT]
     folder = parsed.values.get("d", settings.folder)
     terse = settings.terse or "t" in parsed.flags
-    formats = replace(settings.formats, syslog_tag=parsed.values.get("L", ""))
-    if "p" in parsed.flags and not re.match(r"%h:|[!-$&-9;-~]+:", formats.header):
-        raise InputError(f"with -p header_format must begin with a field name, got {formats.header!r}")
+    if "p" in parsed.flags and not re.match(r"%h:|[!-$&-9;-~]+:", settings.header_format):
+        raise InputError(
+            f"with -p header_format must begin with a field name, got {settings.header_format!r}"
+        )
     return replace(
         settings,
         folder=folder,
         terse=terse,
-        formats=formats,
+        syslog_tag=parsed.values.get("L", ""),
         unsupported=(*settings.unsupported, *unsupported),
         unused=(*settings.unused, *unused),
     )
@@ -592,13 +692,16 @@ def _value(key: str, value: str, default: bool | float | str) -> bool | float | 
     return _cutoff(key, value) if isinstance(default, float) else value
 
 
-def _three(key: str, value: str, formats: LineFormats) -> tuple[str, ...]:
+def _three(key: str, value: str, settings: Settings) -> tuple[str, ...]:
     """Values for spam, ham and unsure; missing values stay."""
     values = tuple(value.replace(",", " ").split(" "))
-    values = tuple(filter(None, values))[: len(KINDS)]
+    values = tuple(filter(None, values))[: len(_ORDER)]
     if key == "spamicity_formats":
-        return tuple(check_score_format(key, each) for each in values) + formats.scores[len(values) :]
-    return values + formats.tags[len(values) :]
+        return (
+            tuple(check_score_format(key, each) for each in values)
+            + settings.spamicity_formats[len(values) :]
+        )
+    return values + settings.spamicity_tags[len(values) :]
 
 
 def _cutoff(key: str, value: str) -> float:
