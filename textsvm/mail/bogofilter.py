@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import textsvm
 from textsvm.errors import InputError, one_line, printable
@@ -551,20 +551,23 @@ class Settings(LineFormats):
         text = value.partition("#")[0].rstrip()  # without a comment
         if re.search("[\0-\x08\n-\x1f\x7f]", value):
             raise InputError(f"{key} has a control character: {value!r}")
+        changed: dict[str, Any] = {}
         if key in ("spam_cutoff", "ham_cutoff", "thresh_update"):
-            return replace(self, **{key: _cutoff(key, text)})
-        if key == "spam_header_name" and not _FIELD_NAME.fullmatch(text + ":"):
+            changed[key] = _cutoff(key, text)
+        elif key in ("spamicity_tags", "spamicity_formats"):
+            changed[key] = _three(key, value, self)
+        elif key in ("terse", "stats_in_header"):
+            changed[key] = _boolean(key, text)
+        elif key in ("header_format", "terse_format", "log_header_format"):
+            changed[key] = check_format(key, text)
+        elif key == "bogofilter_dir":
+            changed["folder"] = os.path.expanduser(text)
+        elif key == "spam_header_name" and not _FIELD_NAME.fullmatch(text + ":"):
             raise InputError(f"{text!r} cannot be the name of a header field")
-        if key in ("spamicity_tags", "spamicity_formats"):
-            return replace(self, **{key: _three(key, value, self)})
-        if key in ("terse", "stats_in_header"):
-            return replace(self, **{key: _boolean(key, text)})
-        if key in ("header_format", "terse_format", "log_header_format"):
-            return replace(self, **{key: check_format(key, text)})
-        if key == "bogofilter_dir":
-            return replace(self, folder=os.path.expanduser(text))
-        if key in _KEYS and key != "wordlist":
-            return replace(self, **{key: text})
+        elif key in _KEYS and key != "wordlist":
+            changed[key] = text
+        if changed:
+            return replace(self, **changed)
         if key in _DATABASE:
             return replace(self, unused=(*self.unused, key))
         default = _UNSUPPORTED.get(key)
