@@ -252,7 +252,7 @@ def placed(mails) -> Path:
 
 
 @side_by_side
-@pytest.mark.parametrize("message", ["signed", "mute", "routed", "spam3", "forged"])
+@pytest.mark.parametrize("message", ["signed", "mute", "routed", "spam3"])
 @pytest.mark.parametrize(
     "options",
     [
