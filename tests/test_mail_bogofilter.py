@@ -243,7 +243,7 @@ def placed(mails) -> Path:
     (mails / "mute").write_bytes(b"From: a@b\r\nTo: c@d\r\n\r\nbody\r\n")
     received = b"Received: from x ([127.0.0.1]) by y ([10.1.2.3])\n\tid AB12-3 for z\nMessage-Id: <i@j> (k)\n"
     (mails / "routed").write_bytes(received + FIELDS)
-    (mails / "yes.cf").write_bytes(b"spamicity_tags = Yes, No, Unsure\nspamicity_formats %.0e\n; x\n")
+    (mails / "yes.cf").write_bytes(b"spamicity_tags = Yes, No, Unsure\nspamicity_formats %.2f\n; x\n")
     (mails / "tags.cf").write_bytes(
         b"spam_subject_tag=[SPAM] # x\nunsure_subject_tag=''\n"
         b"header_format %h: %c, a=%%%A\nspam_cutoff=.0001\n"
