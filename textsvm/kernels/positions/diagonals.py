@@ -47,6 +47,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_positive, check_whole
 from textsvm.kernels.contract import Ability, Lengths, Values
@@ -212,7 +213,7 @@ class Oligo(DiagonalKernel):
     k : int
         Length of the substrings, 1 to 32.
     sigma : float
-        Scale of the distance of positions, in symbols, above 0.
+        Scale of the distance of positions, in symbols, 1e-300 to 1e300.
     normalised, tokens, keep_case
         See `textsvm.Spectrum`.
 
@@ -233,10 +234,13 @@ class Oligo(DiagonalKernel):
     def check(self) -> None:
         super().check()
         check_whole(self, "k", 1, MOST)
-        check_positive(self, "sigma")
+        check_positive(self, "sigma")  # first: the bounds need a number
+        if not 1e-300 <= self.sigma <= 1e300:
+            raise InputError(f"sigma={self.sigma!r} of the oligo kernel must be from 1e-300 to 1e300")
 
     def definition(self, longest: int) -> Diagonals:
-        distances = np.arange(min(math.floor(REACH * self.sigma), max(longest - 1, 0)) + 1)
+        reach = math.floor(min(REACH * self.sigma, max(longest - 1, 0)))
+        distances = np.arange(reach + 1)
         weights = np.exp(-((distances / (2 * self.sigma)) ** 2))
         return Diagonals(int(self.k), int(self.k), weights)
 
