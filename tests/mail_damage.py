@@ -1,7 +1,7 @@
-"""Random bits of a mail store flipped: `python tests/mail_damage.py 10000` flips that many, one at a time.
+"""Random bits of a mail store flipped: `python tests/mail_damage.py 10000` flips that many, each alone.
 
-After each flip the store classifies, tells its status, exports and learns a lesson. Each of these fails with a
-sentence, or has the result of the intact store; anything else is printed and counted as silent.
+After each flip the store classifies, is checked, shows its status, exports and learns a lesson. Each of these
+fails with a sentence, or has the result of the intact store; anything else is printed and counted as silent.
 """
 
 import math
@@ -56,18 +56,26 @@ def learnt(folder):
     return new, decisions(folder)
 
 
+def checked(folder):
+    with closing(Lessons(folder)) as lessons:
+        return lessons.check()
+
+
 def exported(folder):
     """Digest -> class and message of the lessons that `export` writes, in order."""
     with closing(Lessons(folder, damaged=True)) as lessons:
         return [each and (each.digest, each.kind, each.message) for each in lessons.intact()]
 
 
+WORKS = (decisions, checked, status, exported, learnt)
+
+
 def outcome(work, folder):
-    """The result of `work`; None if it fails with a sentence."""
+    """The result of `work`; the sentence if it fails with one."""
     try:
         return work(folder)
-    except InputError:
-        return None
+    except InputError as error:
+        return error
 
 
 def same(result, expected):
@@ -97,11 +105,11 @@ def flip(folder, files, number, place=None):
     bit = draw.randrange(8 * len(content)) if place is None else place
     content[bit // 8] ^= 1 << bit % 8
     failed, wrong = 0, []
-    for work in (decisions, status, exported, learnt):
+    for work in WORKS:
         restore(folder, files | {name: bytes(content)})
         result = outcome(work, folder)
-        failed += result is None
-        if result is not None and not correct(work.__name__, result, EXPECTED[work.__name__]):
+        failed += isinstance(result, InputError) or (work is exported and result != EXPECTED["exported"])
+        if not isinstance(result, InputError) and not correct(work.__name__, result, EXPECTED[work.__name__]):
             wrong.append(f"{work.__name__} after bit {bit} of {name}")
     return failed, wrong
 
@@ -114,7 +122,7 @@ def attack(parent, times, first=0):
     store, folder = Path(parent, "store"), Path(parent, "copy")
     folder.mkdir()
     files = build(store)
-    for work in (decisions, status, exported, learnt):
+    for work in WORKS:
         restore(folder, files)
         EXPECTED[work.__name__] = work(folder)
     counts, silent = Counter(), []
@@ -125,11 +133,11 @@ def attack(parent, times, first=0):
     return counts, silent
 
 
-def main(times):
+def main(times, first=0):
     with tempfile.TemporaryDirectory() as folder:
-        counts, silent = attack(folder, times)
+        counts, silent = attack(folder, times, first)
     print("\n".join(silent), dict(counts), sep="\n")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

@@ -154,6 +154,8 @@ class LessonRow(NamedTuple):
         )
 
 
+#: Errors of SQLite; the second, if a message quotes a damaged name.
+_SQL_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _MODULUS = 1 << 128
 #: Errors of values that are not as they were written.
 _UNREADABLE = (InputError, TypeError, ValueError, zlib.error)
@@ -248,8 +250,11 @@ class Lessons:
             raise InputError(f"{self.path} has format {self.version} of a newer textsvm: upgrade textsvm")
         if self.version < FORMAT and not damaged:
             with self._transaction("begin immediate"):
-                if self.pragma("user_version") < FORMAT:
-                    self._migrate()
+                try:
+                    if self.pragma("user_version") < FORMAT:
+                        self._migrate()
+                except TypeError as error:
+                    raise self.damage("values of another type") from error
             self.version = FORMAT
 
     def _migrate(self) -> None:
@@ -286,7 +291,7 @@ class Lessons:
         """Raise SQLite's errors as InputError with a message for people."""
         try:
             yield
-        except sqlite3.Error as error:
+        except _SQL_ERRORS as error:
             message = next((text for part, text in _ERRORS.items() if part in str(error)), f"fails: {error}")
             raise InputError(f"{self.path} {message}") from error
 
@@ -323,7 +328,7 @@ class Lessons:
                 yield
                 self.sql.execute("commit")
             except BaseException:
-                with suppress(sqlite3.Error):  # SQLite may have rolled back itself
+                with suppress(*_SQL_ERRORS):  # SQLite may have rolled back itself
                     self.sql.execute("rollback")
                 raise
 
@@ -395,12 +400,13 @@ class Lessons:
     def verify(self, *, features: bool = False) -> None:
         """Raise InputError if rows of lessons or their index, or also features, are damaged or missing."""
         with nullcontext() if self._meta is not None else self.reading(), self._messages():
-            total, names = 0, []
+            names: list[tuple[str, int]] = []
+            total, expected = 0, self.state[1]
             for row in map(LessonRow._make, self.sql.execute(f"select {_ROW} from lessons")):
                 total += self._checked(row).total
                 names.append((row.digest, row.id))
             index = "select digest, id from lessons indexed by sqlite_autoindex_lessons_1 order by digest"
-            if total % _MODULUS != self.rows or self.sql.execute(index).fetchall() != sorted(names):
+            if total % _MODULUS != expected or self.sql.execute(index).fetchall() != sorted(names):
                 raise self.damage("lessons are missing or exchanged")
             for _ in self.iterate() if features else ():
                 pass
@@ -447,12 +453,10 @@ class Lessons:
 
         A lesson is intact if its class is, and its message or its features. Dual coefficients are not needed.
         """
-        with self._transaction("begin"):
-            ids: set[Any] = set()
-            for rows in ("lessons order by id", "lessons order by digest", "bodies order by id"):
-                for direction in ("asc", "desc"):  # up to the damage from both sides
-                    with suppress(sqlite3.Error):
-                        ids.update(key for (key,) in self.sql.execute(f"select id from {rows} {direction}"))
+        with self._messages():
+            self.sql.execute("begin")
+        try:
+            ids = self._ids()
             n, expected = 0, len(ids)
             for key in sorted(ids):
                 lesson = None
@@ -464,6 +468,18 @@ class Lessons:
             with suppress(InputError):
                 expected = sum(self.counts().values())
             yield from [None] * max(0, expected - n)
+        finally:
+            with suppress(*_SQL_ERRORS):
+                self.sql.execute("rollback")
+
+    def _ids(self) -> set[int]:
+        """The ids of all lessons that can be read, up to damage from both ends of each table."""
+        ids: set[int] = set()
+        for rows in ("lessons order by id", "lessons order by digest", "bodies order by id"):
+            for direction in ("asc", "desc"):
+                with suppress(*_SQL_ERRORS):
+                    ids.update(key for (key,) in self.sql.execute(f"select id from {rows} {direction}"))
+        return ids
 
     def _intact_lesson(self, key: int) -> Lesson:
         """A lesson of which only the dual coefficient and the message or the features may be damaged."""
@@ -657,4 +673,6 @@ def unpacked(keys: bytes, values: bytes) -> tuple[NDArray[np.uint64], NDArray[np
     all_keys = np.cumsum(np.concatenate([np.frombuffer(keys[1:9], "<u8"), gaps]), dtype=np.uint64)
     if len(value) not in (1, len(all_keys)) or not (all_keys[1:] > all_keys[:-1]).all():
         raise ValueError("keys do not ascend, or values of other keys")
+    if not ((value >= 0) & (value < inf)).all():
+        raise ValueError("values are not finite, or negative")
     return all_keys, np.broadcast_to(value, len(all_keys))
