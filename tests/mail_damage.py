@@ -130,6 +130,8 @@ def attack(parent, times, first=0):
         failed, wrong = flip(folder, files, number)
         silent += wrong
         counts["silent" if wrong else "noticed" if failed else "without effect"] += 1
+        if (number + 1) % 500 == 0:
+            print(number + 1, dict(counts), *wrong, flush=True)
     return counts, silent
 
 

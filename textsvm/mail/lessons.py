@@ -35,6 +35,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import chain
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -159,7 +160,6 @@ _SQL_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _MODULUS = 1 << 128
 #: Errors of values that are not as they were written.
 _UNREADABLE = (InputError, TypeError, ValueError, zlib.error)
-_ENCODER = json.JSONEncoder(default=repr)
 _ROW = ", ".join(LessonRow._fields)
 
 
@@ -250,15 +250,12 @@ class Lessons:
             raise InputError(f"{self.path} has format {self.version} of a newer textsvm: upgrade textsvm")
         if self.version < FORMAT and not damaged:
             with self._transaction("begin immediate"):
-                try:
-                    if self.pragma("user_version") < FORMAT:
-                        self._migrate()
-                except TypeError as error:
-                    raise self.damage("values of another type") from error
+                if self.pragma("user_version") < FORMAT:
+                    self._migrate()
             self.version = FORMAT
 
     def _migrate(self) -> None:
-        """Add digests to a store of format 1; values out of bounds are refused when they are read."""
+        """Add digests to a store of format 1, whose values must be within their bounds."""
         if self.pragma("user_version") != 1:
             raise self.damage("its version")
         self.sql.execute("alter table lessons add column seals blob not null default x''")
@@ -266,10 +263,13 @@ class Lessons:
         self._meta = meta | {"rows": 0, "counts": dict.fromkeys(KINDS, 0)}
         for (key,) in self.sql.execute("select id from lessons order by id").fetchall():
             row = LessonRow(*self._row(f"select {_ROW} from lessons where id = ?", key))
-            body = self._row("select keys, weights, message from bodies where id = ?", key)
-            if body is None or row.kind not in KINDS:
-                raise self.damage(f"lesson {row.id}")
-            self._update(None, row.sealed(_content(*body)))
+            try:
+                body = self._row("select keys, weights, message from bodies where id = ?", key)
+                unpacked(*body[:2])
+                row = self._checked(row.sealed(_content(*body)))
+            except (TypeError, ValueError) as error:
+                raise self.damage(f"lesson {key}") from error
+            self._update(None, row)
         self._write_meta(self._meta)
         self._meta = None
         self.sql.execute(f"pragma user_version = {FORMAT}")
@@ -338,13 +338,13 @@ class Lessons:
         with self._messages():
             texts = dict(self.sql.execute("select name, value from meta"))
         seal = texts.pop("seal", None)
-        if seal != _digest(sorted(texts.items())).hex():
+        if seal != _meta_seal(texts):
             raise self.damage("its table meta")
         return {name: _parsed(text) for name, text in texts.items()}
 
     def _write_meta(self, values: dict[str, Any]) -> None:
         texts = {name: json.dumps(value) for name, value in values.items()}
-        texts["seal"] = _digest(sorted(texts.items())).hex()
+        texts["seal"] = _meta_seal(texts)
         self.sql.executemany("insert or replace into meta values (?, ?)", texts.items())
 
     def meta(self, name: str, default: Any = None) -> Any:
@@ -402,14 +402,18 @@ class Lessons:
         with nullcontext() if self._meta is not None else self.reading(), self._messages():
             names: list[tuple[str, int]] = []
             total, expected = 0, self.state[1]
-            for row in map(LessonRow._make, self.sql.execute(f"select {_ROW} from lessons")):
-                total += self._checked(row).total
+            query = f"select {_ROW}, keys, weights from lessons left join bodies using (id)"
+            for *columns, keys, values in self.sql.execute(
+                query if features else f"select {_ROW}, 0, 0 from lessons"
+            ):
+                row = self._checked(LessonRow(*columns))
+                if features and _digest((), keys, values) != row.seals[:16]:
+                    raise self.damage(f"lesson {row.id}")
+                total += row.total
                 names.append((row.digest, row.id))
             index = "select digest, id from lessons indexed by sqlite_autoindex_lessons_1 order by digest"
             if total % _MODULUS != expected or self.sql.execute(index).fetchall() != sorted(names):
                 raise self.damage("lessons are missing or exchanged")
-            for _ in self.iterate() if features else ():
-                pass
 
     def _checked(self, row: LessonRow) -> LessonRow:
         if not row.intact:
@@ -623,12 +627,16 @@ def _create_file(path: Path) -> None:
             os.close(folder)
 
 
-def _digest(fields: Iterable[Any], *blobs: bytes) -> bytes:
+def _digest(fields: Iterable[Any], *blobs: Any) -> bytes:
     """A digest of the columns of a row."""
-    state = sha256(_ENCODER.encode([*fields, *map(len, blobs)]).encode())
-    for blob in blobs:
-        state.update(blob)
-    return state.digest()[:16]
+    texts = [*map(str, fields), *(str(blob) for blob in blobs if type(blob) is not bytes)]
+    parts = [blob for blob in blobs if type(blob) is bytes]
+    head = f"{[*map(len, texts), *map(len, parts)]}{''.join(texts)}".encode("utf-8", "surrogatepass")
+    return sha256(b"".join((head, *parts))).digest()[:16]
+
+
+def _meta_seal(texts: dict[str, str]) -> str:
+    return _digest(chain.from_iterable(sorted(texts.items(), key=str))).hex()
 
 
 def _content(keys: bytes, values: bytes, message: bytes | None) -> bytes:
@@ -671,8 +679,8 @@ def unpacked(keys: bytes, values: bytes) -> tuple[NDArray[np.uint64], NDArray[np
         raise ValueError("no keys")
     gaps = np.frombuffer(keys[9:], f"<u{keys[0]}").astype(np.uint64)
     all_keys = np.cumsum(np.concatenate([np.frombuffer(keys[1:9], "<u8"), gaps]), dtype=np.uint64)
-    if len(value) not in (1, len(all_keys)) or not (all_keys[1:] > all_keys[:-1]).all():
-        raise ValueError("keys do not ascend, or values of other keys")
+    if len(value) not in (1, len(all_keys)) or not gaps.all():
+        raise ValueError("equal keys, or values of other keys")
     if not ((value >= 0) & (value < inf)).all():
         raise ValueError("values are not finite, or negative")
     return all_keys, np.broadcast_to(value, len(all_keys))
