@@ -139,7 +139,7 @@ def read_model(lessons: Lessons, weights: WeightVector | None = None) -> Decisio
     check_features(lessons)
     calibration, both = read_calibration(lessons), min(lessons.counts().values()) > 0
     path = lessons.path.with_name("weights")
-    stored = read_weights(path, lessons.rows)
+    stored = read_weights(path, lessons.state[1])
     if stored is None:
         if weights is None:
             lessons.verify()
@@ -147,19 +147,18 @@ def read_model(lessons: Lessons, weights: WeightVector | None = None) -> Decisio
             (lesson.keys, lesson.values, lesson.alpha if lesson.kind == "spam" else -lesson.alpha)
             for lesson in lessons.iterate(supports=True)
         )
-        stored.write(path, lessons.rows)
+        stored.write(path, lessons.state[1])
     return DecisionModel(lessons.state, both, stored, calibration)
 
 
 def read_calibration(lessons: Lessons) -> PlattSigmoid:
     """The sigmoid that was last fitted; raise InputError if its parameters are out of bounds."""
-    stored = lessons.meta("calibration", [0.0, 0.0])
     try:
-        slope, offset = map(float, stored)
+        slope, offset = map(float, lessons.meta("calibration", [0.0, 0.0]))
+        if not (0 <= slope < math.inf and math.isfinite(offset)):
+            raise ValueError("out of bounds")
     except (TypeError, ValueError) as error:
         raise lessons.damage("its calibration") from error
-    if not (0 <= slope < math.inf and math.isfinite(offset)):
-        raise lessons.damage("its calibration")
     return PlattSigmoid(slope, offset)
 
 

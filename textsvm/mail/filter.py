@@ -280,7 +280,7 @@ class Filter:
                 check_features(self.lessons)
                 machine = self._load_machine()
                 yield machine
-                machine.budget = self.lessons.limit
+                machine.budget = self.lessons.meta("most")
                 self._settled = machine.settle(seconds)
                 for name in map(str, machine.forgotten):  # dropped because of the maximum
                     self.lessons.drop(name)
@@ -325,7 +325,7 @@ class Filter:
             lessons.verify(features=True)
             read_calibration(lessons)
             counts, history = lessons.counts(), lessons.history()
-            texts, most = lessons.holds_texts, lessons.limit
+            texts, most = lessons.holds_texts, lessons.meta("most")
         recent, before = (_prior_decisions(part) for part in (history[:RECENT], history[RECENT:]))
         return Status(**counts, texts=texts, most=most, recent=recent, before=before, last=history[:RECENT])
 

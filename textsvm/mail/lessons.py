@@ -32,7 +32,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import chain
@@ -158,6 +158,7 @@ class LessonRow(NamedTuple):
 #: Errors of SQLite; the second, if a message quotes a damaged name.
 _SQL_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _MODULUS = 1 << 128
+_NO_LESSONS: dict[str, Any] = {"rows": 0, "counts": dict.fromkeys(KINDS, 0)}
 #: Errors of values that are not as they were written.
 _UNREADABLE = (InputError, TypeError, ValueError, zlib.error)
 _ROW = ", ".join(LessonRow._fields)
@@ -234,12 +235,11 @@ class Lessons:
         self.sql.execute("pragma foreign_keys = on")
         if create and self._is_empty():
             self.sql.execute("pragma journal_mode = wal")
-            with self._transaction("begin immediate"):
+            with self._transaction("begin immediate", sealed=False):
                 if self._is_empty():  # no other process was quicker
                     for statement in _TABLES.split(";")[:-1]:
                         self.sql.execute(statement)
-                    meta = {"store": uuid.uuid4().hex, "texts": texts, "generation": 0}
-                    self._write_meta(meta | {"rows": 0, "counts": dict.fromkeys(KINDS, 0)})
+                    self._meta = {"store": uuid.uuid4().hex, "texts": texts, "generation": 0, **_NO_LESSONS}
                     self.sql.execute(f"pragma user_version = {FORMAT}")
                     self.sql.execute(f"pragma application_id = {APPLICATION}")
         if self.pragma("application_id") != APPLICATION:
@@ -249,7 +249,7 @@ class Lessons:
         if self.version > FORMAT:
             raise InputError(f"{self.path} has format {self.version} of a newer textsvm: upgrade textsvm")
         if self.version < FORMAT and not damaged:
-            with self._transaction("begin immediate"):
+            with self._transaction("begin immediate", sealed=False):
                 if self.pragma("user_version") < FORMAT:
                     self._migrate()
             self.version = FORMAT
@@ -260,7 +260,9 @@ class Lessons:
             raise self.damage("its version")
         self.sql.execute("alter table lessons add column seals blob not null default x''")
         meta = {name: _parsed(text) for name, text in self.sql.execute("select name, value from meta")}
-        self._meta = meta | {"rows": 0, "counts": dict.fromkeys(KINDS, 0)}
+        if type(meta.get("generation")) is not int or type(meta.get("most") or 0) is not int:
+            raise self.damage("its table meta")
+        self._meta = meta | _NO_LESSONS
         for (key,) in self.sql.execute("select id from lessons order by id").fetchall():
             row = LessonRow(*self._row(f"select {_ROW} from lessons where id = ?", key))
             try:
@@ -270,8 +272,6 @@ class Lessons:
             except (TypeError, ValueError) as error:
                 raise self.damage(f"lesson {key}") from error
             self._update(None, row)
-        self._write_meta(self._meta)
-        self._meta = None
         self.sql.execute(f"pragma user_version = {FORMAT}")
 
     def _is_empty(self) -> bool:
@@ -299,38 +299,30 @@ class Lessons:
         """The error for a damaged part of the store."""
         return InputError(f"{self.path} is damaged ({detail}): {_REPAIR}")
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[None]:
         """A write transaction: after the block all its changes are on disk, or none."""
-        with self._transaction("begin immediate"), self._caching():
-            yield
-            self._write_meta(self._meta or {})
+        return self._transaction("begin immediate")
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """A read transaction: the block sees the store as it was at its beginning."""
-        with self._transaction("begin"), self._caching():
-            yield
+        return self._transaction("begin")
 
     @contextmanager
-    def _caching(self) -> Iterator[None]:
-        self._meta = self._read_meta()
-        try:
-            yield
-        finally:
-            self._meta = None
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
+    def _transaction(self, begin: str, *, sealed: bool = True) -> Iterator[None]:
         with self._messages():
             self.sql.execute(begin)
             try:
+                self._meta = self._read_meta() if sealed else {}
                 yield
+                if self._meta and "immediate" in begin:
+                    self._write_meta(self._meta)
                 self.sql.execute("commit")
             except BaseException:
                 with suppress(*_SQL_ERRORS):  # SQLite may have rolled back itself
                     self.sql.execute("rollback")
                 raise
+            finally:
+                self._meta = None
 
     # Metadata
 
@@ -364,28 +356,12 @@ class Lessons:
     @property
     def generation(self) -> int:
         """A number that grows with every change of lessons."""
-        generation = self.meta("generation")
-        if type(generation) is not int or generation < 0:
-            raise self.damage("its generation")
-        return generation
-
-    @property
-    def limit(self) -> int | None:
-        """The maximum number of lessons; None: no limit."""
-        most = self.meta("most")
-        if most is not None and (type(most) is not int or most < 1):
-            raise self.damage("its maximum number of lessons")
-        return most
-
-    @property
-    def rows(self) -> int:
-        """The sum of the digests of all lessons."""
-        return int(self.meta("rows"))
+        return int(self.meta("generation"))
 
     @property
     def state(self) -> tuple[int, int]:
         """Generation and sum of digests: they differ after every change, in every copy of the store."""
-        return self.generation, self.rows
+        return self.generation, self.meta("rows")
 
     def check(self) -> None:
         """Read the whole file; raise InputError if it is damaged."""
@@ -402,10 +378,10 @@ class Lessons:
         with nullcontext() if self._meta is not None else self.reading(), self._messages():
             names: list[tuple[str, int]] = []
             total, expected = 0, self.state[1]
-            query = f"select {_ROW}, keys, weights from lessons left join bodies using (id)"
-            for *columns, keys, values in self.sql.execute(
-                query if features else f"select {_ROW}, 0, 0 from lessons"
-            ):
+            bodies = (
+                "keys, weights from lessons left join bodies using (id)" if features else "0, 0 from lessons"
+            )
+            for *columns, keys, values in self.sql.execute(f"select {_ROW}, {bodies}"):
                 row = self._checked(LessonRow(*columns))
                 if features and _digest((), keys, values) != row.seals[:16]:
                     raise self.damage(f"lesson {row.id}")
@@ -498,7 +474,7 @@ class Lessons:
             if message is not None and (not sealed or _content(b"", b"", message)[16:] == row.seals[16:32]):
                 return replace(lesson, message=zlib.decompress(message))
         body = self._row("select keys, weights from bodies where id = ?", key)
-        if sealed and _content(*body, None)[:16] != row.seals[:16]:
+        if sealed and _digest((), *body) != row.seals[:16]:
             raise ValueError("features")
         keys, values = unpacked(*body)
         return replace(lesson, keys=keys, values=values)
@@ -565,7 +541,7 @@ class Lessons:
         """Replace features and decision value of a lesson."""
         row, body = self._known(lesson.digest), packed(lesson)
         self.sql.execute("update bodies set keys = ?, weights = ? where id = ?", (*body, row.id))
-        content = _content(*body, None)[:16] + row.seals[16:32]
+        content = _digest((), *body) + row.seals[16:32]
         value = None if lesson.value is None else lesson.value + 0.0  # SQLite stores no -0.0
         self._update(row, row._replace(value=value).sealed(content))
 
@@ -594,7 +570,7 @@ class Lessons:
         counts = self.counts()
         counts[row.kind] += sign
         self.set_meta("counts", counts)
-        self.set_meta("rows", (self.rows + sign * row.total) % _MODULUS)
+        self.set_meta("rows", (self.meta("rows") + sign * row.total) % _MODULUS)
 
 
 def _exists(path: Path) -> bool:
