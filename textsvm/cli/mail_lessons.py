@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
@@ -213,15 +212,14 @@ def export(
 
     Of a damaged store the intact messages are written.
     """
-    from textsvm.mail.lessons import Lessons, store_folder
     from textsvm.mail.mailboxes import lesson_line
 
     output = Output("FILE", file, LESSONS, force).checked({})
     n = bare = lost = 0
-    opened = closing(Lessons(store_folder(store), damaged=True))
-    with opened as lessons, output.place() as path, replacing(path) as temporary:
+    opened = open_filter(store, damaged=True)
+    with opened, output.place() as path, replacing(path) as temporary:
         with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            for lesson in lessons.intact():
+            for lesson in opened.lessons.intact():
                 if lesson is None:
                     lost += 1
                     continue

@@ -84,10 +84,19 @@ class Filter:
         Create a missing store.
     texts : bool
         Whether a new store holds messages, or only features.
+    damaged : bool
+        Open a damaged store to read its intact lessons.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, create: bool = False, texts: bool = True) -> None:
-        self.lessons = Lessons(folder, create=create, texts=texts)
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        create: bool = False,
+        texts: bool = True,
+        damaged: bool = False,
+    ) -> None:
+        self.lessons = Lessons(folder, create=create, texts=texts, damaged=damaged)
         self._lock = threading.RLock()
         self._machine: OnlineMachine | None = None
         # The state of the store at which the machine was built or written, whether the machine is at its
