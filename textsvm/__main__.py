@@ -1,5 +1,12 @@
-"""python -m textsvm"""
+"""Entry point of the console script and of `python -m textsvm`."""
 
-from textsvm.cli import main
+import sys
 
-main()
+try:
+    from textsvm.cli import main
+except KeyboardInterrupt:  # `main` handles the later ones
+    print("textsvm: interrupted; no output was written", file=sys.stderr)
+    sys.exit(130)
+
+if __name__ == "__main__":
+    main()
