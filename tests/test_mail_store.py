@@ -426,7 +426,10 @@ def test_features_are_packed_and_unpacked(keys, same):
 def test_features_that_are_cut_off_are_told(store):
     with sqlite3.connect(store / FILE) as connection:
         connection.execute("update bodies set keys = x'0102' where id = 3")
-    with Filter(store) as opened, pytest.raises(InputError, match="damaged .lesson 3.: save its intact lessons"):
+    with (
+        Filter(store) as opened,
+        pytest.raises(InputError, match="damaged .lesson 3.: save its intact lessons"),
+    ):
         opened.learn(mail("ham", 500), "ham")
 
 
