@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 from textsvm.mail.raw_message import RawMessage, marked_pieces
@@ -31,10 +32,12 @@ EX_OK, EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_PROTOCOL = 0, 65, 70, 75, 76
 NAMES = {0: "EX_OK", 65: "EX_DATAERR", 70: "EX_SOFTWARE", 75: "EX_TEMPFAIL", 76: "EX_PROTOCOL"}
 CHECKS = ("CHECK", "SYMBOLS", "REPORT", "REPORT_IFSPAM", "PROCESS", "HEADERS")
 #: Maximum size of a message, in bytes.
-LARGEST = 128 << 20
+LARGEST = 96 << 20
 THRESHOLD = 5.0
 _SCALE = THRESHOLD / math.log(0.99 / 0.01)
 _MAX_FIELDS = 64
+#: Bytes of compressed data that are read, and of the message that are written, in a step.
+_PACKED, _UNPACKED = 1 << 14, 1 << 18
 
 
 class Refused(Exception):
@@ -97,22 +100,38 @@ def read_fields(request: Request, lines: Iterable[bytes]) -> Request:
     sets, removes = ("local" in fields.get(name, "").lower() for name in ("set", "remove"))
     if kind not in ("", "spam", "ham") or (sets and removes) or (sets and not kind):
         raise Refused(EX_PROTOCOL, "(TELL wants Message-class spam or ham with Set: local, or Remove: local)")
-    compressed = fields.get("compress", "").lower() == "zlib"
+    compression = fields.get("compress", "").lower()
+    if compression not in ("", "zlib"):
+        raise Refused(EX_PROTOCOL, "(unsupported compression type)")
     return Request(
-        request.verb, request.version, int(length) if length else None, compressed, kind, sets, removes
+        request.verb, request.version, int(length) if length else None, bool(compression), kind, sets, removes
     )
 
 
-def decompressed(data: bytes) -> bytes:
-    """A message that was sent compressed."""
-    unpacker = zlib.decompressobj()
+def decompressed(data: bytes, most: int, reserve: Callable[[int], None] = lambda size: None) -> bytes | None:
+    """A message that was sent compressed; None if it has more than `most` bytes.
+
+    `reserve` is called with the number of bytes of each step before they are kept, and may raise `Refused`.
+    """
+    unpacker, message = zlib.decompressobj(), BytesIO()
     try:
-        message = unpacker.decompress(data, LARGEST)
+        for start in range(0, len(data), _PACKED):
+            packed = data[start : start + _PACKED]
+            while packed:
+                part = unpacker.decompress(packed, _UNPACKED)
+                packed = unpacker.unconsumed_tail
+                if message.tell() + len(part) > most:
+                    return None
+                reserve(len(part))
+                message.write(part)
+            if unpacker.unused_data:
+                break
+        valid = unpacker.eof and not unpacker.unused_data
     except zlib.error:
-        message = b""
-    if not unpacker.eof:
-        raise Refused(EX_DATAERR, "(the message is not valid zlib data, or is too large)")
-    return message
+        valid = False
+    if not valid:
+        raise Refused(EX_DATAERR, "(the message is not valid zlib data)")
+    return message.getvalue()
 
 
 def refusal(error: Refused) -> bytes:
