@@ -25,8 +25,7 @@ from textsvm.mail.client import Trouble, ask
 
 HOSTILE, ORDINARY = 200, 4
 HEAD = "CHECK SPAMC/1.5\r\nContent-length: {}\r\n"
-BOMB = zlib.compress(bytes(96 << 20))
-LINES = zlib.compress(b"Subject: x\n\n" + b"\n--x\n" * (4 << 20))
+BOMBS = []
 COSTLY = b"Subject: x\nContent-Type: text/html\n\n" + b"<b>x" * 60_000
 
 
@@ -48,7 +47,7 @@ def send(path, head, data, read=True):
 
 
 def bomb(path, draw):
-    data = draw.choice([BOMB, BOMB, LINES])
+    data = draw.choice(BOMBS)
     send(path, HEAD.format(len(data)) + "Compress: zlib\r\n", data)
 
 
@@ -102,12 +101,15 @@ def no_reader(path, draw):
 ATTACKS = (bomb, bomb, costly, single_bytes, half_message, many_sockets, invalid, long_lines, no_reader)
 
 
-def attack(path, seconds):
-    """All hostile clients, in this process."""
+def attack(path, seconds, names=()):
+    """All hostile clients in this process; only attacks of these names, by default all."""
+    BOMBS.append(zlib.compress(bytes(96 << 20)))
+    BOMBS.append(zlib.compress(b"Subject: x\n\n" + b"\n--x\n" * (4 << 20)))
     end = time.monotonic() + seconds
+    attacks = [each for each in ATTACKS if each.__name__ in names] or ATTACKS
 
     def work(number):
-        draw, act = random.Random(number), ATTACKS[number % len(ATTACKS)]
+        draw, act = random.Random(number), attacks[number % len(attacks)]
         while time.monotonic() < end:
             with suppress(OSError):
                 act(path, draw)
@@ -115,6 +117,7 @@ def attack(path, seconds):
 
     for number in range(HOSTILE):
         threading.Thread(target=work, args=(number,), daemon=True).start()
+    print("all at work", flush=True)
     time.sleep(seconds)
     os._exit(0)
 
@@ -152,7 +155,7 @@ def percentile(times, share):
     return times[min(len(times) - 1, int(share * len(times)))]
 
 
-def main(seconds):
+def main(seconds, *names):
     """Attack a new server; (p99 without attackers, p99 with them, failures, MB before, MB at most)."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/socket"
@@ -162,9 +165,11 @@ def main(seconds):
                     ask(path, f"TELL SPAMC/1.5\r\nMessage-class: {kind}\r\nSet: local\r\n", mail(kind, number), 60)
             control, _ = ordinary(path, max(1.0, seconds / 5))
             before = memory(server)
-            command = [sys.executable, __file__, "attack", path, str(seconds + 1)]
-            attackers = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": PYTHONPATH})
-            time.sleep(1)
+            command = [sys.executable, __file__, "attack", path, str(seconds + 1), *names]
+            environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
+            attackers = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+            attackers.stdout.readline()
+            time.sleep(0.5)
             times, failed = ordinary(path, seconds)
             attackers.wait()
             most = memory(server)
@@ -181,5 +186,5 @@ def main(seconds):
 SHARES = (("median", 0.5), ("p99", 0.99), ("longest", 1.0))
 if __name__ == "__main__":
     if sys.argv[1] == "attack":
-        attack(sys.argv[2], float(sys.argv[3]))
-    main(float(sys.argv[1]))
+        attack(sys.argv[2], float(sys.argv[3]), sys.argv[4:])
+    main(float(sys.argv[1]), *sys.argv[2:])

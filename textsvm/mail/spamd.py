@@ -113,25 +113,26 @@ def decompressed(data: bytes, most: int, reserve: Callable[[int], None] = lambda
 
     `reserve` is called with the number of bytes of each step before they are kept, and may raise `Refused`.
     """
-    unpacker, message = zlib.decompressobj(), BytesIO()
-    try:
-        for start in range(0, len(data), _PACKED):
-            packed = data[start : start + _PACKED]
-            while packed:
-                part = unpacker.decompress(packed, _UNPACKED)
-                packed = unpacker.unconsumed_tail
-                if message.tell() + len(part) > most:
-                    return None
-                reserve(len(part))
-                message.write(part)
-            if unpacker.unused_data:
-                break
-        valid = unpacker.eof and not unpacker.unused_data
-    except zlib.error:
-        valid = False
-    if not valid:
-        raise Refused(EX_DATAERR, "(the message is not valid zlib data)")
-    return message.getvalue()
+    unpacker = zlib.decompressobj()
+    with BytesIO() as message:  # closed, so that no traceback keeps it
+        try:
+            for start in range(0, len(data), _PACKED):
+                packed = data[start : start + _PACKED]
+                while packed:
+                    part = unpacker.decompress(packed, _UNPACKED)
+                    packed = unpacker.unconsumed_tail
+                    if message.tell() + len(part) > most:
+                        return None
+                    reserve(len(part))
+                    message.write(part)
+                if unpacker.unused_data:
+                    break
+            valid = unpacker.eof and not unpacker.unused_data
+        except zlib.error:
+            valid = False
+        if not valid:
+            raise Refused(EX_DATAERR, "(the message is not valid zlib data)")
+        return message.getvalue()
 
 
 def refusal(error: Refused) -> bytes:
