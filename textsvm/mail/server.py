@@ -476,7 +476,7 @@ def serve(
     """
     server = Server(filter, log)
     sys.setswitchinterval(5e-5)  # the thread of the clients waits less for those that read messages
-    with suppress(OSError, AttributeError):  # glibc: messages grow in place, and freed messages are given back
+    with suppress(OSError, AttributeError):  # glibc: messages grow in place and are given back
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1 << 17)
     try:
         filter.refresh()

@@ -9,7 +9,9 @@ Scores are in SpamAssassin's units, in which evidence adds up, 0 is neutral and 
 
 Two fields are extensions, which clients ignore: CHECK and HEADERS answer ``Decision: Unsure 0.500000``,
 because ``Spam:`` does not express three kinds, and HEADERS answers ``Replaced: 512``, the number of bytes of
-the message that the answer replaces. REPORT and SYMBOLS have no extensions: Exim reads their fields by
+the message that the answer replaces. The request field ``Filter: bogofilter`` has HEADERS write Bogofilter's
+field, and with it or ``Filter: textsvm`` both verbs answer ``Exact:``, the score with all digits, and
+``Line:``, Bogofilter's field. REPORT and SYMBOLS have no extensions: Exim reads their fields by
 position.
 """
 
@@ -18,11 +20,12 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from textsvm.mail.raw_message import RawMessage, marked_pieces
+from textsvm.mail.decision import kind_of
+from textsvm.mail.raw_message import RawMessage, bogosity_field, marked_pieces
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter
@@ -61,6 +64,7 @@ class Request:
     #: TELL: whether to learn, or to forget the message.
     set: bool = False
     remove: bool = False
+    filter: str = ""  #: "bogofilter": X-Bogosity is written; "bogofilter" or "textsvm": all digits are sent
 
     @property
     def has_message(self) -> bool:
@@ -103,9 +107,9 @@ def read_fields(request: Request, lines: Iterable[bytes]) -> Request:
     compression = fields.get("compress", "").lower()
     if compression not in ("", "zlib"):
         raise Refused(EX_PROTOCOL, "(unsupported compression type)")
-    return Request(
-        request.verb, request.version, int(length) if length else None, bool(compression), kind, sets, removes
-    )
+    size = int(length) if length else None
+    name = fields.get("filter", "")
+    return Request(request.verb, request.version, size, bool(compression), kind, sets, removes, name)
 
 
 def decompressed(data: bytes, most: int, reserve: Callable[[int], None] = lambda size: None) -> bytes | None:
@@ -155,8 +159,10 @@ def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryvie
     """The answer to a verb of `CHECKS`, in pieces: a large message is not copied."""
     message = RawMessage(data)
     decision = mail.classify(message)
+    if request.filter == "bogofilter":
+        decision = replace(decision, kind=kind_of(decision.score))
     if request.verb == "CHECK":
-        return [_head(_spam_field(request, decision), _decision_field(decision))]
+        return [_head(_spam_field(request, decision), *_decision_fields(request, decision))]
     if request.verb in ("PROCESS", "HEADERS"):
         return _marked_answer(request, message, decision)
     text = ""
@@ -195,16 +201,19 @@ def _spam_field(request: Request, decision: Decision) -> str:
     return f"Spam: {names[decision.kind == 'spam']} ; {points(decision):.1f} / {THRESHOLD:.1f}"
 
 
-def _decision_field(decision: Decision) -> str:
-    return f"Decision: {decision.kind.capitalize()} {decision.score:.6f}"
+def _decision_fields(request: Request, decision: Decision) -> list[str]:
+    fields = [f"Decision: {decision.kind.capitalize()} {decision.score:.6f}"]
+    if request.filter:
+        fields += [f"Exact: {float(decision.score)!r}", f"Line: {bogosity_field(decision)}"]
+    return fields
 
 
 def _marked_answer(request: Request, message: RawMessage, decision: Decision) -> list[bytes | memoryview]:
-    parts, more = marked_pieces(message, decision), []
+    parts, more = marked_pieces(message, decision, bogofilter=request.filter == "bogofilter"), []
     if request.verb == "HEADERS":
         start = message.body_start
         parts[-1] = parts[-1][: len(parts[-1]) - (len(message.data) - start)]
-        more = [_decision_field(decision), f"Replaced: {start}"]
+        more = [*_decision_fields(request, decision), f"Replaced: {start}"]
     if request.version < 1.2:
         return [b"SPAMD/1.0 0 EX_OK\r\n", *parts]
     length, spam = f"Content-length: {sum(map(len, parts))}", _spam_field(request, decision)
