@@ -63,7 +63,7 @@ def single_bytes(path, draw):
 
 
 def half_message(path, draw):
-    size = draw.choice([1000, 30_000, 200_000, 5_000_000, 90 << 20])
+    size = draw.choice([1000, 30_000, 200_000, 5_000_000, 60 << 20])
     with connect(path) as line:
         line.sendall(HEAD.format(size).encode() + b"\r\n" + bytes(size // 2))
         time.sleep(draw.uniform(0, 3))
@@ -82,7 +82,9 @@ def many_sockets(path, draw):
 
 def invalid(path, draw):
     with connect(path) as line:
-        line.sendall(draw.choice([b"", b"CHECK SPAMC/1.5\r\n", b"PING "]) + draw.randbytes(draw.choice([5, 5000])))
+        line.sendall(
+            draw.choice([b"", b"CHECK SPAMC/1.5\r\n", b"PING "]) + draw.randbytes(draw.choice([5, 5000]))
+        )
         line.shutdown(socket.SHUT_WR)
         while line.recv(65536):
             pass
@@ -103,7 +105,7 @@ ATTACKS = (bomb, bomb, costly, single_bytes, half_message, many_sockets, invalid
 
 def attack(path, seconds, names=()):
     """All hostile clients in this process; only attacks of these names, by default all."""
-    BOMBS.append(zlib.compress(bytes(96 << 20)))
+    BOMBS.append(zlib.compress(bytes(60 << 20)))
     BOMBS.append(zlib.compress(b"Subject: x\n\n" + b"\n--x\n" * (4 << 20)))
     end = time.monotonic() + seconds
     attacks = [each for each in ATTACKS if each.__name__ in names] or ATTACKS
@@ -162,7 +164,12 @@ def main(seconds, *names):
         with process("-m", "textsvm", "mail", "serve", "--store", folder, socket=path) as server:
             for number in range(20):
                 for kind in ("spam", "ham"):
-                    ask(path, f"TELL SPAMC/1.5\r\nMessage-class: {kind}\r\nSet: local\r\n", mail(kind, number), 60)
+                    ask(
+                        path,
+                        f"TELL SPAMC/1.5\r\nMessage-class: {kind}\r\nSet: local\r\n",
+                        mail(kind, number),
+                        60,
+                    )
             control, _ = ordinary(path, max(1.0, seconds / 5))
             before = memory(server)
             command = [sys.executable, __file__, "attack", path, str(seconds + 1), *names]

@@ -63,7 +63,7 @@ DELAY, MANY = 1.0, 20
 MAX_LINE, MAX_LINES, _PART = 1 << 14, 1 << 16, 1 << 16
 #: A client that sends parts of fewer bytes is slow after this number of parts; longest interval in seconds.
 _SLOW_BYTES, _SLOW_PARTS, _SLOWEST = 512, 8, 0.25
-_M_MMAP_THRESHOLD = -3  # of malloc.h
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
 
 
 class Server:
@@ -477,7 +477,9 @@ def serve(
     server = Server(filter, log)
     sys.setswitchinterval(5e-5)  # the thread of the clients waits less for those that read messages
     with suppress(OSError, AttributeError):  # glibc: messages grow in place and are given back
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1 << 17)
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
+        library.mallopt(_M_ARENA_MAX, 2)
     try:
         filter.refresh()
         asyncio.run(server.run(sockets, interfaces))
