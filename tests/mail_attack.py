@@ -1,4 +1,4 @@
-"""Hostile clients beside ordinary clients: `python tests/mail_attack.py 300` attacks a server for 300 seconds.
+"""Hostile beside ordinary clients: `python tests/mail_attack.py 300` attacks a server for 300 seconds.
 
 200 hostile clients send compression bombs, large and costly messages, single bytes, half messages and invalid
 data, open many connections and do not read their answers. Four ordinary clients ask about a message every

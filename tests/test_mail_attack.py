@@ -1,4 +1,4 @@
-"""A short attack of `mail_attack`, with bounds that hold on a busy machine; the program has the real figures."""
+"""A short run of `mail_attack`, with bounds that hold on a busy machine; the program prints the figures."""
 
 import sys
 

@@ -101,7 +101,9 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
     """Classify or learn the message on stdin with the server; None, and stdin as before, if it fails."""
     path = client.socket_path(store)
     if not os.path.exists(path):
-        return _without_server(path, flags)
+        if "d" in flags:
+            start_server(path)
+        return None
     parts = []
     while part := os.read(0, 1 << 18):
         parts.append(part)
@@ -114,7 +116,9 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
             pieces, code = _decide(path, flags, header, data)
     except client.Trouble:
         _put_back(data)
-        return _without_server(path, flags)
+        if "d" in flags:
+            start_server(path)
+        return None
     try:
         client.write(1, *pieces)
         if "u" in flags and code < 2:
@@ -167,10 +171,10 @@ def _put_back(data: bytes) -> None:
     os.dup2(handle, 0)
 
 
-def _without_server(path: str, flags: str) -> None:
-    """With --daemon start the server of an existing store in the background, unless it is being started."""
+def start_server(path: str) -> None:
+    """Start the server of an existing store in the background, unless it has been started a moment ago."""
     folder, mark = os.path.dirname(path), f"{path}.start"
-    if "d" not in flags or not os.path.exists(os.path.join(folder, "lessons.sqlite")):
+    if not os.path.exists(os.path.join(folder, "lessons.sqlite")):
         return
     if os.path.exists(mark) and time.time() - os.stat(mark).st_mtime < _STARTING:
         return
