@@ -154,15 +154,12 @@ def test_a_server_that_fails_leaves_the_message_to_the_full_program(taught):
 
 @pytest.mark.slow
 def test_the_answers_are_those_without_a_server(taught):
-    messages = [mail("spam", 70), mail("ham", 71), b"", b"no header\n", b"Subject: x\r\n\r\nnothing\r\n"]
-    options = [[], ["-p"], ["-pe"], ["-t"], ["-T"], ["-v"]]
+    spam, crlf = mail("spam", 70), b"Subject: x\r\n\r\nnothing\r\n"
+    calls = [(bogofilter, spam, "-p"), (bogofilter, spam, "-T"), (bogofilter, crlf, "-vt")]
+    calls += [(bogofilter, b"", "-pe"), (classify, spam, "-p"), (classify, crlf, "-e")]
 
     def outputs():
-        return [
-            [bogofilter(taught, *each, data=data) for each in options]
-            + [classify(taught, *each, data=data) for each in options[:5]]
-            for data in messages
-        ]
+        return [program(taught, option, data=data) for program, data, option in calls]
 
     alone = outputs()
     with process("-m", "textsvm", "mail", "serve", "--store", taught, socket=taught / "socket"):
@@ -180,10 +177,7 @@ def test_daemon(taught):
         until(lambda: path.exists() and answers(path), 60)
         assert bogofilter(taught, "-v", "--daemon", data=data) == expected
     finally:
-        listing = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout
-        for line in listing.splitlines():
-            if f"serve --store {taught}" in line:
-                os.kill(int(line.split()[0]), 15)
+        os.kill(int((taught / "socket.start").read_text()), 15)
     until(lambda: not path.exists())
 
 

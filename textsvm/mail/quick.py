@@ -172,15 +172,19 @@ def _put_back(data: bytes) -> None:
 
 
 def start_server(path: str) -> None:
-    """Start the server of an existing store in the background, unless it has been started a moment ago."""
+    """Start the server of an existing store in the background, unless it has been started a moment ago.
+
+    The file SOCKET.start holds its process id.
+    """
     folder, mark = os.path.dirname(path), f"{path}.start"
     if not os.path.exists(os.path.join(folder, "lessons.sqlite")):
         return
     if os.path.exists(mark) and time.time() - os.stat(mark).st_mtime < _STARTING:
         return
-    os.close(os.open(mark, os.O_WRONLY | os.O_CREAT, 0o600))
-    os.utime(mark)
+    handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", folder]
     files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]
     files += [(os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
-    os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
+    pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
+    client.write(handle, b"%d\n" % pid)
+    os.close(handle)
