@@ -108,6 +108,7 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
     while part := os.read(0, 1 << 18):
         parts.append(part)
     data = b"".join(parts)
+    pieces: list[bytes | memoryview] = []
     try:
         if kind:
             _tell(path, kind, data)
@@ -183,7 +184,7 @@ def start_server(path: str) -> None:
         return
     handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", folder]
-    files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]
+    files: list[tuple[object, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]
     files += [(os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
     pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
     client.write(handle, b"%d\n" % pid)

@@ -295,12 +295,12 @@ class _PacedReader(asyncio.StreamReader):
         self._connection = transport
         transport.max_size = _PART  # type: ignore[attr-defined]
 
-    def feed_data(self, data: bytes) -> None:
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]
         super().feed_data(data)
-        self._parts += len(data) < _SLOW_BYTES
+        self._parts = min(self._parts + (len(data) < _SLOW_BYTES), 2 * _SLOW_PARTS)
         if len(data) < _SLOW_BYTES and self._parts > _SLOW_PARTS:
             self._connection.pause_reading()
-            interval = min(_SLOWEST, 1e-3 * self._parts)
+            interval = min(_SLOWEST, 0.005 * 2 ** (self._parts - _SLOW_PARTS))
             asyncio.get_running_loop().call_later(interval, self._connection.resume_reading)
 
 
