@@ -105,6 +105,7 @@ ATTACKS = (bomb, bomb, costly, single_bytes, half_message, many_sockets, invalid
 
 def attack(path, seconds, names=()):
     """All hostile clients in this process; only attacks of these names, by default all."""
+    os.nice(10)  # the attack is on the server, not on the processor of this machine
     BOMBS.append(zlib.compress(bytes(60 << 20)))
     BOMBS.append(zlib.compress(b"Subject: x\n\n" + b"\n--x\n" * (4 << 20)))
     end = time.monotonic() + seconds
