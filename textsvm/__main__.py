@@ -1,18 +1,16 @@
-"""python -m textsvm, and the console script of the same name."""
+"""Entry point of the console script and of `python -m textsvm`."""
 
 import sys
 
-
-def main() -> None:
-    """Run the command line; a running server decides on mail before the command line is imported."""
-    if sys.argv[1:3] == ["mail", "classify"]:
+try:
+    if sys.argv[1:3] == ["mail", "classify"]:  # a running server decides before the command line is imported
         from textsvm.mail import quick
 
         quick.finish(quick.classify(sys.argv[3:]))
     from textsvm.cli import main
-
-    main()
-
+except KeyboardInterrupt:  # `main` handles the later ones
+    print("textsvm: interrupted; no output was written", file=sys.stderr)
+    sys.exit(130)
 
 if __name__ == "__main__":
     main()

@@ -172,12 +172,8 @@ class WeightedDegree(DiagonalKernel):
         2 (degree - k + 1) / (degree (degree + 1)).
     shift : int
         Greatest distance of positions, from 0; at distance s a pair weighs 1 / (2 (s + 1)) each way.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`.
 
     Examples
     --------
@@ -187,14 +183,11 @@ class WeightedDegree(DiagonalKernel):
     """
 
     name: ClassVar[str] = "weighted-degree"
+    _shortest = 1
 
     degree: int = 8
     shift: int = 0
     normalised: bool = True
-
-    @property
-    def _min_length(self) -> int:
-        return 1
 
     def check(self) -> None:
         super().check()
@@ -220,12 +213,8 @@ class Oligo(DiagonalKernel):
         Length of the substrings, 1 to 32.
     sigma : float
         Scale of the distance of positions, in symbols, above 0.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`.
 
     Examples
     --------
@@ -235,14 +224,11 @@ class Oligo(DiagonalKernel):
     """
 
     name: ClassVar[str] = "oligo"
+    _shortest = "k"
 
     k: int = 3
     sigma: float = 2.0
     normalised: bool = True
-
-    @property
-    def _min_length(self) -> int:
-        return int(self.k)
 
     def check(self) -> None:
         super().check()
