@@ -55,6 +55,7 @@ Usage: textsvm-bogofilter [OPTIONS] < MESSAGE      exit code: 0 spam, 1 ham, 2 u
   -c FILE, -C   read this configuration file, read none (else /etc/bogofilter.cf and ~/.bogofilter.cf)
   -t, -T, -TT   a letter and the score; in a form that never changes; the score alone, 16 digits
   -v, -vv       the X-Bogosity line, or the number of lessons; the words that decided
+  --daemon      start the server in the background if none runs; later messages are decided by it
   -l, -q, -Q, -V, -h   to syslog too; quiet; configuration; version; this text
 
 All options of Bogofilter are accepted; a line on stderr names settings of its arithmetic that have no effect.
