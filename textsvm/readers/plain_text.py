@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from textsvm.readers.charsets import decode, is_binary
-from textsvm.readers.corpus import Document, ReadOptions
+from textsvm.readers.corpus import Document, ReadOptions, refused_rows
 from textsvm.readers.files import File, Problems, iterate_lines, stem, with_progress
 from textsvm.runtime.parallel import Progress
 
@@ -91,6 +91,7 @@ def read_lines(
     """
     for file, report in with_progress(files, progress):
         part, unlabelled = part_of(file.name), not options.labelled and not is_lines(decode(file.head)[0])
+        missing, number = list[int](), 0
         for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")
             if number % PROGRESS_STEP == 0:
@@ -102,14 +103,27 @@ def read_lines(
                 continue
             first, tab, rest = line.partition("\t")
             if unlabelled:
-                yield Document(identifier, line, None, part)
+                document = Document(identifier, line, None, part)
             elif fasttext := _FASTTEXT.match(line):
                 labels = tuple(label.removeprefix("__label__") for label in fasttext[1].split())
                 label = labels[0] if len(labels) == 1 else labels
-                yield Document(identifier, line[fasttext.end() :], label, part)
+                document = Document(identifier, line[fasttext.end() :], label, part)
             elif tab and first.strip():
-                yield Document(identifier, rest, first.strip(), part)
+                document = Document(identifier, rest, first.strip(), part)
             else:
                 problems.append(
                     (f"{file.name}, line {number}", "left out: it is not a label, a TAB and a text")
                 )
+                continue
+            if document.text.strip() or not (
+                options.keep_invalid or options.require_text or options.skip_invalid
+            ):
+                yield document
+            elif options.skip_invalid:
+                problems.append((f"{file.name}, line {number}", "left out: its text is empty"))
+            elif options.keep_invalid:
+                yield Document(identifier, "", problem=f"line {number}: its text is empty")
+            else:
+                missing.append(number)
+        if missing:
+            raise refused_rows(file.name, "line", missing, number, "no text", "it is empty")
