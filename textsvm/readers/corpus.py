@@ -86,6 +86,11 @@ class ReadOptions:
     recorded: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
     @property
+    def refuse_empty(self) -> bool:
+        """Whether an empty text is no text."""
+        return self.keep_invalid or self.require_text or self.skip_invalid
+
+    @property
     def named(self) -> dict[str, str | Sequence[str]]:
         """The named columns by their role."""
         roles = ("text", "label", "id", "target", "weight", "group", "numbers")
@@ -411,9 +416,10 @@ def build_corpus(
 def refused_rows(file: str, unit: str, lines: list[int], total: int, lack: str, reason: str) -> InputError:
     """Error for rows that are left out only on request."""
     numbers = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
+    have, units = ("has", unit) if len(lines) == 1 else ("have", f"{unit}s")
     return InputError(
-        f"{len(lines):,} of the {total:,} rows of {file} {'have' if len(lines) > 1 else 'has'} {lack} ({unit}s {numbers}): {reason}; correct "
-        "them, or leave them out with --skip-invalid (skip_invalid=True)"
+        f"{len(lines):,} of the {total:,} rows of {file} {have} {lack} ({units} {numbers}): {reason}; "
+        "correct them, or leave them out with --skip-invalid (skip_invalid=True)"
     )
 
 

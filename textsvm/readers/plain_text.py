@@ -115,9 +115,7 @@ def read_lines(
                     (f"{file.name}, line {number}", "left out: it is not a label, a TAB and a text")
                 )
                 continue
-            if document.text.strip() or not (
-                options.keep_invalid or options.require_text or options.skip_invalid
-            ):
+            if document.text.strip() or not options.refuse_empty:
                 yield document
             elif options.skip_invalid:
                 problems.append((f"{file.name}, line {number}", "left out: its text is empty"))

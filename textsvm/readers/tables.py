@@ -114,9 +114,7 @@ def read_tables(
         table = _READERS[format](file, options.need_header, problems)
         roles, part = _roles(table, options, file.name), part_of(file.name)
         ragged, missing, total = list[int](), list[int](), 0
-        refuse_empty = (options.keep_invalid or options.require_text or options.skip_invalid) and not roles[
-            "numbers"
-        ]
+        refuse_empty = options.refuse_empty and not roles["numbers"]
         for number, line, row in table.rows:
             total += 1
             row_name = f"{table.unit} {line}"
