@@ -476,7 +476,7 @@ MISTAKES = [
     Mistake(
         "copies with different labels",
         f"train t.csv {TRAIN}",
-        "1 of 41 documents is an exact copy of others; 1 set of copies has different labels",
+        "exact copies of others; sets of copies with different labels: 1",
         code=0,
         files={"t.csv": table([("bad", ROWS[0][1]), *ROWS], COLUMNS)},
         rows=1,

@@ -359,15 +359,13 @@ def say_problems(console: Console, corpus: Corpus) -> None:
     if len(corpus.texts) and corpus.columns is None:
         empty = sum(not text or text.isspace() for text in corpus.texts)
         if empty:
-            console.say(f"note: {empty:,} of {len(corpus):,} documents {'are' if empty > 1 else 'is'} empty")
+            console.say(f"note: {empty:,} of {len(corpus):,} documents are empty")
     groups = corpus.duplicates()
     if groups:
         copies = sum(len(group) - 1 for group in groups)
         conflicts = len(corpus.conflicting_duplicates())
-        sets = "sets of copies have" if conflicts > 1 else "set of copies has"
-        labels = f"; {conflicts:,} {sets} different labels" if conflicts else ""
-        are = "are exact copies" if copies > 1 else "is an exact copy"
-        console.say(f"note: {copies:,} of {len(corpus):,} documents {are} of others{labels}")
+        labels = f"; sets of copies with different labels: {conflicts:,}" if conflicts else ""
+        console.say(f"note: {copies:,} of {len(corpus):,} documents are exact copies of others{labels}")
 
 
 def say_long_documents(console: Console, corpus: Corpus) -> None:

@@ -59,7 +59,6 @@ class ReadKeywords(TypedDict, total=False):
     headers: bool
     skip_invalid: bool
     recorded: Mapping[str, str]
-    require_text: bool
 
 
 @dataclass(frozen=True)
@@ -84,11 +83,6 @@ class ReadOptions:
     keep_rows: bool = False  #: Keep all cells of the rows of tables
     #: Columns of tables by their role, for roles without a named column: those that a model was trained on.
     recorded: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-
-    @property
-    def refuse_empty(self) -> bool:
-        """Whether an empty text is no text."""
-        return self.keep_invalid or self.require_text or self.skip_invalid
 
     @property
     def named(self) -> dict[str, str | Sequence[str]]:

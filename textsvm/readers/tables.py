@@ -114,13 +114,15 @@ def read_tables(
         table = _READERS[format](file, options.need_header, problems)
         roles, part = _roles(table, options, file.name), part_of(file.name)
         ragged, missing, total = list[int](), list[int](), 0
-        refuse_empty = options.refuse_empty and not roles["numbers"]
+        strict = not roles["numbers"] and (
+            options.keep_invalid or options.require_text or options.skip_invalid
+        )
         for number, line, row in table.rows:
             total += 1
             row_name = f"{table.unit} {line}"
             place = f"{file.name}, {row_name}"
             identifier = f"{file.name}:{number}" if len(files) > 1 else str(number)
-            if problem := _problem(row, roles["text"], refuse_empty):
+            if problem := _problem(row, roles["text"], strict):
                 if options.keep_invalid and not options.skip_invalid:
                     own = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
                     kept = row if options.keep_rows and isinstance(row, Mapping) else None
@@ -148,8 +150,8 @@ def read_tables(
             if number % PROGRESS_STEP == 0:
                 report()
         if ragged:
-            remedy = "too few or too many fields", "a text with the delimiter in it needs quotes"
-            raise refused_rows(file.name, table.unit, ragged, total, *remedy)
+            reason = "a text with the delimiter in it needs quotes"
+            raise refused_rows(file.name, table.unit, ragged, total, "too few or too many fields", reason)
         if missing:
             raise refused_rows(file.name, table.unit, missing, total, "no text", reason)
 
