@@ -201,7 +201,8 @@ def predict(
                 warned = True
                 console.warn(
                     f"fewer than {100 * UNLIKE:.0f} % of the sequences of four characters in these documents "
-                    "occur in a sample of the training texts (another column or language?): do not trust the predictions"
+                    "occur in a sample of the training texts (another column or language?): do not trust "
+                    "the predictions"
                 )
             with console.progress(beside_stdout=True):
                 classes, predicted, decision, probability = judge.predict(
