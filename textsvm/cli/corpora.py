@@ -46,13 +46,12 @@ def read(
     groups: str | None = None,
     kernel: Any = None,
     recorded: Mapping[str, str] | None = None,
-    keep_empty: bool = False,
 ) -> Corpus:
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
 
     `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed. `recorded`
     are the columns that the model was trained on, which are read unless others are named. Rows without a text
-    are an error without `keep_empty`, --vectors or --skip-invalid.
+    are an error when learning, unless --vectors or --skip-invalid is given.
     """
     learning = learning or LearningOptions()
     learning.check(reading)
@@ -62,7 +61,7 @@ def read(
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
             "headers": reading.headers, "label_separator": learning.separator,
             "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
-            "require_text": not keep_empty and reading.vectors is None,
+            "require_text": learning.require_text and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
         if is_large(path):

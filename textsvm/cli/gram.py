@@ -101,15 +101,13 @@ def gram(
     model = estimators.checked(
         lambda: Classifier(kernel, device=values.device, compute=Compute(store=file.store), **text)
     )
-    learning = options.LearningOptions(regress)
-    documents = columns = corpora.read(
-        console, corpus, reading, learning, kernel=model.kernel, keep_empty=True
-    )
+    learning = options.NoLearningOptions(regress)
+    documents = columns = corpora.read(console, corpus, reading, learning, kernel=model.kernel)
     corpora.settle(console, model, values.kernel.named, documents)
     kernel = model.kernel
     if against.columns is not None:
         reading = replace(reading, part=against.part_of_columns)
-        columns = corpora.read(console, against.columns, reading, learning, kernel=kernel, keep_empty=True)
+        columns = corpora.read(console, against.columns, reading, learning, kernel=kernel)
     for_libsvm = output is not None and output.kind is LIBSVM
     labels, names = matrices.labels_of(documents) if for_libsvm else (None, [])
     clock = time.perf_counter()
