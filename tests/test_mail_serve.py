@@ -74,9 +74,9 @@ from textsvm.mail.filter import Filter
 from textsvm.mail.server import listen, serve
 
 class Slow(Filter):
-    def _load_machine(self, generation):
+    def _load_machine(self):
         time.sleep(1.5)
-        return super()._load_machine(generation)
+        return super()._load_machine()
 
 store = Path({str(tmp_path / "store")!r})
 with Filter(store, create=True) as mail:

@@ -298,11 +298,11 @@ def test_weights_are_summed_and_read_back(tmp_path):
         dense[keys.astype(int)] += factor * 0.25
     total = sum_vectors((keys, np.full(len(keys), 0.25, np.float32), factor) for keys, factor in vectors)
     np.testing.assert_allclose(total.of(np.arange(60, dtype=np.uint64))[:50], dense, atol=1e-7)
-    total.write(tmp_path / "weights", "s" * 32, 7)
-    back = read_weights(tmp_path / "weights", "s" * 32, 7)
+    total.write(tmp_path / "weights", 7)
+    back = read_weights(tmp_path / "weights", 7)
     assert (back.keys == total.keys).all()
     assert (back.values == total.values).all()
-    assert read_weights(tmp_path / "weights", "s" * 32, 8) is None
+    assert read_weights(tmp_path / "weights", 8) is None
     assert WeightVector(total.keys[:0], total.values[:0]).of(total.keys).sum() == 0
 
 
@@ -426,7 +426,7 @@ def test_features_are_packed_and_unpacked(keys, same):
 def test_features_that_are_cut_off_are_told(store):
     with sqlite3.connect(store / FILE) as connection:
         connection.execute("update bodies set keys = x'0102' where id = 3")
-    with Filter(store) as opened, pytest.raises(InputError, match="damaged: lesson"):
+    with Filter(store) as opened, pytest.raises(InputError, match="damaged .lesson 3.: save its intact lessons"):
         opened.learn(mail("ham", 500), "ham")
 
 
@@ -598,9 +598,9 @@ def test_retraining_keeps_the_lessons_and_calibrates(store):
 
 @pytest.mark.slow
 def test_other_features_are_told_and_retraining_makes_them_anew(store):
-    with sqlite3.connect(store / FILE) as connection:
-        connection.execute("update meta set value = '[3, 9]' where name = 'features'")
     with Filter(store) as opened:
+        with opened.lessons.writing():
+            opened.lessons.set_meta("features", [3, 9])
         for ask in (opened.classify, lambda data: opened.learn(data, "ham")):
             with pytest.raises(InputError, match="textsvm mail retrain"):
                 ask(mail("ham", 500))

@@ -208,18 +208,28 @@ def export(
     force: Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write all training messages as JSON Lines, or their features if the store holds no texts."""
+    """Write all training messages as JSON Lines, or their features if the store holds no texts.
+
+    Of a damaged store the intact messages are written.
+    """
     from textsvm.mail.mailboxes import lesson_line
 
     output = Output("FILE", file, LESSONS, force).checked({})
-    n = 0
-    with open_filter(store) as opened, output.place() as path, replacing(path) as temporary:
+    n = bare = lost = 0
+    opened = open_filter(store, damaged=True)
+    with opened, output.place() as path, replacing(path) as temporary:
         with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            for n, lesson in enumerate(opened.lessons.iterate(messages=True), 1):  # noqa: B007
+            for lesson in opened.lessons.intact():
+                if lesson is None:
+                    lost += 1
+                    continue
+                n, bare = n + 1, bare + (lesson.message is None)
                 stream.write(lesson_line(lesson))
         if not output.is_stdout and not path.exists():
             path.touch(0o600)  # mail is private; `replacing` keeps the mode
-    Console(quiet).say(f"{n:,} lessons written")
+    rest = f"; {bare:,} of them as features, without their messages" if 0 < bare < n else ""
+    rest += f"; {lost:,} damaged lessons were left out" if lost else ""
+    Console(quiet and not lost).say(f"{n:,} lessons written{rest}")
 
 
 @options.with_groups

@@ -128,9 +128,9 @@ def _newton(
 
 @dataclass(frozen=True)
 class DecisionModel:
-    """Weights and calibration of a generation of a store, enough for decisions."""
+    """Weights and calibration of a state of a store, enough for decisions."""
 
-    generation: int
+    state: tuple[int, int]  #: `Lessons.state`
     both: bool  #: Whether there are lessons of both kinds
     weights: WeightVector
     calibration: PlattSigmoid
@@ -144,24 +144,32 @@ def read_model(lessons: Lessons, weights: WeightVector | None = None) -> Decisio
     """Read the decision model of a store, inside `Lessons.reading`.
 
     The weights come from their file. If it is stale, they are the argument `weights` (of the store's
-    generation) or the sum over the support vectors, and are written to the file.
+    state) or the sum over the support vectors, and are written to the file.
     """
     check_features(lessons)
-    generation, both = lessons.generation, min(lessons.counts().values()) > 0
-    path, store = lessons.path.with_name("weights"), lessons.meta("store")
-    stored = read_weights(path, store, generation)
+    calibration, both = read_calibration(lessons), min(lessons.counts().values()) > 0
+    path = lessons.path.with_name("weights")
+    stored = read_weights(path, lessons.state[1])
     if stored is None:
+        if weights is None:
+            lessons.verify()
         stored = weights or sum_vectors(
             (lesson.keys, lesson.values, lesson.alpha if lesson.kind == "spam" else -lesson.alpha)
             for lesson in lessons.iterate(supports=True)
         )
-        stored.write(path, store, generation)
-    return DecisionModel(generation, both, stored, read_calibration(lessons))
+        stored.write(path, lessons.state[1])
+    return DecisionModel(lessons.state, both, stored, calibration)
 
 
 def read_calibration(lessons: Lessons) -> PlattSigmoid:
-    """The sigmoid that was last fitted."""
-    return PlattSigmoid(*lessons.meta("calibration", []))
+    """The sigmoid that was last fitted; raise InputError if its parameters are out of bounds."""
+    try:
+        slope, offset = map(float, lessons.meta("calibration", [0.0, 0.0]))
+        if not (0 <= slope < math.inf and math.isfinite(offset)):
+            raise ValueError("out of bounds")
+    except (TypeError, ValueError) as error:
+        raise lessons.damage("its calibration") from error
+    return PlattSigmoid(slope, offset)
 
 
 def check_features(lessons: Lessons) -> None:

@@ -13,10 +13,11 @@ Stores of version 1 have the 4-mers alone, all with the same value; they keep th
 
 f(x) = <w, x> + b with w = sum_i alpha_i y_i x_i, summed over the support vectors once and kept in a file
 beside the lessons: keys ascending, weights behind them, mapped into memory, so that a mail of m features
-reads m log n of n entries. The file names the store and generation that it was computed from; a missing or
-foreign file is computed again. It may be deleted at any time.
+reads m log n of n entries. The file holds the sum of digests of the lessons that it was computed from, and a
+digest of itself, checked when it is mapped; a missing, damaged or foreign file is computed again. It may be
+deleted at any time.
 
-    64 bytes   "tsvmwts1", name of the store (32), generation, n (uint64 each), zeros
+    64 bytes   "tsvmwts2", SHA-256 of the rest (32), sum of the lessons' digests (16), n (uint64)
     8 n        keys, uint64
     4 n        weights, float32
 
@@ -33,7 +34,9 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,9 +55,15 @@ HEADER, WORD = 1 << 32, 2 << 32
 #: Squared lengths of the blocks: 4-mers of the text, 4-mers of the header fields, words.
 SHARES = (0.5, 0.2, 0.3)
 _FOLDED = bytes(range(256)).lower().translate(bytes.maketrans(b"123456789", b"000000000"))
+<<<<<<< HEAD
 _FILE_HEADER = struct.Struct("<8s32sQQ8x")
 _MAGIC = b"tsvmwts1"
 #: A word for display; of scripts without blanks a piece.
+=======
+_FILE_HEADER = struct.Struct("<8s32s16sQ")
+_MAGIC = b"tsvmwts2"
+#: A word; of scripts without blanks a piece.
+>>>>>>> s-store
 _WORD = re.compile(r"\S{1,40}")
 #: A word in folded bytes.
 _TOKEN = re.compile(rb"[a-z0$!'\x80-\xff][a-z0$!'._\-\x80-\xff]*[a-z0$!'\x80-\xff]")
@@ -112,14 +121,14 @@ class WeightVector:
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[place] == keys, self.values[place], 0.0)
 
-    def write(self, path: Path, store: str, generation: int) -> None:
+    def write(self, path: Path, rows: int) -> None:
         """Write the file, for its owner alone; errors are ignored, because the file is only a cache."""
         with suppress(OSError, InputError):
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # `replacing` keeps its mode
             with replacing(path) as temporary, temporary.open("wb") as stream:
-                stream.write(_FILE_HEADER.pack(_MAGIC, store.encode(), generation, len(self.keys)))
-                self.keys.astype("<u8").tofile(stream)
-                self.values.astype("<f4").tofile(stream)
+                parts = rows.to_bytes(16, "big"), self.keys.astype("<u8"), self.values.astype("<f4")
+                stream.write(_FILE_HEADER.pack(_MAGIC, _digest(*parts), parts[0], len(self.keys)))
+                stream.writelines(parts[1:])
 
 
 def sum_vectors(vectors: Iterable[tuple[NDArray[np.uint64], NDArray[np.float32], float]]) -> WeightVector:
@@ -133,20 +142,33 @@ def sum_vectors(vectors: Iterable[tuple[NDArray[np.uint64], NDArray[np.float32],
     return WeightVector(distinct, sums.astype(np.float32))
 
 
-def read_weights(path: Path, store: str, generation: int) -> WeightVector | None:
-    """Map the weights of a file; None if it is missing, cut off, or of another store or generation."""
+def read_weights(path: Path, rows: int) -> WeightVector | None:
+    """Map the weights of a file; None if it is missing, damaged, or of lessons of another sum of digests."""
     with suppress(OSError, struct.error, ValueError), path.open("rb") as stream:
-        *origin, n = _FILE_HEADER.unpack(stream.read(_FILE_HEADER.size))
+        magic, digest, origin, n = _FILE_HEADER.unpack(stream.read(_FILE_HEADER.size))
         complete = os.fstat(stream.fileno()).st_size == _FILE_HEADER.size + 12 * n
-        if origin == [_MAGIC, store.encode(), generation] and complete:
+        if magic == _MAGIC and origin == rows.to_bytes(16, "big") and complete:
             if n == 0:
                 return sum_vectors([])
             keys = np.memmap(stream, "<u8", "r", _FILE_HEADER.size, (n,))
-            return WeightVector(keys, np.memmap(stream, "<f4", "r", _FILE_HEADER.size + 8 * n, (n,)))
+            values = np.memmap(stream, "<f4", "r", _FILE_HEADER.size + 8 * n, (n,))
+            if digest == _digest(origin, keys, values):
+                return WeightVector(keys, values)
     return None
 
 
+<<<<<<< HEAD
 def word_contributions(text: str, weights: WeightVector, version: int = 2) -> list[tuple[str, float]]:
+=======
+def _digest(*parts: bytes | NDArray[Any]) -> bytes:
+    state = sha256()
+    for part in parts:
+        state.update(part)
+    return state.digest()
+
+
+def word_contributions(text: str, weights: WeightVector) -> list[tuple[str, float]]:
+>>>>>>> s-store
     """The words of a text and the contribution of each to the decision value, the largest first."""
     read, contributions = character_contributions(text, weights, version)
     sums = np.concatenate([[0.0], np.cumsum(contributions)])

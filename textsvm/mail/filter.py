@@ -33,7 +33,7 @@ from textsvm.mail.decision import (
     read_model,
 )
 from textsvm.mail.features import WeightVector, features, word_contributions
-from textsvm.mail.lessons import KINDS, MAX_KEPT, Lesson, Lessons, LessonSummary
+from textsvm.mail.lessons import KINDS, MAX_KEPT, C, Lesson, Lessons, LessonSummary
 from textsvm.mail.message import read_message
 from textsvm.mail.raw_message import RawMessage
 
@@ -84,14 +84,24 @@ class Filter:
         Create a missing store.
     texts : bool
         Whether a new store holds messages, or only features.
+    damaged : bool
+        Open a damaged store to read its intact lessons.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, create: bool = False, texts: bool = True) -> None:
-        self.lessons = Lessons(folder, create=create, texts=texts)
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        create: bool = False,
+        texts: bool = True,
+        damaged: bool = False,
+    ) -> None:
+        self.lessons = Lessons(folder, create=create, texts=texts, damaged=damaged)
         self._lock = threading.RLock()
         self._machine: OnlineMachine | None = None
-        # The machine's generation, whether it is at its optimum, its lessons' kinds, the alphas on disk.
-        self._generation, self._settled = -1, True
+        # The state of the store at which the machine was built or written, whether the machine is at its
+        # optimum, its lessons' kinds, the alphas on disk.
+        self._state, self._settled = (-1, 0), True
         self._kinds: dict[str, str] = {}
         self._alphas: dict[str, float] = {}
         self._calibration = PlattSigmoid()
@@ -127,7 +137,7 @@ class Filter:
         if self._changing and model is not None:
             return model.decide(keys, values)
         with self._lock:
-            if self._machine is None or self._generation != self.lessons.generation:
+            if self._machine is None or self._state != self.lessons.state:
                 return self._read_model().decide(keys, values)
             return self._decide(self._machine, keys, values)
 
@@ -162,10 +172,10 @@ class Filter:
                 self._changing = outer
 
     def _read_model(self) -> DecisionModel:
-        if self._model is None or self._model.generation != self.lessons.generation:
+        if self._model is None or self._model.state != self.lessons.state:
             with self.lessons.reading():
                 weights = None
-                if self._machine is not None and self._generation == self.lessons.generation:
+                if self._machine is not None and self._state == self.lessons.state:
                     weights = WeightVector(*self._machine.weights())
                 self._model = read_model(self.lessons, weights)
         return self._model
@@ -231,11 +241,9 @@ class Filter:
                         self.lessons.set_features(replace(lesson, value=value))
                     self.lessons.set_meta("features", FEATURES)
                     self._machine = None
-                    generation = self.lessons.generation
-                    machine = self._load_machine(generation)
+                    machine = self._load_machine()
                     machine.settle()
-                    self._write(machine, generation + 1)
-                self._generation = generation + 1
+                    self._write(machine)
             except BaseException:
                 self._machine = None
                 raise
@@ -279,8 +287,7 @@ class Filter:
         try:
             with self.lessons.writing():
                 check_features(self.lessons)
-                generation = self.lessons.generation
-                machine = self._load_machine(generation)
+                machine = self._load_machine()
                 yield machine
                 machine.budget = self.lessons.meta("most")
                 self._settled = machine.settle(seconds)
@@ -288,28 +295,28 @@ class Filter:
                     self.lessons.drop(name)
                     del self._kinds[name]
                 machine.forgotten.clear()
-                self._write(machine, generation + 1)
-            self._generation = generation + 1
+                self._write(machine)
         except BaseException:
             self._machine = None
             raise
 
-    def _load_machine(self, generation: int) -> OnlineMachine:
-        """The machine at a generation of the store, loaded if there is none."""
-        if self._machine is None or self._generation != generation:
+    def _load_machine(self) -> OnlineMachine:
+        """The machine of the present lessons, loaded if there is none."""
+        if self._machine is None or self._state != self.lessons.state:
             from textsvm.solvers.online import OnlineMachine
 
-            self._machine, self._kinds, self._alphas = OnlineMachine(free_bias=False), {}, {}
+            self.lessons.verify()
+            self._machine, self._kinds, self._alphas = OnlineMachine(C, free_bias=False), {}, {}
             for lesson in self.lessons.iterate():
                 spam = lesson.kind == "spam"
                 self._machine.add(lesson.digest, lesson.keys, lesson.values, spam, lesson.alpha)
                 self._kinds[lesson.digest], self._alphas[lesson.digest] = lesson.kind, lesson.alpha
             self._machine.settle(SETTLING)
             self._calibration = read_calibration(self.lessons)
-            self._generation = generation
+            self._state = self.lessons.state
         return self._machine
 
-    def _write(self, machine: OnlineMachine, generation: int) -> None:
+    def _write(self, machine: OnlineMachine) -> None:
         """Write changed alphas, the calibration and the generation."""
         alphas = cast(dict[str, float], machine.alphas)
         self.lessons.set_alphas({name: a for name, a in alphas.items() if self._alphas.get(name, 0.0) != a})
@@ -317,12 +324,15 @@ class Filter:
         self._calibration = fit_sigmoid(*machine.left_out())
         self.lessons.set_meta("calibration", [self._calibration.slope, self._calibration.offset])
         self.lessons.set_meta("features", FEATURES)
-        self.lessons.set_meta("generation", generation)
+        self.lessons.set_meta("generation", self.lessons.generation + 1)
+        self._state = self.lessons.state
 
     def status(self) -> Status:
         """Number of lessons, and decisions on the last lessons before they were learnt."""
         lessons = self.lessons
         with self._lock, lessons.reading():
+            lessons.verify(features=True)
+            read_calibration(lessons)
             counts, history = lessons.counts(), lessons.history()
             texts, most = lessons.holds_texts, lessons.meta("most")
         recent, before = (_prior_decisions(part) for part in (history[:RECENT], history[RECENT:]))
@@ -349,7 +359,7 @@ def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[float | None]:
     values: list[float | None] = [None] * len(lessons)
     fold = np.random.default_rng(0).permutation(len(lessons)) % folds
     for k in range(folds):
-        machine = OnlineMachine(free_bias=False)
+        machine = OnlineMachine(C, free_bias=False)
         training = [lesson for lesson, part in zip(lessons, fold, strict=True) if part != k]
         if len({lesson.kind for lesson in training}) < 2:
             continue

@@ -7,11 +7,17 @@ store was created without texts.
 The journal is SQLite's WAL with synchronous=FULL: readers never wait for a writer; a second writer waits.
 Tables:
 
-    lessons   the small columns, in the order of learning
+    lessons   the small columns, in the order of learning, and `seals`
     bodies    with the same id: the features as arrays, the compressed message
-    meta      name of the store, whether it holds texts, versions, the calibration
+    meta      name of the store, whether it holds texts, versions, the calibration, `counts`, `rows`, `seal`
 
 `generation` grows with every commit of lessons, so that other processes notice it.
+
+Damage is detected by digests, the first 16 bytes of SHA-256. `seals` of a lesson holds four: of its features,
+of its message, of the columns from the user with the first two, and of the dual coefficient, the former
+decision, the id and the first three. `rows` is the sum of the last digests of all lessons modulo 2**128, so a
+lesson changes it in constant time; `seal` is the digest of all other values in `meta`. Every row is checked
+when it is read, `meta` as well, and `rows` when the machine or the weights are computed from the lessons.
 
 Features are packed: the first key and the gaps between keys, as 4 bytes each if they fit; equal values, as in
 `textsvm.mail.features`, as a single number.
@@ -25,9 +31,12 @@ import sqlite3
 import time
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import chain
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,7 +50,9 @@ KINDS = ("spam", "ham")
 MAX_KEPT = 1 << 20
 FILE = "lessons.sqlite"
 #: SQLite's application id ("tsvm"), and the version of the tables.
-APPLICATION, FORMAT = 0x7473766D, 1
+APPLICATION, FORMAT = 0x7473766D, 2
+#: Upper bound of dual coefficients.
+C = 10.0
 #: Seconds that a second writer waits.
 PATIENCE = 10.0
 _TABLES = """
@@ -55,7 +66,8 @@ create table lessons (
     sender text not null,
     value real,
     score real,
-    alpha real not null
+    alpha real not null,
+    seals blob not null
 );
 create table bodies (
     id integer primary key references lessons (id) on delete cascade,
@@ -64,17 +76,21 @@ create table bodies (
     message blob
 );
 """
-_COLUMNS = "digest, kind, keys, weights, subject, sender, learnt, value, score, alpha"
+_REPAIR = (
+    "save its intact lessons with `textsvm mail export FILE`, move it away, and learn them with "
+    "`textsvm mail import FILE`"
+)
 #: Parts of SQLite's error messages, and messages for people.
 _ERRORS = {
     "file is not a database": "is not a mail store of textsvm: name another folder",
-    "malformed": "is damaged: restore a copy of it, or move it away and learn again",
+    "malformed": f"is damaged: {_REPAIR}",
+    "decode": f"is damaged (a text is not UTF-8): {_REPAIR}",
     "is locked": f"has been written by another process for {PATIENCE:g} seconds: try again",
     "disk is full": "cannot be written: the disk is full; earlier lessons are kept",
     "readonly": "cannot be written: the file or its folder is read-only",
     "unable to open": "cannot be opened: its folder must exist and be writable",
     "disk I/O": "cannot be read or written: the disk reports an error",
-    "no such": "is damaged: a part of the mail store is missing; restore a copy of it",
+    "no such": f"is damaged (a table or column is missing): {_REPAIR}",
 }
 
 
@@ -96,6 +112,56 @@ class Lesson:
     value: float | None = None
     score: float | None = None
     alpha: float = 0.0  #: Dual coefficient
+
+
+class LessonRow(NamedTuple):
+    """A row of the table `lessons`."""
+
+    id: int
+    digest: str
+    kind: str
+    learnt: float
+    subject: str
+    sender: str
+    value: float | None
+    score: float | None
+    alpha: float
+    seals: bytes
+
+    def sealed(self, content: bytes | None = None) -> LessonRow:
+        """The row with its digests; `content` are those of new features and message."""
+        seals = content or self.seals[:32]
+        seals += _digest(self[1:6], seals)
+        return self._replace(seals=seals + _digest((self.id, *self[6:9]), seals))
+
+    @property
+    def total(self) -> int:
+        """The term of the row in the sum over all rows."""
+        return int.from_bytes(self.seals[48:], "big")
+
+    @property
+    def intact(self) -> bool:
+        """Whether the row is as it was written, with values within their bounds."""
+        return (
+            isinstance(self.seals, bytes)
+            and self.sealed().seals == self.seals
+            and self.kind in KINDS
+            and isinstance(self.subject, str)
+            and isinstance(self.sender, str)
+            and _is_number(self.learnt, -inf, inf)
+            and _is_number(self.alpha, 0, C)
+            and (self.value is None or _is_number(self.value, -inf, inf))
+            and (self.score is None or _is_number(self.score, 0, 1))
+        )
+
+
+#: Errors of SQLite; the second, if a message quotes a damaged name.
+_SQL_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+_MODULUS = 1 << 128
+_NO_LESSONS: dict[str, Any] = {"rows": 0, "counts": dict.fromkeys(KINDS, 0)}
+#: Errors of values that are not as they were written.
+_UNREADABLE = (InputError, TypeError, ValueError, zlib.error)
+_ROW = ", ".join(LessonRow._fields)
 
 
 class LessonSummary(NamedTuple):
@@ -129,10 +195,21 @@ class Lessons:
         Create a missing store; only its owner may read it (0700, files 0600).
     texts : bool
         Whether a new store holds messages.
+    damaged : bool
+        Open a damaged store for `intact`, without writing to it.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, create: bool = False, texts: bool = True) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        create: bool = False,
+        texts: bool = True,
+        damaged: bool = False,
+    ) -> None:
         self.path = Path(folder, FILE)
+        #: Values of the table `meta` during a transaction of `reading` or `writing`.
+        self._meta: dict[str, Any] | None = None
         if create:
             _create_file(self.path)
         elif not _exists(self.path):
@@ -143,7 +220,7 @@ class Lessons:
             )
         try:
             with self._messages():
-                self._open(create, texts)
+                self._open(create, texts, damaged)
         except BaseException:
             self.sql.close()
             raise
@@ -153,26 +230,49 @@ class Lessons:
         with self._messages():
             self.sql.close()
 
-    def _open(self, create: bool, texts: bool) -> None:
+    def _open(self, create: bool, texts: bool, damaged: bool) -> None:
         self.sql.execute("pragma synchronous = full")
         self.sql.execute("pragma foreign_keys = on")
         if create and self._is_empty():
             self.sql.execute("pragma journal_mode = wal")
-            with self.writing():
+            with self._transaction("begin immediate", sealed=False):
                 if self._is_empty():  # no other process was quicker
                     for statement in _TABLES.split(";")[:-1]:
                         self.sql.execute(statement)
-                    self.set_meta("store", uuid.uuid4().hex)
-                    self.set_meta("texts", texts)
-                    self.set_meta("generation", 0)
+                    self._meta = {"store": uuid.uuid4().hex, "texts": texts, "generation": 0, **_NO_LESSONS}
                     self.sql.execute(f"pragma user_version = {FORMAT}")
                     self.sql.execute(f"pragma application_id = {APPLICATION}")
-        version = self.pragma("user_version")
         if self.pragma("application_id") != APPLICATION:
             state = "is empty" if self._is_empty() else "is not a mail store of textsvm"
             raise InputError(f"{self.path} {state}: learn into it, or name another folder")
-        if version > FORMAT:
-            raise InputError(f"{self.path} has format {version} of a newer textsvm: upgrade textsvm")
+        self.version = self.pragma("user_version")
+        if self.version > FORMAT:
+            raise InputError(f"{self.path} has format {self.version} of a newer textsvm: upgrade textsvm")
+        if self.version < FORMAT and not damaged:
+            with self._transaction("begin immediate", sealed=False):
+                if self.pragma("user_version") < FORMAT:
+                    self._migrate()
+            self.version = FORMAT
+
+    def _migrate(self) -> None:
+        """Add digests to a store of format 1, whose values must be within their bounds."""
+        if self.pragma("user_version") != 1:
+            raise self.damage("its version")
+        self.sql.execute("alter table lessons add column seals blob not null default x''")
+        meta = {name: _parsed(text) for name, text in self.sql.execute("select name, value from meta")}
+        if type(meta.get("generation")) is not int or type(meta.get("most") or 0) is not int:
+            raise self.damage("its table meta")
+        self._meta = meta | _NO_LESSONS
+        for (key,) in self.sql.execute("select id from lessons order by id").fetchall():
+            row = LessonRow(*self._row(f"select {_ROW} from lessons where id = ?", key))
+            try:
+                body = self._row("select keys, weights, message from bodies where id = ?", key)
+                unpacked(*body[:2])
+                row = self._checked(row.sealed(_content(*body)))
+            except (TypeError, ValueError) as error:
+                raise self.damage(f"lesson {key}") from error
+            self._update(None, row)
+        self.sql.execute(f"pragma user_version = {FORMAT}")
 
     def _is_empty(self) -> bool:
         return self.pragma("application_id") == 0 and not self._row("select count(*) from sqlite_master")[0]
@@ -191,9 +291,13 @@ class Lessons:
         """Raise SQLite's errors as InputError with a message for people."""
         try:
             yield
-        except sqlite3.Error as error:
+        except _SQL_ERRORS as error:
             message = next((text for part, text in _ERRORS.items() if part in str(error)), f"fails: {error}")
             raise InputError(f"{self.path} {message}") from error
+
+    def damage(self, detail: str) -> InputError:
+        """The error for a damaged part of the store."""
+        return InputError(f"{self.path} is damaged ({detail}): {_REPAIR}")
 
     def writing(self) -> AbstractContextManager[None]:
         """A write transaction: after the block all its changes are on disk, or none."""
@@ -204,30 +308,45 @@ class Lessons:
         return self._transaction("begin")
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
+    def _transaction(self, begin: str, *, sealed: bool = True) -> Iterator[None]:
         with self._messages():
             self.sql.execute(begin)
             try:
+                self._meta = self._read_meta() if sealed else {}
                 yield
+                if self._meta and "immediate" in begin:
+                    self._write_meta(self._meta)
                 self.sql.execute("commit")
             except BaseException:
-                with suppress(sqlite3.Error):  # SQLite may have rolled back itself
+                with suppress(*_SQL_ERRORS):  # SQLite may have rolled back itself
                     self.sql.execute("rollback")
                 raise
+            finally:
+                self._meta = None
 
     # Metadata
 
+    def _read_meta(self) -> dict[str, Any]:
+        with self._messages():
+            texts = dict(self.sql.execute("select name, value from meta"))
+        seal = texts.pop("seal", None)
+        if seal != _meta_seal(texts):
+            raise self.damage("its table meta")
+        return {name: _parsed(text) for name, text in texts.items()}
+
+    def _write_meta(self, values: dict[str, Any]) -> None:
+        texts = {name: json.dumps(value) for name, value in values.items()}
+        texts["seal"] = _meta_seal(texts)
+        self.sql.executemany("insert or replace into meta values (?, ?)", texts.items())
+
     def meta(self, name: str, default: Any = None) -> Any:
         """A value of the table `meta`, which holds JSON."""
-        row = self._row("select value from meta where name = ?", name)
-        try:
-            return default if row is None else json.loads(row[0])
-        except ValueError as error:
-            raise InputError(f"{self.path} is damaged: {name} cannot be read") from error
+        return (self._meta or self._read_meta()).get(name, default)
 
     def set_meta(self, name: str, value: Any) -> None:
         """Write a value of the table `meta`."""
-        self.sql.execute("insert or replace into meta values (?, ?)", (name, json.dumps(value)))
+        assert self._meta is not None
+        self._meta[name] = value
 
     @property
     def holds_texts(self) -> bool:
@@ -239,43 +358,126 @@ class Lessons:
         """A number that grows with every change of lessons."""
         return int(self.meta("generation"))
 
+    @property
+    def state(self) -> tuple[int, int]:
+        """Generation and sum of digests: they differ after every change, in every copy of the store."""
+        return self.generation, self.meta("rows")
+
     def check(self) -> None:
         """Read the whole file; raise InputError if it is damaged."""
         with self._messages():
             answer = self.sql.execute("pragma quick_check(1)").fetchone()[0]
         if answer != "ok":
-            answer = " ".join(answer.split())
-            raise InputError(f"{self.path} is damaged ({answer}): restore a copy of it, or learn again")
+            raise self.damage(" ".join(answer.split()))
+        self.verify()
+        for _ in self.iterate(messages=True):
+            pass
+
+    def verify(self, *, features: bool = False) -> None:
+        """Raise InputError if rows of lessons or their index, or also features, are damaged or missing."""
+        with nullcontext() if self._meta is not None else self.reading(), self._messages():
+            names: list[tuple[str, int]] = []
+            total, expected = 0, self.state[1]
+            bodies = (
+                "keys, weights from lessons left join bodies using (id)" if features else "0, 0 from lessons"
+            )
+            for *columns, keys, values in self.sql.execute(f"select {_ROW}, {bodies}"):
+                row = self._checked(LessonRow(*columns))
+                if features and _digest((), keys, values) != row.seals[:16]:
+                    raise self.damage(f"lesson {row.id}")
+                total += row.total
+                names.append((row.digest, row.id))
+            index = "select digest, id from lessons indexed by sqlite_autoindex_lessons_1 order by digest"
+            if total % _MODULUS != expected or self.sql.execute(index).fetchall() != sorted(names):
+                raise self.damage("lessons are missing or exchanged")
+
+    def _checked(self, row: LessonRow) -> LessonRow:
+        if not row.intact:
+            raise self.damage(f"lesson {row.id}")
+        return row
 
     # Reading
 
+    def _find(self, digest: str) -> LessonRow | None:
+        row = self._row(f"select {_ROW} from lessons where digest = ?", digest)
+        return None if row is None else self._checked(LessonRow(*row))
+
     def kind(self, digest: str) -> str | None:
         """The kind of a lesson; None if there is no such lesson."""
-        row = self._row("select kind from lessons where digest = ?", digest)
-        return None if row is None else row[0]
+        row = self._find(digest)
+        return None if row is None else row.kind
 
     def counts(self) -> dict[str, int]:
         """Number of lessons of each kind."""
-        with self._messages():
-            counts = dict(self.sql.execute("select kind, count(*) from lessons group by kind"))
-        return {kind: counts.get(kind, 0) for kind in KINDS}
+        return dict(self.meta("counts"))
 
     def iterate(self, *, supports: bool = False, messages: bool = False) -> Iterator[Lesson]:
         """Lessons in the order of learning; `supports`: only support vectors; `messages`: with messages."""
-        columns = _COLUMNS + (", message" if messages else "")
+        columns = f"{_ROW}, keys, weights" + (", message" if messages else "")
         where = "where alpha != 0" if supports else ""
         with self._messages(), closing(self.sql.cursor()) as rows:
-            rows.execute(f"select {columns} from lessons join bodies using (id) {where} order by id")
+            rows.execute(f"select {columns} from lessons left join bodies using (id) {where} order by id")
             for row in rows:
                 yield self._lesson(row)
 
     def get(self, digest: str) -> Lesson:
         """A lesson with its message; KeyError if there is none."""
-        query = f"select {_COLUMNS}, message from lessons join bodies using (id) where digest = ?"
-        row = self._row(query, digest)
+        query = f"select {_ROW}, keys, weights, message from lessons left join bodies using (id)"
+        row = self._row(f"{query} where digest = ?", digest)
         if row is None:
             raise KeyError(digest)
         return self._lesson(row)
+
+    def intact(self) -> Iterator[Lesson | None]:
+        """The intact lessons of a damaged store, with messages; then None for each other lesson.
+
+        A lesson is intact if its class is, and its message or its features. Dual coefficients are not needed.
+        """
+        with self._messages():
+            self.sql.execute("begin")
+        try:
+            ids = self._ids()
+            n, expected = 0, len(ids)
+            for key in sorted(ids):
+                lesson = None
+                with suppress(*_UNREADABLE):
+                    lesson = self._intact_lesson(key)
+                if lesson is not None:
+                    n += 1
+                    yield lesson
+            with suppress(InputError):
+                expected = sum(self.counts().values())
+            yield from [None] * max(0, expected - n)
+        finally:
+            with suppress(*_SQL_ERRORS):
+                self.sql.execute("rollback")
+
+    def _ids(self) -> set[int]:
+        """The ids of all lessons that can be read, up to damage from both ends of each table."""
+        ids: set[int] = set()
+        for rows in ("lessons order by id", "lessons order by digest", "bodies order by id"):
+            for direction in ("asc", "desc"):
+                with suppress(*_SQL_ERRORS):
+                    ids.update(key for (key,) in self.sql.execute(f"select id from {rows} {direction}"))
+        return ids
+
+    def _intact_lesson(self, key: int) -> Lesson:
+        """A lesson of which only the dual coefficient and the message or the features may be damaged."""
+        sealed = self.version == FORMAT
+        columns = _ROW if sealed else _ROW.replace("seals", "x''")
+        row = LessonRow(*self._row(f"select {columns} from lessons where id = ?", key))
+        if row.kind not in KINDS or (sealed and row.sealed().seals[:48] != row.seals[:48]):
+            raise ValueError("class or subject")
+        lesson = Lesson(row.digest, row.kind, *unpacked(b"", b""), row.subject, row.sender, None, row.learnt)
+        with suppress(*_UNREADABLE):
+            (message,) = self._row("select message from bodies where id = ?", key)
+            if message is not None and (not sealed or _content(b"", b"", message)[16:] == row.seals[16:32]):
+                return replace(lesson, message=zlib.decompress(message))
+        body = self._row("select keys, weights from bodies where id = ?", key)
+        if sealed and _digest((), *body) != row.seals[:16]:
+            raise ValueError("features")
+        keys, values = unpacked(*body)
+        return replace(lesson, keys=keys, values=values)
 
     def history(self) -> list[LessonSummary]:
         """Summaries of all lessons, the newest first."""
@@ -283,16 +485,21 @@ class Lessons:
         with self._messages():
             return [LessonSummary(*row) for row in self.sql.execute(query)]
 
-    def _lesson(self, row: tuple[Any, ...]) -> Lesson:
-        digest, kind, keys, values, *more = row
-        message = more.pop() if len(more) == 7 else None
+    def _lesson(self, columns: tuple[Any, ...]) -> Lesson:
+        row, (keys, values, *more) = self._checked(LessonRow(*columns[:10])), columns[10:]
+        message = more[0] if more else None
         try:
+            content = _content(keys, values, message)
+            if content[:16] != row.seals[:16] or (more and content[16:] != row.seals[16:32]):
+                raise ValueError("other features or message")
             arrays = unpacked(keys, values)
             message = None if message is None else zlib.decompress(message)
-        except (ValueError, zlib.error) as error:
-            raise InputError(f"{self.path} is damaged: lesson {digest} cannot be read") from error
-        subject, sender, *numbers = more
-        return Lesson(digest, kind, *arrays, subject, sender, message, *numbers)
+        except _UNREADABLE as error:
+            raise self.damage(f"lesson {row.id}") from error
+        before = row.value, row.score
+        return Lesson(
+            row.digest, row.kind, *arrays, row.subject, row.sender, message, row.learnt, *before, row.alpha
+        )
 
     # Writing
 
@@ -304,33 +511,66 @@ class Lessons:
         names = [name.encode("utf-8", "replace").decode() for name in shown]
         message = lesson.message[:MAX_KEPT] if texts and lesson.message is not None else None
         self.drop(lesson.digest)
-        row = self.sql.execute(
-            "insert into lessons (digest, kind, learnt, subject, sender, value, score, alpha) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?)",
-            (lesson.digest, lesson.kind, lesson.learnt, *names, lesson.value, lesson.score, lesson.alpha),
+        query = f"insert into lessons ({_ROW}) values (null, {', '.join('?' * 9)})"
+        given = (
+            lesson.digest,
+            lesson.kind,
+            lesson.learnt,
+            *names,
+            lesson.value,
+            lesson.score,
+            lesson.alpha,
+            b"",
         )
-        self.sql.execute(
-            "insert into bodies values (?, ?, ?, ?)",
-            (row.lastrowid, *packed(lesson), None if message is None else zlib.compress(message)),
-        )
+        key = self.sql.execute(query, given).lastrowid
+        body = (*packed(lesson), None if message is None else zlib.compress(message))
+        self.sql.execute("insert into bodies values (?, ?, ?, ?)", (key, *body))
+        row = LessonRow(*self._row(f"select {_ROW} from lessons where id = ?", key))
+        self._update(None, row.sealed(_content(*body)))
 
     def drop(self, digest: str) -> bool:
         """Remove a lesson; return whether it existed."""
-        return self.sql.execute("delete from lessons where digest = ?", (digest,)).rowcount > 0
+        row = self._find(digest)
+        if row is None:
+            return False
+        self.sql.execute("delete from lessons where id = ?", (row.id,))
+        self._count(row, -1)
+        return True
 
     def set_features(self, lesson: Lesson) -> None:
         """Replace features and decision value of a lesson."""
-        self.sql.execute(
-            "update bodies set keys = ?, weights = ? where id = (select id from lessons where digest = ?)",
-            (*packed(lesson), lesson.digest),
-        )
-        self.sql.execute("update lessons set value = ? where digest = ?", (lesson.value, lesson.digest))
+        row, body = self._known(lesson.digest), packed(lesson)
+        self.sql.execute("update bodies set keys = ?, weights = ? where id = ?", (*body, row.id))
+        content = _digest((), *body) + row.seals[16:32]
+        value = None if lesson.value is None else lesson.value + 0.0  # SQLite stores no -0.0
+        self._update(row, row._replace(value=value).sealed(content))
 
     def set_alphas(self, alphas: Mapping[str, float]) -> None:
         """Write dual coefficients by digest."""
-        self.sql.executemany(
-            "update lessons set alpha = ? where digest = ?", [(alpha, name) for name, alpha in alphas.items()]
-        )
+        for digest, alpha in alphas.items():
+            row = self._known(digest)
+            self._update(row, row._replace(alpha=alpha).sealed())
+
+    def _known(self, digest: str) -> LessonRow:
+        row = self._find(digest)
+        if row is None:
+            raise self.damage(f"lesson {digest[:16]} is missing")
+        return row
+
+    def _update(self, old: LessonRow | None, new: LessonRow) -> None:
+        """Write value, dual coefficient and digests of a row; a new row is counted."""
+        query = "update lessons set value = ?, alpha = ?, seals = ? where id = ?"
+        self.sql.execute(query, (new.value, new.alpha, new.seals, new.id))
+        if old is not None:
+            self._count(old, -1)
+        self._count(new, 1)
+
+    def _count(self, row: LessonRow, sign: int) -> None:
+        """Add a row to the sum of digests and the number of lessons, or subtract it."""
+        counts = self.counts()
+        counts[row.kind] += sign
+        self.set_meta("counts", counts)
+        self.set_meta("rows", (self.meta("rows") + sign * row.total) % _MODULUS)
 
 
 def _exists(path: Path) -> bool:
@@ -363,6 +603,35 @@ def _create_file(path: Path) -> None:
             os.close(folder)
 
 
+def _digest(fields: Iterable[Any], *blobs: Any) -> bytes:
+    """A digest of the columns of a row."""
+    texts = [*map(str, fields), *(str(blob) for blob in blobs if type(blob) is not bytes)]
+    parts = [blob for blob in blobs if type(blob) is bytes]
+    head = f"{[*map(len, texts), *map(len, parts)]}{''.join(texts)}".encode("utf-8", "surrogatepass")
+    return sha256(b"".join((head, *parts))).digest()[:16]
+
+
+def _meta_seal(texts: dict[str, str]) -> str:
+    return _digest(chain.from_iterable(sorted(texts.items(), key=str))).hex()
+
+
+def _content(keys: bytes, values: bytes, message: bytes | None) -> bytes:
+    """The digests of features and message."""
+    return _digest((), keys, values) + _digest([message is None], message or b"")
+
+
+def _parsed(text: Any) -> Any:
+    """A value of the table `meta`; text that is not JSON remains as it is, and is refused by its reader."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        return text
+
+
+def _is_number(value: Any, low: float, high: float) -> bool:
+    return isinstance(value, float) and isfinite(value) and low <= value <= high
+
+
 def packed(lesson: Lesson) -> tuple[bytes, bytes]:
     """Keys and values of a lesson as bytes."""
     keys, values = lesson.keys.astype("<u8"), lesson.values.astype("<f4")
@@ -386,6 +655,8 @@ def unpacked(keys: bytes, values: bytes) -> tuple[NDArray[np.uint64], NDArray[np
         raise ValueError("no keys")
     gaps = np.frombuffer(keys[9:], f"<u{keys[0]}").astype(np.uint64)
     all_keys = np.cumsum(np.concatenate([np.frombuffer(keys[1:9], "<u8"), gaps]), dtype=np.uint64)
-    if len(value) not in (1, len(all_keys)):
-        raise ValueError("values of other keys")
+    if len(value) not in (1, len(all_keys)) or not gaps.all():
+        raise ValueError("equal keys, or values of other keys")
+    if not ((value >= 0) & (value < inf)).all():
+        raise ValueError("values are not finite, or negative")
     return all_keys, np.broadcast_to(value, len(all_keys))

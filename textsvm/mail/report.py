@@ -29,6 +29,7 @@ _WORDS = 12
 
 def filter_report(opened: Filter, mistakes: int = 10) -> Report:
     """Build a report that shows the worst mistakes with their texts, if the store holds texts."""
+    opened.lessons.verify()
     model = opened.model()
     judged = [
         (lesson, model.calibration.decide(lesson.value))
