@@ -1,15 +1,17 @@
 """Features of a mail, the sparse weight vector of the filter, and the contributions of words to a decision.
 
-The UTF-8 bytes x_1 .. x_n of a text have the 4-mers x_i .. x_{i+3}. Sculley and Wachman (2007) won TREC's spam
-track with 4-mers: they need no words, and so resist spelling tricks in any language. A mail has three blocks of
-features: the 4-mers of the text below the header fields, the 4-mers of the header fields, and the words of the
-text, hashed to 32 bits, which tell more than 4-mers while few mails are known. A feature counts once, however
-often it occurs. With m distinct features in block b every value is sqrt(`SHARES`[b] / m), so that the product of
-two mails is a mean of the cosines |A & B| / sqrt(|A| |B|) of their blocks, and a long header does not outweigh a
-short text. ASCII letters are read as lower case, digits as 0, and only the beginnings of both parts are read.
-Measurements: reports/mail.md.
+The UTF-8 bytes x_1 .. x_n of a text have the 4-mers x_i .. x_{i+3}. Sculley and Wachman (2007) won TREC's
+spam track with 4-mers: they need no words, and so resist spelling tricks in any language. A mail has three
+blocks of features: the 4-mers of the text below the header fields, the 4-mers of the header fields, and the
+words of the text, hashed to 32 bits, which tell more than 4-mers while few mails are known. A feature counts
+once, however often it occurs. With m distinct features in block b every value is sqrt(`SHARES`[b] / m), so
+that the product of two mails is a mean of the cosines |A & B| / sqrt(|A| |B|) of their blocks, and a long
+header does not outweigh a short text. Fields of mailing lists are left out of the header block: they are the
+same in every mail of a list and would fill most of the block. ASCII letters are read as lower case, digits as
+0, and only the beginnings of both parts are read. Measurements: reports/mail.md.
 
-Stores of version 1 have the 4-mers alone, all with the same value; they keep them until `Filter.retrain`.
+Stores of version 1 have the 4-mers of all fields and of the text alone, all with the same value; they keep
+them until `Filter.retrain`.
 
 f(x) = <w, x> + b with w = sum_i alpha_i y_i x_i, summed over the support vectors once and kept in a file
 beside the lessons: keys ascending, weights behind them, mapped into memory, so that a mail of m features
@@ -55,16 +57,16 @@ HEADER, WORD = 1 << 32, 2 << 32
 #: Squared lengths of the blocks: 4-mers of the text, 4-mers of the header fields, words.
 SHARES = (0.5, 0.2, 0.3)
 _FOLDED = bytes(range(256)).lower().translate(bytes.maketrans(b"123456789", b"000000000"))
-<<<<<<< HEAD
-_FILE_HEADER = struct.Struct("<8s32sQQ8x")
-_MAGIC = b"tsvmwts1"
-#: A word for display; of scripts without blanks a piece.
-=======
 _FILE_HEADER = struct.Struct("<8s32s16sQ")
 _MAGIC = b"tsvmwts2"
-#: A word; of scripts without blanks a piece.
->>>>>>> s-store
+#: A word for display; of scripts without blanks a piece.
 _WORD = re.compile(r"\S{1,40}")
+#: Fields that mailing list software writes.
+_LIST_FIELD = re.compile(
+    r"^(?:(?:x-)?list-[\w-]*|mailing-list|precedence|errors-to|sender|x-beenthere|x-mailman-[\w-]*|x-original-date|x-loop)"
+    r":.*\n?(?:[ \t].*\n?)*",
+    re.IGNORECASE | re.MULTILINE,
+)
 #: A word in folded bytes.
 _TOKEN = re.compile(rb"[a-z0$!'\x80-\xff][a-z0$!'._\-\x80-\xff]*[a-z0$!'\x80-\xff]")
 
@@ -75,7 +77,7 @@ def features(text: str, version: int = 2) -> tuple[NDArray[np.uint64], NDArray[n
     Keys of 4-mers are those of `textsvm.kernels.spectrum.byte_pmers`; keys of header fields have the bit
     `HEADER`, hashed words the bit `WORD`. Version 1 has the 4-mers alone, as a vector of unit length.
     """
-    fields, body = _blocks(text)
+    fields, body = _blocks(text, version)
     blocks = [byte_pmers(body, P), byte_pmers(fields, P) | np.uint64(HEADER)]
     if version == 1:
         keys = np.concatenate(blocks)
@@ -91,15 +93,17 @@ def _word_key(word: bytes) -> int:
     return P << 56 | WORD | zlib.crc32(word)
 
 
-def split_text(text: str) -> tuple[str, str]:
+def split_text(text: str, version: int = 2) -> tuple[str, str]:
     """The header fields of a mail's text, and the text below the empty line; without it, no fields."""
     fields, empty, body = text.partition("\n\n")
-    return (fields, body) if empty else ("", text)
+    if not empty:
+        return "", text
+    return (fields if version == 1 else _LIST_FIELD.sub("", fields)), body
 
 
-def _blocks(text: str) -> tuple[bytes, bytes]:
+def _blocks(text: str, version: int) -> tuple[bytes, bytes]:
     """The bytes that are read of both parts of a mail's text."""
-    fields, body = split_text(text)
+    fields, body = split_text(text, version)
     return _folded(fields, MAX_HEADER), _folded(body, MAX_BYTES)
 
 
@@ -157,9 +161,6 @@ def read_weights(path: Path, rows: int) -> WeightVector | None:
     return None
 
 
-<<<<<<< HEAD
-def word_contributions(text: str, weights: WeightVector, version: int = 2) -> list[tuple[str, float]]:
-=======
 def _digest(*parts: bytes | NDArray[Any]) -> bytes:
     state = sha256()
     for part in parts:
@@ -167,8 +168,7 @@ def _digest(*parts: bytes | NDArray[Any]) -> bytes:
     return state.digest()
 
 
-def word_contributions(text: str, weights: WeightVector) -> list[tuple[str, float]]:
->>>>>>> s-store
+def word_contributions(text: str, weights: WeightVector, version: int = 2) -> list[tuple[str, float]]:
     """The words of a text and the contribution of each to the decision value, the largest first."""
     read, contributions = character_contributions(text, weights, version)
     sums = np.concatenate([[0.0], np.cumsum(contributions)])
@@ -183,13 +183,13 @@ def character_contributions(
 ) -> tuple[str, NDArray[np.float64]]:
     """The part of a text that is read, and the contribution of each character to the decision value.
 
-    The term w_u x_u of a feature u is divided equally among its occurrences and among their bytes, so that the
-    contributions add up to f(x).
+    The term w_u x_u of a feature u is divided equally among its occurrences and among their bytes, so that
+    the contributions add up to f(x).
     """
     keys, values = features(text, version)
     terms = weights.of(keys) * values
     shown, contributions = [], []
-    for part, block, mark in zip(split_text(text), _blocks(text), (HEADER, 0), strict=True):
+    for part, block, mark in zip(split_text(text, version), _blocks(text, version), (HEADER, 0), strict=True):
         starts, shares = _block_contributions(block, mark, keys, terms, version > 1 and mark == 0)
         shown.append(part[: len(starts)])
         contributions.append(shares)

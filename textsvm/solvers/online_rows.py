@@ -2,9 +2,9 @@
 
 A row is a set of columns and a number for each block of keys, the value of all its columns in that block. So
 the product of two rows is a sum over the blocks: the number of columns they share times both values; its bits
-do not depend on earlier operations. Rows are stored twice, as lists of columns and as lists of rows by column (postings), each entry 4 bytes. Products of a
-row with all rows read only the postings of its columns (13 % of all entries, on the mails of SpamAssassin);
-sums of weights over columns read the lists of columns.
+do not depend on earlier operations. Rows are stored twice, as lists of columns and as lists of rows by column
+(postings), each entry 4 bytes. Products of a row with all rows read only the postings of its columns (13 % of
+all entries, on the mails of SpamAssassin); sums of weights over columns read the lists of columns.
 
 Each kind of list is in a pool. A full list moves to the end of the pool and leaves a hole; a full pool is
 packed into a new pool. The place of a removed row is reused. Columns without rows are removed when they
@@ -143,7 +143,7 @@ class ColumnTable:
 class SparseRows:
     """Rows at places 0 .. n - 1, some of them free, and a vector of weights over their columns.
 
-    The block of a key, from 0 to `blocks` - 1, is (key >> 32) & 3; with a single block all keys are in block 0.
+    The block of a key, from 0 to `blocks` - 1, is (key >> 32) & 3; a single block holds all keys.
     """
 
     def __init__(self, blocks: int = 1) -> None:
@@ -324,7 +324,7 @@ def pack(pool: Any, start: Any, length: Any, room: Any, target: Any) -> Any:
 def products(
     columns: Any, ends: Any, pool: Any, start: Any, length: Any, scale: Any, at: Any, counts: Any, out: Any
 ) -> None:
-    """out[k] = sum over blocks b of (columns that rows `at` and k share) scale[at, b] scale[k, b], for every k.
+    """out[k] = sum over blocks b of (columns that rows `at` and k share) scale[at, b] scale[k, b].
 
     `counts` is room for a number for each k.
     """
