@@ -35,7 +35,7 @@ CODES = {"spam": 0, "ham": 1, "unsure": 2}
 FEATURES = {1: [P, MAX_HEADER, MAX_BYTES], 2: [P, MAX_HEADER, MAX_BYTES, *SHARES]}
 #: Slope before any mail is known. Value at which the score is .99 after ten lessons of each kind, the largest
 #: such value, and the number of mails of each kind that count as this prior.
-PRIOR, FIRST, LAST, PRIOR_MAILS = 5.0, 0.36, 0.85, 100.0
+PRIOR, FIRST, LAST, PRIOR_MAILS = 5.0, 0.295, 0.85, 100.0
 #: Newton's method: maximum number of steps (four to ten are taken), and tolerance of the decrease.
 _MAX_STEPS, _TOLERANCE = 50, 1e-12
 
