@@ -1,8 +1,8 @@
 """Mail filters after a few lessons: 10, 20 and 50 of each kind.
 
-Orders of SpamAssassin's mails: random ones, and the order of arrival from five starting points, wrapped around.
-In each order a filter learns the first mails of each kind and then classifies the next others, without learning
-them. Sums over the five orders; (1-ROCA)% is the mean.
+Orders of SpamAssassin's mails: random ones, and the order of arrival from five starting points, wrapped
+around. In each order a filter learns the first mails of each kind and then classifies the next others,
+without learning them. Sums over the five orders; (1-ROCA)% is the mean.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from textsvm.readers import sample
 
 LESSONS = (10, 20, 50)
 NOTE = (
-    "Lessons: of each kind. Spam caught: called spam; ham lost: called spam. Taught wrong: lessons that the filter "
-    "does not classify as their kind afterwards. By date: the order of arrival from five starting points."
+    "Lessons: of each kind. Spam caught: called spam; ham lost: called spam. Taught wrong: lessons that the "
+    "filter does not classify as their kind afterwards. By date: the order of arrival from five starts."
 )
 
 

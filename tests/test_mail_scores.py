@@ -190,5 +190,5 @@ def test_it_grows_with_the_value_whatever_was_seen(pairs):
 
 
 def test_lessons_that_contradict_it_make_it_flat():
-    values, spam = values_of(30, 30)
+    values, spam = values_of(300, 300)
     assert fit_sigmoid(values, ~spam) == PlattSigmoid()
