@@ -8,6 +8,7 @@ from problems import gaussian
 from sklearn import svm
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from test_selection import N, classes_of, texts
 
@@ -275,3 +276,13 @@ def test_scikit_learn_conventions():
     assert not hasattr(model, "support_")
     with pytest.raises(AttributeError, match="'CalibratedSVC' object has no attribute 'nonsense'"):
         model.nonsense  # noqa: B018
+
+
+def test_features_are_those_of_the_classifier():
+    model = CalibratedSVC(SVC(Spectrum(2)), cv=2)
+    with pytest.raises(NotFittedError):
+        model.top_features()
+    model.fit(["aab", "abb", "bcc", "bca"] * 3, [0, 0, 1, 1] * 3)
+    assert model.top_features(3) == model.estimator_.top_features(3)
+    np.testing.assert_array_equal(model.coef_, model.estimator_.coef_)
+    assert len(model.get_feature_names_out()) == model.coef_.shape[1]

@@ -21,6 +21,17 @@ def questions():
     return corpus.texts, np.array(corpus.labels)
 
 
+def test_the_choice_does_not_depend_on_the_order(questions):
+    """Five orders of the documents: the same kernel, C, and accuracy of every trial."""
+    texts, labels = np.array(questions[0], object), questions[1]
+    chosen = set()
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(texts))
+        model = SVC(device="cpu", time_budget=0.0).fit(list(texts[order]), labels[order])
+        chosen.add((model.chosen_, model.held_out_accuracy_))
+    assert len(chosen) == 1, chosen
+
+
 @pytest.mark.parametrize("kernel", ["auto", "fast"])
 def test_each_fold_is_a_fit_of_its_own(questions, kernel):
     texts, labels = questions

@@ -129,7 +129,45 @@ def test_an_online_model_goes_on_learning(halves):
     assert "only predict, update and model" in fails("evaluate", "n", "new.csv", cwd=halves)
 
 
-def test_models_that_are_not_updated(halves):
-    columns = ["--text", "text", "--label", "label"]
-    run("train", "old.csv", "--one-class", "positive", *columns, "-o", "m", cwd=halves)
-    assert "is a OneClassSVM" in fails("update", "m", "new.csv", cwd=halves)
+OTHERS = {
+    "regress": ["--regress", "stars", "--p", "2"],
+    "several": ["--multilabel", "--label", "labels", "--p", "2"],
+    "one class": ["--one-class", "positive", "--label", "label", "--p", "3"],
+}
+
+
+@pytest.mark.parametrize("task", OTHERS)
+def test_other_models_are_updated(task, halves):
+    for name in ("old.csv", "new.csv"):
+        header, *rows = csv.reader(io.StringIO((halves / name).read_text(encoding="utf-8")))
+        at, text = header.index("label"), header.index("text")
+        rows = [
+            [r[text], r[at], str(len(r[text]) / 9), r[at] + ";x" * (i % 3 == 0)] for i, r in enumerate(rows)
+        ]
+        with open(halves / name, "w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows([["text", "label", "stars", "labels"], *rows])
+    run("train", "old.csv", "--text", "text", *OTHERS[task], "-o", "m", cwd=halves)
+    changes = report("update", "m", "new.csv", "-o", "n", cwd=halves)
+    assert changes["new_documents"] == 20
+    assert changes["labels_added"] == []
+    old, new = load(halves / "m"), load(halves / "n")
+    texts = texts_of(halves / "new.csv")
+    rows = csv.DictReader(io.StringIO((halves / "new.csv").read_text(encoding="utf-8")))
+    labels = [row[{"regress": "stars", "several": "labels", "one class": "label"}[task]] for row in rows]
+    if task == "regress":
+        error = np.abs(old.predict(texts) - np.array(labels, float)).mean()
+        assert changes["mean_error_before"] == pytest.approx(error)
+        assert changes["mean_error_after"] < 20
+        assert new.info_["n_train"] == 60
+    elif task == "several":
+        right = [set(a) == set(b.split(";")) for a, b in zip(old.predict(texts), labels, strict=True)]
+        assert changes["accuracy_before"] == np.mean(right)
+        assert 0 <= changes["accuracy_after"] <= 1
+    else:
+        right = (old.predict(texts) > 0) == (np.array(labels) == "positive")
+        assert changes["accuracy_before"] == right.mean()
+        assert 0 <= changes["accuracy_after"] <= 1
+        assert all({row["before"], row["after"]} == {"positive", "rest"} for row in changes["changed"])
+    assert run("update", "n", "new.csv", "-o", "o", cwd=halves).returncode == 0
+    (halves / "old.csv").write_text("text,label,stars,labels\na,positive,1,x\nb,negative,2,y\n")
+    assert "has changed since" in fails("update", "m", "new.csv", cwd=halves)

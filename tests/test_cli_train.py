@@ -405,7 +405,7 @@ def last_line(*options, path):
         ([*ESSAYS, "--p", "3"], "(3-fold cross-validation); always the median 3: 1.4; next"),
         ([sample("mail"), "--one-class", "ham"], "next: `textsvm evaluate`"),
         ([sample("mail"), "--kernel", "gap", "--calibrate", "sigmoid"], "right on documents held out"),
-        ([sample("mail"), "--kernel", "gap", "--max-length", "3000"], "next: `textsvm cv`"),
+        ([sample("mail"), "--kernel", "gap", "--max-length", "3000"], "(40 of 400 documents)"),
     ],
     ids=["chosen", "fast", "holdout", "numbers", "one class", "calibrated", "slow"],
 )  # fmt: skip
@@ -422,3 +422,12 @@ def test_a_model_that_learnt_nothing_is_no_better_than_a_constant(tmp_path):
     assert "this is no better" in line
     for fact in ("iterations", "support vectors", "objective", "kernel matrix"):
         assert fact in shown
+
+
+@pytest.mark.parametrize(("labels", "noted"), [("1.5 2 3.5", True), ("1 2 3", False), ("a 1.5 2", False)])
+def test_numbers_with_a_fraction_as_classes_are_noted(labels, noted, tmp_path):
+    rows = [f"this is text {i},{label}\n" for i in range(8) for label in labels.split()]
+    (tmp_path / "x.csv").write_text("text,label\n" + "".join(rows))
+    result = run("train", tmp_path / "x.csv", "--fast", "-o", tmp_path / "m")
+    assert result.returncode == 0
+    assert ("--regress COLUMN predicts numbers" in result.stderr.decode()) == noted

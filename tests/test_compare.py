@@ -145,6 +145,13 @@ def test_what_cannot_be_compared(tmp_path):
         )
 
 
+def test_parameters_chosen_in_folds_are_counted():
+    chosen = [f"{kernel} was chosen in 7 trials: 90 %" for kernel in ("a with C = 1", "b", "a with C = 1")]
+    assert baselines._chosen_in_folds(chosen) == "a with C = 1 in 2 of 3 folds; b in 1 of 3 folds"
+    assert baselines._chosen_in_folds(chosen[:1]) == chosen[0]
+    assert baselines._chosen_in_folds([]) == ""
+
+
 def test_a_closed_pipe_is_no_error():
     arguments = " ".join(f'"{each}"' for each in [*DIALECTS, *FAST])
     command = f'"{sys.executable}" -m textsvm compare {arguments} 2>&1 | head -1'

@@ -118,6 +118,17 @@ def test_compiling_is_told_once_and_only_if_something_is_compiled(folder, monkey
     assert told == [1]
 
 
+def test_python_logs_the_first_compilation(monkeypatch, caplog):
+    monkeypatch.setattr(compiled, "_compiling", False)
+    monkeypatch.setattr(compiled, "on_compile", compiled.log_compiling)
+    with caplog.at_level("INFO", "textsvm"):
+        compiled._tell_compiling()
+        compiled._tell_compiling()
+    assert [record.message for record in caplog.records] == [
+        "compiling for this processor: some seconds to a minute, once"
+    ]
+
+
 def test_no_folder_at_all(folder, monkeypatch):
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
     with pytest.raises(RuntimeError):

@@ -71,6 +71,10 @@ def test_near_copies_of_other_labels_and_texts_that_resemble_nothing():
     assert listed[90].similarity > 0.999
     assert any("d0, which is fruit" in reason for reason in listed[90].reasons)
     assert "copy" in listed[0].kinds
+    for each in listed.values():  # the reason agrees with the score
+        if "label" in each.kinds:
+            assert f"{each.label} with {1 - each.score:.1%}" in each.reasons[0]
+    assert any("label" in each.kinds for each in listed.values())
     assert "outlier" in listed[91].kinds
     assert np.flatnonzero(found.outlier).tolist() == [91]
     assert len(found.ranked(at_least=1.0)) == 3

@@ -251,3 +251,17 @@ def test_pieces_cover_a_text_once(text, most):
     assert "".join(text[a:b] for a, b in cuts) == text
     assert all(a < b for a, b in cuts)
     assert len(cuts) <= 2 * most + 1
+
+
+def test_overlapping_substrings_are_merged_and_their_contributions_summed():
+    model = SVC(Spectrum((2, 5))).fit(TEXTS, ["spam"] * 5 + ["ham"] * 5)
+    [found] = explain(model, ["pills!"], substrings=1000)
+    exact = {each.text: each.contribution for each in found.substrings}
+    whole = max(found.merged, key=lambda each: len(each.text))
+    assert whole.text == "pills"
+    assert whole.count == 1
+    assert {"pi", "ills", "pills"} <= set(whole.merged)
+    assert whole.contribution == pytest.approx(sum(exact[part] for part in whole.merged))
+    total = sum(each.contribution for each in found.merged)
+    assert total == pytest.approx(found.value - found.bias, abs=1e-6)
+    assert f"{whole.text!r} {whole.contribution:+.3f}" in str(found)

@@ -1,5 +1,6 @@
 """Changed model files: some of those that fuzz/models.py makes, and those that were findings once."""
 
+import importlib
 import importlib.util
 import json
 from pathlib import Path
@@ -50,6 +51,13 @@ def test_damage_is_noticed(models):
             models._place().write_bytes(changed)
             with pytest.raises(InputError):
                 pytest.fail(f"{name}: {how}: {textsvm.load(models._place())}")
+
+
+@pytest.mark.slow
+def test_a_moment_of_kernel_options():
+    run_case = importlib.import_module("fuzz.kernels").run
+    for seed in range(200):
+        run_case(seed)
 
 
 #: A seed of fuzz/seeds/models, where in its header, and what was put there: findings once.

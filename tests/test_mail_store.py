@@ -468,7 +468,7 @@ def test_features_that_are_cut_off_are_told(store):
         connection.execute("update bodies set keys = x'0102' where id = 3")
     with (
         Filter(store) as opened,
-        pytest.raises(InputError, match="damaged .lesson 3.: save its intact lessons"),
+        pytest.raises(InputError, match=r"damaged .lesson 3.: save its intact lessons"),
     ):
         opened.learn(mail("ham", 500), "ham")
 

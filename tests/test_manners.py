@@ -1,12 +1,15 @@
 """What newcomers tripped over: odd labels, narrow terminals, help texts, two sets of defaults."""
 
 import json
+import pickle
 import re
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from command import fails, report, run
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -124,11 +127,38 @@ def test_too_small_a_holdout_is_our_own_sentence(share, what, tmp_path):
 
 def test_what_cannot_be_saved_is_one_sentence(tmp_path):
     pipeline = make_pipeline(FunctionTransformer(), textsvm.SVC("fast")).fit(TEXTS, Y)
-    with pytest.raises(InputError, match=r"not saved.*save\(pipeline\[-1\], path\).*runs any code"):
+    said = r"'functiontransformer' of the Pipeline.*joblib\.dump.*runs any code.*save\(pipeline\[-1\], path\)"
+    with pytest.raises(InputError, match=said):
         textsvm.save(pipeline, tmp_path / "m")
     with pytest.raises(InputError, match=r"not FunctionTransformer; joblib"):
         textsvm.save(FunctionTransformer(), tmp_path / "m")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("model", [textsvm.SVC("fast"), textsvm.CalibratedSVC(textsvm.SVC("fast"), cv=2)])
+def test_pipelines_are_kept(model, tmp_path):
+    values = model.fit(TEXTS, Y).decision_function(["ab", "b"]).tolist()
+    for alone in (make_pipeline(model), make_pipeline("passthrough", model)):
+        textsvm.save(alone, tmp_path / "m")
+        assert textsvm.load(tmp_path / "m").decision_function(["ab", "b"]).tolist() == values
+    pipeline = make_pipeline(FunctionTransformer(), model)
+    joblib.dump(pipeline, tmp_path / "p")
+    for again in (joblib.load(tmp_path / "p"), pickle.loads(pickle.dumps(pipeline))):
+        assert again.decision_function(["ab", "b"]).tolist() == values
+
+
+def test_estimators_without_probabilities_name_an_alternative():
+    named = {
+        textsvm.SVC: r"CalibratedSVC\(SVC\(\)\)", textsvm.SVR: "numbers, not classes",
+        textsvm.MultilabelSVC: "OneVsRestClassifier", textsvm.OneClassSVM: "score_samples",
+    }  # fmt: skip
+    for kind, said in named.items():
+        assert not hasattr(kind(), "predict_proba")
+        with pytest.raises(AttributeError, match=f"{kind.__name__} has no probabilities; .*{said}"):
+            kind().predict_proba(TEXTS)
+    model = OneVsRestClassifier(textsvm.CalibratedSVC(textsvm.SVC("fast"), cv=2))
+    several = np.array([Y, [1 - y for y in Y[:6]] + [0] * 6]).T
+    assert model.fit(TEXTS, several).predict_proba(["ab", "b", "a"]).shape == (3, 2)
 
 
 @pytest.mark.parametrize("labels", [[("a", "c"), ("b",)] * 6, [("a", "c"), ("b", "d")] * 6])

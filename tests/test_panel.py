@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import re
 
 import numpy as np
 import pytest
@@ -84,12 +85,13 @@ def test_a_panel_is_measured_and_its_baselines_are_not_measured_twice(sets, tmp_
     assert first["machine"] == second["machine"] == "auto"
     assert (first["sets"], first["against"], second["against"]) == (2, *baselines.BASELINES)
     points = [100 * (found["rows"][k + 2]["accuracy"] - found["rows"][k]["accuracy"]) for k in (0, 4)]
-    assert first["mean difference"] == pytest.approx(np.mean(points))
-    assert first["ahead"] + first["behind"] == np.count_nonzero(points)
+    assert first["mean"] == pytest.approx(np.mean(points))
+    assert first["won"] + first["lost"] == np.count_nonzero(points)
     written = (tmp_path / "one.md").read_text()
     assert f"| half | {100 * found['rows'][4]['accuracy']:.2f} / " in written
-    assert f"{baselines.WORDS}: C=" in written
-    assert "auto: " in written
+    assert "| set | characters + words | auto |" in written
+    assert re.search(r"\| half \| C=[\d.]+ \| spectrum:\S+ with C = [\d.]+ \|", written)
+    assert all(line.count("|") <= 11 for line in written.splitlines())
 
     skip = ["--skip-baselines", str(tmp_path / "one.json"), "--sets", "half"]
     run_benchmark(*command, [*options, *skip, "-o", str(tmp_path / "two")])

@@ -207,6 +207,8 @@ def test_a_symbol_that_nothing_has_at_its_place_contributes_nothing():
         (Oligo(3, 0), "sigma=0 of the oligo kernel must be a finite number above 0"),
         (Oligo(3, float("nan")), "sigma=nan"),
         (Oligo(3, "wide"), "sigma='wide'"),
+        (Oligo(3, 1e308), r"sigma=1e\+308 of the oligo kernel must be from 1e-300 to 1e300"),
+        (Oligo(3, 5e-324), "from 1e-300"),
         (LocalityImproved(4), "window=4 of the locality kernel must be odd"),
         (LocalityImproved(33), "window=33 .* from 1 to 31"),
         (LocalityImproved(5, 11), "inner_degree=11"),

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.readers.files import read_files, stem
+from textsvm.readers.files import FileOnDisk, read_files, stem
 
 FILES = {"a/1.txt": b"one", "a/2.txt": b"two" * 400, "b/3.txt": b""}
 
@@ -217,3 +217,35 @@ def test_damage_gives_files_or_one_sentence(tmp_path, pack, changes):
     (tmp_path / "x").write_bytes(data)
     with suppress(InputError):
         read_files(tmp_path / "x", max_bytes=10_000_000)
+
+
+def test_members_of_gzip(tmp_path):
+    """Many members as bgzip writes them, empty members and zeros in between; a cut-off member is an error."""
+    path, members = tmp_path / "t.tsv.gz", [b"a\tb%d\n" % i * 9000 for i in range(9)]
+    packed = b"".join(gzip.compress(each) + gzip.compress(b"") + b"\0" * 9 for each in members)
+    path.write_bytes(packed)
+    assert contents(path) == {"t.tsv": b"".join(members)}
+    path.write_bytes(packed + gzip.compress(b"more")[:-5])
+    with pytest.raises(InputError, match="damaged or cut off"):
+        read_files(path)
+
+
+@pytest.mark.parametrize("read", [read_files, lambda path: FileOnDisk("t", path).data])
+def test_a_bomb_of_gzip_members(read, tmp_path):
+    """Small members hide the ratio of their content: 30 million rows in 0.9 MB; members without content."""
+    path = tmp_path / "t.tsv.gz"
+    path.write_bytes(gzip.compress(b"a\tb\n" * 1500) * 20_000)
+    with pytest.raises(InputError, match=r"more than 1,000,000 lines from 920,000 bytes"):
+        read(path)
+    path.write_bytes(gzip.compress(b"") * 100_001 + gzip.compress(b"a\tb\n"))
+    with pytest.raises(InputError, match="more than 100,000 members; unpack it first"):
+        read(path)
+
+
+def test_a_bomb_of_lines_in_a_zip(tmp_path):
+    path = tmp_path / "t.zip"
+    path.write_bytes(
+        zipped({"t.tsv": b"a\tb\n" * 700_000, "u.tsv": b"a\tb\n" * 400_000, "v": os.urandom(60_000)})
+    )
+    with pytest.raises(InputError, match="more than 1,000,000 lines"):
+        read_files(path)

@@ -36,7 +36,7 @@ def test_the_version_is_in_one_place_and_in_the_changelog():
 
 def test_metadata():
     found = project()
-    assert {"Homepage", "Documentation", "Source", "Issues", "Changelog"} <= found["urls"].keys()
+    assert "urls" not in found  # until the project has a home
     versions = {text.rpartition(" ")[2] for text in found["classifiers"] if "Python :: 3." in text}
     assert found["requires-python"] == ">=3.10,<3.14"
     assert versions == {"3.10", "3.11", "3.12", "3.13"}
@@ -66,7 +66,7 @@ def test_the_citation():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert cited["cff-version"] == "1.2.0"
     assert cited["license"] == project()["license"]
-    assert cited["repository-code"] == project()["urls"]["Source"]
+    assert "repository-code" not in cited  # until the project has a home
     papers = [" ".join(author["family-names"] for author in each["authors"]) for each in cited["references"]]
     assert [names.split()[0] for names in papers] == ["Shi", "Cotter", "Catanzaro", "Wen"]
 

@@ -159,6 +159,14 @@ def test_command_line(tmp_path):
     shown = run("explain", tmp_path / "m.textsvm", "--top", "2").stdout.decode()
     assert "spam: words" in shown
     assert "cash" in shown
+    table = tmp_path / "features.tsv"
+    assert run("explain", tmp_path / "m.textsvm", "--top", "2", "-o", table).stdout == b""
+    head, *rows = [line.split("\t") for line in table.read_text("utf-8").splitlines()]
+    assert head == ["class", "kind", "feature", "weight", "merged"]
+    assert len(rows) == 4
+    assert rows[2][:3] == ["spam", "words", "cash"]
+    run("explain", tmp_path / "m.textsvm", "--top", "2", "--json", "-o", tmp_path / "features.jsonl")
+    assert (tmp_path / "features.jsonl").read_bytes() == told.stdout
     many = tmp_path / "many.csv"
     many.write_text("text\n" + "win cash\nlunch at noon\n" * 5)
     summary = run("explain", tmp_path / "m.textsvm", many)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from textsvm.estimators.multilabel import MultilabelSVC
     from textsvm.estimators.online import OnlineSVC
     from textsvm.estimators.svm import SVC, SVR, OneClassSVM
+    from textsvm.evaluation.explanation import explain
     from textsvm.evaluation.mutations import kmer_scores, mutation_scores
     from textsvm.gram.files import read_gram, write_gram
     from textsvm.kernels import (
@@ -62,6 +63,7 @@ _NAMES = {
     "textsvm.estimators.multilabel": ("MultilabelSVC",),
     "textsvm.estimators.online": ("OnlineSVC",),
     "textsvm.estimators.svm": ("SVC", "SVR", "OneClassSVM"),
+    "textsvm.evaluation.explanation": ("explain",),
     "textsvm.evaluation.mutations": ("kmer_scores", "mutation_scores"),
     "textsvm.gram.files": ("read_gram", "write_gram"),
     "textsvm.machines.base": ("Compute",),
@@ -111,6 +113,7 @@ __all__ = [
     "__version__",
     "cross_validate",
     "doubts",
+    "explain",
     "kmer_scores",
     "load",
     "load_libsvm_model",

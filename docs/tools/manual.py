@@ -22,6 +22,7 @@ EXIT_CODES = {
     1: "failed, with one sentence on stderr",
     2: "wrong usage",
     130: "interrupted; nothing is written in part",
+    141: "the reader of the output has ended",
 }
 
 

@@ -43,24 +43,27 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
     """Turn links between files of the repository into links between pages."""
     folder = PurePosixPath(page.file.src_uri).parent
+    if page.file.src_uri.startswith("reports/"):
+        page.meta["hide"] = ["toc"]  # room for wide tables
     inside = (ROOT / "docs" / page.file.src_uri).exists()
 
     def link(match: re.Match[str]) -> str:
         place = os.path.normpath(("docs" / folder if inside else folder) / match[1])
-        return f"]({os.path.relpath(place.removeprefix('docs/'), folder)}"
+        return f"]({os.path.relpath(place.removeprefix('docs/'), folder).replace('.ipynb', '.md')}"
 
     return LINK.sub(link, markdown)
 
 
-def on_page_content(html: str, **kwargs: Any) -> str:
-    """Convert formulas to MathML, which browsers show without a script."""
+def on_page_content(html: str, page: Any, **kwargs: Any) -> str:
+    """Convert formulas to MathML, which browsers show without a script; mark reports for the style sheet."""
 
     def formula(match: re.Match[str]) -> str:
         if match[1] == "span":
             return convert(unescape(match[2]))
-        return f"<p>{convert(unescape(match[2]), display='block')}</p>"
+        return f"<div class='formula'>{convert(unescape(match[2]), display='block')}</div>"
 
-    return FORMULA.sub(formula, html)
+    html = FORMULA.sub(formula, html)
+    return f"<div class='report'>{html}</div>" if page.file.src_uri.startswith("reports/") else html
 
 
 def _reports() -> str:

@@ -22,11 +22,13 @@ from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, environment, markdown_lines, option
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
-from textsvm.evaluation.baselines import BASELINES, answer
+from textsvm.evaluation.baselines import BASELINES, CHARACTERS, WORDS, answer
 from textsvm.machines.base import DEFAULT_KERNELS
 
 #: Number of documents in the warm-up.
 WARM_UP = 200
+#: Names of the baselines in the tables.
+_SHORT = {CHARACTERS: "characters", WORDS: "characters + words"}
 
 
 def names_of(folder: Path, wanted: str | None) -> list[str]:
@@ -115,56 +117,58 @@ def summaries(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _summary(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
     points = np.array([100 * (mine["accuracy"] - other["accuracy"]) for mine, other in pairs])
     f1 = np.array([100 * (mine["macro_f1"] - other["macro_f1"]) for mine, other in pairs])
-    mine, other = (sum(pair[k]["fit"] + pair[k]["predict"] for pair in pairs) for k in (0, 1))
+    seconds = np.array([[row["fit"] + row["predict"] for row in pair] for pair in pairs])
     return {
         "sets": len(pairs),
-        "mean difference": float(points.mean()),
-        "ahead": int((points > 0).sum()),
-        "behind": int((points < 0).sum()),
+        "mean": float(points.mean()),
+        "median": float(np.median(points)),
+        "won": int((points > 0).sum()),
+        "lost": int((points < 0).sum()),
         "worst": float(points.min()),
-        "mean difference of macro-F1": float(f1.mean()),
-        "seconds": mine,
-        "its seconds": other,
+        "macro-F1, mean": float(f1.mean()),
+        "time, median ratio": float(np.median(seconds[:, 0] / seconds[:, 1])),
     }
 
 
 def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Lines of the report: sums, accuracy and macro-F1 of each set, seconds, and chosen kernels."""
-    machines = ours(rows)
-    columns = [name for name in (*BASELINES, *machines) if any(row["classifier"] == name for row in rows)]
-    sets = by_set(rows)
-    lines = ["All sets, in points (percent of accuracy):", ""]
-    sums = summaries(rows)
-    if sums:
+    """Lines of the report: summary, and by set figures, differences, chosen parameters and seconds."""
+    machines, sets = ours(rows), by_set(rows)
+    baselines = [name for name in BASELINES if any(name in of for of in sets.values())]
+    columns, gaps = [*baselines, *machines], [(mine, other) for mine in machines for other in baselines]
+    chosen = [name for name in columns if name not in (CHARACTERS, "fast")]
+    lines = ["All sets, differences in points:", ""]
+    if sums := [{**each, "against": _SHORT[each["against"]]} for each in summaries(rows)]:
         lines += markdown_lines(list(sums[0]), [list(each.values()) for each in sums], ".2f")
-    gaps = [(machine, baseline) for machine in machines for baseline in BASELINES if baseline in columns]
-    lines += ["", "Accuracy % / macro-F1 %, and differences in accuracy:", ""]
-    head = ["set", *columns, *(f"{machine} - {baseline}" for machine, baseline in gaps), "chosen"]
-    lines += markdown_lines(head, [_figures(name, of, columns, gaps) for name, of in sets.items()], ".2f")
-    lines += ["", "Seconds, training + prediction:", ""]
-    rows_of_seconds = [[name, *_seconds(of, columns)] for name, of in sets.items()]
-    return lines + markdown_lines(["set", *columns], rows_of_seconds, ".2f")
+
+    def add(title: str, names: Iterable[str], cell: Callable[..., str], keys: Sequence[Any]) -> None:
+        cells = ([name, *(cell(of, key) for key in keys)] for name, of in sets.items())
+        lines.extend(["", f"{title}:", "", *markdown_lines(["set", *names], cells, ".2f")])
+
+    short = [_SHORT.get(name, name) for name in columns]
+    add("Accuracy % / macro-F1 %", short, _shares, columns)
+    against = [f"{mine} against {_SHORT[other]}" for mine, other in gaps]
+    add("Differences in accuracy, in points", against, _difference, gaps)
+    add("Chosen parameters", [_SHORT.get(name, name) for name in chosen], _chosen, chosen)
+    add("Seconds, training + prediction", short, _seconds, columns)
+    return lines
 
 
-def _figures(
-    name: str, of: dict[str, dict[str, Any]], columns: Sequence[str], gaps: Sequence[tuple[str, str]]
-) -> list[str]:
-    shown = [
-        f"{100 * of[each]['accuracy']:.2f} / {100 * of[each]['macro_f1']:.2f}" if each in of else ""
-        for each in columns
-    ]
-    differences = [
-        f"{100 * (of[mine]['accuracy'] - of[other]['accuracy']):+.2f}" if {mine, other} <= set(of) else ""
-        for mine, other in gaps
-    ]
-    chosen = "; ".join(
-        f"{each}: {of[each]['chosen']}" for each in columns if each in of and of[each]["chosen"]
-    )
-    return [name, *shown, *differences, chosen]
+def _shares(of: dict[str, Any], name: str) -> str:
+    return f"{100 * of[name]['accuracy']:.2f} / {100 * of[name]['macro_f1']:.2f}" if name in of else ""
 
 
-def _seconds(of: dict[str, dict[str, Any]], columns: Sequence[str]) -> list[str]:
-    return [f"{of[each]['fit']:.2f} + {of[each]['predict']:.2f}" if each in of else "" for each in columns]
+def _difference(of: dict[str, Any], pair: tuple[str, str]) -> str:
+    if not set(pair) <= set(of):
+        return ""
+    return f"{100 * (of[pair[0]]['accuracy'] - of[pair[1]]['accuracy']):+.2f}"
+
+
+def _chosen(of: dict[str, Any], name: str) -> str:
+    return of[name]["chosen"].partition(" was chosen")[0] if name in of else ""
+
+
+def _seconds(of: dict[str, Any], name: str) -> str:
+    return f"{of[name]['fit']:.2f} + {of[name]['predict']:.2f}" if name in of else ""
 
 
 def known_baselines(path: Path) -> dict[str, dict[str, Any]]:
@@ -186,7 +190,7 @@ def known_baselines(path: Path) -> dict[str, dict[str, Any]]:
 
 @benchmark(
     "panel",
-    "Defaults against both baselines on many small sets",
+    "The default and two scikit-learn baselines on many small sets",
     "reports/panel",
     option("--panel", type=Path, recorded=False, help="folder of the sets (default: TEXTSVM_DATA/panel)"),
     option("--sets", help="names of sets, separated by commas (default: all)"),
@@ -197,6 +201,7 @@ def known_baselines(path: Path) -> dict[str, dict[str, Any]]:
         recorded=False,
         help="copy the rows of the baselines from an earlier JSON report of this computer",
     ),
+    option("--skip-tuned", action="store_true", recorded=False, help="leave out the tuned baseline"),
     device="auto",
     report=PanelReport,
 )
@@ -209,6 +214,8 @@ def run(options: argparse.Namespace, report: BenchmarkReport) -> None:
     for name in names:
         task = read_set(folder, name)
         for classifier, make in {**BASELINES, **ours}.items():
+            if classifier == WORDS and options.skip_tuned:
+                continue
             key = f"{task.name}, {classifier}"
             if key in known:
                 report.row(key, known.get, key)

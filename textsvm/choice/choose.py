@@ -2,14 +2,17 @@
 
 The trials of a short list (`shortlist`) measure accuracy in cross-validation, on features that are counted
 once, with as many texts as the time budget allows. The times of the trials and of the usual alternative,
-TF-IDF of characters with a linear machine, are predicted from counts of operations, not measured, so that the
-same texts get the same kernel on any computer.
+TF-IDF of characters with a linear machine, are predicted from counts of operations, not measured. Texts and
+folds of the trials are drawn in the order of digests of the texts: the same texts get the same kernel on any
+computer and in any order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -82,7 +85,9 @@ def choose(
     n_classes = int(target.max()) + 1
     allowed = max(ANYHOW, SHARE * alternative(characters, n_classes)) if seconds is None else seconds
     most = _affordable(characters, n_classes, statistics, allowed)
-    rows = _subset(target, most if seconds is not None else min(most, max(MOST, n_classes * 2 * FOLDS)))
+    most = most if seconds is not None else min(most, max(MOST, n_classes * 2 * FOLDS))
+    order = _content_order(characters, target, weight)
+    rows = order[_subset(target[order], most)]
     folds = _folds(target[rows])
     some = documents.take(rows).with_classes(target[rows])
     trials = Trials(TrialExamples(some, target[rows], n_classes, weight[rows], folds), device)
@@ -123,6 +128,15 @@ def _rounds(
 def _best(results: Sequence[Trial]) -> Trial:
     """The most accurate trial; among equals the first, which has the simplest kernel."""
     return max(results, key=lambda trial: trial.accuracy)
+
+
+def _content_order(
+    characters: Documents, target: NDArray[np.int64], weight: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """An order of the examples that depends on their texts, classes and weights, not on their positions."""
+    texts = (characters.codes[start:stop].tobytes() for start, stop in pairwise(characters.offsets.tolist()))
+    digests = b"".join(blake2b(text, digest_size=8).digest() for text in texts)
+    return np.lexsort((weight, target, np.frombuffer(digests, np.uint64)))
 
 
 def _subset(target: NDArray[np.int64], most: int) -> NDArray[np.int64]:

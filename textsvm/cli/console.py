@@ -43,6 +43,8 @@ STAGES = {
 
 #: Exit code of Typer after Ctrl-C.
 INTERRUPTED = 130
+#: Exit code if the reader of the output has ended (head, less): 128 + SIGPIPE, as of other Unix tools.
+CLOSED_PIPE = 141
 #: Parts of error messages of the system that mean a lack of main memory.
 _NO_MEMORY = ("failed to map segment", "can't start new thread", "Cannot allocate memory")
 #: Error numbers of writing to a full disk or beyond a quota.
@@ -291,10 +293,12 @@ def main(app: typer.Typer) -> int:
         return _fail(f"{message} (see textsvm --help)", 2) if message else 2
     except (KeyboardInterrupt, typer.Abort):
         return interrupted()
-    except BrokenPipeError:
-        # The reader of our output has ended (head, less). Do not flush at exit.
-        sys.stdout = None
-        return 1
+    except (BrokenPipeError, SystemExit) as error:
+        # Typer and Rich turn a closed pipe into SystemExit(1).
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        sys.stdout = None  # no flush at exit
+        return CLOSED_PIPE
     except Exception as error:
         if sentence := _environment_error(error):
             return _fail(sentence, 1)

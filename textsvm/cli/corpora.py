@@ -135,6 +135,13 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
     return labels
 
 
+def of_one_class(corpus: Corpus, label: str) -> Corpus:
+    """Corpus with the labels `label` and rest; without labels all documents get `label`."""
+    if corpus.labels is None or all(each in (label, (label,)) for each in corpus.labels):
+        return replace(corpus, labels=[label] * len(corpus))
+    return corpus.reduce_labels(label)
+
+
 def truth(corpus: Corpus) -> list[Any]:
     """Targets that `targets` has checked."""
     return list(corpus.targets if corpus.targets is not None else corpus.labels or [])
@@ -261,14 +268,19 @@ def _is_number(label: str) -> bool:
         return False
 
 
+def machine_of(model: Any) -> Any:
+    """An estimator that is not fitted, or the estimator that it calibrates."""
+    return getattr(model, "estimator", model)
+
+
 def kernel_of(model: Any) -> Any:
     """Kernel parameter of an estimator or of the estimator it calibrates."""
-    return getattr(model, "estimator", model).kernel
+    return machine_of(model).kernel
 
 
 def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
     """Set the kernel that fits the documents of a corpus, and report it if none was named."""
-    estimator = getattr(model, "estimator", model)
+    estimator = machine_of(model)
     kernel = kernel_for(kernel_of(model) if named else None, corpus)
     if kernel is None:
         return
@@ -366,12 +378,17 @@ def say_long_documents(console: Console, corpus: Corpus) -> None:
 
 
 def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
-    """Warn if half of the classes or more have a single document: the labels may be names or numbers."""
+    """Warn of labels that may be names or numbers: classes of a single document, numbers with a fraction."""
     lone = sum(count == 1 for count in counts.values())
     if lone > 1 and 2 * lone >= len(counts):
         console.say(
             f"note: {lone:,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt; check the label column (--label), or predict numbers with --regress"
+        )
+    elif len(counts) > 2 and all(map(_is_number, counts)) and not all(float(x).is_integer() for x in counts):
+        console.say(
+            "note: the classes are numbers with a fraction and are learnt as names without order; --regress "
+            "COLUMN predicts numbers"
         )
 
 

@@ -78,7 +78,7 @@ def doubts(
         )  # fmt: skip
     ranked = result.ranked(documents.ids, listing.at_least)
     if listing.report is not None:
-        title = f"Doubtful labels of {documents.source}"
+        title = f"Doubtful labels of {corpora.names_of(corpus)}"
         with writing(listing.report) as stream:
             stream.write(review_page(Review(title, ranked, documents.ids, labels, text_of(documents))))
         console.say(f"report: {listing.report}")

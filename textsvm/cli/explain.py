@@ -17,6 +17,8 @@ from textsvm.cli.options import option_field
 from textsvm.cli.output import PICTURES, STDOUT, Force, Kind, Output
 
 MUTATIONS = Kind("a table of mutations", rb"id\tposition\treference\t", ".tsv")
+FEATURES = Kind("a table of features", rb"class\tkind\tfeature\tweight\tmerged\n", ".tsv")
+FEATURE_LINES = Kind("features as JSON Lines", rb'\{"label": [^\n]*"features": ', ".jsonl")
 KMERS = Kind("a table of k-mers", rb"[^\t\n]+\t[-+.\de]+[\t\n]", ".tsv")
 _sequences = partial(option_field, panel="Sequences")
 
@@ -31,7 +33,10 @@ class SequenceOptions:
     kmers: int | None = _sequences(
         "Score all k-mers of this length, as in gkm weight tables; reads no documents."
     )
-    output: Path | None = _sequences("File of the k-mers.", "--output", "-o", show_default="-")
+    output: Path | None = _sequences(
+        "File of the features of --top (tab-separated; JSON Lines with --json) or of the k-mers.",
+        "--output", "-o", show_default="-",
+    )  # fmt: skip
     alphabet: str | None = _sequences(
         "Letters, such as acgt. Default: the letters of the training texts.", show_default=False
     )
@@ -48,8 +53,8 @@ class SequenceOptions:
     def check(self, json: bool, files: Sequence[str] | None, top: int | None) -> None:
         """Raise WrongUsage for options that contradict each other."""
         if self.kmers is None:
-            if self.output is not None:
-                raise WrongUsage("--output is for the table of k-mers and needs --kmers")
+            if self.output is not None and top is None:
+                raise WrongUsage("--output is for the list of features or k-mers and needs --top or --kmers")
             if top is not None and (files or self.given):
                 raise WrongUsage("--top reads only the model; give no documents, --mutations or --logo")
             if self.alphabet is not None and not self.given:
@@ -63,7 +68,9 @@ class SequenceOptions:
         if self.logo is not None and self.logo.suffix.lower() != ".svg":
             raise WrongUsage(f"--logo {self.logo}: the name must end in .svg")
 
-    def outputs(self, model: Path, files: Sequence[str] | None) -> tuple[Output | None, Output | None]:
+    def outputs(
+        self, json: bool, model: Path, files: list[str] | None
+    ) -> tuple[Output | None, Output | None]:
         """Table and picture, checked before any work."""
         table = picture = None
         names = ["the corpus", *(f"part {n} of the corpus" for n in range(2, len(files or []) + 1))]
@@ -72,6 +79,8 @@ class SequenceOptions:
             table = Output("--mutations", self.mutations, MUTATIONS, self.force)
         elif self.kmers is not None:
             table = Output("-o", self.output or STDOUT, KMERS, self.force)
+        elif self.output is not None:
+            table = Output("-o", self.output, FEATURE_LINES if json else FEATURES, self.force)
         if self.logo is not None:
             picture = Output("--logo", self.logo, PICTURES[".svg"], self.force)
             picture.checked({**inputs, "the table": self.mutations or self.output})
@@ -104,7 +113,7 @@ def explain(
 ) -> None:
     """Explain a model (--top), or predictions: the coloured text, and the most similar training documents.
 
-    textsvm explain spam.textsvm --top 30
+    textsvm explain spam.textsvm --top 30 -o features.tsv
 
     textsvm explain spam.textsvm message.eml
 
@@ -117,7 +126,7 @@ def explain(
     shows a summary and the first few.
     """
     sequences.check(printing.json, files, listed.top)
-    outputs = sequences.outputs(model, files)
+    outputs = sequences.outputs(printing.json, model, files)
     console = Console(printing.quiet, any(each is not None and each.is_stdout for each in outputs))
 
     from textsvm.cli import corpora, explanations, model_files
@@ -135,7 +144,11 @@ def explain(
         explanations.write_kmers(console, scores, sequences.kmers, listed.top, *outputs)
         return
     if listed.top is not None:
-        for side in machine.top_features(listed.top):
+        sides = machine.top_features(listed.top)
+        if outputs[0] is not None:
+            explanations.write_top(outputs[0], sides, printing.json)
+            return
+        for side in sides:
             if printing.json:
                 console.print_json(side.as_dict())
             else:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from rich.text import Text
 
-from textsvm.cli.console import Console
+from textsvm.cli.console import Console, json_line
 from textsvm.cli.output import Output
 from textsvm.errors import printable
-from textsvm.evaluation.explanation import Explanation
+from textsvm.evaluation.explanation import Explanation, Substring
 from textsvm.evaluation.mutations import Kmers, Mutations, motifs
 from textsvm.machines.top_features import Feature, TopFeatures
 from textsvm.reporting.formatting import runs, visible
@@ -50,17 +51,17 @@ def show(console: Console, identifier: str, explanation: Explanation) -> None:
     console.stdout.print(head, soft_wrap=True)
     console.stdout.print(coloured(explanation), soft_wrap=True)
     console.stdout.print(legend(explanation), soft_wrap=True)
-    if explanation.substrings:
+    if explanation.merged:
         rows = [
-            (visible(each.text), f"{each.count}", f"{each.contribution:+.4f}")
-            for each in explanation.substrings
+            (visible(each.text), f"{each.count}", f"{each.contribution:+.4f}", _merged(each))
+            for each in explanation.merged
         ]
-        console.table("substrings", rows, ("", "times", "contribution"))
+        console.table("substrings", rows, ("", "times", "contribution", "merged"))
     if explanation.similar:
-        rows = [
+        similar = [
             (each.name, f"{each.kernel:.3f}", f"{each.contribution:+.4f}") for each in explanation.similar
         ]
-        console.table("training documents", rows, ("document", "similarity", "contribution"))
+        console.table("training documents", similar, ("document", "similarity", "contribution"))
         for each in explanation.similar:
             console.line(
                 f"{printable(each.name)}: {printable(each.text[:SHOWN])}{' …' * (len(each.text) > SHOWN)}"
@@ -88,7 +89,21 @@ def show_top(console: Console, side: TopFeatures) -> None:
     console.line(f"{_LEGEND[side.kind]}\n")
 
 
-def _merged(feature: Feature) -> str:
+def write_top(output: Output, sides: Sequence[TopFeatures], json: bool) -> None:
+    """Write the features of all classes, as a tab-separated table or as JSON Lines."""
+    if json:
+        output.write_lines(json_line(side.as_dict()) for side in sides)
+        return
+    rows = (
+        (side.label, side.kind, each.text, f"{each.weight:.9g}", " | ".join(each.merged))
+        for side in sides
+        for each in side.features
+    )
+    lines = ("\t".join(map(_cell, row)) + "\n" for row in rows)
+    output.write_lines(chain(["class\tkind\tfeature\tweight\tmerged\n"], lines))
+
+
+def _merged(feature: Feature | Substring) -> str:
     return ", ".join(visible(each) for each in feature.merged[:6]) + (
         ", ..." if len(feature.merged) > 6 else ""
     )
@@ -103,7 +118,7 @@ def show_summary(console: Console, explained: Sequence[Explanation], substrings:
     totals: dict[Any, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     documents: Counter[tuple[Any, str]] = Counter()
     for each in explained:
-        for substring in each.substrings:
+        for substring in each.merged:
             totals[each.towards][substring.text] += substring.contribution
             documents[each.towards, substring.text] += 1
     for label, sums in totals.items():

@@ -24,6 +24,7 @@ from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, pri
 from textsvm.cli.mail_lessons import Messages, Store, open_filter, read_messages
 from textsvm.cli.options import Command, Group, option, option_field
 from textsvm.errors import InputError, printable
+from textsvm.mail import client, quick
 
 if TYPE_CHECKING:
     from socket import socket as Socket
@@ -117,6 +118,9 @@ class Passing:
     embed: bool = option_field(
         "Exit with 0 for any decision, and 3 after errors.", "--embed", "-e", default=False
     )
+    daemon: bool = option_field(
+        "Start the store's server in the background if none runs.", "--daemon", default=False
+    )
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,8 @@ class Form:
 @options.with_groups
 def classify(passing: Passing, form: Form, files: Messages = None, store: Store = None) -> None:
     """Classify messages. Exit codes: 0 spam, 1 ham, 2 unsure, 3 error; for several messages, of the last."""
+    if passing.daemon:
+        quick.start_server(client.socket_path(str(store or "")))
     if passing.passthrough:
         if form != Form():
             raise WrongUsage("-p does not go with -t, -T, -v and --json")

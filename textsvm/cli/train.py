@@ -130,29 +130,18 @@ def train(
     output = file.checked(inputs, task.calibrate is not None)
     console = Console(printing.quiet, output.is_stdout)
 
-    from textsvm.cli import corpora, model_files, splits
-    from textsvm.cli.results import judge, show_results
-    from textsvm.evaluation import drift
-    from textsvm.model.file import require_weights
-    from textsvm.model.libsvm import require_libsvms, save_libsvm_model
+    from textsvm.cli import corpora, model_files, splits, verdict
+    from textsvm.evaluation import drift, length_baseline
+    from textsvm.model.libsvm import save_libsvm_model
 
     model = _estimator(model_options, task, learning)
-    if file.without_texts:
-        require_weights(model)
-    documents = corpora.read(console, corpus, reading, learning, kernel=corpora.kernel_of(model))
-    corpora.settle(console, model, model_options.kernel.named, documents)
-    if file.without_texts:
-        require_weights(model)
-    if file.libsvm:
-        require_libsvms(corpora.kernel_of(model))
+    documents = _documents(console, model, corpus, reading, learning, model_options, file)
     repeat = model_files.update_facts(documents, corpus, reading, learning)
     if task.one_class is not None:
-        documents = _of_one_class(documents, task.one_class)
+        documents = corpora.of_one_class(documents, task.one_class)
+        reading = replace(reading, positive=task.one_class)
     corpora.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
-    machine = getattr(model, "estimator", model)
-    if model_options.text.max_length is None and machine.new_kernel().cost.quadratic:
-        corpora.say_long_documents(console, documents)
     training, held = splits.hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
@@ -162,23 +151,22 @@ def train(
     if training.labels is not None and not learning.multilabel:
         corpora.check_classes(training, reading.label)
     corpora.say_lone_classes(console, counts)
-    with model_options.cluster.at_work(console, machine.compute_options.store):
-        baseline = None
-        if training.targets is not None:
-            from textsvm.evaluation.length_baseline import LengthBaseline
-
-            baseline = LengthBaseline.fit(training.examples, training.targets)
+    results = None
+    with model_options.cluster.at_work(console, corpora.machine_of(model).compute_options.store):
+        numbers = training.targets
+        baseline = None if numbers is None else length_baseline.LengthBaseline.fit(training.examples, numbers)
         truth = corpora.truth(training)
         model.fit(training.examples, truth, sample_weight=training.weights, progress=console.stage)
-        several = learning.multilabel or task.one_class is not None or training.targets is not None
-        labels = None if several else truth
+        tested = verdict.hold_out(model, training, with_folds=held is None)
+        single = task.one_class is None and numbers is None and not learning.multilabel
         drift_facts = drift.record(
-            model, len(training), lambda index: training.subset(index.tolist()).examples, labels
-        )
-        results = None
+            model, len(training), lambda index: training.subset(index.tolist()).examples,
+            tested.decision if tested is not None and single else None,
+        )  # fmt: skip
         if held is not None:
-            positive = task.one_class or reading.positive
-            results = judge(model, held, positive, console.stage, baseline=baseline)
+            from textsvm.cli.results import judge, show_results
+
+            results = judge(model, held, reading.positive, console.stage, baseline=baseline)
     if chosen := getattr(model, "chosen_", ""):
         console.say(f"note: {chosen}")
     console.say_device(model.device_)
@@ -189,14 +177,8 @@ def train(
     about = {"drift": drift_facts, "update": repeat} | (
         {} if baseline is None else {"length_baseline": asdict(baseline)}
     )
-    if task.one_class is not None:
-        reading = replace(reading, positive=task.one_class)
     printed = not printing.json and not (printing.quiet and output.is_stdout)
-    verdict = ""
-    if printed:
-        from textsvm.cli.verdict import last_line
-
-        verdict = last_line(model, training, held, results, model_options.cluster.workers is None)
+    line = verdict.last_line(model, training, held, results, tested) if printed else ""
     with console.warnings():
         if file.libsvm:
             with output.place() as path:
@@ -217,7 +199,29 @@ def train(
             _show_facts(console, report)
         if results is not None:
             show_results(console, "holdout", results)
-        console.line(verdict)
+        console.line(line)
+
+
+def _documents(
+    console: Console, model: Any, corpus: list[Path], reading: options.ReadingOptions,
+    learning: options.LearningOptions, model_options: machines.SingleOptions, file: ModelFile,
+) -> Corpus:  # fmt: skip
+    """Read the documents, set the kernel that fits them, and check that the model can be saved."""
+    from textsvm.cli import corpora
+    from textsvm.model.file import require_weights
+    from textsvm.model.libsvm import require_libsvms
+
+    if file.without_texts:
+        require_weights(model)
+    documents = corpora.read(console, corpus, reading, learning, kernel=corpora.kernel_of(model))
+    corpora.settle(console, model, model_options.kernel.named, documents)
+    if file.without_texts:
+        require_weights(model)
+    if file.libsvm:
+        require_libsvms(corpora.kernel_of(model))
+    if model_options.text.max_length is None and corpora.machine_of(model).new_kernel().cost.quadratic:
+        corpora.say_long_documents(console, documents)
+    return documents
 
 
 def _estimator(
@@ -238,13 +242,6 @@ def _estimator(
 
 def _size(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
-
-
-def _of_one_class(corpus: Corpus, label: str) -> Corpus:
-    """Corpus with the labels `label` and rest; without labels all documents get `label`."""
-    if corpus.labels is None or all(each in (label, (label,)) for each in corpus.labels):
-        return replace(corpus, labels=[label] * len(corpus))
-    return corpus.reduce_labels(label)
 
 
 def _describe(corpus: Corpus, counts: Counter[str]) -> str:

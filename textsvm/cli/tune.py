@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from textsvm.cli import machines, options
 from textsvm.cli.console import Console, WrongUsage
@@ -19,9 +18,6 @@ from textsvm.cli.options import option_field
 from textsvm.cli.output import MODEL, PICTURES, SEARCH, STDOUT, Force, Kind, Output
 from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
-
-if TYPE_CHECKING:
-    pass
 
 _search = partial(option_field, panel="Search")
 

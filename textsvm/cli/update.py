@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from textsvm.cli.model_files import Training
     from textsvm.readers.corpus import Corpus
 
+_ONE_CLASS = "OneClassSVM"
 #: Most changed predictions that are printed.
 _SHOWN = 20
 
@@ -44,7 +47,7 @@ def update(
     folds: Annotated[int, option("Folds of the cross-validation.", min=2)] = 5,
     device: options.Device = "auto",
 ) -> None:
-    """Train a classifier on its old and on new documents, with its recorded options, and report the changes.
+    """Train a model on its old and on new documents, with its recorded options, and report the changes.
 
     textsvm update spam.textsvm corrected.csv
 
@@ -61,19 +64,14 @@ def update(
     training = model_files.Training.of(fitted)
     info = dict(fitted.info_)
     online = fitted.estimator_name == "OnlineSVC"
-    if fitted.estimator_name not in ("SVC", "CalibratedSVC", "OnlineSVC") or training.regress is not None:
-        raise InputError(
-            f"{model} is a {fitted.estimator_name}, and update is for classifiers with a label for each "
-            "document; train it again on the old and the new documents"
-        )
     if online and corpus:
         raise WrongUsage(f"--corpus: {model} is an OnlineSVC, which holds its old texts; leave it out")
     recorded = _object(info, "update")
     try:
-        reading, learning = _options(_object(info, "reading"), recorded)
+        reading, learning = _options(_object(info, "reading"), recorded, training)
     except (TypeError, ValueError) as error:
         raise InputError(f"the options that {model} records are damaged ({error}); train it again") from error
-    fresh = _as_trained(_read(console, new, reading, learning, fitted, training, "new"), training)
+    fresh = _as_trained(_read(console, new, reading, learning, fitted, training, "new"), fitted, training)
     if online:
         if fresh.columns is not None:
             raise InputError("an OnlineSVC reads a single column of texts; name it with the column `text`")
@@ -97,7 +95,9 @@ def _object(info: dict[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _options(given: dict[str, Any], recorded: dict[str, Any]) -> tuple[options.ReadingOptions, Any]:
+def _options(
+    given: dict[str, Any], recorded: dict[str, Any], training: Training
+) -> tuple[options.ReadingOptions, options.LearningOptions]:
     """Reading and learning options that are recorded in a model."""
     text = given.get("text")
     names = ("numbers", "label", "id")
@@ -110,8 +110,11 @@ def _options(given: dict[str, Any], recorded: dict[str, Any]) -> tuple[options.R
         split=options.Split(given.get("split", "modapte")),
         skip_invalid=recorded.get("skip_invalid") is True,
     )
-    duplicates = options.Duplicates(recorded.get("duplicates", "keep"))
-    return reading, options.LearningOptions(weights=recorded.get("weights"), duplicates=duplicates)
+    separator = training.label_separator
+    return reading, options.LearningOptions(
+        regress=training.regress, weights=recorded.get("weights"), multilabel=separator is not None,
+        label_separator=separator, duplicates=options.Duplicates(recorded.get("duplicates", "keep")),
+    )  # fmt: skip
 
 
 def _old_corpora(recorded: dict[str, Any], corpus: list[Path] | None, model: Path) -> list[dict[str, Any]]:
@@ -143,19 +146,21 @@ def _read(
     documents = corpora.read(
         console, list(paths), reading, learning, kernel=kernel, recorded=training.columns
     )
-    if documents.labels is None:
+    if documents.labels is None and documents.targets is None and fitted.estimator_name != _ONE_CLASS:
         raise InputError(f"{documents.source} has no labels, and {kind} documents need them")
     return documents
 
 
-def _as_trained(corpus: Corpus, training: Training) -> Corpus:
-    """New documents with the labels of a model that was trained with --positive."""
-    from textsvm.cli.corpora import targets
+def _as_trained(corpus: Corpus, fitted: Any, training: Training) -> Corpus:
+    """Documents with the labels of a model that was trained with --positive or --one-class."""
+    from textsvm.cli import corpora
 
     positive, negative = training.positive, training.negative
     if positive is None:
-        targets(corpus)
+        corpora.targets(corpus, training.label_separator is not None)
         return corpus
+    if fitted.estimator_name == _ONE_CLASS:
+        return corpora.of_one_class(corpus, positive)
     sets = [{each} if isinstance(each, str) else set(each) for each in corpus.labels or []]
     rest = negative is None or negative == "rest"
     used = [i for i, each in enumerate(sets) if each and (rest or (positive in each) != (negative in each))]
@@ -176,61 +181,93 @@ def _train_again(
 ) -> dict[str, Any]:
     """Train on old and new documents, save the model, and report the changes."""
     from textsvm.cli import corpora, model_files
-    from textsvm.evaluation import drift, judge
+    from textsvm.evaluation import drift, judge, length_baseline
     from textsvm.readers.corpus import concatenate_corpora
     from textsvm.selection.cross_validation import cross_validate
 
     new, facts, reading, learning, training = recorded
+    one_class = fitted.estimator_name == _ONE_CLASS
     parts = []
     named = replace(reading, positive=training.positive, negative=training.negative)
     for each in old:
-        paths = list(map(Path, each["paths"]))
         known = each.get("new") is True
-        part = _read(
-            console, paths, replace(reading if known else named, part=each.get("part")), learning, fitted,
-            training, "old",
-        )  # fmt: skip
-        part = _as_trained(part, training) if known else part
+        kept = replace(reading if known or one_class else named, part=each.get("part"))
+        part = _read(console, list(map(Path, each["paths"])), kept, learning, fitted, training, "old")
+        part = _as_trained(part, fitted, training) if known else part
         if each.get("digest") not in (None, model_files.corpus_digest(part)):
             raise InputError(
                 f"{part.source} has changed since the training; name it with --corpus to train on it "
                 "as it is now"
             )
-        parts.append(part)
-    old_labels = [label for part in parts for label in part.labels or []]
+        parts.append(_as_trained(part, fitted, training) if one_class else part)
+    n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
     combined = concatenate_corpora([*parts, fresh], f"{parts[0].source} and {fresh.source}", fresh.format)
-    n_old, truth = len(old_labels), corpora.truth(combined)
+    own = np.array([not one_class or label == training.positive for label in corpora.truth(combined)])
+    trained = combined.subset(np.flatnonzero(own).tolist()) if one_class else combined
+    truth, single = corpora.truth(trained), not one_class and not trained.targets and not learning.multilabel
     machine = judge.machine_of(fitted).copy()
-    machine.C = judge.machine_of(fitted).C_
+    if single:
+        machine.C = judge.machine_of(fitted).C_
     again, texts = machine, judge.machine_of(fitted).weight_vectors_ is None
     if hasattr(fitted, "estimator_"):
         again = fitted.copy()
         again.estimator = machine
     with console.work(None):
         given = corpora.given_to(fitted, fresh)
-        before = judge.predict(fitted, given, [], training.positive, console.stage)[1]
+        before: Any = judge.predict(fitted, given, [], training.positive, console.stage)[1]
+        after: Any = np.full(len(fresh), None)
+        again.fit(trained.examples, truth, sample_weight=trained.weights, progress=console.stage)
         try:
             with console.warnings():
-                result = cross_validate(
-                    machine.copy(), combined.examples, truth,
-                    cv=folds, sample_weight=combined.weights, metrics=["accuracy"], progress=console.stage,
-                )  # fmt: skip
-            after: list[Any] = list(result.predictions[n_old:])
+                decision = None
+                if one_class:
+                    after = _outside_folds(again, combined, own, n_old, folds, training)
+                else:
+                    result = cross_validate(
+                        machine.copy(), trained.examples, truth,
+                        cv=folds, sample_weight=trained.weights, progress=console.stage,
+                    )  # fmt: skip
+                    after = result.predictions[n_old:]
+                    decision = result.decision[result.tested > 0] if single else None
         except InputError as error:
             console.say(f"note: no cross-validation: {error}")
-            after = [None] * len(fresh)
-        again.fit(combined.examples, truth, sample_weight=combined.weights, progress=console.stage)
         numbers = drift.record(
-            again, len(combined), lambda index: combined.subset(index.tolist()).examples, truth
+            again, len(trained), lambda index: trained.subset(index.tolist()).examples, decision
         )
     console.say_device(again.device_)
     update_facts = {**facts, "corpora": [*old, model_files.corpus_facts(fresh, new, new=True)]}
-    about = model_files.training_facts(again, combined) | {"holdout": None, "drift": numbers}
+    about = model_files.training_facts(again, trained) | {"holdout": None, "drift": numbers}
+    if trained.targets is not None:
+        baseline = length_baseline.LengthBaseline.fit(trained.examples, trained.targets)
+        about |= {} if baseline is None else {"length_baseline": asdict(baseline)}
     with console.warnings():
         model_files.save_model(
-            target, again, combined, named, learning, about | {"update": update_facts}, texts
+            target, again, trained, named, learning, about | {"update": update_facts}, texts
         )
-    return _changes(fresh, [str(each) for each in old_labels], list(before), after)
+    if learning.multilabel:
+        before, after = (
+            [each if each is None else tuple(classes[each.astype(bool)]) for each in predicted]
+            for predicted, classes in ((before, fitted.classes_), (after, again.classes_))
+        )
+    return _changes(fresh, sorted(old_labels), list(before), list(after), getattr(machine, "epsilon", 0.0))
+
+
+def _outside_folds(
+    model: Any, combined: Corpus, own: NDArray[np.bool_], n_old: int, folds: int, training: Training
+) -> NDArray[Any]:
+    """Predictions on new documents by one-class machines that were not trained on the document."""
+    fresh = np.arange(n_old, len(combined))
+    parts = [(model, fresh[~own[fresh]])]
+    for test in np.array_split(fresh[own[fresh]], folds):
+        train = combined.subset(np.flatnonzero(own & ~np.isin(np.arange(len(own)), test)).tolist())
+        if len(test):
+            parts.append((model.copy().fit(train.examples, sample_weight=train.weights), test))
+    predicted = np.full(len(combined), None)
+    for machine, test in parts:
+        if len(test):
+            inside = machine.predict(combined.subset(test.tolist()).examples) > 0
+            predicted[test] = np.where(inside, str(training.positive), "rest")
+    return predicted[n_old:]
 
 
 def _continue(fitted: Any, fresh: Corpus) -> dict[str, Any]:
@@ -253,39 +290,66 @@ def _continue(fitted: Any, fresh: Corpus) -> dict[str, Any]:
     return _changes(fresh, old, list(before), after)
 
 
-def _changes(fresh: Corpus, old: list[str], before: list[Any], after: list[Any]) -> dict[str, Any]:
-    """The report: labels added, accuracies, and predictions on the new documents before and after."""
-    labels = [str(label) for label in fresh.labels or []]
-    was = [str(each) for each in before]
-    now = [None if each is None else str(each) for each in after]
-    rows = [
-        {"id": identifier, "label": label, "before": first, "after": second}
-        for identifier, label, first, second in zip(fresh.ids, labels, was, now, strict=True)
+def _changes(
+    fresh: Corpus, old: list[str], before: list[Any], after: list[Any], epsilon: float = 0.0
+) -> dict[str, Any]:
+    """The report: labels added, accuracies or mean errors, and changed predictions on the new documents.
+
+    A predicted number has changed if it has moved by more than `epsilon`.
+    """
+    of_numbers = fresh.targets is not None
+    truth: Any = fresh.targets if of_numbers else fresh.labels or []
+    columns = [
+        [each if each is None else float(each) if of_numbers else _name(each) for each in column]
+        for column in (truth, before, after)
     ]
+    names = ("id", "label", "before", "after")
+    rows = [dict(zip(names, row, strict=True)) for row in zip(fresh.ids, *columns, strict=True)]
     tested = [row for row in rows if row["after"] is not None]
+
+    def quality(some: list[dict[str, Any]], name: str) -> float | None:
+        of_each = [abs(row["label"] - row[name]) if of_numbers else row["label"] == row[name] for row in some]
+        return sum(of_each) / len(some) if some else None
+
+    measure = "mean_error" if of_numbers else "accuracy"
+    moved = (row for row in tested if not of_numbers or abs(row["after"] - row["before"]) > epsilon)
+    known = {label for each in fresh.labels or [] for label in (each if isinstance(each, tuple) else (each,))}
     return {
         "new_documents": len(rows),
-        "labels_added": sorted(set(labels) - set(old)),
-        "accuracy_before": sum(row["label"] == row["before"] for row in rows) / len(rows),
-        "accuracy_after": sum(row["label"] == row["after"] for row in tested) / len(rows) if tested else None,
-        "changed": [row for row in tested if row["before"] != row["after"]],
+        "labels_added": sorted(known - set(old)),
+        f"{measure}_before": quality(rows, "before"),
+        f"{measure}_after": quality(tested, "after"),
+        "changed": [row for row in moved if row["before"] != row["after"]],
     }
 
 
+def _name(prediction: Any) -> str:
+    """A label, or several labels, as in a table."""
+    return ";".join(sorted(map(str, prediction))) if isinstance(prediction, tuple) else str(prediction)
+
+
 def _show(console: Console, report: dict[str, Any]) -> None:
-    after, changed = report["accuracy_after"], report["changed"]
-    shown_after = "not known" if after is None else f"{100 * after:.1f} %"
+    def cell(value: Any) -> str:
+        if value is None:
+            return "not known"
+        return f"{100 * value:.1f} %" if measure == "accuracy" else f"{value:.3g}"
+
+    measure, changed = "accuracy" if "accuracy_before" in report else "mean_error", report["changed"]
+    name = measure.replace("_", " ")
     console.table(
         f"model {report['model']}",
         [
             ("new documents", f"{report['new_documents']:,}"),
             ("labels added", ", ".join(report["labels_added"]) or "none"),
-            ("accuracy on new documents, before", f"{100 * report['accuracy_before']:.1f} %"),
-            ("accuracy on new documents, after", shown_after),
+            (f"{name} on new documents, before", cell(report[f"{measure}_before"])),
+            (f"{name} on new documents, after", cell(report[f"{measure}_after"])),
             ("changed predictions", f"{len(changed):,}"),
         ],
     )
     names = ("id", "label", "before", "after")
     if changed:
         title = "changed predictions" + f" (the first {_SHOWN})" * (len(changed) > _SHOWN)
-        console.table(title, [tuple(row[name] for name in names) for row in changed[:_SHOWN]], names)
+        rows = [
+            [each if isinstance(each, str) else f"{each:.4g}" for each in row.values()] for row in changed
+        ]
+        console.table(title, rows[:_SHOWN], names)

@@ -9,18 +9,22 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textsvm.cli import corpora
 from textsvm.errors import InputError, printable
+from textsvm.evaluation.drift import decide_sample
 from textsvm.evaluation.judge import machine_of
 from textsvm.evaluation.results import Results
+from textsvm.machines.classifier import Classifier
 from textsvm.machines.novelty import NoveltyDetector
+from textsvm.machines.regressor import Regressor
 from textsvm.machines.targets import with_classes
 from textsvm.readers.corpus import Corpus
 from textsvm.runtime import device as devices
 from textsvm.selection.fold_grams import Task, grams_of, predicted_seconds, train_and_test
 from textsvm.selection.folds import Splitting
-from textsvm.selection.scoring import labels_of, read_training_data
+from textsvm.selection.scoring import read_training_data
 
 #: Most documents, and most predicted seconds, of a cross-validation that nobody asked for; its folds.
 MOST, SECONDS, FOLDS = 2000, 2.0, 3
@@ -59,18 +63,48 @@ class Verdict:
         )
 
 
-def last_line(model: Any, training: Corpus, held: Corpus | None, results: Results | None, alone: bool) -> str:
-    """The line; it cross-validates a small corpus if there are no figures yet and `alone` (no workers)."""
-    verdict = None
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions on training documents by machines that were not trained on them."""
+
+    tested: NDArray[np.int64]  #: Indices of the documents
+    decision: NDArray[np.float64]
+    predicted: NDArray[Any]
+    where: str  #: How the documents were held out
+
+
+def hold_out(model: Any, training: Corpus, with_folds: bool) -> HeldOut | None:
+    """A quick cross-validation, else predictions on a sample; None if there is a better figure, or no way.
+
+    A kernel chosen by cross-validation has an accuracy, and without folds only the sample is needed.
+    """
+    machine = machine_of(model)
+    if isinstance(machine, NoveltyDetector) or hasattr(model, "margin_"):
+        return None
+    chosen = getattr(machine, "held_out_accuracy_", None) is not None
+    result = _cross_validated(machine, training) if with_folds and not chosen else None
+    labels = corpora.truth(training)
+    if result is None and isinstance(machine, Classifier):
+        sample = decide_sample(machine, lambda index: training.subset(index.tolist()).examples, labels)
+        if sample is not None:
+            tested, decision = sample
+            where = f"{len(tested):,} of {len(training):,} documents"
+            return HeldOut(tested, decision, machine.predictions(decision, machine.classes_), where)
+    return result
+
+
+def last_line(
+    model: Any, training: Corpus, held: Corpus | None, results: Results | None, tested: HeldOut | None
+) -> str:
+    """The line, from the documents of --holdout, the choice of the kernel, or `hold_out`."""
+    verdict, truth = None, corpora.truth(training)
     if results is not None and held is not None:
-        verdict = _verdict(
-            results.metrics, corpora.truth(training), corpora.truth(held), f"{results.n:,} documents"
-        )
+        verdict = _verdict(results.metrics, truth, corpora.truth(held), f"{results.n:,} documents")
     elif accuracy := getattr(machine_of(model), "held_out_accuracy_", None):
-        truth = corpora.truth(training)
         verdict = _verdict({"accuracy": accuracy}, truth, truth, "cross-validation")
-    elif alone and len(training) <= MOST:
-        verdict = _cross_validated(model, training)
+    elif tested is not None:
+        judged = [truth[i] for i in tested.tested.tolist()]
+        verdict = _verdict(_metrics(judged, tested.predicted, model), truth, judged, tested.where)
     if verdict is None:
         if isinstance(model, NoveltyDetector):
             return "next: `textsvm evaluate` on labelled documents tells how good the model is"
@@ -78,15 +112,24 @@ def last_line(model: Any, training: Corpus, held: Corpus | None, results: Result
     return f"{verdict.sentence}; next: {_next_step(model, verdict)}"
 
 
-def _cross_validated(model: Any, training: Corpus) -> Verdict | None:
-    """Verdict of a few folds; None if they take long, or the documents are too few for folds."""
-    fitted = machine_of(model)
-    if isinstance(fitted, NoveltyDetector):
+def _metrics(truth: list[Any], predicted: NDArray[Any], model: Any) -> dict[str, float]:
+    if isinstance(model, Regressor):
+        return {"mae": float(np.abs(np.asarray(truth) - predicted).mean())}
+    if predicted.ndim == 2:
+        right = np.array([[label in each for label in model.classes_.tolist()] for each in truth])
+        return {"micro_f1": float(2 * (right & predicted).sum() / max(1, right.sum() + predicted.sum()))}
+    return {"accuracy": float((np.asarray(truth) == predicted).mean())}
+
+
+def _cross_validated(fitted: Any, training: Corpus) -> HeldOut | None:
+    """Predictions of a few folds; None if they take long, or the documents are too few for folds."""
+    if len(training) > MOST:
         return None
     machine = fitted.copy().set_params(kernel=fitted.kernel_.__sklearn_clone__())
-    truth = corpora.truth(training)
     try:
-        given, target, weight = read_training_data(machine, training.examples, truth, training.weights)
+        given, target, weight = read_training_data(
+            machine, training.examples, corpora.truth(training), training.weights
+        )
         machine.validate(training.examples)  # stores the names of the columns of a table
         folds = Splitting(FOLDS, training.groups, 1, 0, None).quietly(target)
         with machine.at_work(devices.select(machine.device)):
@@ -100,15 +143,8 @@ def _cross_validated(model: Any, training: Corpus) -> Verdict | None:
         return None
     predicted = machine.fold_predictions(values, folds, target)
     tested = np.concatenate([test for _, test in folds])
-    right, labels = labels_of(target)[tested], np.concatenate(predicted)
-    if target.multilabel:
-        metrics = {"micro_f1": float(2 * (right & labels).sum() / max(1, right.sum() + labels.sum()))}
-    elif target.classes is None:
-        metrics = {"mae": float(np.abs(right - labels).mean())}
-    else:
-        metrics = {"accuracy": float((right == labels).mean())}
     where = f"{len(folds)}-fold cross-validation"
-    return _verdict(metrics, truth, [truth[i] for i in tested.tolist()], where)
+    return HeldOut(tested, np.concatenate(values), np.concatenate(predicted), where)
 
 
 def _verdict(metrics: dict[str, float], known: Sequence[Any], judged: Sequence[Any], where: str) -> Verdict:

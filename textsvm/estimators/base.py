@@ -62,6 +62,13 @@ class KernelEstimator(Estimator, KernelMachine):
     """A scikit-learn estimator around a kernel machine."""
 
     warning = ConvergenceWarning
+    #: Estimator with probabilities, or the values of this estimator, for the error of `predict_proba`.
+    _instead: ClassVar[str]
+
+    @property
+    def predict_proba(self) -> Any:
+        """Not available: AttributeError names an alternative."""
+        raise AttributeError(f"{self.estimator_name} has no probabilities; {self._instead}")
 
     def check_rows(self, X: Any, vectors: bool) -> Any:
         options: dict[str, Any] = {}

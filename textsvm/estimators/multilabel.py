@@ -65,6 +65,10 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator, MultilabelClassifier):
     """
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    _instead = (
+        "decision_function has a value for each label, and scikit-learn's OneVsRestClassifier("
+        "CalibratedSVC(SVC())), fitted to an indicator matrix, has a probability for each label"
+    )
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Subset accuracy, the share of texts with all labels correct; `y` in the form of `fit`."""

@@ -116,14 +116,10 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
     """
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
-
-    @property
-    def predict_proba(self) -> Any:
-        """Not available: AttributeError names the estimator that has probabilities."""
-        raise AttributeError(
-            "SVC has no probabilities; CalibratedSVC(SVC()) has: it fits the same machine, and learns "
-            "probabilities from out-of-fold decision values"
-        )
+    _instead = (
+        "CalibratedSVC(SVC()) has: it fits the same machine, and learns probabilities from out-of-fold "
+        "decision values"
+    )
 
     def as_target(self, y: Any, n: int) -> Target:
         warn_of_column(y)
@@ -149,17 +145,11 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
 
     Attributes
     ----------
-    support_ : int64 array, shape (n_sv,)
-        Indices of the support vectors in the training texts.
-    support_documents_ : Documents
-        Encoded support vectors; None with a precomputed kernel matrix.
     dual_coef_ : float64 array, shape (1, n_sv)
         Differences of the two dual variables of each support vector.
-    intercept_ : float64 array, shape (1,)
-        The bias.
-    n_support_ : int64 array, shape (1,)
-    kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
-        See `textsvm.SVC`.
+    intercept_, n_support_ : arrays, shape (1,)
+    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_
+        See `textsvm.SVC`, also for `n_features_in_`.
 
     Examples
     --------
@@ -168,6 +158,8 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
     >>> model.predict(["abb"]).round(1).tolist()
     [2.1]
     """
+
+    _instead = "it predicts numbers, not classes"
 
     def as_target(self, y: Any, n: int) -> Target:
         warn_of_column(y)
@@ -191,19 +183,13 @@ class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
 
     Attributes
     ----------
-    support_ : int64 array, shape (n_sv,)
-        Indices of the support vectors in the training texts.
-    support_documents_ : Documents
-        Encoded support vectors; None with a precomputed kernel matrix.
     dual_coef_ : float64 array, shape (1, n_sv)
         Dual variables; they sum to nu times the sum of the weights.
-    intercept_ : float64 array, shape (1,)
-        The bias.
+    intercept_, n_support_ : arrays, shape (1,)
     offset_ : float
         ``-intercept_``: `decision_function` is `score_samples` minus the offset.
-    n_support_ : int64 array, shape (1,)
-    kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_, n_features_in_
-        See `textsvm.SVC`.
+    support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_
+        See `textsvm.SVC`, also for `n_features_in_`.
 
     Examples
     --------
@@ -214,3 +200,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
     """
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    _instead = (
+        "score_samples ranks texts by their similarity to the training texts, and with labelled texts of "
+        "other classes CalibratedSVC(SVC()) has probabilities"
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -211,11 +212,19 @@ def compare(
             "ours": name in ours,
             "fit": sum(each.fit for each in answers),
             "predict": sum(each.predict for each in answers),
-            "chosen": ", ".join(dict.fromkeys(each.chosen for each in answers if each.chosen)),
+            "chosen": _chosen_in_folds([each.chosen for each in answers if each.chosen]),
         }
         results.append(judge_prediction(truth, predicted, first_predictions, **fields))
         first_predictions = predicted if first_predictions is None else first_predictions
     return results
+
+
+def _chosen_in_folds(chosen: list[str]) -> str:
+    """Chosen parameters; for several folds without their accuracies, and with the number of folds."""
+    if len(chosen) < 2:
+        return "".join(chosen)
+    counts = Counter(each.partition(" was chosen")[0] for each in chosen)
+    return "; ".join(f"{each} in {count} of {len(chosen)} folds" for each, count in counts.most_common())
 
 
 def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer:

@@ -6,8 +6,8 @@ Three numbers are compared with their values on training texts, which `record` m
 - the share of p-mers of `P` characters (of a kernel on tokens: of tokens) that occur in no support vector. On
   training texts only other texts count, as for new texts;
 - the median margin: with two classes |decision|, with more the difference between the two largest decision
-  values. A calibrated model has out-of-fold values. For other models a machine with the same kernel and C is
-  trained on a small sample, and other texts of the sample are tested. Values of training texts, or of support
+  values. The values are out-of-fold, or of a small sample: a machine with the same kernel and C is trained on
+  a part of the sample, and the other texts are tested. Values of training texts, or of support
   vectors, would not do: they are up to three times as large as the values of new texts of the same kind.
 """
 
@@ -114,39 +114,19 @@ def _pmers(documents: Documents, p: int) -> NDArray[np.uint64]:
 
 
 def record(
-    model: Any, n: int, examples_of: Callable[[NDArray[np.int64]], Any], labels: list[Any] | None
+    model: Any, n: int, examples_of: Callable[[NDArray[np.int64]], Any], decision: NDArray[np.float64] | None
 ) -> dict[str, float | None]:
-    """Measure a model on a sample of its training texts.
+    """Measure a fitted model on a few of its n training texts: "symbols", "features" (shares) and "margin".
 
-    Parameters
-    ----------
-    model : fitted machine
-    n : int
-        Number of training texts.
-    examples_of : callable
-        The examples of training texts, by their indices.
-    labels : list, length n, optional
-        Labels of a classifier with a label for each text; without them no margin is measured.
-
-    Returns
-    -------
-    dict
-        "symbols" and "features", shares from 0 to 1, and "margin"; None if it cannot be measured.
+    A value is None if it cannot be measured. `decision` are values of training texts by machines that were
+    not trained on them, of a classifier with a label for each text; a calibrated model has their median.
     """
     machine = getattr(model, "estimator_", model)
-    quadratic = machine.kernel_ is not None and machine.kernel_.cost.quadratic
-    size = SLOW_SAMPLE if quadratic else SAMPLE
-    lengths = getattr(getattr(machine, "support_documents_", None), "lengths", None)
-    if lengths is not None and len(lengths):
-        size = min(size, max(SLOW_SAMPLE, int(SAMPLE_SYMBOLS / max(lengths.mean(), 1.0))))
-    order = np.random.default_rng(0).permutation(n)[:size]
-    tested = max(1, round(TESTED * len(order)))
-    test, train = np.sort(order[:tested]), np.sort(order[tested:])
     values: dict[str, float | None] = dict.fromkeys(("symbols", "features", "margin"))
-    if hasattr(model, "margin_"):
-        values["margin"] = model.margin_
-    elif labels is not None and machine.kernel_ is not None and len(train):
-        values["margin"] = _margin_of_sample(machine, examples_of, labels, train, test)
+    values["margin"] = getattr(model, "margin_", None)
+    if decision is not None:
+        values["margin"] = float(np.median(margins(decision)))
+    _, test = _sample(machine, n)
     rest = np.flatnonzero(~np.isin(machine.support_, test))
     seen = SeenSymbols(machine, rest)
     if seen.known and len(rest):
@@ -157,14 +137,27 @@ def record(
     return values
 
 
-def _margin_of_sample(
-    machine: Any,
-    examples_of: Callable[[NDArray[np.int64]], Any],
-    labels: list[Any],
-    train: NDArray[np.int64],
-    test: NDArray[np.int64],
-) -> float | None:
-    """Median margin of test texts under a machine that is trained on a few texts."""
+def _sample(machine: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Indices of a few of n training texts: a training part and a test part."""
+    size = SLOW_SAMPLE if machine.kernel_ is not None and machine.kernel_.cost.quadratic else SAMPLE
+    lengths = getattr(getattr(machine, "support_documents_", None), "lengths", None)
+    if lengths is not None and len(lengths):
+        size = min(size, max(SLOW_SAMPLE, int(SAMPLE_SYMBOLS / max(lengths.mean(), 1.0))))
+    order = np.random.default_rng(0).permutation(n)[:size]
+    tested = max(1, round(TESTED * len(order)))
+    return np.sort(order[tested:]), np.sort(order[:tested])
+
+
+def decide_sample(
+    machine: Any, examples_of: Callable[[NDArray[np.int64]], Any], labels: list[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+    """Indices of a few training texts, and their decision values by a machine trained on other texts.
+
+    None for a precomputed matrix, or if the sample is too small.
+    """
+    train, test = _sample(machine, len(labels))
+    if machine.kernel_ is None or not len(train):
+        return None
     fresh = machine.copy()
     if is_default(fresh.kernel):
         fresh.kernel = machine.kernel_
@@ -173,7 +166,7 @@ def _margin_of_sample(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fresh.fit(examples_of(train), [labels[i] for i in train])
-            return float(np.median(margins(fresh.decision_function(examples_of(test)))))
+            return test, fresh.decision_function(examples_of(test))
     except InputError:  # such as a sample of a single class
         return None
 

@@ -20,7 +20,7 @@ from textsvm.errors import InputError
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels.attribution import Attribution, Contributions, complete
 from textsvm.machines.labels import label_sets
-from textsvm.machines.top_features import value_mixes
+from textsvm.machines.top_features import CANDIDATES, merge, value_mixes
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -39,6 +39,7 @@ class Substring:
     text: str
     count: int
     contribution: float
+    merged: tuple[str, ...] = ()  #: Substrings whose contributions are summed; empty for a single substring
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,12 @@ class Explanation:
     #: Largest contributions of substrings, for kernels whose features are substrings.
     substrings: list[Substring]
     similar: list[Similar]  #: Largest contributions of support vectors; empty for a model saved without texts
+    #: As `substrings`, with overlapping substrings merged to the longest, and their contributions summed.
+    merged: list[Substring] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        parts = "".join(f", {each.text!r} {each.contribution:+.3f}" for each in self.merged)
+        return f"{self.prediction}: value {self.value:+.3f}, bias {self.bias:+.3f}{parts}"
 
     @property
     def method(self) -> str:
@@ -113,6 +120,19 @@ def explain(
     substrings, similar : int
         Number of substrings and support vectors listed.
     progress : callable, optional
+
+    Returns
+    -------
+    list of Explanation
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, explain
+    >>> texts = ["win cash now", "a cash prize", "lunch at noon", "see you at noon"]
+    >>> model = SVC(Spectrum(3)).fit(texts, ["spam", "spam", "ham", "ham"])
+    >>> [explanation] = explain(model, ["cash at hand"])
+    >>> explanation.prediction, [each.text for each in explanation.merged]
+    ('spam', [])
     """
     machine = _readable(model, "so there is nothing to explain")
     texts = machine.validate(texts, fitting=False)
@@ -236,6 +256,7 @@ def _explain(
     explanations = []
     for d, text in enumerate(texts_of(documents)):
         features = sorted(parts.features[d], key=lambda each: -abs(each[2])) if parts.features else []
+        substrings = [Substring(*feature) for feature in features]
         explanations.append(
             Explanation(
                 **meanings[d],
@@ -244,11 +265,25 @@ def _explain(
                 text=text,
                 symbols=parts.symbols[d],
                 attribution=model.kernel_.attribution.method,
-                substrings=[Substring(*feature) for feature in features[: most[0]]],
+                substrings=substrings[: most[0]],
                 similar=known.similar(d, most[1]),
+                merged=_merged(substrings[: CANDIDATES * max(most[0], 30)], text)[: most[0]],
             )
         )
     return explanations
+
+
+def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
+    """Neighbouring substrings of a text merged, the largest contributions first."""
+    result = [each for each in substrings if each.text not in text]  # patterns, names of columns
+    for sign in (1, -1):
+        known = {each.text: each for each in substrings if each.text in text and sign * each.contribution > 0}
+        for feature in merge([(each.text, abs(each.contribution)) for each in known.values()], text):
+            whole, parts = known.get(feature.text), feature.merged or (feature.text,)
+            count = text.count(feature.text) if whole is None else whole.count
+            contribution = sum(known[part].contribution for part in parts)
+            result.append(Substring(feature.text, count, contribution, feature.merged))
+    return sorted(result, key=lambda each: -abs(each.contribution))
 
 
 def texts_of(documents: Documents | MultiView) -> Sequence[str]:

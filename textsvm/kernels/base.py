@@ -74,6 +74,8 @@ class Kernel(Parameters, ABC):
     nearest: Ability[Nearest] = Ability(Nearest)
     #: Column of a table that the kernel reads, see `On`.
     _column: str | None = None
+    #: Number of symbols of the shortest documents that have features, or the parameter with this number.
+    _shortest: ClassVar[int | str] = 0
     #: Makes ``np.float64(2) * kernel`` call `__rmul__` of the kernel.
     __array_ufunc__ = None
 
@@ -87,7 +89,7 @@ class Kernel(Parameters, ABC):
     @property
     def _min_length(self) -> int:
         """Documents with fewer symbols have no features."""
-        return 0
+        return int(getattr(self, self._shortest) if isinstance(self._shortest, str) else self._shortest)
 
     @property
     def _comparable(self) -> bool:

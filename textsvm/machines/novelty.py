@@ -43,12 +43,11 @@ class NoveltyDetector(KernelMachine):
 
         Parameters
         ----------
-        X : n texts, vectors, table rows or a kernel matrix, as for `textsvm.SVC.fit`
+        X, progress
+            See `textsvm.SVC.fit`.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             Upper bounds of the dual variables, >= 0; 1 each by default.
-        progress : callable, optional
-            Called with the stage, the work done and the total work (`StageProgress`).
         """
         self._fit(X, y, sample_weight, progress)
         return self

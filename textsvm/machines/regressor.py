@@ -42,13 +42,12 @@ class Regressor(KernelMachine):
 
         Parameters
         ----------
-        X : n texts, vectors, table rows or a kernel matrix, as for `textsvm.SVC.fit`
+        X, progress
+            See `textsvm.SVC.fit`.
         y : array-like, shape (n,)
             Finite numbers, in any unit.
         sample_weight : array-like, shape (n,), optional
             Factors of C, >= 0.
-        progress : callable, optional
-            Called with the stage, the work done and the total work (`StageProgress`).
         """
         self._fit(X, y, sample_weight, progress)
         return self

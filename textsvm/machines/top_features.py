@@ -188,15 +188,10 @@ def _heaviest(
 
 
 def merge(pairs: Sequence[tuple[str, float]], text: str = "") -> list[Feature]:
-    """Merge neighbouring substrings of similar weight.
+    """Merge neighbouring substrings of similar weight (positive, heaviest first) that are joined in `text`.
 
-    Parameters
-    ----------
-    pairs : sequence of (str, float)
-        Substrings and positive weights, the heaviest first.
-    text : str
-        Text in which joined substrings must occur. Only substrings of `MIN_LENGTH` symbols, and of `SHARE` of
-        the weight of the heaviest, join it; all substrings of the result are merged into it.
+    Only substrings of `MIN_LENGTH` symbols, and of `SHARE` of the weight of the heaviest, join it; all
+    substrings of the result are merged into it.
     """
     rest = dict(pairs)
     result = []

@@ -5,32 +5,38 @@ Deliberate differences:
 
 - A repeated lesson counts once. -S and -N change nothing unless the message was learnt as that kind.
 - With -p a message is passed on byte for byte, and unmarked after an error (exit code 3). Bogofilter adds a
-  missing last line end, and passes nothing on without a wordlist. -t and -T do not change the header.
+  missing last line end, and passes nothing on without a wordlist.
 - A missing message and an unknown or invalid option are errors. Bogofilter exits with the code of the
   previous message or with 0, which means spam, or continues.
+- -t and -T do not change the header, unless terse_format begins with the name of a header field. With
+  stats_in_header=no and -p -v the words that decided are at the beginning of the body, wherever
+  spam_header_place puts the decision.
 - After a lesson the exit code is 0, also with -p, where Bogofilter returns the code of a decision.
-- Options of Bogofilter's own arithmetic have no effect; -v names them. -vv shows the words that decided.
+- Settings of Bogofilter's own arithmetic and words have no effect: a line on stderr names them. -vv shows the
+  words that decided.
 """
 
 from __future__ import annotations
 
 import getopt
+import getpass
 import os
 import re
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import textsvm
 from textsvm.errors import InputError, one_line, printable
-from textsvm.mail.raw_message import VERSION, RawMessage, bogosity_field, file_bytes, marked
+from textsvm.mail.raw_message import VERSION, RawMessage, file_bytes, line_end, pieces_with_fields
 
 if TYPE_CHECKING:
-    from textsvm.mail.decision import Decision
     from textsvm.mail.filter import Filter
 
 USAGE = """\
@@ -49,9 +55,10 @@ Usage: textsvm-bogofilter [OPTIONS] < MESSAGE      exit code: 0 spam, 1 ham, 2 u
   -c FILE, -C   read this configuration file, read none (else /etc/bogofilter.cf and ~/.bogofilter.cf)
   -t, -T, -TT   a letter and the score; in a form that never changes; the score alone, 16 digits
   -v, -vv       the X-Bogosity line, or the number of lessons; the words that decided
+  --daemon      start the server in the background if none runs; later messages are decided by it
   -l, -q, -Q, -V, -h   to syslog too; quiet; configuration; version; this text
 
-All options of Bogofilter are accepted; those of its arithmetic have no effect, and -v names them.
+All options of Bogofilter are accepted; a line on stderr names settings of its arithmetic that have no effect.
 """
 _SHORT = "hVQpeuMbBRsnSNHCltTqUvDc:d:k:I:O:L:m:o:E:y:x:"
 _LONG = {
@@ -65,22 +72,39 @@ _LONG_VALUED = {
     "config-file": "c", "bogofilter-dir": "d", "db-cachesize": "k", "input-file": "I", "output-file": "O",
     "syslog-tag": "L", "timestamp-date": "y", "debug-flags": "x",
 }  # fmt: skip
-#: Options that set Bogofilter's own arithmetic, words or database.
-_WITHOUT_EFFECT = frozenset("HUDkmEyx")
+#: Options for Bogofilter's own arithmetic and words; options for its database and for debugging.
+_UNSUPPORTED_OPTIONS, _WITHOUT_EFFECT = frozenset("HmE"), frozenset("UDkyx")
+#: Settings of Bogofilter's own arithmetic, words and log, with their defaults.
+_UNSUPPORTED: dict[str, bool | float | str] = {
+    "block_on_subnets": False, "charset_default": "iso-8859-1", "replace_nonascii_characters": False,
+    "no_header_tags": True, "unicode": True, "min_token_len": 3.0, "max_token_len": 30.0,
+    "multi_token_count": 1.0, "max_multi_token_len": 0.0, "min_dev": 0.375, "robs": 0.0178, "robx": 0.52,
+    "ns_esf": 1.0, "sp_esf": 1.0, "token_count": 0.0, "token_count_min": 0.0, "token_count_max": 0.0,
+    "log_update_format": "register-%r, %w words, %m messages",
+}  # fmt: skip
+#: Other keys of configuration files without effect here.
+_DATABASE = frozenset((
+    "db_cachesize", "db_log_autoremove", "db_transaction", "timestamp", "timestamp_date", "report_unsure",
+    "debug_flags", "debug_to_stdout",
+))  # fmt: skip
 #: Keys of configuration files, which are long options too.
-_KEYS = """
-spam_cutoff ham_cutoff spam_header_name bogofilter_dir block_on_subnets charset_default db_cachesize
-db_log_autoremove db_transaction header_format log_header_format log_update_format min_dev min_token_len
-max_token_len max_multi_token_len multi_token_count ns_esf sp_esf replace_nonascii_characters robs robx
-spam_subject_tag unsure_subject_tag spam_header_place spamicity_formats spamicity_tags stats_in_header
-terse_format thresh_update timestamp token_count token_count_min token_count_max unicode user_config_file
-wordlist
-"""
-_FILES = ("/etc/bogofilter.cf", "~/.bogofilter.cf")
+_KEYS = frozenset((
+    "spam_cutoff", "ham_cutoff", "spam_header_name", "bogofilter_dir", "header_format", "log_header_format",
+    "spam_subject_tag", "unsure_subject_tag", "spam_header_place", "spamicity_formats", "spamicity_tags",
+    "stats_in_header", "terse_format", "thresh_update", "user_config_file", "wordlist",
+))  # fmt: skip
+_KEY_VALUE = re.compile(r"([^ \t=]+)[ \t=]+(.*)")
+_SITE_FILE = "/etc/bogofilter.cf"
 ERROR = 3
 _CODES = {"spam": 0, "ham": 1, "unsure": 2}
-_LETTERS = {"spam": "S", "ham": "H", "unsure": "U"}
+_FIELD_NAME = re.compile(r"[!-9;-~]+:")
 _KINDS = {"s": "spam", "n": "ham", "S": "spam", "N": "ham"}
+_ORDER = ("spam", "ham", "unsure")
+_DIRECTIVE = re.compile(r"%[-\d]*(?:\.(\d{0,9}))?(.?)", re.DOTALL)
+_NUMBER = re.compile(r"[^%]*%[-+ 0]*\d{0,2}(\.\d{0,2})?[efgEFG][^%]*")
+_ADDRESS = re.compile(rb"\[((?:\d{1,3}\.){3}\d{1,3})\]")
+_QUEUE_ID = re.compile(rb"[ \t]id[ \t\r\n]+<?([A-Za-z0-9.-]{1,29})(?![A-Za-z0-9.-])")
+_MESSAGE_ID = re.compile(rb"(?i:message-id):[ \t\r\n]*([\t -~\x80-\xff]{1,90})")
 # Like Bogofilter, only after an empty line.
 _FROM = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From ")
 
@@ -115,17 +139,14 @@ def run(arguments: list[str]) -> int:
 def _execute(options: BogofilterArguments) -> int:
     settings = options.settings
     version = f"textsvm-bogofilter {textsvm.__version__}, in the place of bogofilter version 1.2.5\n"
-    configuration = (
-        f"# {version}\nham_cutoff  = {settings.ham_cutoff:.6f}\n"
-        f"spam_cutoff = {settings.spam_cutoff:.6f}\n\n"
-        f"spam-header-name  = {settings.header}\nbogofilter-dir    = {settings.folder or ''}\n"
-    )
+    configuration = f"# {version}\n{settings.query()}"
     for letter, text in (("h", USAGE), ("V", version), ("Q", configuration)):
         if letter in options.flags:
             sys.stdout.write(text)
             return 0
-    if "v" in options.flags and settings.unused:
-        _print_error(f"no effect here: {', '.join(settings.unused)}")
+    unused = [*settings.unsupported, *(settings.unused if "v" in options.flags else ())]
+    if unused and "q" not in options.flags:
+        _print_error(f"no effect here: {', '.join(dict.fromkeys(unused))}")
     return _register(options) if options.registers else _classify(options)
 
 
@@ -209,12 +230,15 @@ def _counted_messages(
 
 def _n_words(message: RawMessage, options: BogofilterArguments) -> int:
     """Number of features of a message, which -v and -l report instead of Bogofilter's number of words."""
-    if not {"v", "l"} & set(options.flags):
-        return 0
+    return len(_features(message)) if {"v", "l"} & set(options.flags) else 0
+
+
+def _features(message: RawMessage) -> Sized:
     from textsvm.mail.features import features
     from textsvm.mail.message import read_message
 
-    return len(features(read_message(message).text)[0])
+    indices: Sized = features(read_message(message).text)[0]
+    return indices
 
 
 # Classifying
@@ -226,8 +250,8 @@ def _classify(options: BogofilterArguments) -> int:
     with _output(options) as out:
         try:
             with _filter(options, create="u" in options.flags) as mail:
-                for name, unwritten in messages:
-                    code = _CODES[_classify_message(mail, name, unwritten, options, out)]
+                for n_messages, (name, unwritten) in enumerate(messages, 1):
+                    code = _CODES[_classify_message(mail, name, unwritten, options, out, n_messages)]
                     unwritten = b""
         except Exception:
             if "p" in options.flags:
@@ -238,55 +262,82 @@ def _classify(options: BogofilterArguments) -> int:
 
 
 def _classify_message(
-    mail: Filter, name: str, data: bytes, options: BogofilterArguments, out: BinaryIO
+    mail: Filter, name: str, data: bytes, options: BogofilterArguments, out: BinaryIO, n_messages: int
 ) -> str:
     """Classify a message, print or pass it on, learn it with -u; return its kind."""
     settings, flags = options.settings, options.flags
     raw = RawMessage(data)
     decision = mail.classify(raw)
-    decision = replace(decision, kind=settings.kind(decision.score))
+    kind = settings.kind(decision.score)
+    learns = "u" in flags and settings.is_learnt(kind, decision.score)
+    n_words = cache(lambda: len(_features(raw)))
+    registered = kind.replace("ham", "n")[0] if learns else ""
+    values = LineValues(kind, decision.score, raw, n_words, n_messages, registered)
+    reasons: list[str] = []
+    if flags["v"] + flags["p"] > 1 and flags["v"] and (flags["p"] or not settings.terse) and not flags["q"]:
+        prefix = "  " if settings.stats_in_header else "# "
+        reasons = [f"{prefix}{weight:+.4f} {part!a}" for part, weight in mail.reasons(raw)]
     if "p" in flags:
-        out.write(passed(raw, decision, settings.header))
-    elif line := _line(decision, options):
+        out.writelines(passed(values, settings, reasons))
+    elif line := _line(values, options):
         named = (options.objects or "b" in flags) and ("T" in flags or not settings.terse)
-        sys.stdout.write(f"{printable(name)} {line}\n" if named else f"{line}\n")
-        if flags["v"] > 1 and "T" not in flags and not settings.terse:
-            sys.stdout.writelines(f"  {weight:+.4f} {part!r}\n" for part, weight in mail.reasons(raw))
-    words = 0
-    if "u" in flags and decision.kind != "unsure":
-        words = _n_words(raw, options)
-        mail.learn(raw, decision.kind)
-        _print_counts(options, words, 1)
-    kind = decision.kind.capitalize()
-    message = f"{settings.header}: {kind}, spamicity={decision.score:.6f}, version={VERSION}"
-    if words:
-        message += f", register-{'s' if decision.kind == 'spam' else 'n'}, {words} words, 1 messages"
-    _log(options, message)
-    return decision.kind
+        blank = [""] if reasons and not settings.stats_in_header else []
+        lines = [f"{printable(name)} {line}" if named else line, *blank, *reasons]
+        out.write("".join(f"{each}\n" for each in lines).encode("utf-8", "surrogateescape"))
+    if learns:
+        mail.learn(raw, kind)
+        _print_counts(options, n_words() if {"v", "l"} & set(flags) else 0, 1)
+    if "l" in flags:
+        lesson = f", register-{registered}, {n_words()} words, 1 messages" if learns else ""
+        _log(options, settings.line(settings.log_header_format, values) + lesson)
+    return kind
 
 
-def _line(decision: Decision, options: BogofilterArguments) -> str:
+def _line(values: LineValues, options: BogofilterArguments) -> str:
     """The printed line of a decision; "" for none."""
-    letter, score = _LETTERS[decision.kind], decision.score
+    settings = options.settings
     if options.flags["T"] > 1:
-        return f"{score:.16f}"
+        return f"{values.score:.16f}"
     if options.flags["T"]:
-        return f"{letter} {score:g}"
+        return settings.line("%1.1c %g", values)
     if options.settings.terse:
-        return f"{letter} {score:.6f}"
-    return bogosity_field(decision, options.settings.header) if "v" in options.flags else ""
+        return settings.line(settings.terse_format, values)
+    return settings.line(settings.header_format, values) if "v" in options.flags else ""
 
 
-def passed(message: RawMessage, decision: Decision, name: str) -> bytes:
-    """The message with the decision in a header field of this name; forged fields are removed."""
-    if name.lower() == "x-bogosity":
-        return marked(message, decision, bogofilter=True)
-    data, forged = message.data, name.lower().encode() + b":"
-    fields = (data[start:stop] for start, stop in message.fields())
-    kept = [field for field in fields if not field.lower().startswith(forged)]
-    clean = data[: message.start] + b"".join(kept) + data[message.end :]
-    bogosity, field = (b"\n" + bogosity_field(decision, each).encode() for each in ("X-Bogosity", name))
-    return (b"\n" + marked(clean, decision, bogofilter=True)).replace(bogosity, field, 1)[1:]
+def passed(values: LineValues, settings: Settings, reasons: list[str]) -> list[bytes | memoryview]:
+    """Pieces of the message with the decision in a field of its header, and the subject tag."""
+    message = values.message
+    data, name = message.data, re.escape(settings.spam_header_name.encode())
+    replaced = re.compile(rb"\n(?i:%s)[ \t]*:" % name)
+    line = settings.line(settings.terse_format if settings.terse else settings.header_format, values)
+    if settings.terse and not _FIELD_NAME.match(line):
+        line = settings.line(settings.header_format, values)
+    lines, edits, place = [line], [], None
+    place_start = settings.spam_header_place.encode("utf-8", "surrogateescape") or b"\n"
+    tag = {"spam": settings.spam_subject_tag, "unsure": settings.unsure_subject_tag}.get(values.kind)
+    end, after = line_end(message, message.fields_end), [f"Subject: {tag}"] if tag else []
+    for start, stop in message.fields(message.fields_end):
+        field = data[start:stop]
+        kept = not replaced.match(b"\n" + field)
+        if place is None and kept and field.startswith(place_start):
+            place = start
+        if after and field[:8].lower() == b"subject:":
+            added = f" {tag}".encode("utf-8", "surrogateescape") + b" " * (field[8:9] != b" ")
+            edits.append((start + 8, start + 8, added))
+            after = []
+    if settings.stats_in_header:
+        lines += reasons
+    elif reasons:
+        body = b"".join(each.encode() + end for each in [*reasons, ""])
+        edits.append((message.body_start, message.body_start, body))
+    if place is None:
+        lines += after
+    elif after:
+        edits.append(
+            (message.fields_end, message.fields_end, after[0].encode("utf-8", "surrogateescape") + end)
+        )
+    return pieces_with_fields(message, lines, replaced, place, edits)
 
 
 # Resources
@@ -337,19 +388,129 @@ def _print_error(error: Exception | str) -> None:
         print(f"textsvm-bogofilter: {one_line(str(message))}", file=sys.stderr)
 
 
+# Lines. As in Bogofilter, the width of a number has no effect, a number has at most 19 characters, and %d of
+# spam changes the score in the rest of the line.
+
+
+@dataclass(frozen=True)
+class LineValues:
+    """Values of the directives."""
+
+    kind: str
+    score: float
+    message: RawMessage
+    n_words: Callable[[], int]
+    n_messages: int = 1  #: Messages of this run, up to this message
+    registered: str = ""  #: "s" or "n" if the message is learnt
+
+
+@dataclass(frozen=True)
+class LineFormats:
+    """Settings of bogofilter.cf that determine a line."""
+
+    header_format: str = "%h: %c, tests=bogofilter, spamicity=%p, version=%v"
+    terse_format: str = "%1.1c %f"
+    log_header_format: str = "%h: %c, spamicity=%p, version=%v"
+    spamicity_tags: tuple[str, ...] = ("Spam", "Ham", "Unsure")  #: Names of `_ORDER`
+    spamicity_formats: tuple[str, ...] = ("%0.6f", "%0.6f", "%0.6f")  #: Of %p and %d
+    spam_header_name: str = "X-Bogosity"  #: Name of the header field
+    spam_cutoff: float = 0.99
+    syslog_tag: str = ""
+
+    def line(self, format: str, values: LineValues) -> str:
+        """A line in this format."""
+        index, score = _ORDER.index(values.kind), values.score
+        texts: dict[str, Callable[[], str]] = {
+            "A": lambda: received_address(values.message),
+            "c": lambda: self.spamicity_tags[index],
+            "D": lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "h": lambda: self.spam_header_name,
+            "I": lambda: _first_match(values.message, b"message-id:", _MESSAGE_ID),
+            "l": lambda: self.syslog_tag,
+            "m": lambda: str(values.n_messages),
+            "Q": lambda: _first_match(values.message, b"", _QUEUE_ID),
+            "r": lambda: values.registered,
+            "u": _user_name,
+            "v": lambda: VERSION,
+            "w": lambda: str(values.n_words()),
+        }
+
+        def value(match: re.Match[str]) -> str:
+            nonlocal score
+            precision, letter = match[1], match[2]
+            if letter == "d" and values.kind == "spam":
+                score = 1 - score
+            if letter in "dp":
+                return (self.spamicity_formats[index] % score)[:19]
+            if letter in "efgo":
+                digits = min(60, int(precision or 0)) if precision is not None else 6 if letter in "fg" else 2
+                number = self.spam_cutoff if letter == "o" else score
+                return f"{number:.{digits}{letter.replace('o', 'e')}}"[:19]
+            text = "%" if letter == "%" else texts[letter]()
+            return text if precision is None else text[: int(precision or 0)]
+
+        return _DIRECTIVE.sub(value, format)
+
+
+def check_format(key: str, format: str) -> str:
+    """The format; InputError if a directive is unknown."""
+    for match in _DIRECTIVE.finditer(format):
+        if not match[2] or match[2] not in "%AcdDefghIlmopQruvw":
+            raise InputError(f"{key} has an unknown directive {match[0]!r}; see bogofilter.cf.example")
+    return format
+
+
+def check_score_format(key: str, format: str) -> str:
+    """The format of a number for printf; InputError if it is invalid."""
+    if not _NUMBER.fullmatch(format):
+        raise InputError(f"{key} must be formats such as %0.6f, got {format!r}")
+    return format
+
+
+def received_address(message: RawMessage) -> str:
+    """The first IPv4 address in brackets in a Received field, except 127.0.0.1."""
+    for start, stop in message.fields():
+        if message.data[start : start + 9].lower() == b"received:":
+            for match in _ADDRESS.finditer(message.data, start, stop):
+                if match[1] != b"127.0.0.1":
+                    return match[1].decode()
+    return "UNKNOWN"
+
+
+def _first_match(message: RawMessage, name: bytes, pattern: re.Pattern[bytes]) -> str:
+    """The first group of the first match in a field of this name, or of any if it is empty."""
+    for start, stop in message.fields():
+        if message.data[start : start + len(name)].lower() == name:
+            match = pattern.search(message.data, start, stop)
+            if match:
+                return match[1].decode("utf-8", "surrogateescape").rstrip()
+    return "UNKNOWN"
+
+
+def _user_name() -> str:
+    with suppress(OSError):
+        return os.getlogin()
+    return getpass.getuser()
+
+
 # Options
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(LineFormats):
     """Settings of configuration files and options."""
 
-    spam_cutoff: float = 0.99
     ham_cutoff: float = 0.45
-    header: str = "X-Bogosity"  #: Name of the header field
     folder: str | None = None  #: Folder of the lessons
     terse: bool = False
-    unused: tuple[str, ...] = ()  #: Options and keys without effect here
+    spam_subject_tag: str = ""
+    unsure_subject_tag: str = ""
+    spam_header_place: str = ""
+    stats_in_header: bool = True
+    thresh_update: float = 0.0
+    user_config_file: str = "~/.bogofilter.cf"
+    unsupported: tuple[str, ...] = ()  #: Settings that have an effect in Bogofilter and not here
+    unused: tuple[str, ...] = ()  #: Settings of its database and for debugging
 
     def kind(self, score: float) -> str:
         """The kind of a message of this score."""
@@ -358,20 +519,67 @@ class Settings:
         two_kinds = self.ham_cutoff == 0 or self.ham_cutoff >= self.spam_cutoff
         return "ham" if two_kinds or score <= self.ham_cutoff else "unsure"
 
+    def is_learnt(self, kind: str, score: float) -> bool:
+        """Whether -u learns a message; scores within `thresh_update` of 0 or 1 need no lesson."""
+        if kind == "spam":
+            return score <= 1 - self.thresh_update
+        return kind == "ham" and score >= self.thresh_update
+
+    def query(self) -> str:
+        """The text of -Q."""
+        n_kinds = 2 if self.ham_cutoff == 0 else 3
+        settings = {
+            "stats-in-header": "Yes" if self.stats_in_header else "No",
+            "thresh-update": f"{self.thresh_update:.6f}",
+            "spam-header-name": self.spam_header_name,
+            "spam-header-place": self.spam_header_place or "''",
+            "spam-subject-tag": self.spam_subject_tag or "''",
+            "unsure-subject-tag": self.unsure_subject_tag or "''",
+            "header-format": self.header_format,
+            "terse-format": self.terse_format,
+            "log-header-format": self.log_header_format,
+            "spamicity-tags   ": ", ".join(self.spamicity_tags[:n_kinds]),
+            "spamicity-formats": ", ".join(self.spamicity_formats[:n_kinds]),
+            "bogofilter-dir": self.folder or "",
+        }
+        cutoffs = f"ham_cutoff  = {self.ham_cutoff:.6f}\nspam_cutoff = {self.spam_cutoff:.6f}\n\n"
+        return cutoffs + "".join(f"{key:17} = {value}\n" for key, value in settings.items())
+
     def with_key(self, key: str, value: str) -> Settings:
         """The settings with another key."""
         key = key.strip().lower().replace("-", "_")
-        if key in ("spam_cutoff", "ham_cutoff"):
-            return replace(self, **{key: _cutoff(key, value)})  # type: ignore[arg-type]
-        if key == "spam_header_name":
-            if not value or not all("!" <= letter <= "~" and letter != ":" for letter in value):
-                raise InputError(f"{value!r} cannot be the name of a header field")
-            return replace(self, header=value)
-        if key == "bogofilter_dir":
-            return replace(self, folder=os.path.expanduser(value))
-        if key == "terse":
-            return replace(self, terse=value[:1].lower() in "yt1")
-        return replace(self, unused=(*self.unused, key))
+        value = "" if value == "''" else value
+        text = value.partition("#")[0].rstrip()  # without a comment
+        if re.search("[\0-\x08\n-\x1f\x7f]", value):
+            raise InputError(f"{key} has a control character: {value!r}")
+        changed: dict[str, Any] = {}
+        if key in ("spam_cutoff", "ham_cutoff", "thresh_update"):
+            changed[key] = _cutoff(key, text)
+        elif key in ("spamicity_tags", "spamicity_formats"):
+            changed[key] = _three(key, value, self)
+        elif key in ("terse", "stats_in_header"):
+            changed[key] = _boolean(key, text)
+        elif key in ("header_format", "terse_format", "log_header_format"):
+            changed[key] = check_format(key, text)
+        elif key == "bogofilter_dir":
+            changed["folder"] = os.path.expanduser(text)
+        elif key == "spam_header_name" and not _FIELD_NAME.fullmatch(text + ":"):
+            raise InputError(f"{text!r} cannot be the name of a header field")
+        elif key in _KEYS and key != "wordlist":
+            changed[key] = text
+        if changed:
+            return replace(self, **changed)
+        if key in _DATABASE:
+            return replace(self, unused=(*self.unused, key))
+        default = _UNSUPPORTED.get(key)
+        if default is None or _value(key, text, default) != default:
+            note = (
+                " (all lessons are in one store, which -d or bogofilter_dir names)"
+                if key == "wordlist"
+                else ""
+            )
+            return replace(self, unsupported=(*self.unsupported, key + note))
+        return self
 
 
 @dataclass
@@ -392,7 +600,9 @@ class BogofilterArguments:
 
 def parse_arguments(arguments: list[str]) -> BogofilterArguments:
     """Parse the command line, and read the configuration files."""
-    valued = dict.fromkeys([*_LONG_VALUED, *(key.replace("_", "-") for key in _KEYS.split())])
+    valued = dict.fromkeys(
+        [*_LONG_VALUED, *(key.replace("_", "-") for key in [*_KEYS, *_UNSUPPORTED, *_DATABASE])]
+    )
     try:
         pairs, objects = getopt.gnu_getopt(arguments, _SHORT, [*_LONG, *(name + "=" for name in valued)])
     except getopt.GetoptError as error:
@@ -431,29 +641,71 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Setti
     if named is not None:
         settings = _read_configuration(settings, Path(named))
     elif "C" not in parsed.flags:
-        for file in map(Path, map(os.path.expanduser, _FILES)):
-            settings = _read_configuration(settings, file) if file.is_file() else settings
+        if Path(_SITE_FILE).is_file():
+            settings = _read_configuration(settings, Path(_SITE_FILE))
+        own = dict(keys).get("user-config-file", settings.user_config_file)
+        file = Path(os.path.expanduser(own))
+        settings = _read_configuration(settings, file) if file.is_file() else settings
     for key, value in keys:
         settings = settings.with_key(key, value)
     cutoffs = parsed.values.get("o", "").split(",")
     for key, value in zip(("spam_cutoff", "ham_cutoff"), cutoffs, strict=False):
         settings = settings.with_key(key, value) if value else settings
-    unused = [f"-{letter}" for letter in [*parsed.flags, *parsed.values] if letter in _WITHOUT_EFFECT]
+    given = [*parsed.flags, *parsed.values]
+    unsupported = [f"-{letter}" for letter in given if letter in _UNSUPPORTED_OPTIONS]
+    unused = [f"-{letter}" for letter in given if letter in _WITHOUT_EFFECT]
     folder = parsed.values.get("d", settings.folder)
     terse = settings.terse or "t" in parsed.flags
-    return replace(settings, folder=folder, terse=terse, unused=(*settings.unused, *unused))
+    if "p" in parsed.flags and not re.match(r"%h:|[!-$&-9;-~]+:", settings.header_format):
+        raise InputError(
+            f"with -p header_format must begin with a field name, got {settings.header_format!r}"
+        )
+    return replace(
+        settings,
+        folder=folder,
+        terse=terse,
+        syslog_tag=parsed.values.get("L", ""),
+        unsupported=(*settings.unsupported, *unsupported),
+        unused=(*settings.unused, *unused),
+    )
 
 
 def _read_configuration(settings: Settings, file: Path) -> Settings:
-    for number, line in enumerate(file_bytes(file).decode("utf-8", "replace").splitlines(), 1):
+    text = file_bytes(file).decode("utf-8", "surrogateescape")
+    for number, line in enumerate(text.splitlines(), 1):
         line = line.partition(" #")[0].partition("\t#")[0].strip()
-        if not line or line.startswith("#"):
+        if not line or line[0] in "#;":
             continue
-        key, equals, value = line.partition("=" if "=" in line else " ")
-        if not equals:
+        parts = _KEY_VALUE.fullmatch(line)
+        if not parts:
             raise InputError(f"{file}, line {number}: {line!r} has a key and no value")
-        settings = settings.with_key(key, value.strip())
+        settings = settings.with_key(*parts.groups())
     return settings
+
+
+def _boolean(key: str, value: str) -> bool:
+    if value[:1].upper() not in ("Y", "T", "1", "N", "F", "0"):
+        raise InputError(f"{key} must be yes or no, got {value!r}")
+    return value[:1].upper() in "YT1"
+
+
+def _value(key: str, value: str, default: bool | float | str) -> bool | float | str:
+    """The value of an unsupported setting, of the type of its default."""
+    if isinstance(default, bool):
+        return _boolean(key, value)
+    return _cutoff(key, value) if isinstance(default, float) else value
+
+
+def _three(key: str, value: str, settings: Settings) -> tuple[str, ...]:
+    """Values for spam, ham and unsure; missing values stay."""
+    values = tuple(value.replace(",", " ").split(" "))
+    values = tuple(filter(None, values))[: len(_ORDER)]
+    if key == "spamicity_formats":
+        return (
+            tuple(check_score_format(key, each) for each in values)
+            + settings.spamicity_formats[len(values) :]
+        )
+    return values + settings.spamicity_tags[len(values) :]
 
 
 def _cutoff(key: str, value: str) -> float:

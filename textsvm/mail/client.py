@@ -47,7 +47,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run the command line; return its exit code."""
     if "-h" in arguments or "--help" in arguments:
-        _write(1, USAGE.encode())
+        write(1, USAGE.encode())
         return 0
     try:
         verb, flags, values, files = _parse(arguments)
@@ -63,7 +63,7 @@ def run(arguments: list[str]) -> int:
         _print_error(error)
     if "-p" in flags:
         try:
-            _write(1, data)
+            write(1, data)
         except OSError as error:
             _print_error(error)
     return ERROR
@@ -192,9 +192,9 @@ def _classify(flags: set[str], values: dict[str, str], data: bytes) -> int:
     except (KeyError, ValueError):
         raise Trouble("the answer is not from a server of textsvm") from None
     if "-p" in flags:
-        _write(1, header, memoryview(data)[replaced:])
+        write(1, header, memoryview(data)[replaced:])
     if "-t" in flags:
-        _write(2 if "-p" in flags else 1, f"{kind[0]} {score}\n".encode())
+        write(2 if "-p" in flags else 1, f"{kind[0]} {score}\n".encode())
     return 0 if "-e" in flags and "-p" in flags else code
 
 
@@ -224,12 +224,13 @@ def _read_message(path: str) -> bytes:
 def _copy_rest() -> None:
     try:
         while part := os.read(0, 1 << 18):
-            _write(1, part)
+            write(1, part)
     except OSError as error:
         _print_error(error)
 
 
-def _write(handle: int, *parts: bytes | memoryview) -> None:
+def write(handle: int, *parts: bytes | memoryview) -> None:
+    """Write all bytes to a file handle."""
     for part in parts:
         left = memoryview(part)
         while len(left):

@@ -300,6 +300,7 @@ class Filter:
     @contextmanager
     def _writing(self, seconds: float | None = SETTLING) -> Iterator[OnlineMachine]:
         """The machine with all lessons; after the block its changes are optimised and on disk."""
+        _new_machine()  # its import takes a second: not while other processes wait for the store
         try:
             with self.lessons.writing():
                 check_features(self.lessons)
@@ -319,14 +320,8 @@ class Filter:
     def _load_machine(self) -> OnlineMachine:
         """The machine of the present lessons, loaded if there is none."""
         if self._machine is None or self._state != self.lessons.state:
-            from textsvm.solvers.online import OnlineMachine
-
             self.lessons.verify()
-            self._machine, self._kinds, self._alphas = (
-                OnlineMachine(C, free_bias=False, blocks=len(SHARES)),
-                {},
-                {},
-            )
+            self._machine, self._kinds, self._alphas = _new_machine(), {}, {}
             for lesson in self.lessons.iterate():
                 spam = lesson.kind == "spam"
                 self._machine.add(lesson.digest, lesson.keys, lesson.values, spam, lesson.alpha)
@@ -366,6 +361,12 @@ def _prior_decisions(lessons: list[LessonSummary]) -> PriorDecisions:
     return PriorDecisions(len(kinds), wrong, unsure, kinds.count(("ham", "spam")))
 
 
+def _new_machine() -> OnlineMachine:
+    from textsvm.solvers.online import OnlineMachine
+
+    return OnlineMachine(C, free_bias=False, blocks=len(SHARES))
+
+
 def _new_lesson(raw: RawMessage, kind: str) -> Lesson:
     message = read_message(raw)
     arrays = features(message.text)
@@ -374,12 +375,10 @@ def _new_lesson(raw: RawMessage, kind: str) -> Lesson:
 
 def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[float | None]:
     """Decision values of lessons by machines that were trained without them; None if there are too few."""
-    from textsvm.solvers.online import OnlineMachine
-
     values: list[float | None] = [None] * len(lessons)
     fold = np.random.default_rng(0).permutation(len(lessons)) % folds
     for k in range(folds):
-        machine = OnlineMachine(C, free_bias=False, blocks=len(SHARES))
+        machine = _new_machine()
         training = [lesson for lesson, part in zip(lessons, fold, strict=True) if part != k]
         if len({lesson.kind for lesson in training}) < 2:
             continue

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
-from textsvm.mail.raw_message import RawMessage, marked, textsvm_fields
+from textsvm.mail.raw_message import marked, textsvm_fields
 from textsvm.mail.spamd import LARGEST, Refused
 
 if TYPE_CHECKING:
@@ -71,16 +71,17 @@ class _SmtpHandler:
         """Decide on a message and hand it on; return the answers for its sender."""
         count = len(envelope.rcpt_tos) if self._lmtp else 1
         try:
-            message = RawMessage(envelope.content)
-            data = marked(message, await self._classify(message))
+            decision = await self._classify(envelope.content)
         except Refused as error:
             return "\r\n".join([_LATER.format(_one_line(error))] * count)
         # LMTP has an answer for each recipient, SMTP a single answer.
         groups = [[each] for each in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
-        answers = await asyncio.get_running_loop().run_in_executor(
-            None, lambda: [self._send(envelope, group, data) for group in groups]
-        )
-        return "\r\n".join(answers)
+
+        def send() -> list[str]:
+            data = marked(envelope.content, decision)
+            return [self._send(envelope, group, data) for group in groups]
+
+        return "\r\n".join(await asyncio.get_running_loop().run_in_executor(None, send))
 
     def _send(self, envelope: Any, recipients: list[str], data: bytes) -> str:
         options = [each for each in envelope.mail_options if not each.upper().startswith("SIZE=")]
@@ -157,7 +158,7 @@ def _milter_filter(classify: Classify) -> Any:
         async with session.headers as fields:
             header = [field async for field in fields]
         data = await _message(header, session)
-        if len(data) > LARGEST:
+        if data is None:
             return Accept()
         try:
             decision = await classify(data)
@@ -174,7 +175,8 @@ def _milter_filter(classify: Classify) -> Any:
     return mark
 
 
-async def _message(header: list[Any], session: Any) -> bytes:
+async def _message(header: list[Any], session: Any) -> bytes | None:
+    """The message with the line ends of local delivery; None if it is too large."""
     parts = [field.name.encode() + b": " + bytes(field.value) + b"\n" for field in header]
     size = 0
     async with session.body as body:
@@ -183,4 +185,8 @@ async def _message(header: list[Any], session: Any) -> bytes:
             size += len(chunk)
             if size <= LARGEST:
                 parts.append(bytes(chunk))
-    return b"".join(parts).replace(b"\r\n", b"\n") if size <= LARGEST else bytes(LARGEST + 1)
+    if size > LARGEST:
+        return None
+    return await asyncio.get_running_loop().run_in_executor(
+        None, lambda: b"".join(parts).replace(b"\r\n", b"\n")
+    )

@@ -168,13 +168,20 @@ def _cut(data: bytes, start: int) -> bytes:
         return data[start:]
     kept: list[bytes] = []
     while start < len(data) and len(kept) < MAX_PIECES:
-        following = _BOUNDARY.search(data, start + 1)
-        stop = following.start() if following else len(data)
+        stop = _next_boundary(data, start + 1)
         room = max(MIN_PIECE, min(MAX_PIECE, (MAX_BYTES - size) // 2))  # the last piece gets some, too
         kept.append(data[start : min(stop, start + room)])
         size += len(kept[-1])
         start = stop
     return b"".join(kept)
+
+
+def _next_boundary(data: bytes, start: int) -> int:
+    """Offset of the next possible boundary, or the end; in steps, so that other threads run between them."""
+    for window in range(start, len(data), MAX_BYTES):
+        if following := _BOUNDARY.search(data, window, window + MAX_BYTES + 3):
+            return following.start()
+    return len(data)
 
 
 def _text(part: ParsedMessage) -> tuple[str, list[str]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -191,22 +191,36 @@ def marked(data: bytes | RawMessage, decision: Decision, *, bogofilter: bool = F
 def marked_pieces(
     message: RawMessage, decision: Decision, *, bogofilter: bool = False
 ) -> list[bytes | memoryview]:
-    """Pieces of the message with the decision in its header: uncopied views of the message, and new fields.
+    """Pieces of the message with X-Textsvm and X-Spam-Flag, or with `bogofilter` X-Bogosity."""
+    if bogofilter:
+        return pieces_with_fields(message, [bogosity_field(decision)], _BOGOSITY_FIELD)
+    return pieces_with_fields(message, textsvm_fields(decision), _TEXTSVM_FIELDS)
 
-    The fields (with `bogofilter` Bogofilter's X-Bogosity, else X-Textsvm and X-Spam-Flag) go to the end of
-    the well-formed part of the header. Earlier fields of the same names, in any case, are forged or stale and
-    are removed. All other bytes stay. A message without a header gets a header and an empty line.
+
+def pieces_with_fields(
+    message: RawMessage,
+    lines: list[str],
+    replaced: re.Pattern[bytes],
+    place: int | None = None,
+    edits: Iterable[tuple[int, int, bytes]] = (),
+) -> list[bytes | memoryview]:
+    """Pieces of the message with new lines in its header: uncopied views of the message, and the new lines.
+
+    The lines go to `place`, by default the end of the well-formed part of the header. Earlier fields whose
+    names match `replaced`, in any case, are forged or stale and are removed. `edits` are replacements
+    (start, stop, bytes). All other bytes stay. A message without a header gets a header and an empty line.
     """
-    lines = [bogosity_field(decision)] if bogofilter else textsvm_fields(decision)
-    forged = list(_forged(message, _BOGOSITY_FIELD if bogofilter else _TEXTSVM_FIELDS))
-    place = message.fields_end
-    for start, stop, _ in reversed(forged):  # behind the last field that stays
-        if stop == place:
-            place = start
+    forged, at_end = list(_forged(message, replaced)), place is None
+    if place is None:
+        place = message.fields_end
+        for start, stop, _ in reversed(forged):  # behind the last field that stays
+            if stop == place:
+                place = start
     view = memoryview(message.data)
     result: list[bytes | memoryview] = []
     position = 0
-    for start, stop, added in sorted([*forged, (place, place, _block(message, place, lines))]):
+    changes = [*forged, (place, place, _block(message, place, lines, at_end)), *edits]
+    for start, stop, added in sorted(changes, key=lambda change: change[:2]):
         result += [view[position:start], added]
         position = stop
     return [piece for piece in [*result, view[position:]] if len(piece)]
@@ -219,10 +233,10 @@ def textsvm_fields(decision: Decision) -> list[str]:
     return [line] + ["X-Spam-Flag: YES"] * (decision.kind == "spam")
 
 
-def bogosity_field(decision: Decision, name: str = "X-Bogosity") -> str:
+def bogosity_field(decision: Decision) -> str:
     """The header field that Bogofilter writes, with this program as the version; rules match the start."""
     kind = decision.kind.capitalize()
-    return f"{name}: {kind}, tests=bogofilter, spamicity={decision.score:.6f}, version={VERSION}"
+    return f"X-Bogosity: {kind}, tests=bogofilter, spamicity={decision.score:.6f}, version={VERSION}"
 
 
 def _forged(message: RawMessage, names: re.Pattern[bytes]) -> Iterator[tuple[int, int, bytes]]:
@@ -234,14 +248,20 @@ def _forged(message: RawMessage, names: re.Pattern[bytes]) -> Iterator[tuple[int
         yield match.start() + 1, message.field_end(match.start() + 1, end), b""
 
 
-def _block(message: RawMessage, place: int, lines: list[str]) -> bytes:
+def line_end(message: RawMessage, place: int) -> bytes:
+    """The line end before `place`, or of the first line."""
+    data, line = message.data, message.data.find(b"\n", place)
+    before = data[max(0, place - 2) : place] or data[max(0, line - 1) : line + 1]
+    return b"\r\n" if before == b"\r\n" else b"\n"
+
+
+def _block(message: RawMessage, place: int, lines: list[str], at_end: bool) -> bytes:
     """The new fields, with the line ends needed to begin a line there and to end a header."""
     data, fields_end = message.data, message.fields_end
     before, after = data[max(0, place - 2) : place], data[fields_end : fields_end + 2]
-    line = data.find(b"\n", place)
-    end = b"\r\n" if (before or data[max(0, line - 1) : line + 1]) == b"\r\n" else b"\n"
-    block = b"".join(line.encode() + end for line in lines)
+    end = line_end(message, place)
+    block = b"".join(line.encode("utf-8", "surrogateescape") + end for line in lines)
     if before and not before.endswith(b"\n"):
         block = end + block
     headless = not message.has_header and after[:1] != b"\n" and after != b"\r\n"
-    return block + end * (headless or fields_end == len(data))
+    return block + end * (headless or (at_end and fields_end == len(data)))

@@ -1,13 +1,20 @@
 """The resident filter: a process that keeps the weights in memory and answers mail programs over a socket.
 
-An asyncio thread serves all clients, however slow they are. A few threads decide; another thread learns and
-is the only writer of the store. A lesson is answered when it is on disk. Time per connection and bytes of all
-messages together are bounded.
+An asyncio thread serves all clients, however slow they are; it parses only the lines of the protocol. Other
+threads decompress, read and decide: separate threads for small, medium and large messages, so that small
+messages never wait for large messages. Another thread learns and is the only writer of the store. A lesson
+is answered when it is on disk.
+
+No client can stall the others: time per connection, bytes of all messages together (also decompressed),
+waiting large messages and the number of connections are bounded. Beyond the bounds a request is refused, and
+the oldest connection without a complete request is closed for a new one. Single bytes are received at growing
+intervals, and refusals wait a second while many clients are connected.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import encodings
 import errno
 import os
@@ -15,26 +22,28 @@ import pkgutil
 import signal
 import socket
 import stat
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from textsvm.errors import InputError
 from textsvm.mail import spamd
 from textsvm.mail.filter import Filter
-from textsvm.mail.raw_message import RawMessage
 from textsvm.mail.spamd import EX_DATAERR, EX_PROTOCOL, EX_SOFTWARE, EX_TEMPFAIL, LARGEST, Refused, Request
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision
 
 _T = TypeVar("_T")
-Classify = Callable[[bytes | RawMessage], Awaitable["Decision"]]
+Classify = Callable[[bytes], Awaitable["Decision"]]
 Interface = Callable[[Classify], Awaitable[Callable[[], None]]]
 #: Seconds for a client to send its request, and to read its answer.
 PATIENCE = 60.0
@@ -43,10 +52,18 @@ ENDING, GRACE = 20.0, 0.2
 #: Maximum number of clients; it leaves a third of the file handles of a Linux process to the store.
 MAX_CLIENTS = 700
 #: Bytes of all messages above which large messages are put off; up to `SMALL` bytes are always accepted.
-MAX_HELD, SMALL = 160 << 20, 256 << 10
-#: Connections that may wait; Linux refuses further clients.
-BACKLOG = 1024
-_PART = 1 << 18
+MAX_HELD, SMALL = LARGEST, 1 << 15
+#: Bytes of a large message, and the number of large messages that may wait.
+LARGE, MAX_WAITING = 1 << 20, 8
+#: Connections that may wait (Linux refuses further clients), and that are accepted at a time.
+BACKLOG, ACCEPTED = 1024, 16
+#: Seconds before a refusal while more than this number of clients are connected.
+DELAY, MANY = 1.0, 20
+#: Longest line and total of the lines of a request; bytes that are received or sent in a step.
+MAX_LINE, MAX_LINES, _PART = 1 << 14, 1 << 16, 1 << 16
+#: A client that sends parts of fewer bytes is slow after this number of parts; longest interval in seconds.
+_SLOW_BYTES, _SLOW_PARTS, _SLOWEST = 512, 8, 0.25
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
 
 
 class Server:
@@ -55,10 +72,14 @@ class Server:
     def __init__(self, filter: Filter, log: Callable[[str], None], threads: int = 2) -> None:
         self.filter = filter
         self.log = log
-        self._deciding = ThreadPoolExecutor(threads, "decide")
+        self._small = ThreadPoolExecutor(threads, "small")
+        self._medium = ThreadPoolExecutor(1, "medium")
+        self._large = ThreadPoolExecutor(1, "large")
         self._learning = ThreadPoolExecutor(1, "learn")
         self._clients: dict[asyncio.Task[None], _ClientState] = {}
-        self._held = self._lessons = 0
+        self._lock = Lock()  # of the next number, which worker threads change
+        self._held = 0
+        self._lessons = self._waiting = 0
 
     async def run(self, sockets: Sequence[socket.socket], interfaces: Sequence[Interface]) -> None:
         """Serve these listening sockets until SIGTERM or SIGINT; then finish the requests in progress."""
@@ -68,7 +89,12 @@ class Server:
             loop.add_signal_handler(number, end.set)
         closers = [await interface(self.classify) for interface in interfaces]
         for listener in sockets:
-            server = await asyncio.start_server(self._serve, sock=listener, backlog=BACKLOG, limit=_PART)
+            server = await loop.create_server(
+                lambda: asyncio.StreamReaderProtocol(_PacedReader(MAX_LINE), self._serve),
+                sock=listener,
+                backlog=ACCEPTED,  # also the number that asyncio accepts before it serves the others
+            )
+            listener.listen(BACKLOG)
             closers.append(server.close)
         notify("READY=1")
         await end.wait()
@@ -77,9 +103,13 @@ class Server:
             close()
         await self._finish()
 
-    async def classify(self, data: bytes | RawMessage) -> Decision:
+    async def classify(self, data: bytes) -> Decision:
         """The decision on a message; raise `Refused` if there is none."""
-        return await self._run(self._deciding, lambda: self.filter.classify(data))
+        return await self._run(self._pool(len(data)), lambda: self.filter.classify(data))
+
+    def _pool(self, size: int) -> ThreadPoolExecutor:
+        """The threads for a message of this size."""
+        return self._small if size <= SMALL else self._medium if size <= LARGE else self._large
 
     async def _finish(self) -> None:
         """Finish the requests that have begun; disconnect the other clients."""
@@ -90,7 +120,7 @@ class Server:
                 task.cancel()
         if self._clients:
             await asyncio.wait(self._clients, timeout=ENDING)
-        for pool in (self._deciding, self._learning):
+        for pool in (self._small, self._medium, self._large, self._learning):
             pool.shutdown(wait=True, cancel_futures=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -100,25 +130,56 @@ class Server:
         try:
             try:
                 if len(self._clients) > MAX_CLIENTS:
-                    raise Refused(EX_TEMPFAIL, "too many clients at once; try again")
+                    self._disconnect_oldest()
                 with _timeout(writer):
                     request, data = await self._read(reader, client)
-                answer = await self._answer(request, data)
+                client.reading = False
+                answer = await self._answer(client, request, data)
+                del data
             except Refused as error:
                 answer = [spamd.refusal(error)]
-            del client.message
+                error.__traceback__ = None  # which would keep the message
+                self._release(client)
+            if client.released and len(self._clients) > MANY:
+                await asyncio.sleep(DELAY)
+            client.message = BytesIO()
             with _timeout(writer):
                 for part in answer:
                     for start in range(0, len(part), _PART):  # a transport copies what it has to keep
                         writer.write(part[start : start + _PART])
                         await writer.drain()
                 writer.write_eof()
-        except (OSError, EOFError, asyncio.CancelledError):
-            pass  # the client has gone, or was disconnected
+        except (OSError, EOFError, asyncio.CancelledError) as error:
+            error.__traceback__ = None  # the client has gone, or was disconnected: nothing keeps the answer
         finally:
-            self._held -= client.size
+            self._release(client)
             del self._clients[task]
             writer.close()
+
+    def _disconnect_oldest(self) -> None:
+        """Disconnect the client that has waited longest without a complete request."""
+        for task, client in self._clients.items():
+            if client.reading and task is not asyncio.current_task():
+                client.reading = False
+                task.cancel()
+                return
+        raise Refused(EX_TEMPFAIL, "too many clients at once; try again")
+
+    def _reserve(self, client: _ClientState, size: int) -> None:
+        """Count bytes of a message; large messages only while there is room."""
+        with self._lock:
+            if client.released:
+                raise Refused(EX_TEMPFAIL, "disconnected")
+            if client.size + size > SMALL and self._held + size > MAX_HELD:
+                raise Refused(EX_TEMPFAIL, "too many large messages at once; try again")
+            client.size += size
+            self._held += size
+
+    def _release(self, client: _ClientState) -> None:
+        with self._lock:
+            self._held -= client.size
+            client.size, client.released = 0, True
+        client.message = BytesIO()
 
     async def _read(self, reader: asyncio.StreamReader, client: _ClientState) -> tuple[Request, bytes]:
         line = await _line(reader)
@@ -132,34 +193,47 @@ class Server:
             return request, b""
         await self._collect(reader, client, LARGEST if request.length is None else request.length)
         size = client.message.tell()
-        if request.length is not None and size != request.length:
-            reason = f"(Content-length mismatch: expected {request.length} bytes, got {size})"
+        if request.length not in (None, size):
+            reason = f"(Content-Length mismatch: Expected {request.length} bytes, got {size} bytes)"
             raise Refused(EX_PROTOCOL, reason)
-        data = client.message.getvalue()  # no copy: it is the buffer itself
-        return request, spamd.decompressed(data) if request.compressed else data
+        return request, client.message.getvalue()  # no copy: it is the buffer itself
 
     async def _collect(self, reader: asyncio.StreamReader, client: _ClientState, most: int) -> None:
-        """Receive a message of at most `most` bytes; large messages only while there is room."""
+        """Receive a message of at most `most` bytes; a further byte shows that it is longer."""
         while (size := client.message.tell()) < most:
-            part = await reader.read(min(_PART, most - size))
+            part = await reader.read(min(_PART, most + 1 - size))
             if not part:
                 return
-            if size + len(part) > SMALL and self._held + len(part) > MAX_HELD:
-                raise Refused(EX_TEMPFAIL, "too many large messages at once; try again")
+            if size + len(part) > LARGEST:
+                raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
+            self._reserve(client, len(part))
             client.message.write(part)
-            client.size += len(part)
-            self._held += len(part)
-        if most == LARGEST and await reader.read(1):
-            raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
 
-    async def _answer(self, request: Request, data: bytes) -> Sequence[bytes | memoryview]:
+    async def _answer(
+        self, client: _ClientState, request: Request, data: bytes
+    ) -> Sequence[bytes | memoryview]:
         if request.verb == "PING":
             return [spamd.PONG]
         if request.verb == "SKIP":
             return []
+        if request.compressed:
+            data = await self._decompress(client, data)
         if request.verb == "TELL":
             return [await self._tell(request, data)]
-        return await self._run(self._deciding, lambda: spamd.check(request, data, self.filter))
+        return await self._run(self._pool(len(data)), lambda: spamd.check(request, data, self.filter))
+
+    async def _decompress(self, client: _ClientState, data: bytes) -> bytes:
+        """The message that was sent compressed; its bytes count among those of all messages."""
+        message = None
+        if len(data) <= SMALL:
+            message = await self._run(self._small, lambda: spamd.decompressed(data, SMALL))
+        if message is None:
+            message = await self._run(
+                self._large, lambda: spamd.decompressed(data, LARGEST, partial(self._reserve, client))
+            )
+        if message is None:
+            raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
+        return message
 
     async def _tell(self, request: Request, data: bytes) -> bytes:
         """The answer to a lesson; after the last waiting lesson, the model for decisions is updated."""
@@ -179,8 +253,14 @@ class Server:
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
         """Result of the work in a thread pool; every error is logged and becomes `Refused`."""
+        large = pool is self._large
+        if large and self._waiting > MAX_WAITING:
+            raise Refused(EX_TEMPFAIL, "too many large messages at once; try again")
+        self._waiting += large
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, work)
+        except Refused:
+            raise
         except InputError as error:
             self.log(str(error))
             raise Refused(EX_TEMPFAIL, str(error)) from error
@@ -190,15 +270,38 @@ class Server:
         except Exception as error:
             self.log(f"a message was not processed: {error!r}")
             raise Refused(EX_SOFTWARE, repr(error)) from error
+        finally:
+            self._waiting -= large
 
 
 class _ClientState:
-    """State of a client: whether its request has begun, and its message so far."""
+    """State of a client: whether its request has begun and is incomplete, and its message so far."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.begun = self.released = False
+        self.reading = True
         self.size = 0
         self.message = BytesIO()
+
+
+class _PacedReader(asyncio.StreamReader):
+    """A stream that receives small parts at growing intervals: a slow sender costs little."""
+
+    _parts = 0
+
+    def set_transport(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        super().set_transport(transport)
+        self._connection = transport
+        transport.max_size = _PART  # type: ignore[attr-defined]
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]
+        super().feed_data(data)
+        self._parts = min(self._parts + (len(data) < _SLOW_BYTES), 2 * _SLOW_PARTS)
+        if len(data) < _SLOW_BYTES and self._parts > _SLOW_PARTS:
+            self._connection.pause_reading()
+            interval = min(_SLOWEST, 0.005 * 2 ** (self._parts - _SLOW_PARTS))
+            asyncio.get_running_loop().call_later(interval, self._connection.resume_reading)
 
 
 @contextmanager
@@ -221,11 +324,13 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 async def _lines(reader: asyncio.StreamReader) -> list[bytes]:
     """Fields up to the empty line."""
     lines: list[bytes] = []
+    size = 0
     while line := await _line(reader):
+        size += len(line)
         line = line.rstrip(b"\r\n")
         if not line:
             return lines
-        if len(lines) > 255:
+        if len(lines) > 255 or size > MAX_LINES:
             break
         lines.append(line)
     raise Refused(EX_PROTOCOL, "(no end of the headers)")
@@ -370,6 +475,11 @@ def serve(
     listen, and return the function that stops them.
     """
     server = Server(filter, log)
+    sys.setswitchinterval(5e-5)  # the thread of the clients waits less for those that read messages
+    with suppress(OSError, AttributeError):  # glibc: messages grow in place and are given back
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
+        library.mallopt(_M_ARENA_MAX, 2)
     try:
         filter.refresh()
         asyncio.run(server.run(sockets, interfaces))

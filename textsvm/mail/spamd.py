@@ -9,7 +9,9 @@ Scores are in SpamAssassin's units, in which evidence adds up, 0 is neutral and 
 
 Two fields are extensions, which clients ignore: CHECK and HEADERS answer ``Decision: Unsure 0.500000``,
 because ``Spam:`` does not express three kinds, and HEADERS answers ``Replaced: 512``, the number of bytes of
-the message that the answer replaces. REPORT and SYMBOLS have no extensions: Exim reads their fields by
+the message that the answer replaces. The request field ``Filter: bogofilter`` has HEADERS write Bogofilter's
+field, and with it or ``Filter: textsvm`` both verbs answer ``Exact:``, the score with all digits, and
+``Line:``, Bogofilter's field. REPORT and SYMBOLS have no extensions: Exim reads their fields by
 position.
 """
 
@@ -17,11 +19,13 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import TYPE_CHECKING
 
-from textsvm.mail.raw_message import RawMessage, marked_pieces
+from textsvm.mail.decision import kind_of
+from textsvm.mail.raw_message import RawMessage, bogosity_field, marked_pieces
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter
@@ -31,10 +35,12 @@ EX_OK, EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_PROTOCOL = 0, 65, 70, 75, 76
 NAMES = {0: "EX_OK", 65: "EX_DATAERR", 70: "EX_SOFTWARE", 75: "EX_TEMPFAIL", 76: "EX_PROTOCOL"}
 CHECKS = ("CHECK", "SYMBOLS", "REPORT", "REPORT_IFSPAM", "PROCESS", "HEADERS")
 #: Maximum size of a message, in bytes.
-LARGEST = 128 << 20
+LARGEST = 64 << 20
 THRESHOLD = 5.0
 _SCALE = THRESHOLD / math.log(0.99 / 0.01)
 _MAX_FIELDS = 64
+#: Bytes of compressed data that are read, and of the message that are written, in a step.
+_PACKED, _UNPACKED = 1 << 14, 1 << 18
 
 
 class Refused(Exception):
@@ -58,6 +64,7 @@ class Request:
     #: TELL: whether to learn, or to forget the message.
     set: bool = False
     remove: bool = False
+    filter: str = ""  #: "bogofilter": X-Bogosity is written; "bogofilter" or "textsvm": all digits are sent
 
     @property
     def has_message(self) -> bool:
@@ -97,22 +104,39 @@ def read_fields(request: Request, lines: Iterable[bytes]) -> Request:
     sets, removes = ("local" in fields.get(name, "").lower() for name in ("set", "remove"))
     if kind not in ("", "spam", "ham") or (sets and removes) or (sets and not kind):
         raise Refused(EX_PROTOCOL, "(TELL wants Message-class spam or ham with Set: local, or Remove: local)")
-    compressed = fields.get("compress", "").lower() == "zlib"
-    return Request(
-        request.verb, request.version, int(length) if length else None, compressed, kind, sets, removes
-    )
+    compression = fields.get("compress", "").lower()
+    if compression not in ("", "zlib"):
+        raise Refused(EX_PROTOCOL, "(unsupported compression type)")
+    size = int(length) if length else None
+    name = fields.get("filter", "")
+    return Request(request.verb, request.version, size, bool(compression), kind, sets, removes, name)
 
 
-def decompressed(data: bytes) -> bytes:
-    """A message that was sent compressed."""
+def decompressed(data: bytes, most: int, reserve: Callable[[int], None] = lambda size: None) -> bytes | None:
+    """A message that was sent compressed; None if it has more than `most` bytes.
+
+    `reserve` is called with the number of bytes of each step before they are kept, and may raise `Refused`.
+    """
     unpacker = zlib.decompressobj()
-    try:
-        message = unpacker.decompress(data, LARGEST)
-    except zlib.error:
-        message = b""
-    if not unpacker.eof:
-        raise Refused(EX_DATAERR, "(the message is not valid zlib data, or is too large)")
-    return message
+    with BytesIO() as message:  # closed, so that no traceback keeps it
+        try:
+            for start in range(0, len(data), _PACKED):
+                packed = data[start : start + _PACKED]
+                while packed:
+                    part = unpacker.decompress(packed, _UNPACKED)
+                    packed = unpacker.unconsumed_tail
+                    if message.tell() + len(part) > most:
+                        return None
+                    reserve(len(part))
+                    message.write(part)
+                if unpacker.unused_data:
+                    break
+            valid = unpacker.eof and not unpacker.unused_data
+        except zlib.error:
+            valid = False
+        if not valid:
+            raise Refused(EX_DATAERR, "(the message is not valid zlib data)")
+        return message.getvalue()
 
 
 def refusal(error: Refused) -> bytes:
@@ -135,8 +159,10 @@ def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryvie
     """The answer to a verb of `CHECKS`, in pieces: a large message is not copied."""
     message = RawMessage(data)
     decision = mail.classify(message)
+    if request.filter == "bogofilter":
+        decision = replace(decision, kind=kind_of(decision.score))
     if request.verb == "CHECK":
-        return [_head(_spam_field(request, decision), _decision_field(decision))]
+        return [_head(_spam_field(request, decision), *_decision_fields(request, decision))]
     if request.verb in ("PROCESS", "HEADERS"):
         return _marked_answer(request, message, decision)
     text = ""
@@ -175,16 +201,19 @@ def _spam_field(request: Request, decision: Decision) -> str:
     return f"Spam: {names[decision.kind == 'spam']} ; {points(decision):.1f} / {THRESHOLD:.1f}"
 
 
-def _decision_field(decision: Decision) -> str:
-    return f"Decision: {decision.kind.capitalize()} {decision.score:.6f}"
+def _decision_fields(request: Request, decision: Decision) -> list[str]:
+    fields = [f"Decision: {decision.kind.capitalize()} {decision.score:.6f}"]
+    if request.filter:
+        fields += [f"Exact: {float(decision.score)!r}", f"Line: {bogosity_field(decision)}"]
+    return fields
 
 
 def _marked_answer(request: Request, message: RawMessage, decision: Decision) -> list[bytes | memoryview]:
-    parts, more = marked_pieces(message, decision), []
+    parts, more = marked_pieces(message, decision, bogofilter=request.filter == "bogofilter"), []
     if request.verb == "HEADERS":
         start = message.body_start
         parts[-1] = parts[-1][: len(parts[-1]) - (len(message.data) - start)]
-        more = [_decision_field(decision), f"Replaced: {start}"]
+        more = [*_decision_fields(request, decision), f"Replaced: {start}"]
     if request.version < 1.2:
         return [b"SPAMD/1.0 0 EX_OK\r\n", *parts]
     length, spam = f"Content-length: {sum(map(len, parts))}", _spam_field(request, decision)

@@ -72,7 +72,8 @@ def save(
     Parameters
     ----------
     model : SVC, MultilabelSVC, SVR, OneClassSVM, CalibratedSVC or OnlineSVC
-        Fitted. An OnlineSVC is saved with the p-mers of all its texts, so that it can go on learning.
+        Fitted; or a Pipeline of it alone. An OnlineSVC is saved with the p-mers of all its texts, so that it
+        can go on learning.
     path : path
         Replaced only once the new file is complete.
     info : dict, optional
@@ -98,7 +99,7 @@ def save(
     >>> load("spam.textsvm").predict(["cash"]).tolist()
     ['spam']
     """
-    _require_ours(model)
+    model = _ours(model)
     model.require_fitted()
     version = FORMAT_VERSION
     if model.estimator_name == _ONLINE:
@@ -126,16 +127,18 @@ def save(
         temporary.write_bytes(content)
 
 
-def _require_ours(model: Any) -> None:
-    """Raise InputError for other estimators."""
+def _ours(model: Any) -> Any:
+    """The model, or the only step of a pipeline; InputError for other estimators."""
     if _is_ours(model):
-        return
-    steps = getattr(model, "steps", [])
+        return model
+    steps = [(name, step) for name, step in getattr(model, "steps", []) if step not in (None, "passthrough")]
     if steps and _is_ours(steps[-1][1]):
+        if len(steps) == 1:
+            return steps[0][1]
         raise InputError(
-            f"a {type(model).__name__} is not saved, as its other steps have no form without code: save the "
-            "last step, save(pipeline[-1], path), and make the others in your program; or use joblib for "
-            "files of your own only, since loading them runs any code in them"
+            f"the step {steps[0][0]!r} of the {type(model).__name__} has no form without code: save it all "
+            "with joblib.dump(pipeline, path), for files of your own only, since loading them runs any code "
+            "in them; or save the last step, save(pipeline[-1], path), and apply the others in your program"
         )
     raise InputError(
         f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, not {type(model).__name__}; joblib can "

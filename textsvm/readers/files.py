@@ -9,7 +9,6 @@ more than texts are packed to, are refused.
 from __future__ import annotations
 
 import bz2
-import gzip
 import io
 import lzma
 import os
@@ -36,7 +35,6 @@ HEAD = 1 << 16
 MAX_LINE = 1 << 28
 MAX_BYTES = 2 << 30
 MAX_FILES = 2_000_000
-OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 NUMPY = b"\x93NUMPY"
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 #: Files of Microsoft Office up to 2003.
@@ -56,6 +54,11 @@ _ENDINGS = (".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zip", ".mbo
 #: Bytes that any file may unpack to, and the maximum ratio above: texts are packed to a tenth, an array with
 #: a number in a thousand that is not 0 to a three-hundredth. Deflate cannot do more than 1032.
 FREE_BYTES, TEXT_RATIO, ARRAY_RATIO = 4 << 20, 200, 1032
+#: Lines that any file may unpack to, and the maximum number per packed byte above: a million rows "a TAB b"
+#: are packed to 6 kB and take 100 MB as documents.
+FREE_LINES, LINES_PER_BYTE = 1_000_000, 1
+#: Members that any gzip file may have, and the least mean of their packed bytes above; bgzip's have 20,000.
+FREE_MEMBERS, MEMBER_BYTES = 100_000, 64
 # Exceptions of the standard library for damaged compressed files, and for damaged archives.
 _DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _UNREADABLE = (
@@ -70,13 +73,61 @@ _SMALL_PIECE = 16
 _MAX_PATH, _MAX_FOLDERS = 4096, 100
 
 
-def check_expansion(source: str, unpacked: int, packed: int, ratio: int = TEXT_RATIO) -> None:
+def check_expansion(source: str, unpacked: int, packed: int, ratio: int = TEXT_RATIO, lines: int = 0) -> None:
     """Raise InputError if a file unpacks to more than any corpus does, before it takes the memory."""
     if unpacked > max(FREE_BYTES, ratio * packed):
-        raise InputError(
-            f"{source} unpacks to more than {ratio} times its {packed:,} bytes, unlike any corpus; if that "
-            "is intended, unpack it first"
-        )
+        excess = f"{ratio} times its {packed:,} bytes"
+    elif lines > max(FREE_LINES, LINES_PER_BYTE * packed):
+        excess = f"{max(FREE_LINES, LINES_PER_BYTE * packed):,} lines from {packed:,} bytes"
+    else:
+        return
+    raise InputError(
+        f"{source} unpacks to more than {excess}, unlike any corpus; if that is intended, unpack it first"
+    )
+
+
+class _GzipMembers(io.RawIOBase):
+    """The unpacked bytes of a gzip file. Unlike gzip's, its work per member does not grow with its buffer."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._packed, self._members = stream, b"", 0
+        start = stream.tell()
+        self._most = max(FREE_MEMBERS, stream.seek(0, io.SEEK_END) // MEMBER_BYTES)
+        stream.seek(start)
+        self._member: Any = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = b""
+        while not data:
+            self._packed = self._packed or self._stream.read(io.DEFAULT_BUFFER_SIZE)
+            if not self._packed:
+                if self._member is not None:
+                    raise EOFError
+                return 0
+            if self._member is None:
+                if self._members:  # zeros may follow a member
+                    self._packed = self._packed.lstrip(b"\0")
+                    if not self._packed:
+                        continue
+                self._members += 1
+                if self._members > self._most:
+                    raise InputError(f"a gzip file has more than {self._most:,} members; unpack it first")
+                self._member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            data = self._member.decompress(self._packed, len(buffer))
+            self._packed = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+            self._member = None if self._member.eof else self._member
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _open_gzip(stream: IO[bytes]) -> IO[bytes]:
+    return io.BufferedReader(_GzipMembers(stream), HEAD)
+
+
+OPENERS: dict[bytes, Any] = {b"\x1f\x8b": _open_gzip, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 
 
 @dataclass
@@ -153,7 +204,7 @@ class _CheckedStream(io.RawIOBase):
     """The unpacked bytes of a file, up to the maximum ratio."""
 
     def __init__(self, stream: IO[bytes], file: FileOnDisk) -> None:
-        self._stream, self._file, self._unpacked = stream, file, 0
+        self._stream, self._file, self._unpacked, self._lines = stream, file, 0, 0
 
     def readable(self) -> bool:
         return True
@@ -163,7 +214,8 @@ class _CheckedStream(io.RawIOBase):
         if not self._unpacked:
             self._ratio = ARRAY_RATIO if data.startswith(NUMPY) else TEXT_RATIO
         self._unpacked += len(data)
-        check_expansion(str(self._file.path), self._unpacked, self._file.size, self._ratio)
+        self._lines += data.count(b"\n") if self._ratio == TEXT_RATIO else 0
+        check_expansion(str(self._file.path), self._unpacked, self._file.size, self._ratio, self._lines)
         buffer[: len(data)] = data
         return len(data)
 
@@ -327,17 +379,18 @@ class _Budget:
     """Unpacked bytes and files against their bounds, and packed bytes for the progress."""
 
     def __init__(self, source: str, max_bytes: int, packed: int, progress: Progress | None) -> None:
-        self.source, self.max_bytes, self.unpacked, self.files = source, max_bytes, 0, 0
+        self.source, self.max_bytes, self.unpacked, self.files, self.lines = source, max_bytes, 0, 0, 0
         self.packed, self.done, self.progress = packed, 0, progress
 
-    def spend(self, size: int, ratio: int = TEXT_RATIO) -> None:
+    def spend(self, size: int, ratio: int = TEXT_RATIO, data: bytes = b"") -> None:
         self.unpacked += size
+        self.lines += data.count(b"\n") if ratio == TEXT_RATIO else 0
         if self.unpacked > self.max_bytes:
             raise InputError(
                 f"{self.source} unpacks to more than {self.max_bytes:,} bytes; if that is intended, split it "
                 "or raise max_bytes of read_corpus"
             )
-        check_expansion(self.source, self.unpacked, self.packed, ratio)
+        check_expansion(self.source, self.unpacked, self.packed, ratio, self.lines)
 
     def count(self) -> None:
         self.files += 1
@@ -385,7 +438,7 @@ class _BudgetedStream(io.RawIOBase):
 
     def _unpack(self, size: int) -> bytes:
         data = self._stream.read(size)
-        self.budget.spend(len(data), self.ratio)
+        self.budget.spend(len(data), self.ratio, data)
         position = self._packed.tell()
         self.budget.advance(position - self._position)
         self._position = position
@@ -512,10 +565,12 @@ def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budge
             if info.flag_bits & 1:
                 raise InputError(f"{shown} is encrypted at {info.filename}; unpack it first")
             budget.count()
-            budget.spend(info.file_size, ARRAY_RATIO if info.filename.endswith(".npy") else TEXT_RATIO)
+            ratio = ARRAY_RATIO if info.filename.endswith(".npy") else TEXT_RATIO
+            budget.spend(info.file_size, ratio)
             budget.advance(info.compress_size)
             try:
                 inputs.files.append(File(inner, _unzip(archive, info)))
+                budget.spend(0, ratio, inputs.files[-1].data)
             except NotImplementedError as error:
                 raise InputError(f"{shown} has unknown compression at {info.filename}; repack it") from error
 

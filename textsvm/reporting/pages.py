@@ -149,10 +149,12 @@ def accuracy_chart(compared: Sequence[Compared]) -> str:
 
 def comparison_table(compared: Sequence[Compared]) -> str:
     """Table of all classifiers."""
-    head = ("", "accuracy", "95 % interval", "macro F1", "difference", "p", "seconds", "chosen")
+    head = ("", "accuracy", "95 % interval", "macro F1", "difference", "p", "seconds")
     rows = [[safe(cell) for cell in (each.name, *comparison_cells(each))] for each in compared]
+    chosen = "".join(f"<li>{safe(each.name)}: {safe(each.chosen)}</li>" for each in compared if each.chosen)
     return (
-        f'<section><h2>Figures</h2>{html_table(head, rows)}<p class="note">Difference: points of accuracy '
+        f'<section><h2>Figures</h2>{html_table(head, rows)}<ul class="reasons">{chosen}</ul>'
+        f'<p class="note">Difference: points of accuracy '
         f"against {safe(compared[0].name)}, with its 95 % bootstrap interval over documents; p: exact "
         "McNemar test. Seconds: training and prediction, from texts in memory.</p></section>"
     )
@@ -168,4 +170,4 @@ def comparison_cells(each: Compared) -> tuple[str, ...]:
         p_value = f"{each.paired.p_value:.2g}"
     accuracy = (f"{100 * each.accuracy:.2f} %", f"{100 * low:.2f} to {100 * high:.2f}")
     macro_f1 = f"{100 * each.macro_f1:.2f} %"
-    return *accuracy, macro_f1, difference, p_value, f"{each.seconds:.2f}", each.chosen
+    return *accuracy, macro_f1, difference, p_value, f"{each.seconds:.2f}"

@@ -1,14 +1,15 @@
 """Lazy `njit`: Numba is imported when a compiled function is first called.
 
-Importing Numba takes 0.25 s, which prediction of a single short text does not need. `njit` therefore wraps a
+Importing Numba takes a second, which prediction of a single text does not need. `njit` therefore wraps a
 function in `Compiled`, which imports Numba at the first call. A compiled function refers to others by names
 of its module or of the enclosing function, so before it is compiled these `Compiled` objects are replaced by
 Numba's dispatchers. Functions needed to predict a single text also have a NumPy form with the same bits, used
-while Numba is not loaded and the input is small (`few`).
+while Numba is not loaded and the inputs so far are small (`few`).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -21,15 +22,23 @@ import numpy as np
 
 from textsvm.runtime import memory as host_memory
 
-#: Largest number of symbols or entries processed by NumPy while Numba is not imported.
-FEW = 1 << 16
+#: Symbols and entries that NumPy processes in about the time of importing Numba.
+FEW = 1 << 24
 #: Bytes that Numba uses and reserves, with the first function compiled.
 NUMBA = (80 << 20, 400 << 20)
 #: Called with a message if compiled functions cannot be cached on disk.
 warn: Callable[[str], object] = warnings.warn
-#: Called before the first function of this process that the cache on disk lacks is compiled.
-on_compile: Callable[[], object] | None = None
 _warned = _compiling = False
+_by_numpy = 0  # symbols and entries
+
+
+def log_compiling() -> None:
+    """Write a line to the log "textsvm"."""
+    logging.getLogger("textsvm").info("compiling for this processor: some seconds to a minute, once")
+
+
+#: Called before the first function of this process that the cache on disk lacks is compiled.
+on_compile: Callable[[], object] = log_compiling
 
 
 class Compiled:
@@ -82,8 +91,12 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def few(size: int) -> bool:
-    """Whether `size` symbols or entries are processed faster by NumPy than after importing Numba."""
-    return size <= FEW and "numba" not in sys.modules
+    """Whether NumPy processes `size` symbols or entries: Numba is not imported, and `FEW` is not reached."""
+    global _by_numpy
+    if "numba" in sys.modules or _by_numpy + size > FEW:
+        return False
+    _by_numpy += size
+    return True
 
 
 def _by_name(module: str, name: str) -> Any:
@@ -113,7 +126,7 @@ def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
 
 def _tell_compiling() -> None:
     global _compiling
-    if not _compiling and on_compile is not None:
+    if not _compiling:
         _compiling = True
         on_compile()
 

@@ -29,6 +29,7 @@ from textsvm.evaluation.drift import margins
 from textsvm.machines.base import is_default
 from textsvm.machines.classifier import Classifier
 from textsvm.machines.targets import Target, is_number
+from textsvm.machines.top_features import TopFeatures
 from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.runtime.parameters import Parameters
 from textsvm.selection.conformal import Conformity, largest
@@ -236,15 +237,21 @@ class CalibratedClassifier(Parameters):
             )
         return self.conformity_
 
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the features of `coef_`, see `SVC.get_feature_names_out`."""
+        self.require_fitted()
+        return self.estimator_.get_feature_names_out()
+
+    def top_features(self, n: int = 30) -> list[TopFeatures]:
+        """The `n` features with the largest weights for each class, see `SVC.top_features`."""
+        self.require_fitted()
+        return self.estimator_.top_features(n)
+
     def __getattr__(self, name: str) -> Any:
         # Fitted attributes of the classifier.
         if name.endswith("_") and not name.startswith("_") and "estimator_" in vars(self):
             return getattr(self.estimator_, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
-#: The prediction for a rejected document.
-UNSURE = "unsure"
 
 
 def checked_maps(state: Mapping[str, NDArray[Any]], n_classes: int) -> dict[str, NDArray[Any]]:

@@ -101,8 +101,8 @@ class Doubts:
         copy, kinds, reasons = self._copy(i), [], []
         if self.score[i] >= at_least and suggested != label:
             kinds.append("label")
-            p = self.probability[i].max()
-            reasons.append(f"classifiers that have not seen it and its neighbours say {suggested} ({p:.0%})")
+            p, own = self.probability[i].max(), 1 - self.score[i]
+            reasons.append(f"by its content {suggested} with probability {p:.1%}, {label} with {own:.1%}")
         if copy is not None:
             kinds.append("copy")
             at, other = self.nearest.value[i, copy], int(self.nearest.index[i, copy])

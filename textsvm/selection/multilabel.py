@@ -79,13 +79,12 @@ class MultilabelClassifier(KernelMachine):
 
         Parameters
         ----------
-        X : n texts, vectors, table rows or a kernel matrix, as for `textsvm.SVC.fit`
+        X, progress
+            See `textsvm.SVC.fit`.
         y : sequence of n tuples, lists or sets of labels; or array or sparse matrix, shape (n, n_classes)
             A matrix of 0 and 1, as from `sklearn.preprocessing.MultiLabelBinarizer`.
         sample_weight : array-like, shape (n,), optional
             Factors of C, >= 0. Thresholds count every text once.
-        progress : callable, optional
-            Called with the stage, the work done and the total work (`StageProgress`).
         """
         if self.thresholds == "zero":
             self._fit(X, y, sample_weight, progress)

@@ -184,12 +184,8 @@ class BoundedGap(SubsequenceKernel):
     span : int, optional
         Greatest number of symbols from the first to the last of a subsequence; p + 2 by default, which for a
         decay up to 0.1 is nearly `GapWeighted`: see `textsvm.kernels.gap.bounded.left_out`.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`.
 
     Examples
     --------
@@ -199,6 +195,7 @@ class BoundedGap(SubsequenceKernel):
     """
 
     name: ClassVar[str] = "bounded-gap"
+    _shortest = "p"
     cost = Ability(BoundedGapCost)
     features = Ability(BoundedGapFeatures)
     attribution = Ability(BoundedGapAttributor)
@@ -212,10 +209,6 @@ class BoundedGap(SubsequenceKernel):
     def patterns(self) -> Patterns:
         """The patterns of occurrences."""
         return patterns_of(int(self.p), self._span)
-
-    @property
-    def _min_length(self) -> int:
-        return int(self.p)
 
     @property
     def _span(self) -> int:

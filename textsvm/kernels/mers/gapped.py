@@ -185,12 +185,8 @@ class GappedKmers(SymbolKernel):
         its own reverse complement is counted on both strands.
     weight : {"count", "presence", "log"}
         Function of the number of occurrences c: c, 1, or 1 + ln c.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`.
 
     Examples
     --------
@@ -200,6 +196,7 @@ class GappedKmers(SymbolKernel):
     """
 
     name: ClassVar[str] = "gapped"
+    _shortest = "g"
     cost = Ability(GappedCost)
     attribution = Ability(GappedAttributor)
 
@@ -213,10 +210,6 @@ class GappedKmers(SymbolKernel):
     def masks(self) -> tuple[Mask, ...]:
         """Choices of positions of a window; on both strands the first of two mirror images."""
         return masks(int(self.g), int(self.m), bool(self.canonical))
-
-    @property
-    def _min_length(self) -> int:
-        return int(self.g)
 
     def check(self) -> None:
         super().check()

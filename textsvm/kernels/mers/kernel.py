@@ -258,12 +258,8 @@ class Mismatch(MerKernel):
         an n do not count.
     alphabet : int
         Letters that strings may have: 4 of DNA, 20 of proteins. `fit` refuses texts of more.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`; tokens="blosum62" is not possible.
 
     Examples
     --------
@@ -273,6 +269,7 @@ class Mismatch(MerKernel):
     """
 
     name: ClassVar[str] = "mismatch"
+    _shortest = "k"
 
     k: int = 5
     m: int = 1
@@ -283,10 +280,6 @@ class Mismatch(MerKernel):
     @property
     def definition(self) -> MerDefinition:
         return MerDefinition(int(self.k), mismatch_weights(int(self.k), int(self.m), int(self.alphabet)))
-
-    @property
-    def _min_length(self) -> int:
-        return int(self.k)
 
     def check(self) -> None:
         super().check()
@@ -323,12 +316,8 @@ class Gkm(MerKernel):
     alphabet : int
         Letters that l-mers may have, on which estimates depend: 4 of DNA, 20 of proteins. `fit` refuses
         texts of more.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`; tokens="blosum62" is not possible.
 
     Examples
     --------
@@ -338,6 +327,7 @@ class Gkm(MerKernel):
     """
 
     name: ClassVar[str] = "gkm"
+    _shortest = "l"
 
     l: int = 11  # noqa: E741
     k: int = 7
@@ -357,10 +347,6 @@ class Gkm(MerKernel):
             Centred(int(self.centre), float(self.half_life)) if self.centre else None,
             counts_letters=self.filter != "none",
         )
-
-    @property
-    def _min_length(self) -> int:
-        return int(self.l)
 
     def check(self) -> None:
         super().check()

@@ -47,6 +47,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_positive, check_whole
 from textsvm.kernels.contract import Ability, Lengths, Values
@@ -172,12 +173,8 @@ class WeightedDegree(DiagonalKernel):
         2 (degree - k + 1) / (degree (degree + 1)).
     shift : int
         Greatest distance of positions, from 0; at distance s a pair weighs 1 / (2 (s + 1)) each way.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`.
 
     Examples
     --------
@@ -187,14 +184,11 @@ class WeightedDegree(DiagonalKernel):
     """
 
     name: ClassVar[str] = "weighted-degree"
+    _shortest = 1
 
     degree: int = 8
     shift: int = 0
     normalised: bool = True
-
-    @property
-    def _min_length(self) -> int:
-        return 1
 
     def check(self) -> None:
         super().check()
@@ -219,13 +213,9 @@ class Oligo(DiagonalKernel):
     k : int
         Length of the substrings, 1 to 32.
     sigma : float
-        Scale of the distance of positions, in symbols, above 0.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+        Scale of the distance of positions, in symbols, 1e-300 to 1e300.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`.
 
     Examples
     --------
@@ -235,22 +225,22 @@ class Oligo(DiagonalKernel):
     """
 
     name: ClassVar[str] = "oligo"
+    _shortest = "k"
 
     k: int = 3
     sigma: float = 2.0
     normalised: bool = True
 
-    @property
-    def _min_length(self) -> int:
-        return int(self.k)
-
     def check(self) -> None:
         super().check()
         check_whole(self, "k", 1, MOST)
-        check_positive(self, "sigma")
+        check_positive(self, "sigma")  # first: the bounds need a number
+        if not 1e-300 <= self.sigma <= 1e300:
+            raise InputError(f"sigma={self.sigma!r} of the oligo kernel must be from 1e-300 to 1e300")
 
     def definition(self, longest: int) -> Diagonals:
-        distances = np.arange(min(math.floor(REACH * self.sigma), max(longest - 1, 0)) + 1)
+        reach = math.floor(min(REACH * self.sigma, max(longest - 1, 0)))
+        distances = np.arange(reach + 1)
         weights = np.exp(-((distances / (2 * self.sigma)) ** 2))
         return Diagonals(int(self.k), int(self.k), weights)
 

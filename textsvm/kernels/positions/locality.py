@@ -157,12 +157,8 @@ class LocalityImproved(PositionKernel):
         Power of a window's share of matches, 1 to 10.
     outer_degree : int
         Power of the sum over windows, 1 to 10.
-    normalised : bool
-        Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        Definition of a symbol; a function takes a normalised text and returns its tokens.
-    keep_case : bool
-        Distinguish upper and lower case.
+    normalised, tokens, keep_case
+        See `textsvm.Spectrum`.
 
     Examples
     --------
@@ -172,6 +168,7 @@ class LocalityImproved(PositionKernel):
     """
 
     name: ClassVar[str] = "locality"
+    _shortest = 1
     cost = Ability(LocalityCost)
     attribution = Ability(LocalityAttributor)
 
@@ -185,10 +182,6 @@ class LocalityImproved(PositionKernel):
 
     def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> WindowLanes:
         return WindowLanes(self.definition(0), documents, groups)
-
-    @property
-    def _min_length(self) -> int:
-        return 1
 
     def check(self) -> None:
         super().check()

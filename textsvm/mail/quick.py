@@ -1,0 +1,191 @@
+"""Ask a running server before the programs `textsvm mail classify` and textsvm-bogofilter are imported.
+
+The common command lines are parsed here; any other command line, a missing server and every failure of the
+server leave the message to the full program, which gives the same answer without a server. Like
+`textsvm.mail.client`, this module imports almost nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from textsvm.mail import client
+
+_CONFIGURATIONS = ("/etc/bogofilter.cf", "~/.bogofilter.cf")
+_LETTERS = {0: "S", 1: "H", 2: "U"}
+_LONG = {"--passthrough": "-p", "--embed": "-e", "--terse": "-t"}
+DAEMON = "--daemon"
+#: Seconds in which a server that `--daemon` starts is not started again.
+_STARTING = 20.0
+
+
+def main() -> None:
+    """Entry point of the console script textsvm-bogofilter."""
+    finish(bogofilter(sys.argv[1:]))
+    sys.argv = [word for word in sys.argv if word != DAEMON]
+    from textsvm.mail.bogofilter import main
+
+    main()
+
+
+def finish(code: int | None) -> None:
+    """End the process with this exit code, unless it is None."""
+    if code is not None:
+        os._exit(code)  # an ordinary exit would take time to tear down modules
+
+
+def bogofilter(arguments: list[str]) -> int | None:
+    """Exit code of textsvm-bogofilter; None if the full program has to run."""
+    parsed = _parse(arguments, "petTuvsnSNC", "-d")
+    if parsed is None:
+        return None
+    flags, store = parsed
+    register = "".join(letter for letter in "SNsn" if letter in flags)
+    wrong = register not in ("", "s", "n", "Sn", "Ns") or ("u" in flags and register)
+    counting = flags.count("v") > 1 or ("v" in flags and ("u" in flags or register))
+    if wrong or counting or ("C" not in flags and _is_configured()):
+        return None
+    if register:
+        kind = "spam" if register[-1] == "s" else "ham"
+        return _with_server(store or os.environ.get("BOGOFILTER_DIR", ""), flags, "bogofilter", kind)
+    return _with_server(store or os.environ.get("BOGOFILTER_DIR", ""), flags, "bogofilter")
+
+
+def classify(arguments: list[str]) -> int | None:
+    """Exit code of `textsvm mail classify`; None if the full program has to run."""
+    header = "bogofilter" if "--bogofilter" in arguments else "textsvm"
+    words = [_LONG.get(word, word) for word in arguments if word not in ("-", "--bogofilter")]
+    parsed = _parse(words, "petT", "--store")
+    if parsed is None or ("p" in parsed[0] and {"t", "T"} & {*parsed[0]}):
+        return None
+    flags, store = parsed
+    return _with_server(store, flags if {"p", "t", "T"} & {*flags} else flags + "k", header)
+
+
+def _parse(arguments: list[str], letters: str, folder: str) -> tuple[str, str] | None:
+    """Letters of the options, "d" for --daemon, and the folder of the lessons; None for anything else."""
+    flags, store, rest = "", "", list(arguments)
+    joined = folder + "=" if folder.startswith("--") else folder
+    while rest:
+        word = rest.pop(0)
+        if word == DAEMON:
+            flags += "d"
+        elif word == folder and rest:
+            store = rest.pop(0)
+        elif word.startswith(joined) and len(word) > len(joined):
+            store = word[len(joined) :]
+        elif word[:1] == "-" and len(word) > 1 and not word[1:].strip(letters):
+            flags += word[1:]
+        else:
+            return None
+    return flags, store
+
+
+def _is_configured() -> bool:
+    """Whether a configuration file of Bogofilter has a setting."""
+    for name in _CONFIGURATIONS:
+        try:
+            with open(os.path.expanduser(name), "rb") as stream:
+                if any(line.strip()[:1] not in (b"", b"#") for line in stream):
+                    return True
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return True
+    return False
+
+
+def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | None:
+    """Classify or learn the message on stdin with the server; None, and stdin as before, if it fails."""
+    path = client.socket_path(store)
+    if not os.path.exists(path):
+        if "d" in flags:
+            start_server(path)
+        return None
+    parts = []
+    while part := os.read(0, 1 << 18):
+        parts.append(part)
+    data = b"".join(parts)
+    pieces: list[bytes | memoryview] = []
+    try:
+        if kind:
+            _tell(path, kind, data)
+            pieces, code = [data] if "p" in flags else [], 0
+        else:
+            pieces, code = _decide(path, flags, header, data)
+    except client.Trouble:
+        _put_back(data)
+        if "d" in flags:
+            start_server(path)
+        return None
+    try:
+        client.write(1, *pieces)
+        if "u" in flags and code < 2:
+            _tell(path, ("spam", "ham")[code], data)
+    except (OSError, client.Trouble) as error:
+        client.write(2, f"textsvm-bogofilter: {error}\n".encode())
+        return client.ERROR
+    return 0 if "e" in flags else code
+
+
+def _decide(path: str, flags: str, header: str, data: bytes) -> tuple[list[bytes | memoryview], int]:
+    """Output and exit code of a decision."""
+    verb = "HEADERS" if "p" in flags else "CHECK"
+    fields, body = client.ask(path, f"{verb} SPAMC/1.5\r\nFilter: {header}\r\n", data)
+    try:
+        code, score = client.CODES[fields["Decision"].split(" ")[0]], float(fields["Exact"])
+        replaced, line = int(fields.get("Replaced", 0)), fields["Line"]
+    except (KeyError, ValueError):
+        raise client.Trouble("the answer is not from a server of this version") from None
+    if "p" in flags:
+        return [body, memoryview(data)[replaced:]], code
+    if flags.count("T") > 1:
+        line = f"{score:.16f}"
+    elif "T" in flags:
+        line = f"{_LETTERS[code]} {score:g}"
+    elif "t" in flags:
+        line = f"{_LETTERS[code]} {score:.6f}"
+    elif "k" in flags:
+        line = f"{('spam', 'ham', 'unsure')[code]} {score:.6f}"
+    elif "v" not in flags:
+        return [], code
+    return [f"{line}\n".encode()], code
+
+
+def _tell(path: str, kind: str, data: bytes) -> None:
+    client.ask(path, f"TELL SPAMC/1.5\r\nMessage-class: {kind}\r\nSet: local\r\n", data, 60.0)
+
+
+def _put_back(data: bytes) -> None:
+    """Make the message readable on stdin again."""
+    if hasattr(os, "memfd_create"):
+        handle = os.memfd_create("message")
+    else:
+        from tempfile import mkstemp
+
+        handle, name = mkstemp()
+        os.unlink(name)
+    client.write(handle, data)
+    os.lseek(handle, 0, os.SEEK_SET)
+    os.dup2(handle, 0)
+
+
+def start_server(path: str) -> None:
+    """Start the server of an existing store in the background, unless it has been started a moment ago.
+
+    The file SOCKET.start holds its process id.
+    """
+    folder, mark = os.path.dirname(path), f"{path}.start"
+    if not os.path.exists(os.path.join(folder, "lessons.sqlite")):
+        return
+    if os.path.exists(mark) and time.time() - os.stat(mark).st_mtime < _STARTING:
+        return
+    handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", folder]
+    files: list[tuple[object, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]
+    files += [(os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
+    pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
+    client.write(handle, b"%d\n" % pid)
+    os.close(handle)
