@@ -8,12 +8,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
-from textsvm.cli.console import WrongUsage, wrong_usage
+from textsvm.cli.console import WrongUsage, uncounted, wrong_usage
 from textsvm.cli.options import option, option_field
 from textsvm.errors import InputError
 from textsvm.runtime.files import replacing, target_of
@@ -115,6 +115,15 @@ class Output:
             with open(path, "rb") as stream:
                 shutil.copyfileobj(stream, sys.stdout.buffer)
             sys.stdout.buffer.flush()
+
+    @contextmanager
+    def printing(self) -> Iterator[None]:
+        """Write everything that the block prints to stdout into the file, which is replaced at its end."""
+        if self.is_stdout:
+            yield
+            return
+        with uncounted(), writing(self.path) as stream, redirect_stdout(stream):
+            yield
 
     def write_lines(self, lines: Iterable[str]) -> None:
         """Write lines as UTF-8; the file is replaced at once, or not at all."""

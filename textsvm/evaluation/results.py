@@ -326,9 +326,13 @@ def _known(truth: Sequence[Any], classes: NDArray[Any]) -> tuple[NDArray[np.int6
         )
     warnings = []
     if left := len(truth) - len(known):
+        spellings = {str(label).strip().casefold() for label in classes.tolist()}
+        same = any(str(truth[i]).strip().casefold() in spellings for i in np.flatnonzero(codes < 0).tolist())
         warnings.append(
             f"{left:,} of {len(truth):,} documents have labels that the model does not know ({unknown}; it "
             f"knows {_first_few(classes)}) and are left out of all figures"
+            + "; some labels differ only in case or spaces"
+            * same
         )
     return known, classes[codes[known]], warnings
 
