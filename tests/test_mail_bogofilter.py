@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("textsvm.mail.filter")
 from textsvm.mail.bogofilter import parse_arguments, run
 
+PROGRAM = "from textsvm.mail.bogofilter import main; main()"
 REAL = shutil.which("bogofilter")
 side_by_side = pytest.mark.skipif(REAL is None, reason="needs the program bogofilter")
 HAM = b"From: Ann <ann@example.org>\nSubject: meeting\n\nWe meet on Tuesday at ten, bring the papers on %d.\n"
@@ -230,7 +231,7 @@ def test_verbose_names_what_means_nothing(mails):
     code, out, err = ours(mails, "-v", "-c", "many", "-m.1,.2", "-k4")
     assert code in (0, 1, 2)
     assert re.fullmatch(rb"[SHU] \d\.\d{6}\n", out)
-    assert err == b"textsvm-bogofilter: no effect here: robx, -m, -k\n"
+    assert err == b"textsvm-bogofilter: no effect here: robx, -m\n"
 
 
 FIELDS = b"From: a@b\nTo: c@d\nDomainKey-Signature: x\n\nbody\n"
@@ -315,8 +316,8 @@ def test_settings_without_effect_are_named_once(placed):
     )
     code, _, err = ours(placed, "-c", "lists.cf", "-M", "-v", message="box")
     assert code in (0, 1, 2)
-    named = b"wordlist (all lessons are in one store, which -d or bogofilter_dir names), min_dev, foo"
-    assert err == b"textsvm-bogofilter: no effect here: " + named + b"\n"
+    named = b"wordlist (all lessons are in one store, which -d or bogofilter_dir names), robs, unicode, "
+    assert err == b"textsvm-bogofilter: no effect here: " + named + b"min_dev, foo\n"
     assert ours(placed, "-c", "lists.cf", "-q")[2] == b""
 
 
@@ -332,7 +333,7 @@ def test_invalid_formats_pass_the_message_on(placed, setting):
 def test_concurrent_use(mails):
     """Bogofilter's t.lock3: five processes at a time classify and learn an mbox, with and without -p."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
-    command = [sys.executable, "-m", "textsvm.mail.bogofilter", "-C", "-M", "-d", "ours", "-u", "-I", "box"]
+    command = [sys.executable, "-c", PROGRAM, "-C", "-M", "-d", "ours", "-u", "-I", "box"]
     for more in ([], ["-p", "-e"]):
         processes = [
             subprocess.Popen([*command, *more], cwd=mails, env=environment, stdout=subprocess.PIPE)
@@ -368,7 +369,7 @@ def test_cutoffs():
 
 def test_as_a_process(mails):
     """What is called, and a reader that goes away: nothing but exit code 3."""
-    command = [sys.executable, "-m", "textsvm.mail.bogofilter", "-C", "-d", "ours", "-p", "-e"]
+    command = [sys.executable, "-c", PROGRAM, "-C", "-d", "ours", "-p", "-e"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
     with (mails / "ham3").open("rb") as stdin:
         done = subprocess.run(

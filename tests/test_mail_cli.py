@@ -205,7 +205,7 @@ def test_learning_makes_a_store(tmp_path):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert call("learn", "--as", "spam", "--store", folder, "--most", "20", stdin=SPAM).exit_code == 0
     found = json.loads(call("status", "--json", "--store", folder).stdout)
-    assert (found["spam"] + found["ham"], found["most"]) == (20, 20)
+    assert (found["spam"] + found["ham"], found["max_lessons"]) == (20, 20)
 
 
 def test_without_texts(tmp_path):

@@ -491,7 +491,7 @@ from pathlib import Path
 from textsvm.mail import server, spamd
 from textsvm.mail.filter import Filter
 
-server.rehearse()
+server.preload()
 before = set(sys.modules)
 with tarfile.open(sys.argv[1]) as archive:
     members = [member for member in archive.getmembers() if member.isfile()]

@@ -252,14 +252,14 @@ def test_most_lessons_are_kept_to(store):
 def test_status_remembers_what_was_said_before(store):
     with Filter(store) as opened:
         status = opened.status()
-        assert (status.spam, status.ham, status.texts, status.most) == (10, 10, True, None)
-        assert status.recent.judged == 18  # the first spam and the first ham had no machine before them
-        assert status.before.judged == 0
+        assert (status.spam, status.ham, status.texts, status.max_lessons) == (10, 10, True, None)
+        assert status.recent.n == 18  # the first spam and the first ham had no machine before them
+        assert status.earlier.n == 0
         wrong = status.recent.wrong
         for i in range(300, 306):
             opened.learn(mail("spam", i), "ham")
         assert opened.status().recent.wrong + opened.status().recent.unsure >= wrong + 3
-        assert 0 <= opened.status().recent.lost - status.recent.lost <= 6
+        assert 0 <= opened.status().recent.false_positives - status.recent.false_positives <= 6
         assert opened.status().last[0].kind == "ham"
         assert len(opened.status().last) <= RECENT
 
@@ -676,7 +676,7 @@ def test_a_report_shows_mistakes_with_their_words(store):
         mistake = report.mistakes[0]
         assert (mistake.truth, mistake.predicted) == ("ham", "spam")
         assert len(mistake.explanation.text) == len(mistake.explanation.symbols)
-        assert report.results.n == opened.status().recent.judged
+        assert report.results.n == opened.status().recent.n
     with Filter(store / "new", create=True) as opened, pytest.raises(InputError, match="nothing to report"):
         filter_report(opened)
 

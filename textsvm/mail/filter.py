@@ -33,7 +33,7 @@ from textsvm.mail.decision import (
     read_model,
 )
 from textsvm.mail.features import WeightVector, features, word_contributions
-from textsvm.mail.lessons import KINDS, MAX_KEPT, C, Lesson, Lessons, LessonSummary
+from textsvm.mail.lessons import KINDS, MAX_KEPT, C, Lesson, LessonRow, Lessons
 from textsvm.mail.message import read_message
 from textsvm.mail.raw_message import RawMessage
 
@@ -50,10 +50,10 @@ RECENT = 100
 class PriorDecisions:
     """Numbers of decisions on lessons before they were learnt: all, wrong, unsure, and ham judged spam."""
 
-    judged: int
+    n: int
     wrong: int
     unsure: int
-    lost: int
+    false_positives: int
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class Status:
     spam: int
     ham: int
     texts: bool  #: Whether the store holds messages
-    most: int | None  #: Maximum number of lessons
+    max_lessons: int | None
     recent: PriorDecisions  #: On the last `RECENT` lessons
-    before: PriorDecisions  #: On earlier lessons
-    last: list[LessonSummary]  #: The last `RECENT` lessons, the newest first
+    earlier: PriorDecisions  #: On earlier lessons
+    last: list[LessonRow]  #: The last `RECENT` lessons, the newest first
 
 
 class Filter:
@@ -84,8 +84,6 @@ class Filter:
         Create a missing store.
     texts : bool
         Whether a new store holds messages, or only features.
-    damaged : bool
-        Open a damaged store to read its intact lessons.
     """
 
     def __init__(
@@ -94,19 +92,16 @@ class Filter:
         *,
         create: bool = False,
         texts: bool = True,
-        damaged: bool = False,
     ) -> None:
-        self.lessons = Lessons(folder, create=create, texts=texts, damaged=damaged)
+        self.lessons = Lessons(folder, create=create, texts=texts)
         self._lock = threading.RLock()
         self._machine: OnlineMachine | None = None
-        # The state of the store at which the machine was built or written, whether the machine is at its
-        # optimum, its lessons' kinds, the alphas on disk.
-        self._state, self._settled = (-1, 0), True
-        self._kinds: dict[str, str] = {}
-        self._alphas: dict[str, float] = {}
+        self._state = (-1, 0)  # state of the store when the machine was loaded or written
+        self._settled = True  # whether the machine is at its optimum
+        self._kinds: dict[str, str] = {}  # kinds of the machine's lessons
+        self._alphas: dict[str, float] = {}  # dual coefficients on disk
         self._calibration = PlattSigmoid()
-        # Model for decisions during a change, or before the machine is loaded.
-        self._model: DecisionModel | None = None
+        self._model: DecisionModel | None = None  # decides during a change, or without a machine
         self._changing = False
 
     def close(self) -> None:
@@ -152,7 +147,10 @@ class Filter:
         return word_contributions(read_message(data).text, self.model().weights)[:most]
 
     def model(self) -> DecisionModel:
-        """The present decision model of the store."""
+        """The present decision model of the store; while lessons are learnt, that of the last `refresh`."""
+        model = self._model
+        if self._changing and model is not None:
+            return model
         with self._lock:
             return self._read_model()
 
@@ -196,12 +194,13 @@ class Filter:
         """Learn lessons with features; return the number that are new or change their kind."""
         changed, batches, remaining = 0, 0, iter(lessons)
         with self._change():
-            # The more lessons there are, the less each changes.
+            # Batches grow with the store: each lesson then changes the solution less.
             while batch := list(islice(remaining, max(1, min(256, len(self._kinds) // 16)))):
                 changed += self._add_batch(batch)
                 batches += 1
-            if batches > 1 and not self._settled:
-                with self._writing(None):
+            if batches > 1 and not self._settled and self._machine is not None:
+                self._machine.settle()  # before the transaction: other processes may write
+                with self._writing():
                     pass
         return changed
 
@@ -266,6 +265,7 @@ class Filter:
             for lesson in batch:
                 if self._kinds.get(lesson.digest) != lesson.kind:
                     self.lessons.put(self._judged(lesson))
+                    self._alphas.pop(lesson.digest, None)  # `put` writes 0
                     machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", 0.0)
                     self._kinds[lesson.digest] = lesson.kind
                     changed += 1
@@ -282,16 +282,16 @@ class Filter:
         return replace(lesson, value=value, score=score, alpha=0.0)
 
     @contextmanager
-    def _writing(self, seconds: float | None = SETTLING) -> Iterator[OnlineMachine]:
+    def _writing(self) -> Iterator[OnlineMachine]:
         """The machine with all lessons; after the block its changes are optimised and on disk."""
-        _new_machine()  # its import takes a second: not while other processes wait for the store
+        _new_machine()  # imports Numba before taking the write lock (1 s)
         try:
             with self.lessons.writing():
                 check_features(self.lessons)
                 machine = self._load_machine()
                 yield machine
                 machine.budget = self.lessons.meta("most")
-                self._settled = machine.settle(seconds)
+                self._settled = machine.settle(SETTLING)
                 for name in map(str, machine.forgotten):  # dropped because of the maximum
                     self.lessons.drop(name)
                     del self._kinds[name]
@@ -330,15 +330,17 @@ class Filter:
         """Number of lessons, and decisions on the last lessons before they were learnt."""
         lessons = self.lessons
         with self._lock, lessons.reading():
-            lessons.verify(features=True)
+            lessons.verify()
             read_calibration(lessons)
             counts, history = lessons.counts(), lessons.history()
             texts, most = lessons.holds_texts, lessons.meta("most")
-        recent, before = (_prior_decisions(part) for part in (history[:RECENT], history[RECENT:]))
-        return Status(**counts, texts=texts, most=most, recent=recent, before=before, last=history[:RECENT])
+        recent, earlier = (_prior_decisions(part) for part in (history[:RECENT], history[RECENT:]))
+        return Status(
+            **counts, texts=texts, max_lessons=most, recent=recent, earlier=earlier, last=history[:RECENT]
+        )
 
 
-def _prior_decisions(lessons: list[LessonSummary]) -> PriorDecisions:
+def _prior_decisions(lessons: list[LessonRow]) -> PriorDecisions:
     kinds = [(lesson.kind, kind_of(lesson.score)) for lesson in lessons if lesson.score is not None]
     unsure = sum(kind == "unsure" for _, kind in kinds)
     wrong = sum(kind != true for true, kind in kinds) - unsure

@@ -13,11 +13,11 @@ Tables:
 
 `generation` grows with every commit of lessons, so that other processes notice it.
 
-Damage is detected by digests, the first 16 bytes of SHA-256. `seals` of a lesson holds four: of its features,
-of its message, of the columns from the user with the first two, and of the dual coefficient, the former
-decision, the id and the first three. `rows` is the sum of the last digests of all lessons modulo 2**128, so a
-lesson changes it in constant time; `seal` is the digest of all other values in `meta`. Every row is checked
-when it is read, `meta` as well, and `rows` when the machine or the weights are computed from the lessons.
+Damage is detected by digests, the first 16 bytes of SHA-256. `seals` of a lesson are four digests: [0]
+features; [1] message; [2] digest, kind, learnt, subject, sender and [0:2]; [3] id, value, score, alpha and
+[0:3]. `rows` is the sum of [3] of all lessons modulo 2**128, so a lesson changes it in constant time; `seal`
+is the digest of all other values in `meta`. Every row is checked when it is read, `meta` as well, and `rows`
+when the machine or the weights are computed from the lessons.
 
 Features are packed: the first key and the gaps between keys, as 4 bytes each if they fit; equal values, as in
 `textsvm.mail.features`, as a single number.
@@ -155,23 +155,13 @@ class LessonRow(NamedTuple):
         )
 
 
-#: Errors of SQLite; the second, if a message quotes a damaged name.
+#: sqlite3 raises UnicodeDecodeError if its own message quotes a damaged name.
 _SQL_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _MODULUS = 1 << 128
 _NO_LESSONS: dict[str, Any] = {"rows": 0, "counts": dict.fromkeys(KINDS, 0)}
-#: Errors of values that are not as they were written.
+#: Raised while decoding a damaged row.
 _UNREADABLE = (InputError, TypeError, ValueError, zlib.error)
 _ROW = ", ".join(LessonRow._fields)
-
-
-class LessonSummary(NamedTuple):
-    """A lesson without features and message; its score is P(spam) before it was learnt."""
-
-    kind: str
-    subject: str
-    sender: str
-    learnt: float
-    score: float | None
 
 
 def store_folder(folder: Path | None = None) -> Path:
@@ -234,7 +224,7 @@ class Lessons:
         self.sql.execute("pragma synchronous = full")
         self.sql.execute("pragma foreign_keys = on")
         if create and self._is_empty():
-            self.sql.execute("pragma journal_mode = wal")
+            self._use_wal()
             with self._transaction("begin immediate", sealed=False):
                 if self._is_empty():  # no other process was quicker
                     for statement in _TABLES.split(";")[:-1]:
@@ -253,6 +243,19 @@ class Lessons:
                 if self.pragma("user_version") < FORMAT:
                     self._migrate()
             self.version = FORMAT
+
+    def _use_wal(self) -> None:
+        """Set the journal; SQLite's own timeout does not apply to it if two processes create a store."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self.sql.execute("pragma journal_mode = wal")
+            except sqlite3.OperationalError as error:
+                if "is locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def _migrate(self) -> None:
         """Add digests to a store of format 1, whose values must be within their bounds."""
@@ -361,7 +364,8 @@ class Lessons:
     @property
     def state(self) -> tuple[int, int]:
         """Generation and sum of digests: they differ after every change, in every copy of the store."""
-        return self.generation, self.meta("rows")
+        meta = self._meta or self._read_meta()
+        return int(meta["generation"]), meta["rows"]
 
     def check(self) -> None:
         """Read the whole file; raise InputError if it is damaged."""
@@ -373,18 +377,13 @@ class Lessons:
         for _ in self.iterate(messages=True):
             pass
 
-    def verify(self, *, features: bool = False) -> None:
-        """Raise InputError if rows of lessons or their index, or also features, are damaged or missing."""
+    def verify(self) -> None:
+        """Check each row's digest, their sum and the index."""
         with nullcontext() if self._meta is not None else self.reading(), self._messages():
             names: list[tuple[str, int]] = []
             total, expected = 0, self.state[1]
-            bodies = (
-                "keys, weights from lessons left join bodies using (id)" if features else "0, 0 from lessons"
-            )
-            for *columns, keys, values in self.sql.execute(f"select {_ROW}, {bodies}"):
+            for columns in self.sql.execute(f"select {_ROW} from lessons"):
                 row = self._checked(LessonRow(*columns))
-                if features and _digest((), keys, values) != row.seals[:16]:
-                    raise self.damage(f"lesson {row.id}")
                 total += row.total
                 names.append((row.digest, row.id))
             index = "select digest, id from lessons indexed by sqlite_autoindex_lessons_1 order by digest"
@@ -431,7 +430,8 @@ class Lessons:
     def intact(self) -> Iterator[Lesson | None]:
         """The intact lessons of a damaged store, with messages; then None for each other lesson.
 
-        A lesson is intact if its class is, and its message or its features. Dual coefficients are not needed.
+        A lesson is recovered if its kind and either its message or its features are undamaged; alpha is
+        recomputed.
         """
         with self._messages():
             self.sql.execute("begin")
@@ -453,7 +453,7 @@ class Lessons:
                 self.sql.execute("rollback")
 
     def _ids(self) -> set[int]:
-        """The ids of all lessons that can be read, up to damage from both ends of each table."""
+        """Ids of all readable lessons: each table is scanned in both directions up to a damaged page."""
         ids: set[int] = set()
         for rows in ("lessons order by id", "lessons order by digest", "bodies order by id"):
             for direction in ("asc", "desc"):
@@ -479,11 +479,12 @@ class Lessons:
         keys, values = unpacked(*body)
         return replace(lesson, keys=keys, values=values)
 
-    def history(self) -> list[LessonSummary]:
-        """Summaries of all lessons, the newest first."""
-        query = "select kind, subject, sender, learnt, score from lessons order by id desc"
+    def history(self) -> list[LessonRow]:
+        """Rows of all lessons, the newest first."""
         with self._messages():
-            return [LessonSummary(*row) for row in self.sql.execute(query)]
+            return [
+                LessonRow(*row) for row in self.sql.execute(f"select {_ROW} from lessons order by id desc")
+            ]
 
     def _lesson(self, columns: tuple[Any, ...]) -> Lesson:
         row, (keys, values, *more) = self._checked(LessonRow(*columns[:10])), columns[10:]
