@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("textsvm.mail.filter")
+from textsvm.errors import InputError
 from textsvm.mail.bogofilter import parse_arguments, run
 
 PROGRAM = "from textsvm.mail.bogofilter import main; main()"
@@ -202,6 +203,32 @@ def test_a_message_passes_whatever_fails(mails, options, tmp_path):
     code, out, err = ours(mails, *options.split(), store=str(tmp_path))
     assert (code, out) == (3, HAM % 3)
     assert err.count(b"\n") == 1
+
+
+def test_a_message_is_passed_on_once_if_it_cannot_be_learnt(mails, monkeypatch, tmp_path):
+    from textsvm.mail.filter import Filter
+
+    def fail(self, data, kind):
+        raise InputError("the disk is full")
+
+    monkeypatch.setattr(Filter, "learn", fail)
+    assert ours(mails, "-p", "-u", "-o.5,.5")[:2] == (3, HAM % 3)
+    (tmp_path / "file").touch()
+    for options in ("-p -s", "-p -N", "-p -M -n"):
+        assert ours(mails, *options.split(), store=str(tmp_path / "file"))[:2] == (3, HAM % 3)
+
+
+def test_nothing_is_forgotten_in_a_store_that_does_not_exist(mails, tmp_path):
+    for option in ("-S", "-N"):
+        code, _, err = ours(mails, option, store=str(tmp_path / "none"))
+        assert (code, b"there is no mail store" in err) == (3, True)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("value", ["inf", "-1", "nan", "x"])
+def test_invalid_cutoffs(mails, value):
+    code, _, err = ours(mails, f"--spam-cutoff={value}")
+    assert (code, b"must be a number of 0 or more" in err) == (3, True)
 
 
 def test_a_forged_field_of_another_name_is_removed(mails):

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -152,6 +153,20 @@ def test_a_lesson_that_is_moved_keeps_the_decision_from_before_it_was_learnt(sto
         foreseen = opened.classify(data)
         opened.learn(data, "spam")
         assert opened.lessons.get(key).value == pytest.approx(foreseen.value, abs=1e-5)
+
+
+def test_a_moved_lesson_has_its_alpha_on_disk(tmp_path):
+    """Also if the alpha before and after is the bound C."""
+    keys, values = np.arange(1, 5, dtype=np.uint64), np.full(4, 0.5, np.float32)
+    with Filter(tmp_path, create=True) as opened:
+        for name, kind in (("a", "spam"), ("b", "ham"), ("c", "spam"), ("d", "spam"), ("a", "ham")):
+            opened.add_lessons([Lesson(name * 64, kind, keys, values)])
+        on_disk = {lesson.digest: lesson.alpha for lesson in opened.lessons.iterate()}
+        assert on_disk == opened._machine.alphas
+        expected = opened.decide(keys, values).value
+    (tmp_path / "weights").unlink()
+    with Filter(tmp_path) as opened:
+        assert opened.decide(keys, values).value == pytest.approx(expected, abs=1e-6)
 
 
 def test_lessons_have_no_decision_before_both_kinds_are_known(tmp_path):
@@ -574,6 +589,55 @@ def test_decisions_do_not_wait_for_a_lesson_on_its_way(store, monkeypatch):
             go_on.set()
             learner.join()
         assert opened.classify(mail("spam", 99)).value > before + 0.01  # an answered lesson counts
+
+
+def test_reasons_do_not_wait_for_a_lesson(store):
+    with Filter(store) as opened, ThreadPoolExecutor(1) as pool:
+        opened.refresh()
+        with opened._change():
+            assert pool.submit(opened.reasons, mail("spam", 99)).result(10)
+
+
+def test_a_long_optimisation_does_not_lock_the_store(store, monkeypatch):
+    whole, locked = OnlineMachine.settle, []
+    with Filter(store) as opened:
+
+        def settle(self, seconds=None):
+            locked.append((seconds, opened.lessons.sql.in_transaction))
+            return seconds is None and whole(self)
+
+        monkeypatch.setattr(OnlineMachine, "settle", settle)
+        opened.learn_all((mail("ham", i) for i in range(600, 605)), "ham")
+    assert (None, False) in locked
+    assert (None, True) not in locked
+
+
+def test_processes_may_create_a_store_at_once(store, monkeypatch):
+    """SQLite answers at once that the file is locked, when another process sets the journal."""
+    statements = []
+
+    class Connection:
+        def execute(self, statement):
+            statements.append(statement)
+            if len(statements) < 3:
+                raise sqlite3.OperationalError("database is locked")
+
+    with closing(Lessons(store)) as lessons:
+        monkeypatch.setattr(lessons, "sql", Connection())
+        lessons._use_wal()
+        monkeypatch.undo()
+    assert statements == ["pragma journal_mode = wal"] * 3
+
+
+def test_the_state_is_read_at_once(store, monkeypatch):
+    """Generation and sum from a single query: another process may write between two."""
+    counts = []
+    read = Lessons._read_meta
+    monkeypatch.setattr(Lessons, "_read_meta", lambda self: counts.append(1) or read(self))
+    with Filter(store) as opened:
+        counts.clear()
+        assert opened.lessons.state[0] > 0
+        assert counts == [1]
 
 
 @pytest.mark.slow

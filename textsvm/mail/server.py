@@ -7,12 +7,14 @@ is answered when it is on disk.
 
 No client can stall the others: time per connection, bytes of all messages together (also decompressed),
 waiting large messages and the number of connections are bounded. Beyond the bounds a request is refused, and
-the oldest connection without a complete request is closed for a new one.
+the oldest connection without a complete request is closed for a new one. Refusals wait a second while many
+clients are connected.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import encodings
 import errno
 import os
@@ -20,6 +22,7 @@ import pkgutil
 import signal
 import socket
 import stat
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -54,8 +57,11 @@ MAX_HELD, SMALL = LARGEST, 1 << 15
 LARGE, MAX_WAITING = 1 << 20, 8
 #: Connections that may wait (Linux refuses further clients), and that are accepted at a time.
 BACKLOG, ACCEPTED = 1024, 16
+#: Seconds before a refusal while more than this number of clients are connected.
+REFUSAL_DELAY, BUSY_CLIENTS = 1.0, 20
 #: Longest line and total of the lines of a request; bytes that are received or sent in a step.
 MAX_LINE, MAX_LINES, _PART = 1 << 14, 1 << 16, 1 << 16
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
 
 
 class Server:
@@ -132,6 +138,8 @@ class Server:
                 answer = [spamd.refusal(error)]
                 error.__traceback__ = None  # its frames hold the message
                 self._release(client)
+            if client.released and len(self._clients) > BUSY_CLIENTS:
+                await asyncio.sleep(REFUSAL_DELAY)
             client.message = BytesIO()
             with _timeout(writer):
                 for part in answer:
@@ -446,6 +454,11 @@ def serve(
     listen, and return the function that stops them.
     """
     server = Server(filter, log)
+    sys.setswitchinterval(5e-5)  # the thread of the clients waits less for those that read messages
+    with suppress(OSError, AttributeError):  # glibc: messages grow in place and are given back
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
+        library.mallopt(_M_ARENA_MAX, 2)
     try:
         filter.refresh()
         asyncio.run(server.run(sockets, interfaces))
