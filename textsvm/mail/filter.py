@@ -32,7 +32,7 @@ from textsvm.mail.decision import (
     read_calibration,
     read_model,
 )
-from textsvm.mail.features import WeightVector, features, word_contributions
+from textsvm.mail.features import SHARES, WeightVector, features, word_contributions
 from textsvm.mail.lessons import KINDS, MAX_KEPT, C, Lesson, LessonRow, Lessons
 from textsvm.mail.message import read_message
 from textsvm.mail.raw_message import RawMessage
@@ -123,8 +123,18 @@ class Filter:
     # Decisions
 
     def classify(self, data: bytes | RawMessage) -> Decision:
-        """The decision on a raw message."""
-        return self.decide(*features(read_message(data).text))
+        """The decision on a raw message; a message that was learnt has the kind as which it was learnt."""
+        message = read_message(data)
+        kind, version = self._known(message.digest)
+        return self.decide(*features(message.text, version)).taught(kind)
+
+    def _known(self, digest: str) -> tuple[str | None, int]:
+        """The kind of a learnt message, else None, and the version of the features."""
+        model = self._model
+        if self._changing and model is not None:
+            return self._kinds.get(digest), model.version
+        with self._lock:
+            return self.lessons.kind(digest), check_features(self.lessons)
 
     def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
         """The decision on the message with these features; lessons in progress do not count yet."""
@@ -144,7 +154,8 @@ class Filter:
 
     def reasons(self, data: bytes | RawMessage, most: int = 10) -> list[tuple[str, float]]:
         """The words of a message with the largest contributions to the decision value."""
-        return word_contributions(read_message(data).text, self.model().weights)[:most]
+        model = self.model()
+        return word_contributions(read_message(data).text, model.weights, model.version)[:most]
 
     def model(self) -> DecisionModel:
         """The present decision model of the store; while lessons are learnt, that of the last `refresh`."""
@@ -194,6 +205,8 @@ class Filter:
         """Learn lessons with features; return the number that are new or change their kind."""
         changed, batches, remaining = 0, 0, iter(lessons)
         with self._change():
+            if check_features(self.lessons) == 1:
+                remaining = (_recompute_features(lesson, 1) for lesson in remaining)
             # Batches grow with the store: each lesson then changes the solution less.
             while batch := list(islice(remaining, max(1, min(256, len(self._kinds) // 16)))):
                 changed += self._add_batch(batch)
@@ -227,35 +240,50 @@ class Filter:
             return dropped
 
     def retrain(self) -> int:
-        """Train again on all lessons and calibrate on out-of-fold decisions; return the number of lessons.
+        """Train again on all lessons, with new features of the messages; return the number of lessons.
 
-        Features are computed again from the messages.
+        Features are of the present version if the store holds all messages. Other processes may write until
+        the training is finished; it is repeated if they do.
         """
         with self._change():
             try:
-                with self.lessons.writing():
-                    self._require_messages()
-                    lessons = [_recompute_features(lesson) for lesson in self.lessons.iterate(messages=True)]
-                    for lesson, value in zip(lessons, out_of_fold(lessons), strict=True):
-                        self.lessons.set_features(replace(lesson, value=value))
-                    self.lessons.set_meta("features", FEATURES)
-                    self._machine = None
-                    machine = self._load_machine()
-                    machine.settle()
-                    self._write(machine)
+                while not self._retrain_once():
+                    pass
             except BaseException:
                 self._machine = None
                 raise
-            return len(lessons)
+            return len(self._kinds)
 
-    def _require_messages(self) -> None:
-        """Raise InputError if features are of another version and cannot be computed again."""
-        stale = self.lessons.meta("features", FEATURES) != FEATURES
-        if stale and any(lesson.message is None for lesson in self.lessons.iterate(messages=True)):
-            raise InputError(
-                f"{self.lessons.path} has features of another version, and it does not hold the messages to "
-                "compute them again: learn the messages into a new store"
-            )
+    def _retrain_once(self) -> bool:
+        """Train on all lessons; write the result and return True unless the store has changed meanwhile."""
+        with self.lessons.reading():
+            self.lessons.verify()
+            state, version = self.lessons.state, self._trained_version()
+            stored = self.lessons.iterate(messages=True)
+            lessons = [replace(_recompute_features(lesson, version), message=None) for lesson in stored]
+        machine = self._add_all(lessons)
+        machine.settle()
+        with self.lessons.writing():
+            if self.lessons.state != state:
+                return False
+            for lesson in lessons:
+                self.lessons.set_features(lesson)
+            self.lessons.set_meta("features", FEATURES[version])
+            self._write(machine)
+            self._settled = True
+        return True
+
+    def _trained_version(self) -> int:
+        """The version of the features after a retraining; InputError if there is none."""
+        settings = self.lessons.meta("features", FEATURES[2])
+        if settings == FEATURES[2] or self.lessons.holds_texts:
+            return 2
+        if settings == FEATURES[1]:
+            return 1
+        raise InputError(
+            f"{self.lessons.path} has features of another version, and it does not hold the messages to "
+            "compute them again: learn the messages into a new store"
+        )
 
     def _add_batch(self, batch: list[Lesson]) -> int:
         if all(self.lessons.kind(lesson.digest) == lesson.kind for lesson in batch):
@@ -284,7 +312,7 @@ class Filter:
     @contextmanager
     def _writing(self) -> Iterator[OnlineMachine]:
         """The machine with all lessons; after the block its changes are optimised and on disk."""
-        _new_machine()  # imports Numba before taking the write lock (1 s)
+        new_machine()  # imports Numba before taking the write lock (1 s)
         try:
             with self.lessons.writing():
                 check_features(self.lessons)
@@ -305,15 +333,20 @@ class Filter:
         """The machine of the present lessons, loaded if there is none."""
         if self._machine is None or self._state != self.lessons.state:
             self.lessons.verify()
-            self._machine, self._kinds, self._alphas = _new_machine(), {}, {}
-            for lesson in self.lessons.iterate():
-                spam = lesson.kind == "spam"
-                self._machine.add(lesson.digest, lesson.keys, lesson.values, spam, lesson.alpha)
-                self._kinds[lesson.digest], self._alphas[lesson.digest] = lesson.kind, lesson.alpha
-            self._machine.settle(SETTLING)
+            self._add_all(self.lessons.iterate()).settle(SETTLING)
             self._calibration = read_calibration(self.lessons)
             self._state = self.lessons.state
+        assert self._machine is not None
         return self._machine
+
+    def _add_all(self, lessons: Iterable[Lesson]) -> OnlineMachine:
+        """A new machine with these lessons and their alphas, not yet at its optimum."""
+        machine, self._kinds, self._alphas = new_machine(), {}, {}
+        for lesson in lessons:
+            machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", lesson.alpha)
+            self._kinds[lesson.digest], self._alphas[lesson.digest] = lesson.kind, lesson.alpha
+        self._machine = machine
+        return machine
 
     def _write(self, machine: OnlineMachine) -> None:
         """Write changed alphas, the calibration and the generation."""
@@ -322,7 +355,7 @@ class Filter:
         self._alphas = alphas
         self._calibration = fit_sigmoid(*machine.left_out())
         self.lessons.set_meta("calibration", [self._calibration.slope, self._calibration.offset])
-        self.lessons.set_meta("features", FEATURES)
+        self.lessons.set_meta("features", self.lessons.meta("features", FEATURES[2]))
         self.lessons.set_meta("generation", self.lessons.generation + 1)
         self._state = self.lessons.state
 
@@ -347,10 +380,11 @@ def _prior_decisions(lessons: list[LessonRow]) -> PriorDecisions:
     return PriorDecisions(len(kinds), wrong, unsure, kinds.count(("ham", "spam")))
 
 
-def _new_machine() -> OnlineMachine:
+def new_machine() -> OnlineMachine:
+    """An empty machine."""
     from textsvm.solvers.online import OnlineMachine
 
-    return OnlineMachine(C, free_bias=False)
+    return OnlineMachine(C, free_bias=False, blocks=len(SHARES))
 
 
 def _new_lesson(raw: RawMessage, kind: str) -> Lesson:
@@ -359,26 +393,9 @@ def _new_lesson(raw: RawMessage, kind: str) -> Lesson:
     return Lesson(message.digest, kind, *arrays, message.subject, message.sender, raw.data[:MAX_KEPT])
 
 
-def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[float | None]:
-    """Decision values of lessons by machines that were trained without them; None if there are too few."""
-    values: list[float | None] = [None] * len(lessons)
-    fold = np.random.default_rng(0).permutation(len(lessons)) % folds
-    for k in range(folds):
-        machine = _new_machine()
-        training = [lesson for lesson, part in zip(lessons, fold, strict=True) if part != k]
-        if len({lesson.kind for lesson in training}) < 2:
-            continue
-        for lesson in training:
-            machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", lesson.alpha)
-        machine.settle()
-        for i in np.flatnonzero(fold == k):
-            values[i] = machine.decision(lessons[i].keys, lessons[i].values)
-    return values
-
-
-def _recompute_features(lesson: Lesson) -> Lesson:
-    """The lesson with features of this version, and without its message."""
+def _recompute_features(lesson: Lesson, version: int) -> Lesson:
+    """The lesson with features of a version, if it has its message."""
     if lesson.message is None:
         return lesson
-    keys, values = features(read_message(lesson.message).text)
-    return replace(lesson, keys=keys, values=values, message=None)
+    keys, values = features(read_message(lesson.message).text, version)
+    return replace(lesson, keys=keys, values=values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from textsvm.errors import InputError
 from textsvm.evaluation.explanation import Explanation, Substring
 from textsvm.evaluation.results import Results, evaluate
 from textsvm.kernels.attribution import Attribution
-from textsvm.mail.decision import Decision
-from textsvm.mail.features import WeightVector, character_contributions, word_contributions
-from textsvm.mail.filter import Filter
+from textsvm.mail.decision import Decision, DecisionModel
+from textsvm.mail.features import character_contributions, word_contributions
+from textsvm.mail.filter import Filter, new_machine
 from textsvm.mail.lessons import Lesson
 from textsvm.mail.message import read_message
 from textsvm.reporting.report import Mistake, Report, worst
@@ -31,16 +32,16 @@ def filter_report(opened: Filter, mistakes: int = 10) -> Report:
     """Build a report that shows the worst mistakes with their texts, if the store holds texts."""
     opened.lessons.verify()
     model = opened.model()
+    lessons = list(opened.lessons.iterate())
+    if len({lesson.kind for lesson in lessons if lesson.value is not None}) < 2:
+        lessons = out_of_fold(lessons)  # all of one kind were learnt first
     judged = [
-        (lesson, model.calibration.decide(lesson.value))
-        for lesson in opened.lessons.iterate()
-        if lesson.value is not None
+        (lesson, model.calibration.decide(lesson.value)) for lesson in lessons if lesson.value is not None
     ]
     kinds = [lesson.kind for lesson, _ in judged]
     if len(set(kinds)) < 2:
         raise InputError(
-            "there is nothing to report: the filter must have judged spam and ham before it learnt them; "
-            "learn more of both, or run textsvm mail retrain"
+            "there is nothing to report: the filter must have learnt several messages of both kinds"
         )
     values = np.array([decision.value for _, decision in judged])
     scores = np.array([decision.score for _, decision in judged])
@@ -54,18 +55,38 @@ def filter_report(opened: Filter, mistakes: int = 10) -> Report:
         probability=np.column_stack([1 - scores, scores]),
     ).with_intervals()
     shown = worst(results, mistakes if opened.lessons.holds_texts else 0)
-    worst_mistakes = [_mistake(opened, *judged[i], results.predicted[i], model.weights) for i in shown]
+    worst_mistakes = [_mistake(opened, *judged[i], results.predicted[i], model) for i in shown]
     lengths = np.array([len(lesson.keys) for lesson, _ in judged], np.int64)
     title = "Decisions of the filter on its lessons before it learnt them"
     return Report(title, results, _facts(opened, judged, results), lengths, worst_mistakes)
 
 
+def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[Lesson]:
+    """The lessons with values of machines that were trained without them; None if there are too few."""
+    values: list[float | None] = [None] * len(lessons)
+    fold = np.random.default_rng(0).permutation(len(lessons)) % folds
+    for k in range(folds):
+        machine = new_machine()
+        training = [lesson for lesson, part in zip(lessons, fold, strict=True) if part != k]
+        if len({lesson.kind for lesson in training}) < 2:
+            continue
+        for lesson in training:
+            machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", lesson.alpha)
+        machine.settle()
+        for i in np.flatnonzero(fold == k):
+            values[i] = machine.decision(lessons[i].keys, lessons[i].values)
+    return [replace(lesson, value=value) for lesson, value in zip(lessons, values, strict=True)]
+
+
 def _mistake(
-    opened: Filter, lesson: Lesson, decision: Decision, predicted: Any, weights: WeightVector
+    opened: Filter, lesson: Lesson, decision: Decision, predicted: Any, model: DecisionModel
 ) -> Mistake:
     text = read_message(opened.lessons.get(lesson.digest).message or b"").text
-    words = [Substring(word, 1, value) for word, value in word_contributions(text, weights)[:_WORDS]]
-    text, contributions = character_contributions(text, weights)
+    words = [
+        Substring(word, 1, value)
+        for word, value in word_contributions(text, model.weights, model.version)[:_WORDS]
+    ]
+    text, contributions = character_contributions(text, model.weights, model.version)
     label = str(predicted)
     explanation = Explanation(
         label, "spam", "ham", decision.value, 0.0, text, contributions, _CONTRIBUTIONS, words, []
