@@ -87,7 +87,7 @@ META = {
 
 
 def noticed(folder, of_features=False):
-    """Whatever reads the lessons fails with a sentence that says how to repair them; status reads no features."""
+    """Whatever reads the lessons fails with a sentence that says how to repair them; status reads no bodies."""
     (folder / "weights").unlink(missing_ok=True)
     works = (
         decisions,

@@ -563,7 +563,7 @@ def test_a_failure_on_the_way_to_the_optimum_learns_nothing(store, monkeypatch):
 
 
 def test_a_second_writer_waits_and_says_so_when_it_takes_too_long(store, monkeypatch):
-    monkeypatch.setattr(lesson_store, "PATIENCE", 0.5)
+    monkeypatch.setattr(lesson_store, "LOCK_TIMEOUT", 0.5)
     other = sqlite3.connect(store / FILE, isolation_level=None, check_same_thread=False)
     with Filter(store) as opened:
         other.execute("begin immediate")
@@ -712,7 +712,7 @@ def test_retraining_does_not_lock_the_store(store, monkeypatch):
                     assert other.learn(mail("ham", 500), "ham")
         return whole(self, seconds)
 
-    monkeypatch.setattr(lesson_store, "PATIENCE", 0.2)
+    monkeypatch.setattr(lesson_store, "LOCK_TIMEOUT", 0.2)
     with Filter(store) as opened:
         monkeypatch.setattr(OnlineMachine, "settle", settle)
         assert opened.retrain() == 21

@@ -19,7 +19,6 @@ Deliberate differences:
 from __future__ import annotations
 
 import getopt
-import getpass
 import os
 import re
 import sys
@@ -504,7 +503,9 @@ def _first_match(message: RawMessage, name: bytes, pattern: re.Pattern[bytes]) -
 def _user_name() -> str:
     with suppress(OSError):
         return os.getlogin()
-    return getpass.getuser()
+    from getpass import getuser
+
+    return getuser()
 
 
 # Options

@@ -30,7 +30,6 @@ import json
 import os
 import sqlite3
 import time
-import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
@@ -55,7 +54,7 @@ APPLICATION, FORMAT = 0x7473766D, 2
 #: Upper bound of dual coefficients.
 C = 10.0
 #: Seconds that a second writer waits.
-PATIENCE = 10.0
+LOCK_TIMEOUT = 10.0
 _TABLES = """
 create table meta (name text primary key, value text not null) without rowid;
 create table lessons (
@@ -86,7 +85,7 @@ _ERRORS = {
     "file is not a database": "is not a mail store of textsvm: name another folder",
     "malformed": f"is damaged: {_REPAIR}",
     "decode": f"is damaged (a text is not UTF-8): {_REPAIR}",
-    "is locked": f"has been written by another process for {PATIENCE:g} seconds: try again",
+    "is locked": f"has been written by another process for {LOCK_TIMEOUT:g} seconds: try again",
     "disk is full": "cannot be written: the disk is full; earlier lessons are kept",
     "readonly": "cannot be written: the file or its folder is read-only",
     "unable to open": "cannot be opened: its folder must exist and be writable",
@@ -177,7 +176,7 @@ class Lessons:
     """The open store of a folder. Methods that write are called inside `writing`.
 
     All methods raise InputError if there is no store, if the file belongs to another program or a newer
-    textsvm, is damaged or cannot be written, or if another process writes for longer than `PATIENCE`.
+    textsvm, is damaged or cannot be written, or if another process writes for longer than `LOCK_TIMEOUT`.
 
     Parameters
     ----------
@@ -205,12 +204,12 @@ class Lessons:
             _create_file(self.path)
         elif not _exists(self.path):
             raise InputError(f"there is no mail store in {folder}; create it with textsvm mail learn")
-        with self._messages():
+        with self._translate_errors():
             self.sql = sqlite3.connect(
-                self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+                self.path, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
             )
         try:
-            with self._messages():
+            with self._translate_errors():
                 self._open(create, texts, damaged)
         except BaseException:
             self.sql.close()
@@ -218,7 +217,7 @@ class Lessons:
 
     def close(self) -> None:
         """Close the file."""
-        with self._messages():
+        with self._translate_errors():
             self.sql.close()
 
     def _open(self, create: bool, texts: bool, damaged: bool) -> None:
@@ -230,7 +229,12 @@ class Lessons:
                 if self._is_empty():  # no other process was quicker
                     for statement in _TABLES.split(";")[:-1]:
                         self.sql.execute(statement)
-                    self._meta = {"store": uuid.uuid4().hex, "texts": texts, "generation": 0, **_NO_LESSONS}
+                    self._meta = {
+                        "store": os.urandom(16).hex(),
+                        "texts": texts,
+                        "generation": 0,
+                        **_NO_LESSONS,
+                    }
                     self.sql.execute(f"pragma user_version = {FORMAT}")
                     self.sql.execute(f"pragma application_id = {APPLICATION}")
         if self.pragma("application_id") != APPLICATION:
@@ -247,7 +251,7 @@ class Lessons:
 
     def _use_wal(self) -> None:
         """Set the journal; SQLite's own timeout does not apply to it if two processes create a store."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + LOCK_TIMEOUT
         while True:
             try:
                 self.sql.execute("pragma journal_mode = wal")
@@ -287,11 +291,11 @@ class Lessons:
 
     def _row(self, query: str, *values: Any) -> Any:
         """The first row of a query; None if there is none."""
-        with self._messages():
+        with self._translate_errors():
             return self.sql.execute(query, values).fetchone()
 
     @contextmanager
-    def _messages(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Raise SQLite's errors as InputError with a message for people."""
         try:
             yield
@@ -313,7 +317,7 @@ class Lessons:
 
     @contextmanager
     def _transaction(self, begin: str, *, sealed: bool = True) -> Iterator[None]:
-        with self._messages():
+        with self._translate_errors():
             self.sql.execute(begin)
             try:
                 self._meta = self._read_meta() if sealed else {}
@@ -331,7 +335,7 @@ class Lessons:
     # Metadata
 
     def _read_meta(self) -> dict[str, Any]:
-        with self._messages():
+        with self._translate_errors():
             texts = dict(self.sql.execute("select name, value from meta"))
         seal = texts.pop("seal", None)
         if seal != _meta_seal(texts):
@@ -370,7 +374,7 @@ class Lessons:
 
     def check(self) -> None:
         """Read the whole file; raise InputError if it is damaged."""
-        with self._messages():
+        with self._translate_errors():
             answer = self.sql.execute("pragma quick_check(1)").fetchone()[0]
         if answer != "ok":
             raise self.damage(" ".join(answer.split()))
@@ -380,7 +384,7 @@ class Lessons:
 
     def verify(self) -> None:
         """Check each row's digest, their sum and the index."""
-        with nullcontext() if self._meta is not None else self.reading(), self._messages():
+        with nullcontext() if self._meta is not None else self.reading(), self._translate_errors():
             names: list[tuple[str, int]] = []
             total, expected = 0, self.state[1]
             for columns in self.sql.execute(f"select {_ROW} from lessons"):
@@ -415,7 +419,7 @@ class Lessons:
         """Lessons in the order of learning; `supports`: only support vectors; `messages`: with messages."""
         columns = f"{_ROW}, keys, weights" + (", message" if messages else "")
         where = "where alpha != 0" if supports else ""
-        with self._messages(), closing(self.sql.cursor()) as rows:
+        with self._translate_errors(), closing(self.sql.cursor()) as rows:
             rows.execute(f"select {columns} from lessons left join bodies using (id) {where} order by id")
             for row in rows:
                 yield self._lesson(row)
@@ -434,7 +438,7 @@ class Lessons:
         A lesson is recovered if its kind and either its message or its features are undamaged; alpha is
         recomputed.
         """
-        with self._messages():
+        with self._translate_errors():
             self.sql.execute("begin")
         try:
             ids = self._ids()
@@ -482,7 +486,7 @@ class Lessons:
 
     def history(self) -> list[LessonRow]:
         """Rows of all lessons, the newest first."""
-        with self._messages():
+        with self._translate_errors():
             return [
                 LessonRow(*row) for row in self.sql.execute(f"select {_ROW} from lessons order by id desc")
             ]

@@ -40,6 +40,7 @@ def run(program: Callable[[list[str]], int | None], arguments: list[str]) -> Non
     except Exception as error:  # Python's own exit code would mean ham
         client.print_error(error, "textsvm-bogofilter" if program is bogofilter else "textsvm mail classify")
         code = client.ERROR
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads, which take 60 ms
     if code is not None:
         os._exit(code)  # an ordinary exit would take time to tear down modules
 
