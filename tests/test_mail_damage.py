@@ -87,7 +87,7 @@ META = {
 
 
 def noticed(folder, of_features=False):
-    """Whatever reads the lessons fails with a sentence that says how to repair them; status reads no bodies."""
+    """Whatever reads the lessons fails with a sentence that says how to repair them (status: of the rows)."""
     (folder / "weights").unlink(missing_ok=True)
     works = (
         decisions,
