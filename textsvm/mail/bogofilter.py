@@ -19,12 +19,13 @@ Deliberate differences:
 from __future__ import annotations
 
 import getopt
+import getpass
 import os
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -220,22 +221,17 @@ def _counted_messages(
         if "p" in options.flags:
             out.write(data)
         message = RawMessage(data)
-        counts["words"] += _n_words(message, options)
+        counts["words"] += _n_words(message) if {"v", "l"} & set(options.flags) else 0
         counts["messages"] += 1
         yield message
 
 
-def _n_words(message: RawMessage, options: BogofilterArguments) -> int:
+def _n_words(message: RawMessage) -> int:
     """Number of features of a message, which -v and -l report instead of Bogofilter's number of words."""
-    return len(_features(message)) if {"v", "l"} & set(options.flags) else 0
-
-
-def _features(message: RawMessage) -> Sized:
     from textsvm.mail.features import features
     from textsvm.mail.message import read_message
 
-    indices: Sized = features(read_message(message).text)[0]
-    return indices
+    return len(features(read_message(message).text)[0])
 
 
 # Classifying
@@ -266,7 +262,7 @@ def _classify_message(
     decision = mail.classify(raw)
     kind = settings.kind(decision.score)
     learns = "u" in flags and settings.is_learnt(kind, decision.score)
-    n_words = cache(lambda: len(_features(raw)))
+    n_words = cache(lambda: _n_words(raw))
     registered = kind.replace("ham", "n")[0] if learns else ""
     values = LineValues(kind, decision.score, raw, n_words, n_messages, registered)
     reasons: list[str] = []
@@ -503,9 +499,7 @@ def _first_match(message: RawMessage, name: bytes, pattern: re.Pattern[bytes]) -
 def _user_name() -> str:
     with suppress(OSError):
         return os.getlogin()
-    from getpass import getuser
-
-    return getuser()
+    return getpass.getuser()
 
 
 # Options
@@ -661,7 +655,7 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Setti
     for key, value in zip(("spam_cutoff", "ham_cutoff"), cutoffs, strict=False):
         settings = settings.with_key(key, value) if value else settings
     given = [*parsed.flags, *parsed.values]
-    unsupported = [f"-{letter}" for letter in given if letter in _UNSUPPORTED_OPTIONS]
+    unsupported = (f"-{letter}" for letter in given if letter in _UNSUPPORTED_OPTIONS)
     folder = parsed.values.get("d", settings.folder)
     terse = settings.terse or "t" in parsed.flags
     if "p" in parsed.flags and not re.match(r"%h:|[!-$&-9;-~]+:", settings.header_format):
@@ -698,14 +692,10 @@ def _boolean(key: str, value: str) -> bool:
 
 def _by_kind(key: str, value: str, settings: Settings) -> tuple[str, ...]:
     """Values for spam, ham and unsure; missing values stay."""
-    values = tuple(value.replace(",", " ").split(" "))
-    values = tuple(filter(None, values))[: len(_ORDER)]
+    values = tuple(filter(None, value.replace(",", " ").split(" ")))[: len(_ORDER)]
     if key == "spamicity_formats":
-        return (
-            tuple(check_score_format(key, each) for each in values)
-            + settings.spamicity_formats[len(values) :]
-        )
-    return values + settings.spamicity_tags[len(values) :]
+        values = tuple(check_score_format(key, each) for each in values)
+    return (*values, *getattr(settings, key)[len(values) :])
 
 
 def _cutoff(key: str, value: str) -> float:

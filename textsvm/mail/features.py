@@ -126,10 +126,10 @@ class WeightVector:
 
     def write(self, path: Path, rows: int) -> None:
         """Write the file, for its owner alone; errors are ignored, because the file is only a cache."""
+        from textsvm.runtime.files import replacing  # not above: `tempfile` takes 10 ms
+
         with suppress(OSError, InputError):
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # `replacing` keeps its mode
-            from textsvm.runtime.files import replacing  # not above: `tempfile` takes 10 ms
-
             with replacing(path) as temporary, temporary.open("wb") as stream:
                 parts = rows.to_bytes(16, "big"), self.keys.astype("<u8"), self.values.astype("<f4")
                 stream.write(_FILE_HEADER.pack(_MAGIC, _digest(*parts), parts[0], len(self.keys)))

@@ -86,13 +86,7 @@ class Filter:
         Whether a new store holds messages, or only features.
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        create: bool = False,
-        texts: bool = True,
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, create: bool = False, texts: bool = True) -> None:
         self.lessons = Lessons(folder, create=create, texts=texts)
         self._lock = threading.RLock()
         self._machine: OnlineMachine | None = None
@@ -368,9 +362,7 @@ class Filter:
             counts, history = lessons.counts(), lessons.history()
             texts, most = lessons.holds_texts, lessons.meta("most")
         recent, earlier = (_prior_decisions(part) for part in (history[:RECENT], history[RECENT:]))
-        return Status(
-            **counts, texts=texts, max_lessons=most, recent=recent, earlier=earlier, last=history[:RECENT]
-        )
+        return Status(counts["spam"], counts["ham"], texts, most, recent, earlier, history[:RECENT])
 
 
 def _prior_decisions(lessons: list[LessonRow]) -> PriorDecisions:

@@ -158,10 +158,11 @@ class LessonRow(NamedTuple):
 #: sqlite3 raises UnicodeDecodeError if its own message quotes a damaged name.
 _SQL_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _MODULUS = 1 << 128
-_NO_LESSONS: dict[str, Any] = {"rows": 0, "counts": dict.fromkeys(KINDS, 0)}
+_NO_LESSONS: dict[str, Any] = {"generation": 0, "rows": 0, "counts": dict.fromkeys(KINDS, 0)}
 #: Raised while decoding a damaged row.
 _UNREADABLE = (InputError, TypeError, ValueError, zlib.error)
 _ROW = ", ".join(LessonRow._fields)
+_ROWS = f"select {_ROW} from lessons"
 
 
 def store_folder(folder: Path | None = None) -> Path:
@@ -229,12 +230,7 @@ class Lessons:
                 if self._is_empty():  # no other process was quicker
                     for statement in _TABLES.split(";")[:-1]:
                         self.sql.execute(statement)
-                    self._meta = {
-                        "store": os.urandom(16).hex(),
-                        "texts": texts,
-                        "generation": 0,
-                        **_NO_LESSONS,
-                    }
+                    self._meta = _NO_LESSONS | {"store": os.urandom(16).hex(), "texts": texts}
                     self.sql.execute(f"pragma user_version = {FORMAT}")
                     self.sql.execute(f"pragma application_id = {APPLICATION}")
         if self.pragma("application_id") != APPLICATION:
@@ -255,12 +251,11 @@ class Lessons:
         while True:
             try:
                 self.sql.execute("pragma journal_mode = wal")
+                return
             except sqlite3.OperationalError as error:
                 if "is locked" not in str(error) or time.monotonic() > end:
                     raise
                 time.sleep(0.01)
-            else:
-                return
 
     def _migrate(self) -> None:
         """Add digests to a store of format 1, whose values must be within their bounds."""
@@ -270,9 +265,9 @@ class Lessons:
         meta = {name: _parsed(text) for name, text in self.sql.execute("select name, value from meta")}
         if type(meta.get("generation")) is not int or type(meta.get("most") or 0) is not int:
             raise self.damage("its table meta")
-        self._meta = meta | _NO_LESSONS
+        self._meta = meta | _NO_LESSONS | {"generation": meta["generation"]}
         for (key,) in self.sql.execute("select id from lessons order by id").fetchall():
-            row = LessonRow(*self._row(f"select {_ROW} from lessons where id = ?", key))
+            row = LessonRow(*self._row(f"{_ROWS} where id = ?", key))
             try:
                 body = self._row("select keys, weights, message from bodies where id = ?", key)
                 unpacked(*body[:2])
@@ -387,7 +382,7 @@ class Lessons:
         with nullcontext() if self._meta is not None else self.reading(), self._translate_errors():
             names: list[tuple[str, int]] = []
             total, expected = 0, self.state[1]
-            for columns in self.sql.execute(f"select {_ROW} from lessons"):
+            for columns in self.sql.execute(_ROWS):
                 row = self._checked(LessonRow(*columns))
                 total += row.total
                 names.append((row.digest, row.id))
@@ -403,7 +398,7 @@ class Lessons:
     # Reading
 
     def _find(self, digest: str) -> LessonRow | None:
-        row = self._row(f"select {_ROW} from lessons where digest = ?", digest)
+        row = self._row(f"{_ROWS} where digest = ?", digest)
         return None if row is None else self._checked(LessonRow(*row))
 
     def kind(self, digest: str) -> str | None:
@@ -487,9 +482,7 @@ class Lessons:
     def history(self) -> list[LessonRow]:
         """Rows of all lessons, the newest first."""
         with self._translate_errors():
-            return [
-                LessonRow(*row) for row in self.sql.execute(f"select {_ROW} from lessons order by id desc")
-            ]
+            return [LessonRow(*row) for row in self.sql.execute(f"{_ROWS} order by id desc")]
 
     def _lesson(self, columns: tuple[Any, ...]) -> Lesson:
         row, (keys, values, *more) = self._checked(LessonRow(*columns[:10])), columns[10:]
@@ -531,7 +524,7 @@ class Lessons:
         key = self.sql.execute(query, given).lastrowid
         body = (*packed(lesson), None if message is None else zlib.compress(message))
         self.sql.execute("insert into bodies values (?, ?, ?, ?)", (key, *body))
-        row = LessonRow(*self._row(f"select {_ROW} from lessons where id = ?", key))
+        row = LessonRow(*self._row(f"{_ROWS} where id = ?", key))
         self._update(None, row.sealed(_content(*body)))
 
     def drop(self, digest: str) -> bool:

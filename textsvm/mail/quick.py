@@ -56,10 +56,8 @@ def bogofilter(arguments: list[str]) -> int | None:
     counting = flags.count("v") > 1 or ("v" in flags and ("u" in flags or "p" in flags or register))
     if wrong or counting or ("C" not in flags and _is_configured()):
         return None
-    if register:
-        kind = "spam" if register[-1] == "s" else "ham"
-        return _with_server(store or os.environ.get("BOGOFILTER_DIR", ""), flags, "bogofilter", kind)
-    return _with_server(store or os.environ.get("BOGOFILTER_DIR", ""), flags, "bogofilter")
+    kind = {"": "", "s": "spam", "n": "ham"}[register[-1:]]
+    return _with_server(store or os.environ.get("BOGOFILTER_DIR", ""), flags, "bogofilter", kind)
 
 
 def classify(arguments: list[str]) -> int | None:
@@ -124,18 +122,14 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
             pieces, code = [data] if "p" in flags else [], 0
         else:
             pieces, code = _decide(path, flags, header, data)
+            if "u" in flags and code < 2:  # before any output: a message is written once
+                _tell(path, ("spam", "ham")[code], data)
     except Exception:
         _put_back(data)
         if "d" in flags:
             start_server(path)
         return None
-    try:
-        client.write(1, *pieces)
-        if "u" in flags and code < 2:
-            _tell(path, ("spam", "ham")[code], data)
-    except (OSError, client.Trouble) as error:
-        client.print_error(error, "textsvm-bogofilter")
-        return client.ERROR
+    client.write(1, *pieces)
     return 0 if "e" in flags else code
 
 
@@ -186,25 +180,18 @@ def start_server(path: str) -> None:
 
     The file SOCKET.start holds its process id. Nothing starts if that file cannot be written.
     """
-    try:  # noqa: SIM105 (contextlib would take a tenth of the time)
-        _start_server(path)
+    folder, mark = os.path.dirname(path), f"{path}.start"
+    try:
+        if not os.path.exists(os.path.join(folder, "lessons.sqlite")) or client.listens(path):
+            return
+        if os.path.exists(mark) and time.time() - os.stat(mark).st_mtime < _STARTING:
+            return
+        handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", folder]
+        files: list[tuple[object, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]
+        files += [(os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
+        pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
+        client.write(handle, b"%d\n" % pid)
+        os.close(handle)
     except OSError:
         pass
-
-
-def _start_server(path: str) -> None:
-    folder, mark = os.path.dirname(path), f"{path}.start"
-    if not os.path.exists(os.path.join(folder, "lessons.sqlite")) or client.listens(path):
-        return
-    try:
-        if time.time() - os.stat(mark).st_mtime < _STARTING:
-            return
-    except FileNotFoundError:
-        pass
-    handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", folder]
-    files: list[tuple[object, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]
-    files += [(os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
-    pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
-    client.write(handle, b"%d\n" % pid)
-    os.close(handle)

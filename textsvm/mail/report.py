@@ -40,9 +40,7 @@ def filter_report(opened: Filter, mistakes: int = 10) -> Report:
     ]
     kinds = [lesson.kind for lesson, _ in judged]
     if len(set(kinds)) < 2:
-        raise InputError(
-            "there is nothing to report: the filter must have learnt several messages of both kinds"
-        )
+        raise InputError("there is nothing to report: learn more messages, spam and ham")
     values = np.array([decision.value for _, decision in judged])
     scores = np.array([decision.score for _, decision in judged])
     classes = np.array(["ham", "spam"])
