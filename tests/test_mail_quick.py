@@ -171,6 +171,21 @@ def test_a_server_that_cannot_be_started_is_no_error(tmp_path, spawned):
     assert spawned == []
 
 
+def test_nothing_is_written_before_the_lesson(tmp_path, monkeypatch):
+    """With -p -u; the full program then passes the message on, once."""
+
+    def fail(*arguments):
+        raise quick.client.Trouble("the disk is full")
+
+    (tmp_path / "socket").touch()
+    monkeypatch.setattr(quick, "_tell", fail)
+    monkeypatch.setattr(quick, "_decide", lambda *arguments: ([b"marked"], 0))
+    monkeypatch.setattr(quick, "_put_back", lambda data: None)
+    monkeypatch.setattr(quick.client, "write", lambda *arguments: 1 / 0)
+    monkeypatch.setattr(os, "read", lambda *arguments: b"")
+    assert quick.bogofilter(["-C", "-pu", "-d", str(tmp_path)]) is None
+
+
 def test_bogofilters_header_does_not_change_the_kind():
     """`mail classify --bogofilter` asks for the header alone; textsvm-bogofilter has kinds by its cutoffs."""
 
