@@ -57,6 +57,8 @@ def test_samples_are_the_same_document_by_document(name):
         ("lines.txt", "ham\tone\nspam\ttwo\n\nham\tthree\n"),
         ("utf16.csv", CSV.encode("utf-16")),
         ("bom.csv", CSV.encode("utf-8-sig")),
+        ("mark.txt", b"ham\tone\n\xff\xfeham\ttwo\nspam\tthree"),
+        ("returns.csv", b"label,text\nham,one\r\r\nspam,two\rham,three\rspam,x"),
     ],
 )
 def test_tables_are_the_same_document_by_document(tmp_path, name, content, pack):
@@ -94,7 +96,7 @@ def test_a_line_that_is_no_text_is_named_once(tmp_path):
     found = stream_corpus(tmp_path / "t.csv")
     for _ in range(2):
         assert [each.text for each in found] == ["one", "café", "été"]
-        assert found.problems == [("t.csv, line 3", "bytes that are not UTF-8 were read as Windows-1252")]
+        assert found.problems == [("t.csv", "line 3: bytes that are not UTF-8 were read as Windows-1252")]
 
 
 @pytest.mark.parametrize(

@@ -268,19 +268,19 @@ def _is_number(label: str) -> bool:
         return False
 
 
-def machine_of(model: Any) -> Any:
+def unfitted_machine(model: Any) -> Any:
     """An estimator that is not fitted, or the estimator that it calibrates."""
     return getattr(model, "estimator", model)
 
 
 def kernel_of(model: Any) -> Any:
     """Kernel parameter of an estimator or of the estimator it calibrates."""
-    return machine_of(model).kernel
+    return unfitted_machine(model).kernel
 
 
 def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
     """Set the kernel that fits the documents of a corpus, and report it if none was named."""
-    estimator = machine_of(model)
+    estimator = unfitted_machine(model)
     kernel = kernel_for(kernel_of(model) if named else None, corpus)
     if kernel is None:
         return
