@@ -17,6 +17,7 @@ import pytest
 from textsvm import SVC, InputError, Spectrum, cli, read_corpus, stream_corpus
 from textsvm.readers import sample, stream
 from textsvm.readers.corpus import Document, build_corpus
+from textsvm.readers.files import File, FileOnDisk, iterate_lines
 from textsvm.readers.stream import CorpusStream
 from textsvm.text.stored import StoredTexts
 
@@ -58,7 +59,6 @@ def test_samples_are_the_same_document_by_document(name):
         ("utf16.csv", CSV.encode("utf-16")),
         ("bom.csv", CSV.encode("utf-8-sig")),
         ("mark.txt", b"ham\tone\n\xff\xfeham\ttwo\nspam\tthree"),
-        ("returns.csv", b"label,text\nham,one\r\r\nspam,two\rham,three\rspam,x"),
     ],
 )
 def test_tables_are_the_same_document_by_document(tmp_path, name, content, pack):
@@ -89,6 +89,14 @@ def test_a_stream_gives_documents_and_can_be_read_again(tmp_path):
     assert list(found) == list(found)
     with pytest.raises(InputError, match="has no part 'dev'; there is: test, train"):
         stream_corpus(tmp_path / "t.csv", part="dev").stored()
+
+
+@pytest.mark.parametrize("data", [b"a\rb", b"a\r\r\nb\r", b"a\r\nb\rc\n", b"\r\n\r"])
+def test_lines_of_a_file_on_disk_are_those_in_memory(tmp_path, data):
+    (tmp_path / "t").write_bytes(data)
+    for newline in ("", "\n"):
+        lines = iterate_lines(FileOnDisk("t", tmp_path / "t"), [], newline)
+        assert list(lines) == list(iterate_lines(File("t", data), [], newline))
 
 
 def test_a_line_that_is_no_text_is_named_once(tmp_path):

@@ -284,12 +284,13 @@ def _outside_folds(
 
 def _update_online(fitted: Any, fresh: Corpus) -> dict[str, Any]:
     """Teach an OnlineSVC new documents, and report the changes."""
-    labels, texts = list(fresh.labels or []), list(fresh.texts)
+    texts = list(fresh.texts)
     before, old = fitted.predict(texts), [str(each) for each in fitted.classes_]
     kind = type(fitted.classes_.tolist()[0])
     try:
         known = {str(each): each for each in fitted.classes_.tolist()}
-        given = [known[label] if label in known or kind is bool else kind(label) for label in labels]
+        names = map(str, fresh.labels or [])
+        given = [known[name] if name in known or kind is bool else kind(name) for name in names]
     except (KeyError, ValueError) as error:
         raise InputError(f"{fresh.source}: a label is not of the type of the classes: {error}") from error
     fitted.add_classes(sorted(set(given)))

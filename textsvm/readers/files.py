@@ -98,20 +98,18 @@ class _CountedMembers:
 
     def read(self, size: int) -> bytes:
         data = self._stream.read(size)
-        recent = (
-            self._end + data
-        )  # a header may be in two pieces; among packed bytes, 1 in 16 million is chance
+        recent = self._end + data  # a header may be in two pieces; 1 in 16 million is packed data
         self._members, self._end = self._members + recent.count(b"\x1f\x8b\x08"), recent[-2:]
         if self._members > self._max:
             raise InputError(f"a gzip file has more than {self._max:,} members; unpack it first")
         return data
 
 
-def _open_gzip(stream: IO[bytes]) -> IO[bytes]:
-    return gzip.open(cast("IO[bytes]", _CountedMembers(stream)))
-
-
-OPENERS: dict[bytes, Any] = {b"\x1f\x8b": _open_gzip, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+OPENERS: dict[bytes, Any] = {
+    b"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=cast("Any", _CountedMembers(stream))),
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
 
 
 @dataclass
