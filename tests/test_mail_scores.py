@@ -10,9 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from textsvm.errors import InputError
 from textsvm.kernels.spectrum.byte_pmers import LONGEST, byte_pmers, spelled
-from textsvm.mail.decision import PRIOR, PRIOR_MAILS, PlattSigmoid, fit_sigmoid
-from textsvm.mail.features import HEADER, MAX_BYTES, MAX_HEADER, P, features
+from textsvm.mail.decision import (
+    FIRST,
+    HAM,
+    LAST,
+    PRIOR,
+    PRIOR_MAILS,
+    SPAM,
+    Decision,
+    PlattSigmoid,
+    fit_sigmoid,
+)
+from textsvm.mail.features import HEADER, MAX_BYTES, MAX_HEADER, SHARES, WORD, P, features
+from textsvm.solvers.online import OnlineMachine
 
 
 def pmers(text, mark=0):
@@ -24,7 +36,7 @@ def pmers(text, mark=0):
 @given(st.text(st.characters() | st.sampled_from("\nA9"), max_size=60))
 def test_features_are_the_distinct_four_byte_strings(text):
     """Any text, lone surrogates too."""
-    keys, values = features(text)
+    keys, values = features(text, 1)
     fields, empty, below = text.partition("\n\n")
     expected = pmers(fields, HEADER) | pmers(below) if empty else pmers(text)
     assert keys.dtype == np.uint64
@@ -32,6 +44,42 @@ def test_features_are_the_distinct_four_byte_strings(text):
     assert keys.tolist() == sorted(P << 56 | each for each in expected)
     assert not len(values) or np.linalg.norm(values) == pytest.approx(1, abs=1e-6)
     assert len(set(values.tolist())) <= 1
+    more, shares = features(text)
+    np.testing.assert_array_equal(more[more < (P << 56 | WORD)], keys)
+    blocks = (more >> np.uint64(32)).astype(int) & 3
+    assert (np.diff(more.astype(np.int64)) > 0).all()
+    for block in np.unique(blocks):
+        assert np.linalg.norm(shares[blocks == block]) == pytest.approx(SHARES[block] ** 0.5, abs=1e-6)
+        assert len(set(shares[blocks == block].tolist())) == 1
+
+
+def test_words_and_fields_of_lists():
+    """A word counts once, in the text alone; fields that a list writes are not read."""
+    text = "To: you\nList-Id: <a.b>\n folded\nSubject: x\n\nCheap cheap Rolex"
+    keys = features(text)[0]
+    assert np.count_nonzero(keys & np.uint64(WORD)) == 2
+    np.testing.assert_array_equal(keys, features(text.replace("List-Id: <a.b>\n folded\n", ""))[0])
+    assert len(features(text, 1)[0]) > np.count_nonzero(keys < (P << 56 | WORD))
+
+
+def test_products_of_rows_in_blocks():
+    """The machine of mails has the Gram matrix of their vectors."""
+    texts = [f"To: {name}\n\n{body}" for name in "abc" for body in ("cheap pills", "a meeting at 10", "")]
+    vectors = [features(text) for text in texts]
+    every = np.unique(np.concatenate([keys for keys, _ in vectors]))
+    X = np.zeros((len(texts), len(every)))
+    machine = OnlineMachine(free_bias=False, blocks=3)
+    for i, (keys, values) in enumerate(vectors):
+        X[i, np.searchsorted(every, keys)] = values
+        machine.add(i, keys, values, i % 3 == 0)
+    assert machine.settle()
+    coef = np.array([machine.alphas[i] * (1 if i % 3 == 0 else -1) for i in range(len(texts))])
+    given = [machine.decision(*vector) for vector in vectors]
+    np.testing.assert_allclose(given, X @ X.T @ coef, atol=1e-5)
+    with pytest.raises(InputError, match="same value"):
+        machine.add("x", np.array([1, 2]), np.array([1.0, 2.0]), True)
+    with pytest.raises(InputError, match="ascend"):
+        machine.add("x", np.array([HEADER, 2]), np.array([1.0, 1.0]), True)
 
 
 @given(st.binary(max_size=30), st.integers(1, LONGEST))
@@ -45,15 +93,15 @@ def test_keys_of_any_length(data, p):
 
 
 def test_what_is_spelled_and_what_is_read():
-    assert [spelled(int(key)) for key in features("banana")[0]] == ["anan", "bana", "nana"]
+    assert [spelled(int(key)) for key in features("banana")[0][:3]] == ["anan", "bana", "nana"]
     assert spelled(int(features("aé!")[0][0])) == "aé!"
     assert spelled(4 << 56) == "\0\0\0\0"
     text = "".join(chr(58 + i % 70) for i in range(MAX_BYTES)) + "unread"
     np.testing.assert_array_equal(features(text)[0], features(text[:MAX_BYTES])[0])
     fields, below = features(text[:MAX_HEADER] + "unread\n\n")[0], features(text[:MAX_HEADER])[0]
-    np.testing.assert_array_equal(fields, below | np.uint64(HEADER))
+    np.testing.assert_array_equal(fields, below[below < (P << 56 | WORD)] | np.uint64(HEADER))
     assert [spelled(int(key)) for key in features("To: Me 12\n\n")[0]][:2] == [" me ", ": me"]
-    assert len(features("abc")[0]) == 0
+    assert [len(features("abc", version)[0]) for version in (1, 2)] == [0, 1]
 
 
 def test_a_decision_loads_numpy_alone():
@@ -86,11 +134,12 @@ def test_a_few_lessons_do_not_make_scores_flat():
 @pytest.mark.parametrize(("n_spam", "n_ham"), [(1, 1), (20, 20), (500, 20), (1000, 4000)])
 def test_it_is_the_greatest_likelihood(n_spam, n_ham):
     values, spam = values_of(n_spam, n_ham)
-    believed, few = 1 / (1 + np.exp(-PRIOR)), min(n_spam, n_ham)
-    aim = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [believed, 1 - believed])
+    few = min(n_spam, n_ham)
+    at_prior = min(LAST, FIRST * (few / 10) ** (1 / 3))
+    aim = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [SPAM, 1 - SPAM])
     weight = np.append(np.where(spam, few / n_spam, few / n_ham), [PRIOR_MAILS, PRIOR_MAILS])
     weight /= weight.sum()
-    points = np.append(values, [1.0, -1.0])
+    points = np.append(values, [at_prior, -at_prior])
 
     def loss(at):
         score = at[0] * points + at[1]
@@ -113,13 +162,21 @@ def test_scores_mean_what_they_say():
     assert (scores[spam] >= 0.99).mean() > 0.25
 
 
-def test_few_lessons_without_an_error_are_not_certain():
-    """Twenty of each kind that anything tells apart: on the right side, and in no way near 0 or 1."""
+def test_a_few_lessons_decide_and_are_not_certain():
+    """Twenty of each kind that anything tells apart: spam from less than the value of lessons on."""
     values = np.repeat([1.0, -1.0], 20)
     sigmoid = fit_sigmoid(values, values > 0)
-    assert 0.9 < sigmoid.probability(1.0) < 0.96
+    assert sigmoid.probability(FIRST) < SPAM < sigmoid.probability(LAST)
+    assert sigmoid.probability(1.0) < 0.9999
     assert sigmoid.probability(-1.0) == pytest.approx(1 - sigmoid.probability(1.0))
     assert sigmoid.probability(0.0) == pytest.approx(0.5)
+
+
+def test_a_learnt_message_is_on_its_side():
+    assert Decision("unsure", 0.8, 0.3).taught("spam") == Decision("spam", SPAM, 0.3)
+    assert Decision("unsure", 0.8, 0.3).taught("ham") == Decision("ham", HAM, 0.3)
+    assert Decision("spam", 0.999, 0.9).taught("spam").score == 0.999
+    assert Decision("unsure", 0.8, 0.3).taught(None).kind == "unsure"
 
 
 @given(st.lists(st.tuples(st.floats(-50, 50), st.booleans()), max_size=12))
@@ -133,5 +190,5 @@ def test_it_grows_with_the_value_whatever_was_seen(pairs):
 
 
 def test_lessons_that_contradict_it_make_it_flat():
-    values, spam = values_of(30, 30)
+    values, spam = values_of(300, 300)
     assert fit_sigmoid(values, ~spam) == PlattSigmoid()

@@ -18,7 +18,7 @@ from mails import mail, teach
 
 from textsvm.errors import InputError
 from textsvm.mail import lessons as lesson_store
-from textsvm.mail.decision import Decision, kind_of
+from textsvm.mail.decision import FEATURES, Decision, kind_of
 from textsvm.mail.features import (
     WeightVector,
     character_contributions,
@@ -76,18 +76,58 @@ def test_no_lesson_says_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "sign"), [("spam", 1), ("ham", -1)])
-def test_one_kind_alone_is_unsure_of_everything_and_ranks_what_is_like_it(tmp_path, kind, sign):
-    """Of ham alone a copy has a score below the one for ham, and is unsure all the same."""
+def test_one_kind_alone_is_unsure_of_all_but_its_lessons_and_ranks_what_is_like_it(tmp_path, kind, sign):
+    """A lesson keeps its kind; any other message is unsure, whatever its score."""
     with Filter(tmp_path, create=True) as opened:
         opened.learn(mail(kind, 1), kind)
         here = opened.classify(mail(kind, 1)), opened.classify(b"Subject: zzzz\n\nqqqq qqqq\n")
     with Filter(tmp_path) as opened:
         there = opened.classify(mail(kind, 1)), opened.classify(b"Subject: zzzz\n\nqqqq qqqq\n")
     for copy, other in (here, there):
-        assert copy.kind == other.kind == "unsure"
+        assert (copy.kind, other.kind) == (kind, "unsure")
         assert sign * copy.value == pytest.approx(1, abs=1e-3)
         assert 0 <= sign * other.value < 0.5
         assert sign * (copy.score - other.score) > 0
+
+
+def test_a_lesson_is_on_its_side_though_it_contradicts_the_others(store):
+    """Also while others are learnt, and in a process that only decides."""
+    with Filter(store) as opened:
+        opened.learn(mail("ham", 990), "spam")
+        opened.learn(mail("spam", 990), "ham")
+        for _ in range(2):
+            wrong = opened.classify(mail("ham", 990)), opened.classify(mail("spam", 990))
+            assert [decision.kind for decision in wrong] == ["spam", "ham"]
+            assert wrong[0].score >= 0.99
+            assert wrong[1].score <= 0.45
+            opened.refresh()
+    with Filter(store) as opened:
+        assert opened.classify(mail("ham", 990)).kind == "spam"
+        assert opened.unlearn(mail("ham", 990))
+        assert opened.classify(mail("ham", 990)).kind != "spam"
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_a_store_of_version_1_keeps_its_features_until_it_is_trained_again(tmp_path, texts):
+    """It classifies, learns and explains; only with messages does `retrain` bring the present features."""
+    with Filter(tmp_path, create=True, texts=texts) as opened:
+        with opened.lessons.writing():
+            opened.lessons.set_meta("features", FEATURES[1])
+        teach(opened, 10)
+        assert opened.classify(mail("spam", 100)).value > 0 > opened.classify(mail("ham", 100)).value
+    with Filter(tmp_path) as opened:
+        for lesson in opened.lessons.iterate():
+            assert len(set(lesson.values.tolist())) == 1
+        decision, text = opened.classify(mail("spam", 100)), read_message(mail("spam", 100)).text
+        keys, values = features(text, 1)
+        assert decision.value == pytest.approx(float(opened.model().weights.of(keys) @ values))
+        shares = character_contributions(text, opened.model().weights, 1)[1]
+        assert shares.sum() == pytest.approx(decision.value, abs=1e-6)
+        opened.retrain()
+        assert opened.lessons.meta("features") == FEATURES[2 if texts else 1]
+        for lesson in opened.lessons.iterate():
+            assert len(set(lesson.values.tolist())) == (3 if texts else 1)
+        assert opened.classify(mail("spam", 100)).value > 0 > opened.classify(mail("ham", 100)).value
 
 
 def test_it_tells_kinds_apart_that_it_has_not_seen(store):

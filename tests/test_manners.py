@@ -105,9 +105,10 @@ def test_a_cell_that_is_not_a_number_is_no_class(tmp_path):
 
 
 def test_classes_of_one_document_and_empty_documents_are_mentioned(tmp_path):
-    rows = [f"{'' if i < 10 else f'word{i} apple'},c{i if i < 10 else 10 + i % 2}\n" for i in range(40)]
-    (tmp_path / "t.csv").write_text("text,label\n" + "".join(rows))
-    result = run("train", tmp_path / "t.csv", "--fast", "-o", tmp_path / "m")
+    for i in range(40):
+        (place := tmp_path / "t" / f"c{i if i < 10 else 10 + i % 2}").mkdir(parents=True, exist_ok=True)
+        (place / f"{i}.txt").write_text("" if i < 10 else f"word{i} apple")
+    result = run("train", tmp_path / "t", "--fast", "-o", tmp_path / "m")
     said = result.stderr.decode()
     assert result.returncode == 0, said
     assert "10 of the 12 classes have a single document" in said

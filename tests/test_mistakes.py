@@ -21,6 +21,9 @@ import numpy as np
 import pytest
 from command import ROOT, run
 
+from textsvm import SVC, cross_validate
+from textsvm.errors import InputError
+
 SAMPLES = ROOT / "corpora" / "samples"
 WORDS = {
     "good": ["fine", "great", "lovely", "superb", "happy", "quick", "friendly", "warm", "best", "perfect"],
@@ -129,7 +132,7 @@ class Mistake:
     title: str
     command: str
     says: str
-    code: int = 1
+    code: int = 1  #: 0: a note on stderr beside the right output
     files: dict = field(default_factory=dict)
     stdin: bytes = b""
     rows: int = 0
@@ -150,6 +153,8 @@ RAGGED = b"label,text\n" + b"".join(
     f"{label},{text}{', and a comma' if i % 5 == 0 else ''}\n".encode()
     for i, (label, text) in enumerate(ROWS)
 )
+COLUMNS = ("label", "text")
+HOLES = table([(a, ("", "  ")[i] if i < 2 else b) for i, (a, b) in enumerate(ROWS)], COLUMNS)
 TAR = io.BytesIO()
 with tarfile.open(fileobj=TAR, mode="w:gz"):
     pass
@@ -370,6 +375,22 @@ MISTAKES = [
         "t\\.txt.*without labels",
         files={"t.txt": b"Just some text.\nAnd more of it.\n"},
     ),
+    Mistake(
+        "labels in two cases",
+        f"train t.csv {TRAIN}",
+        "labels 'Good' and 'good' differ only in case or spaces",
+        code=0,
+        files={"t.csv": table([(a.title() if i < 8 else a, b) for i, (a, b) in enumerate(ROWS)], COLUMNS)},
+        rows=1,
+    ),
+    Mistake(
+        "a label with a space",
+        f"train t {TRAIN}",
+        "labels 'bad ?' and 'bad ?' differ only in case or spaces",
+        code=0,
+        files={f"t/{a}{' ' * (i < 8)}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS)},
+        rows=1,
+    ),
     Mistake("positive label misspelt", f"train reviews.csv --positive god {TRAIN}", "no label 'god'.*good"),
     Mistake(
         "negative label misspelt",
@@ -413,6 +434,61 @@ MISTAKES = [
     ),
     Mistake("one fold", "cv reviews.csv --folds 1 --kernel spectrum:2", "folds", 2),
     # Rows
+    Mistake(
+        "rows without a text in training",
+        f"train t.csv {TRAIN}",
+        "2 of the 40 rows of t\\.csv have no text \\(lines 2, 3\\).*--skip-invalid",
+        files={"t.csv": HOLES},
+    ),
+    Mistake(
+        "rows without a text in evaluation",
+        "evaluate m.textsvm t.csv",
+        "2 of the 40 rows.*--skip-invalid",
+        files={"t.csv": HOLES},
+    ),
+    Mistake(
+        "a null text in training",
+        f"train t.jsonl {TRAIN}",
+        "1 of the 41 rows of t\\.jsonl has no text \\(line 1\\)",
+        files={"t.jsonl": b'{"label": "good", "text": null}\n' + FILES["reviews.jsonl"]},
+    ),
+    Mistake(
+        "a label without a text in lines",
+        f"train t.txt {TRAIN}",
+        "1 of the 41 rows of t\\.txt has no text \\(line 41\\)",
+        files={"t.txt": FILES["reviews.txt"] + b"good\t\n"},
+    ),
+    Mistake(
+        "a label without a text in lines to predict",
+        "predict lines.textsvm t.txt",
+        "line 41: its text is empty",
+        rows=41,
+        files={"t.txt": FILES["reviews.txt"] + b"good\t\n"},
+    ),
+    Mistake(
+        "a row without a label",
+        f"train t.csv {TRAIN}",
+        "note: t\\.csv, document 2: left out: it has no label",
+        code=0,
+        files={"t.csv": table([("" if i == 0 else a, b) for i, (a, b) in enumerate(ROWS)], COLUMNS)},
+        rows=1,
+    ),
+    Mistake(
+        "copies with different labels",
+        f"train t.csv {TRAIN}",
+        "exact copies of others; sets of copies with different labels: 1",
+        code=0,
+        files={"t.csv": table([("bad", ROWS[0][1]), *ROWS], COLUMNS)},
+        rows=1,
+    ),
+    Mistake(
+        "texts of another language",
+        "predict m.textsvm t.txt --format lines",
+        "fewer than 5 % of the sequences of four characters.*do not trust",
+        code=0,
+        files={"t.txt": b"Der Zug hatte gestern wieder\nzwei Stunden Verspaetung.\n"},
+        rows=2,
+    ),
     Mistake(
         "ragged rows in training",
         f"train t.csv {TRAIN}",
@@ -622,4 +698,23 @@ def test_mistake(folder, tmp_path, mistake):
     sentence = " ".join(line for line in message.splitlines() if line.startswith("textsvm: ") or mistake.rows)
     assert re.search(mistake.says, sentence), message
     assert len(result.stdout.splitlines()) == mistake.rows
-    assert not (tmp_path / "new.textsvm").exists()
+    assert mistake.code == 0 or not (tmp_path / "new.textsvm").exists()
+
+
+def test_skip_invalid_leaves_out_rows_without_a_text(folder, tmp_path):
+    (tmp_path / "t.csv").write_bytes(HOLES)
+    result = run(*shlex.split(f"train t.csv --skip-invalid {TRAIN}"), cwd=tmp_path)
+    assert result.returncode == 0
+    assert b"t.csv, line 3: left out: its 'text' is empty" in result.stderr
+    assert b"38 documents" in result.stderr
+    similar = run("predict", folder / "m.textsvm", folder / "reviews.csv")
+    assert b"sequences of four" not in similar.stderr
+
+
+@pytest.mark.parametrize("model", [SVC(), SVC("spectrum:2")], ids=["auto", "spectrum"])
+def test_swapped_texts_and_labels(model):
+    labels, documents = map(list, zip(*ROWS, strict=True))
+    with pytest.raises(InputError, match=r"40 texts have only 2 different values.*swapped"):
+        model.fit(labels, documents)
+    with pytest.raises(InputError, match="swapped"):
+        cross_validate(model, labels, documents, cv=2)

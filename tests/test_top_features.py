@@ -172,3 +172,9 @@ def test_command_line(tmp_path):
     summary = run("explain", tmp_path / "m.textsvm", many)
     assert summary.stdout.decode().startswith("10 documents")
     assert "5 more documents are not shown" in summary.stderr.decode()
+
+
+def test_a_continuation_that_is_usually_elsewhere_is_not_merged():
+    text = "xabc abc abc abc abc"
+    merged = merge([("xab", 1.0), ("abc", 0.9)], text)
+    assert [(each.text, each.merged) for each in merged] == [("xab", ()), ("abc", ())]

@@ -52,7 +52,8 @@ def read(
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
 
     `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed. `recorded`
-    are the columns that the model was trained on, which are read unless others are named.
+    are the columns that the model was trained on, which are read unless others are named. Rows without a text
+    are an error when learning, unless --vectors or --skip-invalid is given.
     """
     learning = learning or LearningOptions()
     learning.check(reading)
@@ -62,6 +63,7 @@ def read(
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
             "headers": reading.headers, "label_separator": learning.separator,
             "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
+            "require_text": learning.require_text and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
         if is_large(path):
@@ -428,7 +430,8 @@ def _require(reads: str, subject: str, corpus: Corpus) -> None:
 def say_problems(console: Console, corpus: Corpus) -> None:
     """Report problems of reading, and count empty documents and exact copies."""
     for identifier, problem in corpus.problems[:5]:
-        console.say(f"note: {identifier}: {problem}")
+        place = f"{corpus.source}, document {identifier}" if identifier.isdecimal() else identifier
+        console.say(f"note: {place}: {problem}")
     if (more := len(corpus.problems) - 5) > 0:
         console.say(f"note: {more:,} more notes of that kind; `textsvm corpus` shows them all")
     if len(corpus.texts) and corpus.columns is None:
@@ -439,7 +442,7 @@ def say_problems(console: Console, corpus: Corpus) -> None:
     if groups:
         copies = sum(len(group) - 1 for group in groups)
         conflicts = len(corpus.conflicting_duplicates())
-        labels = f"; {conflicts:,} sets of copies have different labels" if conflicts else ""
+        labels = f"; sets of copies with different labels: {conflicts:,}" if conflicts else ""
         console.say(f"note: {copies:,} of {len(corpus):,} documents are exact copies of others{labels}")
 
 
@@ -457,7 +460,16 @@ def say_long_documents(console: Console, corpus: Corpus) -> None:
 
 
 def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
-    """Warn of labels that may be names or numbers: classes of a single document, numbers with a fraction."""
+    """Warn of labels with two spellings, classes of a single document, and numbers with a fraction."""
+    spellings: dict[str, str] = {}
+    for label in counts:
+        other = spellings.setdefault(" ".join(label.split()).casefold(), label)
+        if other != label:
+            console.say(
+                f"note: the labels {other!r} and {label!r} differ only in case or spaces and are learnt as "
+                "two classes; correct the labels if they are the same class"
+            )
+            break
     lone = sum(count == 1 for count in counts.values())
     if lone > 1 and 2 * lone >= len(counts):
         console.say(

@@ -25,7 +25,7 @@ def corpus(
     from textsvm.cli import corpora
 
     console = Console(quiet)
-    documents = corpora.read(console, corpus, reading, options.LearningOptions(regress))
+    documents = corpora.read(console, corpus, reading, options.NoLearningOptions(regress))
     summary = corpora.describe(documents)
     if near_duplicates:
         from textsvm.cli import splits

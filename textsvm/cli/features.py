@@ -134,7 +134,7 @@ def features(
     output, names = file.checked(corpus)
     model = columns.model(file.like)
     console = Console(printing.quiet, output.is_stdout or (names is not None and names.is_stdout))
-    documents = corpora.read(console, corpus, reading, options.LearningOptions(regress))
+    documents = corpora.read(console, corpus, reading, options.NoLearningOptions(regress))
     if documents.examples is not documents.texts:
         raise InputError(f"{documents.source} must hold only texts; name a text column with --text")
     labels, numbered = matrices.labels_of(documents) if output.kind is VECTORS else (None, [])

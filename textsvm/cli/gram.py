@@ -101,7 +101,7 @@ def gram(
     model = estimators.checked(
         lambda: Classifier(kernel, device=values.device, compute=Compute(store=file.store), **text)
     )
-    learning = options.LearningOptions(regress)
+    learning = options.NoLearningOptions(regress)
     documents = columns = corpora.read(console, corpus, reading, learning, kernel=model.kernel)
     corpora.settle(console, model, values.kernel.named, documents)
     kernel = model.kernel

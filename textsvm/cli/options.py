@@ -157,6 +157,8 @@ class TableOptions:
 class LearningOptions:
     """Targets and weights of the training documents."""
 
+    require_text = True  # not an option: rows without a text are an error
+
     regress: Regress = None
     weights: str | None = _label_field("Tables: column of document weights.", metavar="COLUMN")
     multilabel: bool = _label_field(
@@ -190,6 +192,12 @@ class LearningOptions:
         for name, value in (("--positive", reading.positive), ("--regress", self.regress)):
             if self.multilabel and value is not None:
                 raise WrongUsage(f"--multilabel and {name} do not go together")
+
+
+class NoLearningOptions(LearningOptions):
+    """Options of a command that does not learn, and keeps empty texts."""
+
+    require_text = False
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def predict(
 
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import judge
-    from textsvm.evaluation.drift import Drift
+    from textsvm.evaluation.drift import UNLIKE, Drift
     from textsvm.readers.stream import incoming_documents
 
     fitted = model_files.load_model(console, model, device, online=True)
@@ -196,6 +196,13 @@ def predict(
                 console.warn(
                     f"{documents.ids[foreign[0]]}: most of its symbols never occurred in training (another "
                     "language, script or encoding?): do not trust this prediction, nor others of such texts"
+                )
+            elif not warned and comparison.unlike:
+                warned = True
+                console.warn(
+                    f"fewer than {100 * UNLIKE:.0f} % of the sequences of four characters in these documents "
+                    "occur in a sample of the training texts (another column or language?): do not trust "
+                    "the predictions"
                 )
             with console.progress(beside_stdout=True):
                 classes, predicted, decision, probability = judge.predict(

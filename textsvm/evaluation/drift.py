@@ -34,6 +34,9 @@ LEAST_MARGIN = 0.8
 FOREIGN = 0.5
 #: Shares of new symbols and new p-mers may exceed the shares in training by a factor, and by a constant.
 FACTOR, MORE = 1.5, 0.02
+#: Texts are unlike the support vectors if less than this share of their distinct p-mers is known; fewest
+#: p-mers, and symbols of support vectors, for this comparison; most texts, and symbols of a sample.
+UNLIKE, LEAST_PMERS, LEAST_SYMBOLS, MOST_TEXTS, COMPARED_SYMBOLS = 0.05, 20, 500, 100, 1 << 17
 #: Maximum symbols of support vectors whose p-mers are compared; above it, every k-th document.
 MOST_SYMBOLS = 1 << 24
 
@@ -91,6 +94,17 @@ class SeenSymbols:
         seen[: len(self._seen)] = self._seen
         totals = np.concatenate([[0], np.cumsum(~seen[documents.codes])])
         return np.diff(totals[documents.offsets])
+
+    def is_unlike(self, documents: Documents) -> bool | None:
+        """Whether a sample of support vectors has hardly any of the p-mers of documents; None: too few."""
+        keys = np.unique(_pmers(documents.take(range(min(len(documents), MOST_TEXTS))), self.p))
+        symbols = len(self._documents.codes)
+        if len(keys) < LEAST_PMERS or symbols < LEAST_SYMBOLS:
+            return None
+        sample = self._documents.take(range(0, len(self._documents), 1 + symbols // COMPARED_SYMBOLS))
+        pmers = _pmers(sample, self.p)
+        place = np.minimum(np.searchsorted(keys, pmers), len(keys) - 1)
+        return len(np.unique(place[keys[place] == pmers])) < UNLIKE * len(keys)
 
     def new_features(self, documents: Documents) -> tuple[int, int]:
         """Number of p-mers that occur in no support vector, and of all p-mers."""
@@ -183,6 +197,8 @@ class Drift:
             self.expected["margin"] = float(np.median(margins(left_out)))
         self.n = self._symbols = self._new_symbols = self._features = self._new_features = 0
         self._margins: list[NDArray[np.float64]] = []
+        #: Whether the first texts with enough p-mers share hardly any with the support vectors
+        self.unlike: bool | None = None
 
     def add_texts(self, examples: Any, full: bool = True) -> NDArray[np.int64]:
         """Add texts; return the indices of texts in which most characters are new.
@@ -192,6 +208,8 @@ class Drift:
         if not self.seen.available or not (full or self.seen.of_characters):
             return np.empty(0, np.int64)
         documents = self.seen.read(examples)
+        if self.unlike is None and self.seen.machine.kernel_.features is not None:
+            self.unlike = self.seen.is_unlike(documents)
         new, lengths = self.seen.new_symbols(documents), documents.lengths
         self.n += len(documents)
         self._symbols += int(lengths.sum())

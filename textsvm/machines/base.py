@@ -30,7 +30,7 @@ from textsvm.kernels.given import as_kernel, structure_of
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import is_spelled_out, parse
 from textsvm.kernels.user import KernelFunction
-from textsvm.machines.targets import Target, as_weights, is_integer, is_number, with_classes
+from textsvm.machines.targets import Target, as_weights, check_order, is_integer, is_number, with_classes
 from textsvm.machines.top_features import TopFeatures, coefficients, top_features
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -465,7 +465,9 @@ class KernelMachine(Parameters, ABC):
         given = self.validate(X)
         if len(given) == 0:
             raise InputError("there are no documents to train on")
-        return given, self.as_target(y, len(given)), as_weights(sample_weight, len(given))
+        target = self.as_target(y, len(given))
+        check_order(given, target)
+        return given, target, as_weights(sample_weight, len(given))
 
     @property
     def coef_(self) -> NDArray[np.float64]:

@@ -63,6 +63,21 @@ def as_known(y: Any, n: int, classes: NDArray[Any]) -> NDArray[np.int64]:
     return np.array([numbers[label] for label in labels], np.int64)
 
 
+def check_order(given: Any, target: Target) -> None:
+    """Raise InputError if the labels are long and nearly all different, and the texts few and short."""
+    n, classes = len(given), target.classes
+    if classes is None or target.multilabel or 10 * len(classes) < 9 * n:
+        return
+    if n < 4 or not isinstance(given, list) or not isinstance(classes[0], str):
+        return
+    texts = set(given)
+    if 2 * len(texts) <= n and 2 * max(map(len, texts)) < sum(map(len, classes)) / len(classes):
+        raise InputError(
+            f"the {n} texts have only {len(texts)} different values (such as {given[0]!r}), and nearly every "
+            "label is different and long: texts and labels are probably swapped, as fit(texts, labels)"
+        )
+
+
 def as_numbers(y: Any, n: int) -> NDArray[np.float64]:
     """Check the numeric targets of n documents."""
     given = _column_of(y, n, "target")

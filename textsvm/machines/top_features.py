@@ -204,7 +204,8 @@ def merge(pairs: Sequence[tuple[str, float]], text: str = "") -> list[Feature]:
         parts = [each for each in rest if each in whole and (each == start or _means(each, whole, text))]
         for each in parts:
             del rest[each]
-        result.append(Feature(whole, weight, tuple(parts) if len(parts) > 1 else ()))
+        several = len(parts) > 1
+        result.append(Feature(whole if several else start, weight, tuple(parts) if several else ()))
     return result
 
 

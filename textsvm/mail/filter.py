@@ -32,7 +32,7 @@ from textsvm.mail.decision import (
     read_calibration,
     read_model,
 )
-from textsvm.mail.features import WeightVector, features, word_contributions
+from textsvm.mail.features import SHARES, WeightVector, features, word_contributions
 from textsvm.mail.lessons import KINDS, MAX_KEPT, C, Lesson, Lessons, LessonSummary
 from textsvm.mail.message import read_message
 from textsvm.mail.raw_message import RawMessage
@@ -128,8 +128,18 @@ class Filter:
     # Decisions
 
     def classify(self, data: bytes | RawMessage) -> Decision:
-        """The decision on a raw message."""
-        return self.decide(*features(read_message(data).text))
+        """The decision on a raw message; a message that was learnt has the kind as which it was learnt."""
+        message = read_message(data)
+        kind, version = self._known(message.digest)
+        return self.decide(*features(message.text, version)).taught(kind)
+
+    def _known(self, digest: str) -> tuple[str | None, int]:
+        """The kind of a learnt message, else None, and the version of the features."""
+        model = self._model
+        if self._changing and model is not None:
+            return self._kinds.get(digest), model.version
+        with self._lock:
+            return self.lessons.kind(digest), check_features(self.lessons)
 
     def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
         """The decision on the message with these features; lessons in progress do not count yet."""
@@ -149,7 +159,8 @@ class Filter:
 
     def reasons(self, data: bytes | RawMessage, most: int = 10) -> list[tuple[str, float]]:
         """The words of a message with the largest contributions to the decision value."""
-        return word_contributions(read_message(data).text, self.model().weights)[:most]
+        model = self.model()
+        return word_contributions(read_message(data).text, model.weights, model.version)[:most]
 
     def model(self) -> DecisionModel:
         """The present decision model of the store."""
@@ -196,6 +207,8 @@ class Filter:
         """Learn lessons with features; return the number that are new or change their kind."""
         changed, batches, remaining = 0, 0, iter(lessons)
         with self._change():
+            if check_features(self.lessons) == 1:
+                remaining = (_recompute_features(lesson, 1) for lesson in remaining)
             # The more lessons there are, the less each changes.
             while batch := list(islice(remaining, max(1, min(256, len(self._kinds) // 16)))):
                 changed += self._add_batch(batch)
@@ -230,16 +243,16 @@ class Filter:
     def retrain(self) -> int:
         """Train again on all lessons and calibrate on out-of-fold decisions; return the number of lessons.
 
-        Features are computed again from the messages.
+        Features are computed again from the messages, of the present version if the store holds all messages.
         """
         with self._change():
             try:
                 with self.lessons.writing():
-                    self._require_messages()
-                    lessons = [_recompute_features(lesson) for lesson in self.lessons.iterate(messages=True)]
+                    version, stored = self._trained_version(), self.lessons.iterate(messages=True)
+                    lessons = [replace(_recompute_features(each, version), message=None) for each in stored]
                     for lesson, value in zip(lessons, out_of_fold(lessons), strict=True):
                         self.lessons.set_features(replace(lesson, value=value))
-                    self.lessons.set_meta("features", FEATURES)
+                    self.lessons.set_meta("features", FEATURES[version])
                     self._machine = None
                     machine = self._load_machine()
                     machine.settle()
@@ -249,14 +262,17 @@ class Filter:
                 raise
             return len(lessons)
 
-    def _require_messages(self) -> None:
-        """Raise InputError if features are of another version and cannot be computed again."""
-        stale = self.lessons.meta("features", FEATURES) != FEATURES
-        if stale and any(lesson.message is None for lesson in self.lessons.iterate(messages=True)):
-            raise InputError(
-                f"{self.lessons.path} has features of another version, and it does not hold the messages to "
-                "compute them again: learn the messages into a new store"
-            )
+    def _trained_version(self) -> int:
+        """The version of the features after a retraining; InputError if there is none."""
+        settings = self.lessons.meta("features", FEATURES[2])
+        if settings == FEATURES[2] or self.lessons.holds_texts:
+            return 2
+        if settings == FEATURES[1]:
+            return 1
+        raise InputError(
+            f"{self.lessons.path} has features of another version, and it does not hold the messages to "
+            "compute them again: learn the messages into a new store"
+        )
 
     def _add_batch(self, batch: list[Lesson]) -> int:
         if all(self.lessons.kind(lesson.digest) == lesson.kind for lesson in batch):
@@ -322,7 +338,7 @@ class Filter:
         self._alphas = alphas
         self._calibration = fit_sigmoid(*machine.left_out())
         self.lessons.set_meta("calibration", [self._calibration.slope, self._calibration.offset])
-        self.lessons.set_meta("features", FEATURES)
+        self.lessons.set_meta("features", self.lessons.meta("features", FEATURES[2]))
         self.lessons.set_meta("generation", self.lessons.generation + 1)
         self._state = self.lessons.state
 
@@ -348,7 +364,7 @@ def _prior_decisions(lessons: list[LessonSummary]) -> PriorDecisions:
 def _new_machine() -> OnlineMachine:
     from textsvm.solvers.online import OnlineMachine
 
-    return OnlineMachine(C, free_bias=False)
+    return OnlineMachine(C, free_bias=False, blocks=len(SHARES))
 
 
 def _new_lesson(raw: RawMessage, kind: str) -> Lesson:
@@ -374,9 +390,9 @@ def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[float | None]:
     return values
 
 
-def _recompute_features(lesson: Lesson) -> Lesson:
-    """The lesson with features of this version, and without its message."""
+def _recompute_features(lesson: Lesson, version: int) -> Lesson:
+    """The lesson with features of a version, if it has its message."""
     if lesson.message is None:
         return lesson
-    keys, values = features(read_message(lesson.message).text)
-    return replace(lesson, keys=keys, values=values, message=None)
+    keys, values = features(read_message(lesson.message).text, version)
+    return replace(lesson, keys=keys, values=values)

@@ -19,8 +19,9 @@ decision, the id and the first three. `rows` is the sum of the last digests of a
 lesson changes it in constant time; `seal` is the digest of all other values in `meta`. Every row is checked
 when it is read, `meta` as well, and `rows` when the machine or the weights are computed from the lessons.
 
-Features are packed: the first key and the gaps between keys, as 4 bytes each if they fit; equal values, as in
-`textsvm.mail.features`, as a single number.
+Features are packed: the first key and the gaps between keys, as 4 bytes each if they fit; equal values as a
+single number; several runs of equal values, as in `textsvm.mail.features`, as the letter r, the values of the
+runs, and their lengths.
 """
 
 from __future__ import annotations
@@ -639,15 +640,25 @@ def packed(lesson: Lesson) -> tuple[bytes, bytes]:
         return b"", b""
     gaps = np.diff(keys)
     width = 4 if gaps.max(initial=0) < 1 << 32 else 8
-    same = bool((values == values[0]).all())
+    runs, lengths = value_runs(values)
     return (
         bytes([width]) + keys[:1].tobytes() + gaps.astype(f"<u{width}").tobytes(),
-        (values[:1] if same else values).tobytes(),
+        runs.tobytes() if len(runs) == 1 else b"r" + runs.tobytes() + lengths.astype("<u4").tobytes(),
     )
+
+
+def value_runs(values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The values of runs of equal values, and the lengths of the runs."""
+    starts = np.flatnonzero(np.diff(values, prepend=-1.0))
+    return values[starts], np.diff(starts, append=len(values))
 
 
 def unpacked(keys: bytes, values: bytes) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
     """Inverse of `packed`; ValueError for other bytes."""
+    lengths = np.zeros(0, np.int64)
+    if len(values) % 8 == 1 and values[:1] == b"r":
+        half = len(values) // 2 + 1
+        values, lengths = values[1:half], np.frombuffer(values[half:], "<u4").astype(np.int64)
     value = np.frombuffer(values, "<f4")
     if not keys and not values:
         return np.zeros(0, np.uint64), value
@@ -655,6 +666,8 @@ def unpacked(keys: bytes, values: bytes) -> tuple[NDArray[np.uint64], NDArray[np
         raise ValueError("no keys")
     gaps = np.frombuffer(keys[9:], f"<u{keys[0]}").astype(np.uint64)
     all_keys = np.cumsum(np.concatenate([np.frombuffer(keys[1:9], "<u8"), gaps]), dtype=np.uint64)
+    if len(lengths) and lengths.sum() == len(all_keys):
+        value = value.repeat(lengths)
     if len(value) not in (1, len(all_keys)) or not gaps.all():
         raise ValueError("equal keys, or values of other keys")
     if not ((value >= 0) & (value < inf)).all():

@@ -26,7 +26,7 @@ import numpy as np
 
 from textsvm.errors import InputError
 from textsvm.mail.features import features
-from textsvm.mail.lessons import KINDS, Lesson
+from textsvm.mail.lessons import KINDS, Lesson, value_runs
 from textsvm.mail.message import read_message
 from textsvm.readers.mail import split_messages
 
@@ -84,7 +84,8 @@ def lesson_line(lesson: Lesson) -> str:
         row["message"] = lesson.message.decode("latin-1")
     else:
         row["keys"] = lesson.keys.tolist()
-        row["value"] = float(lesson.values[0]) if len(lesson.values) else 0.0
+        values, lengths = value_runs(lesson.values)
+        row["values"] = list(zip(values.tolist(), lengths.tolist(), strict=True))
     return json.dumps(row) + "\n"
 
 
@@ -110,7 +111,15 @@ def _lesson(row: Any) -> Lesson:
     if min(row["keys"], default=0) < 0:  # NumPy before 2 converts them to large numbers
         raise ValueError("a feature is negative")
     keys = np.array(row["keys"], np.uint64).reshape(-1)
-    value = float(row["value"])
-    if (keys[1:] <= keys[:-1]).any() or not math.isfinite(value) or (value <= 0 and len(keys)):
-        raise ValueError("features do not ascend, or their value is not positive")
-    return Lesson(digest, kind, keys, np.full(len(keys), value, np.float32), *names, None, learnt)
+    runs = row["values"] if "values" in row else [(row["value"], len(keys))]
+    lengths = [int(length) for _, length in runs]
+    if min(lengths, default=0) < 0 or sum(lengths) != len(keys):
+        raise ValueError("values of other features")
+    values = np.repeat(np.array([value for value, _ in runs], np.float32), lengths)
+    if (
+        (keys[1:] <= keys[:-1]).any()
+        or values.shape != keys.shape
+        or not (np.isfinite(values) & (values > 0)).all()
+    ):
+        raise ValueError("features do not ascend, or their values are not positive")
+    return Lesson(digest, kind, keys, values, *names, None, learnt)

@@ -11,8 +11,8 @@ from textsvm.errors import InputError
 from textsvm.evaluation.explanation import Explanation, Substring
 from textsvm.evaluation.results import Results, evaluate
 from textsvm.kernels.attribution import Attribution
-from textsvm.mail.decision import Decision
-from textsvm.mail.features import WeightVector, character_contributions, word_contributions
+from textsvm.mail.decision import Decision, DecisionModel
+from textsvm.mail.features import character_contributions, word_contributions
 from textsvm.mail.filter import Filter
 from textsvm.mail.lessons import Lesson
 from textsvm.mail.message import read_message
@@ -54,18 +54,21 @@ def filter_report(opened: Filter, mistakes: int = 10) -> Report:
         probability=np.column_stack([1 - scores, scores]),
     ).with_intervals()
     shown = worst(results, mistakes if opened.lessons.holds_texts else 0)
-    worst_mistakes = [_mistake(opened, *judged[i], results.predicted[i], model.weights) for i in shown]
+    worst_mistakes = [_mistake(opened, *judged[i], results.predicted[i], model) for i in shown]
     lengths = np.array([len(lesson.keys) for lesson, _ in judged], np.int64)
     title = "Decisions of the filter on its lessons before it learnt them"
     return Report(title, results, _facts(opened, judged, results), lengths, worst_mistakes)
 
 
 def _mistake(
-    opened: Filter, lesson: Lesson, decision: Decision, predicted: Any, weights: WeightVector
+    opened: Filter, lesson: Lesson, decision: Decision, predicted: Any, model: DecisionModel
 ) -> Mistake:
     text = read_message(opened.lessons.get(lesson.digest).message or b"").text
-    words = [Substring(word, 1, value) for word, value in word_contributions(text, weights)[:_WORDS]]
-    text, contributions = character_contributions(text, weights)
+    words = [
+        Substring(word, 1, value)
+        for word, value in word_contributions(text, model.weights, model.version)[:_WORDS]
+    ]
+    text, contributions = character_contributions(text, model.weights, model.version)
     label = str(predicted)
     explanation = Explanation(
         label, "spam", "ham", decision.value, 0.0, text, contributions, _CONTRIBUTIONS, words, []

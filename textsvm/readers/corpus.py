@@ -76,9 +76,10 @@ class ReadOptions:
     label_separator: str | None = None
     split: str = "modapte"
     headers: bool = False
-    skip_invalid: bool = False  #: Leave out the rows of a table that have too few or too many fields
+    skip_invalid: bool = False  #: Leave out rows without a text, or with too few or too many fields
     labelled: bool = True  #: Else labels are ignored, and a line or file without a label is a text
     keep_invalid: bool = False  #: Yield a document with a `problem` for each row that has no text
+    require_text: bool = False  #: Raise InputError for a row without a text, unless `skip_invalid`
     keep_rows: bool = False  #: Keep all cells of the rows of tables
     #: Columns of tables by their role, for roles without a named column: those that a model was trained on.
     recorded: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
@@ -403,6 +404,16 @@ def build_corpus(
         groups=[document.group for document in rows if document.group is not None] or None,
         columns=columns,
         rows=[document.row for document in rows] if any(document.row for document in rows) else None,
+    )
+
+
+def refused_rows(file: str, unit: str, lines: list[int], total: int, lack: str, reason: str) -> InputError:
+    """Error for rows that are left out only on request."""
+    numbers = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
+    have, units = ("has", unit) if len(lines) == 1 else ("have", f"{unit}s")
+    return InputError(
+        f"{len(lines):,} of the {total:,} rows of {file} {have} {lack} ({units} {numbers}): {reason}; "
+        "correct them, or leave them out with --skip-invalid (skip_invalid=True)"
     )
 
 

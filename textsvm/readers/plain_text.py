@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from textsvm.readers.charsets import decode, is_binary
-from textsvm.readers.corpus import Document, ReadOptions
+from textsvm.readers.corpus import Document, ReadOptions, refused_rows
 from textsvm.readers.files import File, Problems, iterate_lines, stem, with_progress
 from textsvm.runtime.parallel import Progress
 
@@ -89,8 +89,10 @@ def read_lines(
     A file named after a part (`r8-train-all-terms.txt`) is that part. If no labels are read, a file whose
     first lines do not all have labels has texts alone. `problems` gets lines that are left out.
     """
+    strict = options.keep_invalid or options.require_text or options.skip_invalid
     for file, report in with_progress(files, progress):
         part, unlabelled = part_of(file.name), not options.labelled and not is_lines(decode(file.head)[0])
+        missing, number = list[int](), 0
         for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")
             if number % PROGRESS_STEP == 0:
@@ -101,15 +103,26 @@ def read_lines(
                     yield Document(identifier, "", problem=f"line {number}: it is empty")
                 continue
             first, tab, rest = line.partition("\t")
+            fasttext = None if unlabelled else _FASTTEXT.match(line)
             if unlabelled:
-                yield Document(identifier, line, None, part)
-            elif fasttext := _FASTTEXT.match(line):
+                document = Document(identifier, line, None, part)
+            elif fasttext:
                 labels = tuple(label.removeprefix("__label__") for label in fasttext[1].split())
                 label = labels[0] if len(labels) == 1 else labels
-                yield Document(identifier, line[fasttext.end() :], label, part)
-            elif tab and first.strip():
-                yield Document(identifier, rest, first.strip(), part)
+                document = Document(identifier, line[fasttext.end() :], label, part)
             else:
-                problems.append(
-                    (f"{file.name}, line {number}", "left out: it is not a label, a TAB and a text")
-                )
+                document = Document(identifier, rest, first.strip(), part)
+            problem = "" if document.text.strip() or not strict else "its text is empty"
+            if not (unlabelled or fasttext or (tab and first.strip())):
+                problem = "it is not a label, a TAB and a text"
+            if not problem:
+                yield document
+            elif options.keep_invalid and not options.skip_invalid:
+                yield Document(identifier, "", problem=f"line {number}: {problem}")
+            elif options.require_text and not options.skip_invalid:
+                missing.append(number)
+                reason = problem
+            else:
+                problems.append((f"{file.name}, line {number}", f"left out: {problem}"))
+        if missing:
+            raise refused_rows(file.name, "line", missing, number, "no text", reason)

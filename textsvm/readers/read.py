@@ -100,7 +100,8 @@ def read_corpus(
             Tables, FASTA: separator of several labels in a cell or header, such as ";". A JSON list is
             always several labels.
         skip_invalid : bool
-            Tables: leave out rows with too few or too many fields, which are an error otherwise.
+            Tables, lines: leave out rows without a text, and rows with too few or too many fields, which
+            are an error otherwise.
         split : {"modapte", "lewis"}
             The split of Reuters-21578 that defines the parts.
         headers : bool

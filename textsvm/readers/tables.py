@@ -32,7 +32,7 @@ from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode
-from textsvm.readers.corpus import Document, Label, ReadOptions
+from textsvm.readers.corpus import Document, Label, ReadOptions, refused_rows
 from textsvm.readers.files import (
     HEAD,
     MAX_LINE,
@@ -63,8 +63,6 @@ _MISSING = ("", "NaN", "nan")
 _LOOKED_AT = 1000
 #: Rows after which a label that has not occurred again may be the name of a column.
 _ENOUGH = 10
-#: Numbers of invalid rows that an error lists.
-_SHOWN = 5
 _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -115,19 +113,25 @@ def read_tables(
         format = options.format or table_format(file.name, decode(file.head)[0]) or "csv"
         table = _READERS[format](file, options.need_header, problems)
         roles, part = _roles(table, options, file.name), part_of(file.name)
-        ragged, total = list[int](), 0
+        ragged, missing, total = list[int](), list[int](), 0
+        strict = not roles["numbers"] and (
+            options.keep_invalid or options.require_text or options.skip_invalid
+        )
         for number, line, row in table.rows:
             total += 1
             row_name = f"{table.unit} {line}"
             place = f"{file.name}, {row_name}"
             identifier = f"{file.name}:{number}" if len(files) > 1 else str(number)
-            if problem := _problem(row, roles["text"], options.keep_invalid):
+            if problem := _problem(row, roles["text"], strict):
                 if options.keep_invalid and not options.skip_invalid:
                     own = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
                     kept = row if options.keep_rows and isinstance(row, Mapping) else None
                     yield Document(_string(own) or identifier, "", problem=f"{row_name}: {problem}", row=kept)
                 elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
                     ragged.append(line)
+                elif options.require_text and not options.skip_invalid and not _is_blank(row):
+                    missing.append(line)
+                    reason = problem
                 else:
                     problems.append((place, f"left out: {problem}"))
             elif isinstance(row, Mapping):
@@ -146,12 +150,15 @@ def read_tables(
             if number % PROGRESS_STEP == 0:
                 report()
         if ragged:
-            numbers = ", ".join(map(str, ragged[:_SHOWN])) + (", ..." if len(ragged) > _SHOWN else "")
-            raise InputError(
-                f"{len(ragged):,} of the {total:,} rows of {file.name} have too few or too many fields "
-                f"({table.unit}s {numbers}): a text with the delimiter in it needs quotes; correct them, or "
-                "leave them out with --skip-invalid (skip_invalid=True)"
-            )
+            reason = "a text with the delimiter in it needs quotes"
+            raise refused_rows(file.name, table.unit, ragged, total, "too few or too many fields", reason)
+        if missing:
+            raise refused_rows(file.name, table.unit, missing, total, "no text", reason)
+
+
+def _is_blank(row: Mapping[str, Any] | InvalidRow) -> bool:
+    """Whether all cells of a row are empty, as below the data of a spreadsheet."""
+    return isinstance(row, Mapping) and not any((_string(value) or "").strip() for value in row.values())
 
 
 @dataclass(frozen=True)

@@ -115,9 +115,7 @@ def _mistake(mistake: Mistake) -> str:
         f"is {plain(mistake.truth)}, predicted {plain(mistake.predicted)} ({mistake.value:+.3f})",
         code_block(cut(mistake.text, SHOWN)),
     ]
-    if mistake.explanation is not None and mistake.explanation.substrings:
-        counted = [
-            f"{visible(each.text)}  {each.contribution:+.3f}" for each in mistake.explanation.substrings
-        ]
+    if mistake.explanation is not None and mistake.explanation.merged:
+        counted = [f"{visible(each.text)}  {each.contribution:+.3f}" for each in mistake.explanation.merged]
         lines.append(code_block("\n".join(counted)))
     return "\n\n".join(lines)

@@ -476,7 +476,7 @@ def _evidence(explanation: Explanation) -> str:
     substrings = "".join(
         f"<li><code>{safe(visible(each.text))}</code>{f' × {each.count}' if each.count > 1 else ''} "
         f"{_signed(each.contribution)}</li>"
-        for each in explanation.substrings
+        for each in explanation.merged
     )
     similar = "".join(
         f"<li>{_signed(each.contribution)} training document {safe(each.name)}, "

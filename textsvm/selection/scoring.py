@@ -15,7 +15,7 @@ from textsvm.evaluation.metrics import as_grades, scores
 from textsvm.gram.base import DenseGram, FeatureProducts, Gram
 from textsvm.machines.base import KernelMachine
 from textsvm.machines.novelty import NoveltyDetector
-from textsvm.machines.targets import Target, as_weights
+from textsvm.machines.targets import Target, as_weights, check_order
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import Workers, current
@@ -46,6 +46,7 @@ def read_training_data(
     if n == 0:
         raise InputError("there are no documents")
     target = model.as_target(y, n)
+    check_order(given, target)
     if positive is not None:
         target = _with_positive(target, positive)
     return given, target, as_weights(sample_weight, n)

@@ -75,11 +75,13 @@ class OnlineMachine:
         Bytes for rows of the kernel matrix.
     free_bias : bool
         Whether the bias is optimised; otherwise it is 0.
+    blocks : int
+        Number of blocks of keys, 1 to 4, whose values in an example may differ (`SparseRows`).
     """
 
     def __init__(
         self, C: float = 10.0, tol: float = 1e-3, budget: int | None = None, memory: int = 128 << 20,
-        free_bias: bool = True,
+        free_bias: bool = True, blocks: int = 1,
     ) -> None:  # fmt: skip
         for name, value in (("C", C), ("tol", tol), ("budget", budget)):
             if value is not None and not value > 0:
@@ -89,7 +91,7 @@ class OnlineMachine:
         self.pairs = 0
         #: Names of examples removed to keep the budget; the caller may empty it.
         self.forgotten: list[Hashable] = []
-        self._X = SparseRows()
+        self._X = SparseRows(blocks)
         self._K = KeptRows(self._X, memory)
         self._places: dict[Hashable, int] = {}
         self._names: list[Hashable] = []
@@ -104,7 +106,7 @@ class OnlineMachine:
         self._low, self._high = np.zeros(0), np.zeros(0)
         self._age, self._diag = np.zeros(0, np.int64), np.zeros(0, np.float32)
         #: The place of the variable that absorbs the sum.
-        self._slack = None if free_bias else self._X.add(np.zeros(0, np.uint64), 0.0)
+        self._slack = None if free_bias else self._X.add(np.zeros(0, np.uint64), np.zeros(0, np.float32))
         if self._slack is not None:
             self._reserve(self._slack + 1)
             self._low[self._slack], self._high[self._slack] = -NO_BOUND, NO_BOUND
@@ -151,11 +153,13 @@ class OnlineMachine:
     ) -> None:
         """Add an example, or replace the example of this name; `settle` then restores the optimum.
 
-        `keys` (uint64) are its distinct features, `values` their value, > 0 and the same for all, and `alpha`
-        its dual variable if it is known, from 0 to C.
+        `keys` (uint64) are its distinct features, `values` their values, > 0 and the same for all of a block,
+        and `alpha` its dual variable if it is known, from 0 to C.
         """
         keys, values = np.ascontiguousarray(keys, np.uint64), np.asarray(values, np.float32)
-        if len(values) and not (values[0] > 0 and (values == values[0]).all()):
+        ends = self._X.block_ends(keys)
+        sizes = np.diff(ends, prepend=0)
+        if len(values) and not ((values > 0).all() and (values == values[ends - 1].repeat(sizes)).all()):
             raise InputError("all features of an example must have the same value, above 0")
         if not (keys[1:] > keys[:-1]).all() and len(np.unique(keys)) < len(keys):
             raise InputError("the features of an example must be distinct")
@@ -163,12 +167,12 @@ class OnlineMachine:
             raise InputError(f"alpha must be from 0 to C={self.C:g}, got {alpha!r}")
         if name in self._places:
             self.remove(name)
-        place = self._X.add(keys, float(values[0]) if len(values) else 0.0)
+        place = self._X.add(keys, values)
         self._reserve(place + 1)
         sign = 1.0 if positive else -1.0
         self._coef[place], self._spread[place] = sign * alpha, 0.0
         self._low[place], self._high[place] = min(sign, 0.0) * self.C, max(sign, 0.0) * self.C
-        self._F[place], self._diag[place] = -sign, len(keys) * self._X.scale[place] ** 2
+        self._F[place], self._diag[place] = -sign, sizes @ self._X.scale[place] ** 2
         self._age[place] = self._added
         self._added += 1
         self._places[name], self._names[place] = place, name

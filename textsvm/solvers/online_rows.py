@@ -1,10 +1,10 @@
 """Rows of features that are added and removed, and their products with each other.
 
-A row is a set of columns and a number, the value of all its columns. So the product of two rows is the number
-of columns they share times both values, rounded once; its bits do not depend on earlier operations. Rows are
-stored twice, as lists of columns and as lists of rows by column (postings), each entry 4 bytes. Products of a
-row with all rows read only the postings of its columns (13 % of all entries, on the mails of SpamAssassin);
-sums of weights over columns read the lists of columns.
+A row is a set of columns and a number for each block of keys, the value of all its columns in that block. So
+the product of two rows is a sum over the blocks: the number of columns they share times both values; its bits
+do not depend on earlier operations. Rows are stored twice, as lists of columns and as lists of rows by column
+(postings), each entry 4 bytes. Products of a row with all rows read only the postings of its columns (13 % of
+all entries, on the mails of SpamAssassin); sums of weights over columns read the lists of columns.
 
 Each kind of list is in a pool. A full list moves to the end of the pool and leaves a hole; a full pool is
 packed into a new pool. The place of a removed row is reused. Columns without rows are removed when they
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit
 
 #: Fibonacci hashing: 2^64 divided by the golden ratio.
@@ -32,7 +33,7 @@ def grown(array: NDArray, length: int) -> NDArray:
     """The array, or a larger copy with room for `length` entries; new entries are 0."""
     if length <= len(array):
         return array
-    larger = np.zeros(max(length, len(array) + len(array) // 2, 64), array.dtype)
+    larger = np.zeros((max(length, len(array) + len(array) // 2, 64), *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
     return larger
 
@@ -140,28 +141,45 @@ class ColumnTable:
 
 
 class SparseRows:
-    """Rows at places 0 .. n - 1, some of them free, and a vector of weights over their columns."""
+    """Rows at places 0 .. n - 1, some of them free, and a vector of weights over their columns.
 
-    def __init__(self) -> None:
-        self.columns = ColumnTable()
+    The block of a key, from 0 to `blocks` - 1, is (key >> 32) & 3; a single block holds all keys.
+    """
+
+    def __init__(self, blocks: int = 1) -> None:
+        self.columns, self.blocks = ColumnTable(), blocks
         self.rows, self.postings = ListPool(), ListPool()
-        #: shape (n or more,): The value of all columns of a row; 0 at a free place.
-        self.scale = np.zeros(0, np.float32)
+        #: shape (n or more, blocks): The value of all columns of a row in a block; 0 at a free place.
+        self.scale = np.zeros((0, blocks), np.float32)
+        #: shape (n or more, blocks): End of each block in the list of columns of a row.
+        self.ends = np.zeros((0, blocks), np.int64)
         #: shape (number of columns or more,)
         self.weights = np.zeros(0)
         self.n, self.free = 0, list[int]()
 
-    def add(self, keys: NDArray[np.uint64], scale: float) -> int:
-        """Add a row of distinct keys; return its place."""
+    def block_ends(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The end of each block in distinct keys, which ascend if there are several blocks."""
+        if self.blocks == 1:
+            return np.array([len(keys)])
+        numbers = (keys >> np.uint64(32)).astype(np.int64) & 3
+        if len(keys) and (numbers.max() >= self.blocks or (np.diff(numbers) < 0).any()):
+            raise InputError("the features of an example must ascend, in the blocks of the machine")
+        return np.cumsum(np.bincount(numbers, minlength=self.blocks))
+
+    def add(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> int:
+        """Add a row of distinct keys, with equal values in each block; return its place."""
+        ends = self.block_ends(keys)
         columns = self.columns.number(keys).astype(np.int32)
         self.postings.reserve(self.columns.n)
         self.weights = grown(self.weights, self.columns.n)
         place = self.free.pop() if self.free else self.n
         self.n = max(self.n, place + 1)
         self.rows.reserve(self.n)
-        self.scale = grown(self.scale, self.n)
+        self.scale, self.ends = grown(self.scale, self.n), grown(self.ends, self.n)
         self.rows.set(place, columns)
-        self.scale[place] = scale
+        self.ends[place] = ends
+        used = np.diff(ends, prepend=0) > 0
+        self.scale[place, used] = values[ends[used] - 1]
         self.postings.append(columns, place)
         return place
 
@@ -171,7 +189,7 @@ class SparseRows:
         self.postings.discard(columns, place)
         self.weights[columns[self.postings.length[columns] == 0]] = 0  # leaves no rounding errors
         self.rows.clear(place)
-        self.scale[place] = 0
+        self.scale[place] = self.ends[place] = 0
         self.free.append(place)
         if self.columns.n - self.postings.begun > max(FEW, self.postings.begun):
             self._sweep(np.flatnonzero(self.postings.length[: self.columns.n]))
@@ -179,20 +197,21 @@ class SparseRows:
     def products(self, place: int, out: NDArray[np.float32]) -> None:
         """out[k] = <row at `place`, row k>, for k < n."""
         lists = self.postings
-        columns = self.rows[place]
-        counts = out.view(np.uint32)
-        products(columns, lists.pool, lists.start, lists.length, self.scale, place, counts, out)
+        columns, counts = self.rows[place], np.empty(len(out), np.uint32)
+        products(
+            columns, self.ends[place], lists.pool, lists.start, lists.length, self.scale, place, counts, out
+        )
 
     def sums(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """<weights, row> of each of these rows."""
         lists, out = self.rows, np.empty(len(places))
-        sums(self.weights, places, lists.pool, lists.start, lists.length, self.scale, out)
+        sums(self.weights, places, lists.pool, lists.start, self.ends, self.scale, out)
         return out
 
     def spread(self, places: NDArray[np.int64], change: NDArray[np.float64]) -> None:
         """weights += sum over k of change[k] times the row at places[k]."""
         lists = self.rows
-        spread(self.weights, places, change, lists.pool, lists.start, lists.length, self.scale)
+        spread(self.weights, places, change, lists.pool, lists.start, self.ends, self.scale)
 
     def value(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> float:
         """<weights, a vector>; keys without a column have no weight."""
@@ -203,7 +222,7 @@ class SparseRows:
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
-        parts = (self.scale, self.weights, self.columns, self.rows, self.postings)
+        parts = (self.scale, self.ends, self.weights, self.columns, self.rows, self.postings)
         return sum(part.nbytes for part in parts)
 
     def _sweep(self, used: NDArray[np.int64]) -> None:
@@ -303,38 +322,50 @@ def pack(pool: Any, start: Any, length: Any, room: Any, target: Any) -> Any:
 
 @njit(nogil=True, cache=True)
 def products(
-    columns: Any, pool: Any, start: Any, length: Any, scale: Any, at: Any, counts: Any, out: Any
+    columns: Any, ends: Any, pool: Any, start: Any, length: Any, scale: Any, at: Any, counts: Any, out: Any
 ) -> None:
-    """out[k] = (columns that rows `at` and k share) scale[at] scale[k], for every k.
+    """out[k] = sum over blocks b of (columns that rows `at` and k share) scale[at, b] scale[k, b].
 
-    `counts` is the memory of `out` as uint32.
+    `counts` is room for a number for each k.
     """
-    counts[:] = 0
-    for c in columns:
-        first = np.uint64(start[c])
-        for k in range(first, first + np.uint64(length[c])):
-            counts[np.uint32(pool[k])] += np.uint32(1)
-    for k in range(np.uint64(len(out))):
-        out[k] = np.float32(counts[k]) * (scale[at] * scale[k])
+    out[:] = 0
+    begin = 0
+    for b in range(len(ends)):
+        if begin == ends[b]:
+            continue
+        counts[:] = 0
+        for c in columns[begin : ends[b]]:
+            first = np.uint64(start[c])
+            for k in range(first, first + np.uint64(length[c])):
+                counts[np.uint32(pool[k])] += np.uint32(1)
+        for k in range(np.uint64(len(out))):
+            out[k] += np.float32(counts[k]) * (scale[at, b] * scale[k, b])
+        begin = ends[b]
 
 
 @njit(nogil=True, cache=True)
-def sums(weights: Any, rows: Any, pool: Any, start: Any, length: Any, scale: Any, out: Any) -> None:
-    """out[k] = scale[rows[k]] times the sum of the weights of that row's columns."""
+def sums(weights: Any, rows: Any, pool: Any, start: Any, ends: Any, scale: Any, out: Any) -> None:
+    """out[k] = sum over blocks b of scale[rows[k], b] times the sum of the weights of that row's columns."""
     for k in range(len(rows)):
-        i, total = rows[k], 0.0
-        first = np.uint64(start[i])
-        for e in range(first, first + np.uint64(length[i])):
-            total += weights[np.uint32(pool[e])]
-        out[k] = scale[i] * total
+        i = rows[k]
+        out[k] = 0.0
+        begin = np.uint64(start[i])
+        for b in range(ends.shape[1]):
+            total, end = 0.0, np.uint64(start[i] + ends[i, b])
+            for e in range(begin, end):
+                total += weights[np.uint32(pool[e])]
+            out[k] += scale[i, b] * total
+            begin = end
 
 
 @njit(nogil=True, cache=True)
-def spread(weights: Any, rows: Any, change: Any, pool: Any, start: Any, length: Any, scale: Any) -> None:
+def spread(weights: Any, rows: Any, change: Any, pool: Any, start: Any, ends: Any, scale: Any) -> None:
     """weights += sum over k of change[k] times row rows[k]."""
     for k in range(len(rows)):
         i = rows[k]
-        step = change[k] * scale[i]
-        first = np.uint64(start[i])
-        for e in range(first, first + np.uint64(length[i])):
-            weights[np.uint32(pool[e])] += step
+        begin = np.uint64(start[i])
+        for b in range(ends.shape[1]):
+            step, end = change[k] * scale[i, b], np.uint64(start[i] + ends[i, b])
+            for e in range(begin, end):
+                weights[np.uint32(pool[e])] += step
+            begin = end
