@@ -377,7 +377,7 @@ def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line"
         taken.add(names[i])
     lookahead: list[CellRow] = []
     if not headed and len(names) > 1:
-        lookahead = list(islice(rows, _LOOKED_AT if file.known_rows is None else file.known_rows))
+        lookahead = list(islice(rows, _LOOKED_AT if file.lookahead_rows is None else file.lookahead_rows))
     rest = chain([] if headed else [start], lookahead, rows)
 
     def named_rows() -> Iterator[NamedRow]:
@@ -397,7 +397,7 @@ def _require_content(file: File) -> None:
 
 
 def _read_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
-    """JSON Lines: one object per line; columns are the keys of the first `known_rows` objects."""
+    """JSON Lines: one object per line; columns are the keys of the first `lookahead_rows` objects."""
     rows = _objects(file, problems)
     objects: list[Mapping[str, Any]] = []
     lookahead = []
@@ -405,7 +405,7 @@ def _read_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
         lookahead.append(row)
         if not isinstance(row[2], InvalidRow):
             objects.append(row[2])
-            if len(objects) == file.known_rows:
+            if len(objects) == file.lookahead_rows:
                 break
     if not objects:
         _require_content(file)
@@ -565,7 +565,7 @@ def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRo
     Raises InputError if a quote is never closed.
     """
     done, line_problems = 0, problems
-    for strict in (True, False) if file.read_again else (False,):
+    for strict in (True, False) if file.reopenable else (False,):
         with _csv_field_limit(MAX_LINE):
             lines = _Lines(iterate_lines(file, line_problems, ""))
             reader = csv.reader(lines, delimiter=delimiter, strict=strict)
