@@ -556,7 +556,7 @@ MISTAKES = [
     Mistake(
         "labels in another case",
         "evaluate m.textsvm t.csv --json",
-        "20 of 40 documents.*differ only in case",
+        "20 of 40 documents.*different only in case",
         rows=1,
         files={"t.csv": table([(a.replace("b", "B"), t) for a, t in ROWS], COLUMNS)},
     ),

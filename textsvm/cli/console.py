@@ -110,9 +110,8 @@ class Console:
         self._tasks: dict[str, Any] = {}
         self._shown = ""
         compiled.warn = lambda message: self.say(f"note: {message}")
-        compiled.on_compile = lambda: self.say(
-            "note: compiling for this processor: some seconds, once for each kind of kernel"
-        )
+        compiling = "note: compiling for this processor: some seconds, once for each kind of kernel"
+        compiled.on_compile = lambda: self.say(compiling)
 
     def say(self, message: str) -> None:
         """Print a line to stderr."""
@@ -217,14 +216,13 @@ class Console:
 
         self.stdout.print(Text(printable(title), style="bold"), soft_wrap=True)
         header, rows = [printable(name) for name in header], [list(map(printable, row)) for row in rows]
-        plain: dict[int, int | None] = dict.fromkeys(range(max(map(len, rows))))
+        plain: Any = dict.fromkeys(range(max(map(len, rows))))
         for columns in _fitting(rows, header, self.stdout.width) if header else [plain]:
             table = Table(show_header=bool(header), box=box.SIMPLE)
             for i, width in columns.items():
+                justify: Any = "right" if i and header else "left"
                 name = Text(header[i]) if header else ""
-                table.add_column(
-                    name, justify="right" if i and header else "left", overflow="fold", width=width
-                )
+                table.add_column(name, justify=justify, overflow="fold", width=width)
             for row in rows:
                 table.add_row(*(Text(row[i]) if i < len(row) else "" for i in columns))
             self.stdout.print(table)
@@ -237,12 +235,17 @@ class Console:
             text.encode("utf-8" if (stream.encoding or "utf-8").lower() in ("utf-8", "utf8") else "ascii")
         except UnicodeEncodeError:  # a code page of Windows, or a lone surrogate
             text = json.dumps(value)
-        next(_printed)  # first, because the reader of the line may end the process
+        self._count()  # first, because the reader of the line may end the process
         stream.write(text + "\n")
+
+    def _count(self) -> None:
+        """Count a line of output; a file of `predict -o` is written as a whole, or not at all."""
+        if sys.stdout is sys.__stdout__:
+            next(_printed)
 
     def print_csv(self, cells: Sequence[Any]) -> None:
         """Print a row of a CSV table to stdout."""
-        next(_printed)
+        self._count()
         csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
 
 
@@ -250,7 +253,7 @@ class Console:
 _CELL, _WORD = 24, 16
 
 
-def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -> list[dict[int, int | None]]:
+def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -> Iterator[dict[int, int]]:
     """Columns of each table and their widths: several tables, each with the names, on a narrow terminal.
 
     Numbers are never broken. Rich adds two spaces and a divider to each column, and an edge to the table.
@@ -268,15 +271,12 @@ def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -
         if 1 + sum(least[j] + 3 for j in [*tables[-1], i]) > width and len(tables[-1]) > 1:
             tables.append([0])
         tables[-1].append(i)
-    result: list[dict[int, int | None]] = []
     for columns in tables:
-        spare = width - 1 - sum(least[i] + 3 for i in columns)
-        widths = {}
+        spare, fitted = max(0, width - 1 - sum(least[i] + 3 for i in columns)), dict[int, int]()
         for i in columns:
-            widths[i] = least[i] + min(max(spare, 0), full[i] - least[i])
-            spare -= widths[i] - least[i]
-        result.append(widths)
-    return result
+            fitted[i] = min(full[i], least[i] + spare)
+            spare -= fitted[i] - least[i]
+        yield fitted
 
 
 def json_line(value: dict[str, Any] | str) -> str:
@@ -337,17 +337,6 @@ def _environment_error(error: BaseException) -> str | None:
         return None
     place = error.filename or ("standard output" if error.errno in _FULL else "input/output")
     return f"{place}: {error.strerror or error}"
-
-
-@contextmanager
-def uncounted() -> Iterator[None]:
-    """Do not count the lines of the block as output: a file is written at its end, or not at all."""
-    global _printed
-    before, _printed = _printed, count()
-    try:
-        yield
-    finally:
-        _printed = before
 
 
 def interrupted() -> int:

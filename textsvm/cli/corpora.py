@@ -223,8 +223,8 @@ def _columns_in(corpus: Corpus) -> str:
     batches = incoming_documents(
         [corpus.source], corpus.format, text="1", keep_rows=True, keep_invalid=True, failed=lambda error: None
     )
-    first = next(batches, corpus)
-    return f"; its columns are: {', '.join(first.rows[0])}" if first.rows else ""
+    names = (next(batches, corpus).rows or [None])[0]
+    return f"; its columns are: {', '.join(names)}" if names else ""
 
 
 def of_one_class(corpus: Corpus, label: str) -> Corpus:

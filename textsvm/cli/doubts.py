@@ -23,7 +23,7 @@ class ListingOptions:
 
     output: Path = option_field("Output file, JSON Lines; - is stdout.", "-o", "--output", default=STDOUT)
     report: Path | None = option_field(
-        "Write a page for reviewing them: .html. Save the decisions before you close it."
+        "Page for reviewing them: .html. Save the decisions before you close it."
     )
     at_least: float = option_field(
         "Minimum score of doubtful labels. Near-copies with different labels and texts similar to no "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -116,11 +117,8 @@ def evaluate(
     console.say_device(fitted.device_)
     left_out = len(documents) - judged.n
     if printing.json:
-        more = {
-            "left_out": left_out,
-            "slices": by_value and by_value.as_dict(),
-            "beside": beside and beside.as_dict(),
-        }
+        more: dict[str, Any] = {"slices": by_value and by_value.as_dict(), "left_out": left_out}
+        more["beside"] = beside and beside.as_dict()
         console.print_json(judged.as_dict() | {name: each for name, each in more.items() if each})
     else:
         results.show_results(console, f"{model} on {documents.source}", judged, len(documents))

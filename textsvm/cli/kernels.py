@@ -81,10 +81,8 @@ class _KernelOptions:
             raise WrongUsage("--kernel auto is only for train and cv of a classifier; name a kernel here")
         for name in names:
             if name not in KERNELS.simple():
-                remedy = f"is called {IN_SKLEARN[name]} here" if name in IN_SKLEARN else ""
-                raise WrongUsage(
-                    f"--kernel {name} {remedy or 'is not one of ' + ', '.join(spelling.names())}"
-                )
+                other = f"called {IN_SKLEARN[name]} here" if name in IN_SKLEARN else ""
+                raise WrongUsage(f"--kernel {name} is {other or 'not one of ' + ', '.join(spelling.names())}")
         self._refuse_others(names, spelled)
         options = {name: KERNELS.options(name) for name in names}
         return [

@@ -305,9 +305,8 @@ class Command(_PlainFlags, TyperCommand):
         names = {name for each in self.params for name in each.opts if name.startswith("-")}
         for each in self.params:
             values = ctx.params.get(each.name) if each.param_type_name == "option" else None
-            for value in values if isinstance(values, list | tuple) else [values]:
-                if str(value) in names:
-                    raise WrongUsage(f"{each.opts[0]} needs a value, and {value} is an option")
+            if wrong := names.intersection(map(str, values if isinstance(values, list) else [values])):
+                raise WrongUsage(f"{each.opts[0]} needs a value, and {wrong.pop()} is an option")
         return rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -8,12 +8,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
-from textsvm.cli.console import WrongUsage, uncounted, wrong_usage
+from textsvm.cli.console import WrongUsage, wrong_usage
 from textsvm.cli.options import option, option_field
 from textsvm.errors import InputError
 from textsvm.runtime.files import replacing, target_of
@@ -119,10 +119,10 @@ class Output:
     @contextmanager
     def printing(self) -> Iterator[None]:
         """Write everything that the block prints to stdout into the file, which is replaced at its end."""
-        if self.is_stdout:
-            yield
-            return
-        with uncounted(), writing(self.path) as stream, redirect_stdout(stream):
+        with (
+            nullcontext(sys.stdout) if self.is_stdout else writing(self.path) as stream,
+            redirect_stdout(stream),
+        ):
             yield
 
     def write_lines(self, lines: Iterable[str]) -> None:
