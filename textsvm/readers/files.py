@@ -137,9 +137,8 @@ class File:
     name: str
     data: bytes
 
-    #: Rows that may be read ahead to detect columns (None: all), and whether the file can be read twice.
+    #: Rows that may be read ahead to detect columns (None: all).
     known_rows: ClassVar[int | None] = None
-    read_again: ClassVar[bool] = True
     #: Number of bytes that were read from disk.
     position: ClassVar[int] = 0
 
@@ -159,7 +158,7 @@ class File:
 class FileOnDisk:
     """A file that is read when it is needed, and unpacked if it is compressed; the members are `File`'s."""
 
-    known_rows, read_again = 1000, True
+    known_rows = 1000
 
     def __init__(self, name: str, path: Path) -> None:
         self.name, self.path, self.size = name, path, path.stat().st_size
@@ -231,6 +230,11 @@ def is_tar(block: bytes) -> bool:
     return True
 
 
+def is_archive(head: bytes) -> bool:
+    """Whether a file with these first bytes is an archive, or is compressed."""
+    return head.startswith((*ZIP, *OPENERS, *UNSUPPORTED)) or is_tar(head[:512])
+
+
 # Lines of text
 
 
@@ -299,6 +303,9 @@ class InputFiles:
     files: list[Any] = field(default_factory=list)  #: In the order of the archive; sorted by name in a folder
     single: bool = False  #: Whether the path is a file, compressed or not, and no folder or archive
     problems: Problems = field(default_factory=list)  #: Entries that were left out
+    named: set[str] = field(
+        default_factory=set
+    )  #: Names of files that the user named together with other paths
 
 
 def read_files(
@@ -362,6 +369,7 @@ def combine_files(inputs: Sequence[InputFiles], paths: Sequence[Path]) -> InputF
         place = place.parent if each.single else place
         for file in each.files:
             file.name = str(place / file.name)
+            combined.named |= {file.name} if each.single else set()
         combined.files += each.files
         combined.problems += [(str(place / name), problem) for name, problem in each.problems]
     return combined
