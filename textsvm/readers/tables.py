@@ -624,7 +624,7 @@ def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRo
                     raise InputError(message) from error
                 if lines.count > start:
                     raise InputError(
-                        f"{place}, and its field ends at line {lines.count} in a quote that is not doubled, so "
+                        f"{place}, and its field ends in line {lines.count} in an undoubled quote, so "
                         f"the rows cannot be separated; correct the quotes; {literal}"
                     ) from error
                 if not damaged:
