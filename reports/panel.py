@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from panel_picture import draw
@@ -27,7 +27,7 @@ from textsvm.bench.harness import data_folder
 from textsvm.bench.panel import PanelReport, names_of
 
 SKIP_TUNED = {"c50"}
-TITLE = "The default and two scikit-learn baselines on the 22 sets that it was chosen on"
+TITLE = "The default and two scikit-learn baselines on {n} sets that it was chosen on"
 NOTE = """`auto` is `SVC()`, `fast` is `SVC("fast")`. The baselines are scikit-learn's, in the tables by short names:
 
 - *characters*: TF-IDF characters 1-5 + LinearSVC, C = 1;
@@ -42,16 +42,10 @@ behind the default, [gpu/panel.md](gpu/panel.md) has the times on a GPU.
 """  # noqa: E501 (Markdown)
 
 
-class WholePanel(PanelReport):
-    """The report with the note on how it was measured above the tables."""
-
-    def write_files(self, lines: list[str], content: dict[str, object]) -> None:
-        super().write_files([*self.note.splitlines(), "", *lines], content)
-
-
 def measure(name: str, folder: Path, output: Path, free: queue.Queue[list[int]]) -> dict[str, object]:
     """Rows of a set, measured on the next free cores."""
     cores = free.get()
+    os.sched_setaffinity(0, cores)  # of this thread; the process inherits it
     command = [sys.executable, "-m", "textsvm", "bench", "panel", "--device", "cpu"]
     command += ["--panel", folder, "--sets", name, "-o", output / name]
     environment = {**os.environ, **dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"), str(len(cores)))}
@@ -59,8 +53,9 @@ def measure(name: str, folder: Path, output: Path, free: queue.Queue[list[int]])
     try:
         subprocess.run(
             [str(word) for word in command] + ["--skip-tuned"] * (name in SKIP_TUNED),
-            env=environment, check=True, preexec_fn=lambda: os.sched_setaffinity(0, cores),
-        )  # fmt: skip
+            env=environment,
+            check=True,
+        )
     finally:
         free.put(cores)
     print(f"{name}: {time.perf_counter() - clock:.0f} s", file=sys.stderr)
@@ -84,10 +79,17 @@ def main() -> None:
     for k in range(max(1, len(usable) // options.cores)):
         free.put(usable[k * options.cores : (k + 1) * options.cores])
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(free.qsize()) as pool:
-        first = measure(order.pop(), folder, Path(place), free)  # fills the cache of compiled functions
-        results = [first, *pool.map(lambda name: measure(name, folder, Path(place), free), order)]
+        # The first set fills the cache of compiled functions.
+        results = [pool.submit(measure, order.pop(), folder, Path(place), free).result()]
+        tasks = [pool.submit(measure, name, folder, Path(place), free) for name in order]
+        try:
+            results += [task.result() for task in as_completed(tasks)]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     note = NOTE.format(cores=options.cores, all=len(usable))
-    report = WholePanel(options.output, TITLE, "python reports/panel.py", note)
+    title = TITLE.format(n=len(names))
+    report = PanelReport(options.output, title, "python reports/panel.py", note)
     rows = [row for result in results for row in result["rows"]]
     report.rows = {row["key"]: row for row in sorted(rows, key=lambda row: row["set"])}
     report.write()

@@ -171,3 +171,11 @@ def test_other_models_are_updated(task, halves):
     assert run("update", "n", "new.csv", "-o", "o", cwd=halves).returncode == 0
     (halves / "old.csv").write_text("text,label,stars,labels\na,positive,1,x\nb,negative,2,y\n")
     assert "has changed since" in fails("update", "m", "new.csv", cwd=halves)
+
+
+def test_a_wrong_label_is_not_learnt_as_true(tmp_path):
+    save(OnlineSVC().fit(TEXTS, [label == "fruit" for label in LABELS]), tmp_path / "m")
+    (tmp_path / "new.csv").write_text("label,text\nTrue,a banana\nmaybe,a sunday\n")
+    assert "not of the type of the classes: 'maybe'" in fails("update", tmp_path / "m", tmp_path / "new.csv")
+    (tmp_path / "new.csv").write_text("label,text\nTrue,a banana\nFalse,a sunday\n")
+    assert report("update", tmp_path / "m", tmp_path / "new.csv")["labels_added"] == []

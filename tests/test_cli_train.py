@@ -11,6 +11,7 @@ from command import fails, report, run
 
 import textsvm
 from textsvm import SVC, SVR, OneClassSVM
+from textsvm.cli import verdict
 from textsvm.cli.kernels import DEFAULTS
 from textsvm.cli.machines import MachineOptions, TextOptions
 from textsvm.cli.train import TaskOptions
@@ -18,6 +19,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.machines.base import DEFAULT_KERNELS
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
+from textsvm.selection.fold_grams import FoldGrams
 from textsvm.text.documents import View
 
 ESSAYS = [sample("essays"), "--regress", "score"]
@@ -431,3 +433,13 @@ def test_numbers_with_a_fraction_as_classes_are_noted(labels, noted, tmp_path):
     result = run("train", tmp_path / "x.csv", "--fast", "-o", tmp_path / "m")
     assert result.returncode == 0
     assert ("--regress COLUMN predicts numbers" in result.stderr.decode()) == noted
+
+
+def test_a_cross_validation_that_takes_long_frees_its_gram(monkeypatch):
+    released = []
+    monkeypatch.setattr(verdict, "SECONDS", -1.0)
+    monkeypatch.setattr(FoldGrams, "release", lambda self: released.append(self))
+    corpus = read_corpus(sample("reviews"), text="text")
+    model = SVC("fast").fit(corpus.texts, corpus.labels)
+    assert "documents" in verdict.estimate_quality(model, corpus, with_folds=True).where
+    assert len(released) == 1

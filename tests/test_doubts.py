@@ -10,7 +10,7 @@ from test_reporting import HOSTILE, Page
 from benchmarks import doubts as bench
 from benchmarks.__main__ import main
 from textsvm import SVC, CalibratedSVC, Corpus, Gaussian, InputError, Spectrum, doubts
-from textsvm.cli.corrections import corrected
+from textsvm.cli.corpora import corrected
 from textsvm.gram.base import DenseGram
 from textsvm.nearest import rows as near
 from textsvm.reporting.pages import Review, review_page

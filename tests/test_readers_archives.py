@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.readers.files import FileOnDisk, read_files, stem
+from textsvm.readers import files
+from textsvm.readers.files import FileOnDisk, read_files, stem, with_progress
 
 FILES = {"a/1.txt": b"one", "a/2.txt": b"two" * 400, "b/3.txt": b""}
 
@@ -197,6 +198,32 @@ def test_progress_reaches_the_end(tmp_path):
     assert seen[-1] == pytest.approx(1, abs=0.01)
 
 
+def test_progress_is_0_after_the_format_was_detected(tmp_path):
+    (tmp_path / "t").write_bytes(gzip.compress(b"a\n" * 100_000))
+    shares = []
+    for file, report in with_progress([FileOnDisk("t", tmp_path / "t")], lambda *done: shares.append(done)):
+        assert file.head
+        report()
+    size = (tmp_path / "t").stat().st_size
+    assert shares == [(0, size), (size, size)]
+
+
+def test_hidden_folders_are_not_entered(tmp_path, monkeypatch):
+    for name in ("a/x.txt", ".git/objects/1", ".git/cur.txt", ".Sent/cur/1", ".Sent/tmp/2", "a/__MACOSX/y"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    entered, walk = [], os.walk
+
+    def recorded(*args, **options):
+        for each in walk(*args, **options):
+            entered.append(os.path.relpath(each[0], tmp_path))
+            yield each
+
+    monkeypatch.setattr(os, "walk", recorded)
+    assert [name for _, name in files.walk(tmp_path)] == [".Sent/cur/1", "a/x.txt"]
+    assert sorted(entered) == [".", ".Sent", ".Sent/cur", "a"]
+
+
 def test_stem():
     assert stem("x/20030228_spam.tar.bz2") == "20030228_spam"
     assert stem("sci.med") == "sci.med"
@@ -231,14 +258,15 @@ def test_members_of_gzip(tmp_path):
 
 
 @pytest.mark.parametrize("read", [read_files, lambda path: FileOnDisk("t", path).data])
-def test_a_bomb_of_gzip_members(read, tmp_path):
+def test_a_bomb_of_gzip_members(read, tmp_path, monkeypatch):
     """Small members hide the ratio of their content: 30 million rows in 0.9 MB; members without content."""
     path = tmp_path / "t.tsv.gz"
     path.write_bytes(gzip.compress(b"a\tb\n" * 1500) * 20_000)
     with pytest.raises(InputError, match=r"more than 1,000,000 lines from 920,000 bytes"):
         read(path)
-    path.write_bytes(gzip.compress(b"") * 100_001 + gzip.compress(b"a\tb\n"))
-    with pytest.raises(InputError, match="more than 100,000 members; unpack it first"):
+    monkeypatch.setattr(files, "FREE_MEMBERS", 1000)
+    path.write_bytes(gzip.compress(b"") * 1001 + gzip.compress(b"a\tb\n"))
+    with pytest.raises(InputError, match="more than 1,000 members; unpack it first"):
         read(path)
 
 

@@ -17,6 +17,7 @@ import pytest
 from textsvm import SVC, InputError, Spectrum, cli, read_corpus, stream_corpus
 from textsvm.readers import sample, stream
 from textsvm.readers.corpus import Document, build_corpus
+from textsvm.readers.files import File, FileOnDisk, iterate_lines
 from textsvm.readers.stream import CorpusStream
 from textsvm.text.stored import StoredTexts
 
@@ -57,6 +58,7 @@ def test_samples_are_the_same_document_by_document(name):
         ("lines.txt", "ham\tone\nspam\ttwo\n\nham\tthree\n"),
         ("utf16.csv", CSV.encode("utf-16")),
         ("bom.csv", CSV.encode("utf-8-sig")),
+        ("mark.txt", b"ham\tone\n\xff\xfeham\ttwo\nspam\tthree"),
     ],
 )
 def test_tables_are_the_same_document_by_document(tmp_path, name, content, pack):
@@ -89,12 +91,20 @@ def test_a_stream_gives_documents_and_can_be_read_again(tmp_path):
         stream_corpus(tmp_path / "t.csv", part="dev").stored()
 
 
+@pytest.mark.parametrize("data", [b"a\rb", b"a\r\r\nb\r", b"a\r\nb\rc\n", b"\r\n\r"])
+def test_lines_of_a_file_on_disk_are_those_in_memory(tmp_path, data):
+    (tmp_path / "t").write_bytes(data)
+    for newline in ("", "\n"):
+        lines = iterate_lines(FileOnDisk("t", tmp_path / "t"), [], newline)
+        assert list(lines) == list(iterate_lines(File("t", data), [], newline))
+
+
 def test_a_line_that_is_no_text_is_named_once(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"label,text\nham,one\nspam,caf\xe9\nham,\xe9t\xe9\n")
     found = stream_corpus(tmp_path / "t.csv")
     for _ in range(2):
         assert [each.text for each in found] == ["one", "café", "été"]
-        assert found.problems == [("t.csv, line 3", "bytes that are not UTF-8 were read as Windows-1252")]
+        assert found.problems == [("t.csv", "line 3: bytes that are not UTF-8 were read as Windows-1252")]
 
 
 @pytest.mark.parametrize(

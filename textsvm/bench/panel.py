@@ -85,7 +85,7 @@ class PanelReport(BenchmarkReport):
     def write(self) -> None:
         """Write both files."""
         rows = list(self.rows.values())
-        self.write_files(tables(rows), {"rows": rows, "summary": summaries(rows)})
+        self.write_files([self.note, "", *tables(rows)], {"rows": rows, "summary": summaries(rows)})
 
 
 def by_set(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:

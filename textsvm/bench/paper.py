@@ -19,15 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC as LibSVC
-from sklearn.svm import LinearSVC
 
 from textsvm.bench.corpora import TrainTest, paper_tasks, spam_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm.estimators.svm import SVC
-from textsvm.evaluation.baselines import CHARACTERS
+from textsvm.evaluation.baselines import CHARACTERS, answer, characters_baseline
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
@@ -120,18 +117,12 @@ def over_splits(name: str, device: str, splits: int = 10) -> dict[str, Any]:
 
 def baseline(task: TrainTest, length: str) -> dict[str, Any]:
     """TF-IDF of character 1-5-grams with LinearSVC."""
-    pipeline = make_pipeline(
-        TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True, min_df=2), LinearSVC()
-    )
-    clock = time.perf_counter()
-    pipeline.fit(task.train, task.y_train)
-    trained = time.perf_counter()
-    accuracy = 100 * float(np.mean(pipeline.predict(task.test) == task.y_test))
-    tested = time.perf_counter()
+    result = answer(characters_baseline(), task.train, task.y_train, task.test)
+    accuracy = 100 * float(np.mean(result.predicted == task.y_test))
     return {
         "corpus": task.name, "L": length, "classifier": CHARACTERS,
         "accuracy %": f"{accuracy:.2f}", "paper %": "",
-        "train, s": trained - clock, "test, s": tested - trained,
+        "train, s": result.fit, "test, s": result.predict,
     }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ columns the sum of the fast kernel on each text column and a Gaussian kernel on 
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -17,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from textsvm.cli.console import Console
-from textsvm.cli.corrections import CHANGE, KEEP, UNSURE, corrected
 from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, printable
-from textsvm.kernels import spelling
+from textsvm.kernels import Gaussian, On, Sum, spelling
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.given import structure_of
 from textsvm.kernels.spectrum.kernel import fixed_default
@@ -35,6 +35,8 @@ from textsvm.text.normal_form import normal_form
 
 #: Codes of bases that may be one of several.
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
+#: Decisions on the page of `textsvm doubts`: the label is right; it is wrong; leave out the document.
+KEEP, CHANGE, UNSURE = "keep", "change", "unsure"
 
 
 def read(
@@ -93,6 +95,83 @@ def read_unlabelled(
         names |= {"id": table.id, "skip_invalid": table.skip_invalid}
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
         return with_files(corpus, table)
+
+
+def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
+    """Apply the decisions of a JSON Lines file to a corpus with a label for each document.
+
+    Each line has the keys "id", "decision" ("keep", "change" or "unsure"), "label" to change a label, and
+    optionally "was", the label of the document, which is then checked.
+
+    Returns
+    -------
+    corpus : Corpus
+        With changed labels, and without the documents that are unsure.
+    counts : Counter
+        Number of documents of each decision.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a line is no decision, names an unknown document or label, or repeats a
+        document; the message names the line.
+    """
+    if corpus.labels is None:
+        raise InputError(f"--corrections changes labels, and {corpus.source} has none")
+    try:
+        lines = path.read_text("utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InputError(f"--corrections {path} cannot be read: {reason}") from error
+    places = {identifier: i for i, identifier in enumerate(corpus.ids)}
+    labels: list[Any] = list(corpus.labels)
+    known, decided = set(labels), dict[int, tuple[int, str]]()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"line {number} of {path}"
+        identifier, decision, was, label = _parse_decision(line, where)
+        if identifier not in places:
+            raise InputError(
+                f"{where}: {corpus.source} has no document {identifier!r}; give the files and options that "
+                "textsvm doubts was given"
+            )
+        i = places[identifier]
+        if i in decided:
+            raise InputError(f"{where}: line {decided[i][0]} is for {identifier!r} too; remove a line")
+        if was is not None and was != labels[i]:
+            raise InputError(
+                f"{where}: the decision is for {identifier!r} with the label {was!r}, which is "
+                f"{labels[i]!r} in {corpus.source}; give the file that textsvm doubts was given"
+            )
+        if decision == CHANGE:
+            if label not in known:
+                raise InputError(
+                    f"{where}: {corpus.source} has no label {label!r}; its labels are "
+                    f"{', '.join(sorted(map(str, known)))}"
+                )
+            labels[i] = label
+        decided[i] = number, decision
+    rest = [i for i in range(len(corpus)) if decided.get(i, (0, KEEP))[1] != UNSURE]
+    counts = Counter(decision for _, decision in decided.values())
+    return replace(corpus, labels=labels).subset(rest), counts
+
+
+def _parse_decision(line: str, where: str) -> tuple[str, str, str | None, str]:
+    """Id, decision, previous and new label of a line; InputError if it is no decision."""
+    try:
+        entry = json.loads(line)
+        if entry["decision"] not in (KEEP, CHANGE, UNSURE):
+            raise InputError(
+                f"{where}: the decision must be {KEEP}, {CHANGE} or {UNSURE}, got {entry['decision']!r}"
+            )
+        was = None if entry.get("was") is None else str(entry["was"])
+        return str(entry["id"]), entry["decision"], was, str(entry.get("label"))
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f'{where} is no decision; a line is {{"id": ID, "decision": "{KEEP}", "{CHANGE}" or "{UNSURE}", '
+            '"label": LABEL}'
+        ) from error
 
 
 def _with_label_tuples(console: Console, corpus: Corpus) -> Corpus:
@@ -270,19 +349,19 @@ def _is_number(label: str) -> bool:
         return False
 
 
-def machine_of(model: Any) -> Any:
+def unfitted_machine(model: Any) -> Any:
     """An estimator that is not fitted, or the estimator that it calibrates."""
     return getattr(model, "estimator", model)
 
 
 def kernel_of(model: Any) -> Any:
     """Kernel parameter of an estimator or of the estimator it calibrates."""
-    return machine_of(model).kernel
+    return unfitted_machine(model).kernel
 
 
 def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
     """Set the kernel that fits the documents of a corpus, and report it if none was named."""
-    estimator = machine_of(model)
+    estimator = unfitted_machine(model)
     kernel = kernel_for(kernel_of(model) if named else None, corpus)
     if kernel is None:
         return
@@ -317,8 +396,6 @@ def _sum_on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
 
     `kernel` replaces the default for its kind of column: the fast kernel for texts, Gaussian for vectors.
     """
-    from textsvm.kernels import Gaussian, On, Sum
-
     of_numbers = kernel if _reads(kernel) == "vectors" else Gaussian()
     of_texts = kernel if _reads(kernel) == "texts" and not isinstance(kernel, str) else fixed_default()
     texts = [name for name, values in examples.items() if not hasattr(values, "dtype")]

@@ -76,7 +76,7 @@ def evaluate(
     learning = options.LearningOptions(regress, multilabel=multilabel, label_separator=separator)
     documents = corpora.read(
         console, corpus, reading, learning,
-        groups=judging.slice, kernel=judge.machine_of(fitted).kernel_,
+        groups=judging.slice, kernel=judge.fitted_machine(fitted).kernel_,
         recorded=training.columns,
     )  # fmt: skip
     if not multilabel or documents.labels is None:

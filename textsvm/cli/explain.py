@@ -131,11 +131,11 @@ def explain(
 
     from textsvm.cli import corpora, explanations, model_files
     from textsvm.evaluation.explanation import explain as explain_texts
-    from textsvm.evaluation.judge import machine_of
+    from textsvm.evaluation.judge import fitted_machine
     from textsvm.evaluation.mutations import kmer_scores, mutation_scores
 
     fitted = model_files.load_model(console, model, "cpu")
-    training, machine = model_files.Training.of(fitted), machine_of(fitted)
+    training, machine = model_files.Training.of(fitted), fitted_machine(fitted)
     chosen: dict[str, Any] = {"alphabet": sequences.alphabet, "positive": training.positive}
     if sequences.kmers is not None:
         with console.progress():

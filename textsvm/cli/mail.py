@@ -262,7 +262,7 @@ def serve(
     mail = open_filter(store, create=True)
     path = socket or mail.lessons.path.with_name("socket")
     sockets, own = _sockets(path, tcp)
-    server.rehearse()
+    server.preload()
     console.say(f"answering at {', '.join(map(_name, sockets))}")
     try:
         server.serve(

@@ -13,7 +13,7 @@ from textsvm.cli.corpora import label_counts
 from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
-from textsvm.evaluation.judge import machine_of
+from textsvm.evaluation.judge import fitted_machine
 from textsvm.kernels.spelling import spell
 from textsvm.model.file import load_machine, save
 from textsvm.readers.corpus import Corpus
@@ -72,7 +72,7 @@ def save_model(
     `corpus` is the training corpus, from which the ids of the support vectors are taken.
     """
     labels = {"positive": reading.positive, "negative": reading.negative or _opposite(model, reading)}
-    ids = [corpus.ids[i] for i in machine_of(model).support_] if texts else None
+    ids = [corpus.ids[i] for i in fitted_machine(model).support_] if texts else None
     info = {
         "corpus": corpus.source, "support_ids": ids,
         "format": corpus.format, "part": reading.part, "reading": reading.as_dict(),
@@ -114,7 +114,7 @@ def update_facts(
 
 def training_facts(model: Any, training: Corpus) -> dict[str, Any]:
     """Facts of a training run, for --json and the model file."""
-    solutions, approximation = model.solutions_, machine_of(model).approximation_
+    solutions, approximation = model.solutions_, fitted_machine(model).approximation_
     return {
         "estimator": model.estimator_name,
         "device": model.device_.description,

@@ -164,7 +164,7 @@ def predict(
     if calibrated.conformal:
         calibrated.require(fitted, model)
     comparison, warned = Drift(fitted, fitted.info_.get("drift")), False
-    kernel, failures, reasons = judge.machine_of(fitted).kernel_, 0, list[str]()
+    kernel, failures, reasons = judge.fitted_machine(fitted).kernel_, 0, list[str]()
 
     def failed(error: InputError) -> None:
         nonlocal failures
@@ -190,7 +190,7 @@ def predict(
         rows: Iterator[dict[str, Any]] = iter(())
         if len(documents):
             given = corpora.given_to(fitted, documents)
-            foreign = comparison.foreign(given, form.drift)
+            foreign = comparison.add_texts(given, form.drift)
             if len(foreign) and not warned:
                 warned = True
                 console.warn(
@@ -250,8 +250,11 @@ def _say_drift(console: Console, comparison: Drift) -> None:
     margin, ratio = values["margin"], values["margin_ratio"]
     if ratio is not None:
         shown.append(f"median margin {margin:.3g}, {ratio:.2f} of that in training")
-    nothing = "the model has no numbers to compare them with (train it again with this version)"
-    console.say(f"drift: {', '.join(shown) or nothing}")
+    if not any(value is not None for value in values["training"].values()):
+        shown.append(
+            "the model records no numbers of its training texts to compare with (`textsvm train` does)"
+        )
+    console.say(f"drift: {', '.join(shown) or 'these texts cannot be compared with the training texts'}")
     for message in messages:
         console.warn(f"drift: {message}")
     if messages:

@@ -13,7 +13,7 @@ from textsvm.cli.console import Console
 from textsvm.cli.corpora import targets
 from textsvm.cli.options import HOLDOUT, FoldOptions
 from textsvm.errors import InputError
-from textsvm.evaluation.judge import machine_of
+from textsvm.evaluation.judge import fitted_machine
 from textsvm.machines.classifier import Classifier
 from textsvm.readers.corpus import Corpus
 from textsvm.selection.folds import make_folds, quoted_names, shuffle_split
@@ -118,7 +118,7 @@ def held_out_near_duplicates(
 ) -> list[dict[str, Any]]:
     """Ids of held-out documents that are near-duplicates of training documents; warns of them."""
     with console.work():
-        fitted: Any = machine_of(model)
+        fitted: Any = fitted_machine(model)
         leak = held_out_leak(
             fitted, training.examples, held.examples, progress=console.progress_of("duplicates")
         )

@@ -152,12 +152,12 @@ def train(
         corpora.check_classes(training, reading.label)
     corpora.say_lone_classes(console, counts)
     results = None
-    with model_options.cluster.at_work(console, corpora.machine_of(model).compute_options.store):
+    with model_options.cluster.at_work(console, corpora.unfitted_machine(model).compute_options.store):
         numbers = training.targets
         baseline = None if numbers is None else length_baseline.LengthBaseline.fit(training.examples, numbers)
         truth = corpora.truth(training)
         model.fit(training.examples, truth, sample_weight=training.weights, progress=console.stage)
-        tested = verdict.hold_out(model, training, with_folds=held is None)
+        tested = verdict.estimate_quality(model, training, with_folds=held is None)
         single = task.one_class is None and numbers is None and not learning.multilabel
         drift_facts = drift.record(
             model, len(training), lambda index: training.subset(index.tolist()).examples,
@@ -219,7 +219,7 @@ def _documents(
         require_weights(model)
     if file.libsvm:
         require_libsvms(corpora.kernel_of(model))
-    if model_options.text.max_length is None and corpora.machine_of(model).new_kernel().cost.quadratic:
+    if model_options.text.max_length is None and corpora.unfitted_machine(model).new_kernel().cost.quadratic:
         corpora.say_long_documents(console, documents)
     return documents
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,8 +22,19 @@ if TYPE_CHECKING:
     from textsvm.readers.corpus import Corpus
 
 _ONE_CLASS = "OneClassSVM"
-#: Most changed predictions that are printed.
+#: Maximum number of changed predictions to print.
 _SHOWN = 20
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """Options of the training that the model records, and the paths of the new corpus."""
+
+    training: Training
+    new: list[Path]
+    facts: dict[str, Any]  #: The object "update" of the model's information
+    reading: options.ReadingOptions
+    learning: options.LearningOptions
 
 
 @options.with_groups
@@ -75,7 +86,7 @@ def update(
     if online:
         if fresh.columns is not None:
             raise InputError("an OnlineSVC reads a single column of texts; name it with the column `text`")
-        report = _continue(fitted, fresh)
+        report = _update_online(fitted, fresh)
         with target.place() as path:
             from textsvm.model.file import save
 
@@ -83,7 +94,7 @@ def update(
     else:
         report = _train_again(
             console, target, fitted, fresh, _old_corpora(recorded, corpus, model), folds,
-            (new, recorded, reading, learning, training),
+            _Recorded(training, new, recorded, reading, learning),
         )  # fmt: skip
     report = {"model": str(target.path), **report}
     console.print_json(report) if printing.json else _show(console, report)
@@ -177,7 +188,7 @@ def _train_again(
     fresh: Corpus,
     old: list[dict[str, Any]],
     folds: int,
-    recorded: tuple[Any, ...],
+    recorded: _Recorded,
 ) -> dict[str, Any]:
     """Train on old and new documents, save the model, and report the changes."""
     from textsvm.cli import corpora, model_files
@@ -185,7 +196,7 @@ def _train_again(
     from textsvm.readers.corpus import concatenate_corpora
     from textsvm.selection.cross_validation import cross_validate
 
-    new, facts, reading, learning, training = recorded
+    training, reading, learning = recorded.training, recorded.reading, recorded.learning
     one_class = fitted.estimator_name == _ONE_CLASS
     parts = []
     named = replace(reading, positive=training.positive, negative=training.negative)
@@ -205,10 +216,10 @@ def _train_again(
     own = np.array([not one_class or label == training.positive for label in corpora.truth(combined)])
     trained = combined.subset(np.flatnonzero(own).tolist()) if one_class else combined
     truth, single = corpora.truth(trained), not one_class and not trained.targets and not learning.multilabel
-    machine = judge.machine_of(fitted).copy()
+    machine = judge.fitted_machine(fitted).copy()
     if single:
-        machine.C = judge.machine_of(fitted).C_
-    again, texts = machine, judge.machine_of(fitted).weight_vectors_ is None
+        machine.C = judge.fitted_machine(fitted).C_
+    again, texts = machine, judge.fitted_machine(fitted).weight_vectors_ is None
     if hasattr(fitted, "estimator_"):
         again = fitted.copy()
         again.estimator = machine
@@ -235,7 +246,8 @@ def _train_again(
             again, len(trained), lambda index: trained.subset(index.tolist()).examples, decision
         )
     console.say_device(again.device_)
-    update_facts = {**facts, "corpora": [*old, model_files.corpus_facts(fresh, new, new=True)]}
+    corpora_facts = [*old, model_files.corpus_facts(fresh, recorded.new, new=True)]
+    update_facts = {**recorded.facts, "corpora": corpora_facts}
     about = model_files.training_facts(again, trained) | {"holdout": None, "drift": numbers}
     if trained.targets is not None:
         baseline = length_baseline.LengthBaseline.fit(trained.examples, trained.targets)
@@ -270,15 +282,16 @@ def _outside_folds(
     return predicted[n_old:]
 
 
-def _continue(fitted: Any, fresh: Corpus) -> dict[str, Any]:
+def _update_online(fitted: Any, fresh: Corpus) -> dict[str, Any]:
     """Teach an OnlineSVC new documents, and report the changes."""
-    labels, texts = list(fresh.labels or []), list(fresh.texts)
+    texts = list(fresh.texts)
     before, old = fitted.predict(texts), [str(each) for each in fitted.classes_]
     kind = type(fitted.classes_.tolist()[0])
     try:
         known = {str(each): each for each in fitted.classes_.tolist()}
-        given = [known[label] if label in known else kind(label) for label in labels]
-    except ValueError as error:
+        names = map(str, fresh.labels or [])
+        given = [known[name] if name in known or kind is bool else kind(name) for name in names]
+    except (KeyError, ValueError) as error:
         raise InputError(f"{fresh.source}: a label is not of the type of the classes: {error}") from error
     fitted.add_classes(sorted(set(given)))
     fitted.partial_fit(texts, given)

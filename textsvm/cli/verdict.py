@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from textsvm.cli import corpora
 from textsvm.errors import InputError, printable
 from textsvm.evaluation.drift import decide_sample
-from textsvm.evaluation.judge import machine_of
+from textsvm.evaluation.judge import fitted_machine
 from textsvm.evaluation.results import Results
 from textsvm.machines.classifier import Classifier
 from textsvm.machines.novelty import NoveltyDetector
@@ -26,7 +26,7 @@ from textsvm.selection.fold_grams import Task, grams_of, predicted_seconds, trai
 from textsvm.selection.folds import Splitting
 from textsvm.selection.scoring import read_training_data
 
-#: Most documents, and most predicted seconds, of a cross-validation that nobody asked for; its folds.
+#: Limits of the automatic cross-validation (documents, predicted seconds), and its folds.
 MOST, SECONDS, FOLDS = 2000, 2.0, 3
 #: Accuracy that needs no improvement.
 GOOD = 0.95
@@ -64,21 +64,23 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class TestPredictions:
     """Predictions on training documents by machines that were not trained on them."""
 
-    tested: NDArray[np.int64]  #: Indices of the documents
+    indices: NDArray[np.int64]  #: Of the documents
     decision: NDArray[np.float64]
     predicted: NDArray[Any]
     where: str  #: How the documents were held out
 
 
-def hold_out(model: Any, training: Corpus, with_folds: bool) -> HeldOut | None:
-    """A quick cross-validation, else predictions on a sample; None if there is a better figure, or no way.
+def estimate_quality(model: Any, training: Corpus, with_folds: bool) -> TestPredictions | None:
+    """Predictions of a quick cross-validation, or on a sample of the documents.
+
+    None if the accuracy is known already or cannot be estimated.
 
     A kernel chosen by cross-validation has an accuracy, and without folds only the sample is needed.
     """
-    machine = machine_of(model)
+    machine = fitted_machine(model)
     if isinstance(machine, NoveltyDetector) or hasattr(model, "margin_"):
         return None
     chosen = getattr(machine, "held_out_accuracy_", None) is not None
@@ -89,21 +91,21 @@ def hold_out(model: Any, training: Corpus, with_folds: bool) -> HeldOut | None:
         if sample is not None:
             tested, decision = sample
             where = f"{len(tested):,} of {len(training):,} documents"
-            return HeldOut(tested, decision, machine.predictions(decision, machine.classes_), where)
+            return TestPredictions(tested, decision, machine.predictions(decision, machine.classes_), where)
     return result
 
 
 def last_line(
-    model: Any, training: Corpus, held: Corpus | None, results: Results | None, tested: HeldOut | None
+    model: Any, training: Corpus, held: Corpus | None, results: Results | None, tested: TestPredictions | None
 ) -> str:
-    """The line, from the documents of --holdout, the choice of the kernel, or `hold_out`."""
+    """The line, from the documents of --holdout, the choice of the kernel, or `estimate_quality`."""
     verdict, truth = None, corpora.truth(training)
     if results is not None and held is not None:
         verdict = _verdict(results.metrics, truth, corpora.truth(held), f"{results.n:,} documents")
-    elif accuracy := getattr(machine_of(model), "held_out_accuracy_", None):
+    elif accuracy := getattr(fitted_machine(model), "held_out_accuracy_", None):
         verdict = _verdict({"accuracy": accuracy}, truth, truth, "cross-validation")
     elif tested is not None:
-        judged = [truth[i] for i in tested.tested.tolist()]
+        judged = [truth[i] for i in tested.indices.tolist()]
         verdict = _verdict(_metrics(judged, tested.predicted, model), truth, judged, tested.where)
     if verdict is None:
         if isinstance(model, NoveltyDetector):
@@ -121,7 +123,7 @@ def _metrics(truth: list[Any], predicted: NDArray[Any], model: Any) -> dict[str,
     return {"accuracy": float((np.asarray(truth) == predicted).mean())}
 
 
-def _cross_validated(fitted: Any, training: Corpus) -> HeldOut | None:
+def _cross_validated(fitted: Any, training: Corpus) -> TestPredictions | None:
     """Predictions of a few folds; None if they take long, or the documents are too few for folds."""
     if len(training) > MOST:
         return None
@@ -135,16 +137,18 @@ def _cross_validated(fitted: Any, training: Corpus) -> HeldOut | None:
         with machine.at_work(devices.select(machine.device)):
             task = Task(target, weight, folds)
             grams = grams_of(machine, with_classes(machine.encode(given), target), task)
-            if predicted_seconds([machine], grams, task) > SECONDS:
-                return None
-            values = train_and_test([machine], grams, task, {}).values[0]
-            grams.release()
+            try:
+                if predicted_seconds([machine], grams, task) > SECONDS:
+                    return None
+                values = train_and_test([machine], grams, task, {}).values[0]
+            finally:
+                grams.release()
     except InputError:
         return None
     predicted = machine.fold_predictions(values, folds, target)
     tested = np.concatenate([test for _, test in folds])
     where = f"{len(folds)}-fold cross-validation"
-    return HeldOut(tested, np.concatenate(values), np.concatenate(predicted), where)
+    return TestPredictions(tested, np.concatenate(values), np.concatenate(predicted), where)
 
 
 def _verdict(metrics: dict[str, float], known: Sequence[Any], judged: Sequence[Any], where: str) -> Verdict:

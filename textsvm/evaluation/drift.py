@@ -2,9 +2,9 @@
 
 Three numbers are compared with their values on training texts, which `record` measures after training:
 
-- the share of symbols (characters, or tokens of a kernel on tokens) that occur in no support vector;
-- the share of p-mers of `P` characters (of a kernel on tokens: of tokens) that occur in no support vector. On
-  training texts only other texts count, as for new texts;
+- the share of symbols (characters, or tokens of a kernel on tokens) that occur in no support vector. On
+  training texts, support vectors of the sample are excluded;
+- the share of p-mers of `P` characters that occur in no support vector, of kernels on characters;
 - the median margin: with two classes |decision|, with more the difference between the two largest decision
   values. The values are out-of-fold, or of a small sample: a machine with the same kernel and C is trained on
   a part of the sample, and the other texts are tested. Values of training texts, or of support
@@ -26,18 +26,18 @@ from textsvm.text.documents import Documents, MultiView
 
 #: Length of the p-mers.
 P = 4
-#: Most texts and symbols of the sample, its texts if the kernel has quadratic time, and the share tested.
+#: Maximum texts and symbols of the sample; maximum texts for quadratic kernels; test share.
 SAMPLE, SAMPLE_SYMBOLS, SLOW_SAMPLE, TESTED = 2000, 1_000_000, 200, 0.2
 #: A smaller ratio of margins is a warning.
 LEAST_MARGIN = 0.8
-#: Most texts are foreign to a model that knows less than this share of their symbols.
+#: A text is foreign if more than this share of its symbols is new.
 FOREIGN = 0.5
 #: Shares of new symbols and new p-mers may exceed the shares in training by a factor, and by a constant.
 FACTOR, MORE = 1.5, 0.02
 #: Texts are unlike the support vectors if less than this share of their distinct p-mers is known; fewest
 #: p-mers, and symbols of support vectors, for this comparison; most texts, and symbols of a sample.
 UNLIKE, LEAST_PMERS, LEAST_SYMBOLS, MOST_TEXTS, COMPARED_SYMBOLS = 0.05, 20, 500, 100, 1 << 17
-#: Symbols of support vectors whose p-mers are compared; of more, documents are left out evenly.
+#: Maximum symbols of support vectors whose p-mers are compared; above it, every k-th document.
 MOST_SYMBOLS = 1 << 24
 
 
@@ -51,7 +51,7 @@ def margins(decision: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class SeenSymbols:
-    """Symbols and p-mers of the support vectors of a machine; not `known` for a machine without texts."""
+    """Symbols and p-mers of the support vectors of a machine; not `available` for a machine without texts."""
 
     def __init__(self, machine: Any, rows: NDArray[np.int64] | None = None) -> None:
         self.machine, self.view = machine, None
@@ -73,13 +73,13 @@ class SeenSymbols:
         self._features: NDArray[np.uint64] | None = None
 
     @property
-    def known(self) -> bool:
+    def available(self) -> bool:
         return self.view is not None
 
     @property
     def of_characters(self) -> bool:
         """Whether the symbols are characters."""
-        return self.known and not self._documents.of_tokens
+        return self.available and not self._documents.of_tokens
 
     def read(self, examples: Any) -> Documents:
         """New examples, encoded over an extension of the alphabet of the support vectors."""
@@ -143,10 +143,11 @@ def record(
     _, test = _sample(machine, n)
     rest = np.flatnonzero(~np.isin(machine.support_, test))
     seen = SeenSymbols(machine, rest)
-    if seen.known and len(rest):
+    if seen.available and len(rest):
         documents = seen.read(examples_of(test))
-        new, every = seen.new_features(documents)
-        values["features"] = new / max(every, 1)
+        if seen.of_characters:
+            new, every = seen.new_features(documents)
+            values["features"] = new / max(every, 1)
         values["symbols"] = float(seen.new_symbols(documents).sum() / max(len(documents.codes), 1))
     return values
 
@@ -199,12 +200,12 @@ class Drift:
         #: Whether the first texts with enough p-mers share hardly any with the support vectors
         self.unlike: bool | None = None
 
-    def foreign(self, examples: Any, full: bool = True) -> NDArray[np.int64]:
-        """Add texts; return the indices of texts most of whose characters occur in no support vector.
+    def add_texts(self, examples: Any, full: bool = True) -> NDArray[np.int64]:
+        """Add texts; return the indices of texts in which most characters are new.
 
         Without `full` only symbols are counted, which is fast.
         """
-        if not self.seen.known or not (full or self.seen.of_characters):
+        if not self.seen.available or not (full or self.seen.of_characters):
             return np.empty(0, np.int64)
         documents = self.seen.read(examples)
         if self.unlike is None and self.seen.machine.kernel_.features is not None:
@@ -213,7 +214,7 @@ class Drift:
         self.n += len(documents)
         self._symbols += int(lengths.sum())
         self._new_symbols += int(new.sum())
-        if full:
+        if full and self.seen.of_characters:
             new_features, every = self.seen.new_features(documents)
             self._features += every
             self._new_features += new_features
@@ -239,13 +240,13 @@ class Drift:
         }
 
     def findings(self) -> list[str]:
-        """Warnings in words; empty if the texts are like the training texts."""
+        """Warnings in words; empty if the texts are like the training texts, or have no recorded numbers."""
         values, messages = self.as_dict(), []
         for name, noun in (("symbols", "symbols"), ("features", "sequences of symbols")):
             share, before = values[name], self.expected[name]
-            if share is not None and share > FACTOR * (before or 0.0) + MORE:
-                usual = "" if before is None else f" ({100 * before:.1f} % of new texts in training)"
-                messages.append(f"{100 * share:.1f} % of the {noun} never occurred in training{usual}")
+            if share is not None and before is not None and share > FACTOR * before + MORE:
+                usual = f"{100 * before:.1f} % of new texts in training"
+                messages.append(f"{100 * share:.1f} % of the {noun} never occurred in training ({usual})")
         ratio = values["margin_ratio"]
         if ratio is not None and ratio < LEAST_MARGIN:
             messages.append(

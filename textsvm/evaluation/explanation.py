@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.evaluation.judge import machine_of
+from textsvm.evaluation.judge import fitted_machine
 from textsvm.kernels.attribution import Attribution, Contributions, complete
 from textsvm.machines.labels import label_sets
 from textsvm.machines.top_features import CANDIDATES, merge, value_mixes
@@ -141,7 +141,7 @@ def explain(
     documents = machine.encode(texts, machine.support_documents_)
     device, weights = devices.select("cpu"), machine.kept.weights
     with machine.at_work(device):
-        known: Any = (
+        explainer: Any = (
             _OfSupport(machine, device, getattr(model, "info_", None))
             if weights is None
             else _OfWeights(machine, device)
@@ -150,7 +150,7 @@ def explain(
         for first in range(0, len(documents), CHUNK):
             part = documents.take(range(first, min(first + CHUNK, len(documents))))
             step = part_of(progress, first, len(part), len(documents))
-            explanations += _explain(machine, known, part, positive, (substrings, similar), step)
+            explanations += _explain(machine, explainer, part, positive, (substrings, similar), step)
     if machine is not model:
         decision = machine.decision_function(texts)
         likely = model.classes_[model.probabilities(decision).argmax(axis=1)].tolist()
@@ -165,7 +165,7 @@ def _readable(model: Any, consequence: str) -> Any:
     model.require_fitted()
     if getattr(model, "support_documents_", None) is None:
         raise InputError(f"a model of a precomputed kernel matrix has no texts, {consequence}")
-    machine = machine_of(model)
+    machine = fitted_machine(model)
     if machine.kernel_.structure.reads_vectors:
         raise InputError(f"a model of vectors has no texts, {consequence}")
     return machine
@@ -190,8 +190,8 @@ class _OfSupport:
         if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(each, str) for each in ids):
             self.ids = ids
 
-    def look(self, documents: Documents | MultiView) -> NDArray[np.float64]:
-        """Set the documents; their values without bias, shape (n, n_machines)."""
+    def set_documents(self, documents: Documents | MultiView) -> NDArray[np.float64]:
+        """Set the documents; return their decision values without bias, shape (n, n_machines)."""
         coef, self.documents = self.model.dual_coef_, documents
         if not len(self.support):
             self.values = np.empty((len(documents), 0))
@@ -199,11 +199,11 @@ class _OfSupport:
         self.values = self.rows.cross(documents).astype(np.float64)
         return self.rows.decision(documents, coef.T)
 
-    def contributions(self, mixes: NDArray[np.float64], progress: Progress | None) -> Contributions:
-        """Contributions of the symbols to weighted sums of machines, `mixes` of shape (n, n_machines)."""
-        self.coef = mixes @ self.model.dual_coef_
+    def contributions(self, machine_weights: NDArray[np.float64], progress: Progress | None) -> Contributions:
+        """Contributions of the symbols to sums of machines with weights of shape (n, n_machines)."""
+        self.coef = machine_weights @ self.model.dual_coef_
         if not len(self.support):
-            return Contributions([np.zeros(len(text)) for text in texts_of(self.documents)])
+            return Contributions([np.zeros(len(self.documents.shown(d))) for d in range(len(self.documents))])
         kernel = self.model.kernel_
         parts = kernel.attribution.contributions(self.rows, self.documents, self.coef, self.values, progress)
         exact = kernel.attribution.method.exact
@@ -226,12 +226,12 @@ class _OfWeights:
     def __init__(self, model: Any, device: Device) -> None:
         self.predictor = model.kept.weights.predictor(device)
 
-    def look(self, documents: Documents | MultiView) -> NDArray[np.float64]:
+    def set_documents(self, documents: Documents | MultiView) -> NDArray[np.float64]:
         self.documents = documents
         return np.asarray(self.predictor.values(documents))
 
-    def contributions(self, mixes: NDArray[np.float64], progress: Progress | None) -> Contributions:
-        parts: Contributions = self.predictor.contributions(self.documents, mixes)
+    def contributions(self, machine_weights: NDArray[np.float64], progress: Progress | None) -> Contributions:
+        parts: Contributions = self.predictor.contributions(self.documents, machine_weights)
         if progress is not None:
             progress(1, 1)
         return parts
@@ -242,31 +242,32 @@ class _OfWeights:
 
 def _explain(
     model: Any,
-    known: _OfSupport | _OfWeights,
+    explainer: _OfSupport | _OfWeights,
     documents: Documents | MultiView,
     positive: Any,
     most: tuple[int, int],
     progress: Progress | None,
 ) -> list[Explanation]:
     """Explanations of a chunk of documents; `most`: numbers of substrings and of support vectors."""
-    machines = known.look(documents) + model.intercept_
-    mixes, meanings = _machines_explained(model, machines, positive)
-    biases = mixes @ model.intercept_
-    parts = known.contributions(mixes, progress)
+    machines = explainer.set_documents(documents) + model.intercept_
+    machine_weights, meanings = _machines_explained(model, machines, positive)
+    biases = machine_weights @ model.intercept_
+    parts = explainer.contributions(machine_weights, progress)
     explanations = []
-    for d, text in enumerate(texts_of(documents)):
+    for d in range(len(documents)):
+        text = documents.shown(d)
         features = sorted(parts.features[d], key=lambda each: -abs(each[2])) if parts.features else []
         substrings = [Substring(*feature) for feature in features]
         explanations.append(
             Explanation(
                 **meanings[d],
-                value=float(mixes[d] @ machines[d]),
+                value=float(machine_weights[d] @ machines[d]),
                 bias=float(biases[d]),
                 text=text,
                 symbols=parts.symbols[d],
                 attribution=model.kernel_.attribution.method,
                 substrings=substrings[: most[0]],
-                similar=known.similar(d, most[1]),
+                similar=explainer.similar(d, most[1]),
                 merged=_merged(substrings[: CANDIDATES * max(most[0], 30)], text)[: most[0]],
             )
         )
@@ -286,17 +287,12 @@ def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
     return sorted(result, key=lambda each: -abs(each.contribution))
 
 
-def texts_of(documents: Documents | MultiView) -> Sequence[str]:
-    """Normalised texts for display."""
-    return [documents.shown(i) for i in range(len(documents))]
-
-
 def _machines_explained(
     model: Any, machines: NDArray[np.float64], positive: Any
 ) -> tuple[NDArray[np.float64], list[dict[str, Any]]]:
     """Weights of the machines in each explained value, (n, n_machines), and fields of its `Explanation`."""
     n, classes = len(machines), getattr(model, "classes_", None)
-    mixes, towards = value_mixes(model, positive)
+    machine_weights, towards = value_mixes(model, positive)
     side, against = np.zeros(n, np.int64), None
     if classes is None:
         predictions = model.predictions(model.scores(machines, 0), None).tolist()
@@ -317,4 +313,4 @@ def _machines_explained(
         {"prediction": prediction, "towards": towards[a], "against": against}
         for prediction, a in zip(predictions, side.tolist(), strict=True)
     ]
-    return mixes[side], meanings
+    return machine_weights[side], meanings

@@ -19,7 +19,7 @@ UNSEEN = 0.05
 SEEN = 0.05
 
 
-def machine_of(model: Any) -> Any:
+def fitted_machine(model: Any) -> Any:
     """The kernel machine of a calibrated model, or the model itself."""
     return getattr(model, "estimator_", model)
 
@@ -104,7 +104,7 @@ def judge(
 
 def data_warnings(model: Any, texts: Any) -> list[str]:
     """Warnings about documents in another language, and about support vectors among the documents."""
-    support, machine = getattr(model, "support_documents_", None), machine_of(model)
+    support, machine = getattr(model, "support_documents_", None), fitted_machine(model)
     if not isinstance(support, Documents | MultiView):
         return []
     documents = machine.encode(machine.validate(texts, fitting=False), support)

@@ -1,14 +1,15 @@
 """Files, folders, archives and compressed files as named bytes and lines of text, read in place.
 
 `read_files` reads everything into memory and writes nothing to disk; `FileOnDisk` reads a file when it is
-needed. The type of a file is detected from its first bytes, not from its name. Links, devices and names that
-would leave an archive are left out and reported; archives that unpack to more than `max_bytes`, or to far
-more than texts are packed to, are refused.
+needed. The type of a file is detected from its first bytes, not from its name. Members of archives that are
+links, devices or outside of the archive are left out and reported; of a folder, only regular files are read.
+Archives that unpack to more than `max_bytes`, or to far more than texts are packed to, are refused.
 """
 
 from __future__ import annotations
 
 import bz2
+import gzip
 import io
 import lzma
 import os
@@ -51,13 +52,13 @@ _OPEN_DOCUMENT = b"application/vnd.oasis.opendocument."
 UNSUPPORTED = {b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR", b"\x28\xb5\x2f\xfd": "Zstandard"}
 _COMPRESSED = (".gz", ".bz2", ".xz", ".z", ".tgz", ".tbz2", ".txz")
 _ENDINGS = (".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zip", ".mbox", ".mbx")
-#: Bytes that any file may unpack to, and the maximum ratio above: texts are packed to a tenth, an array with
-#: a number in a thousand that is not 0 to a three-hundredth. Deflate cannot do more than 1032.
+#: Bytes that any file may unpack to, and the maximum ratios above. Text compresses about 10-fold, an array
+#: with 0.1 % nonzeros 300-fold; Deflate's limit is 1032.
 FREE_BYTES, TEXT_RATIO, ARRAY_RATIO = 4 << 20, 200, 1032
 #: Lines that any file may unpack to, and the maximum number per packed byte above: a million rows "a TAB b"
 #: are packed to 6 kB and take 100 MB as documents.
 FREE_LINES, LINES_PER_BYTE = 1_000_000, 1
-#: Members that any gzip file may have, and the least mean of their packed bytes above; bgzip's have 20,000.
+#: Maximum gzip members: this number, or one per 64 packed bytes if that is more. bgzip's have 20,000 bytes.
 FREE_MEMBERS, MEMBER_BYTES = 100_000, 64
 # Exceptions of the standard library for damaged compressed files, and for damaged archives.
 _DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)
@@ -86,48 +87,29 @@ def check_expansion(source: str, unpacked: int, packed: int, ratio: int = TEXT_R
     )
 
 
-class _GzipMembers(io.RawIOBase):
-    """The unpacked bytes of a gzip file. Unlike gzip's, its work per member does not grow with its buffer."""
+class _CountedMembers:
+    """The packed bytes of a gzip file, with a bound on its members: gzip takes long for small members."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._packed, self._members = stream, b"", 0
+        self._stream, self._members, self._end = stream, 0, b""
         start = stream.tell()
-        self._most = max(FREE_MEMBERS, stream.seek(0, io.SEEK_END) // MEMBER_BYTES)
+        self._max = max(FREE_MEMBERS, stream.seek(0, io.SEEK_END) // MEMBER_BYTES)
         stream.seek(start)
-        self._member: Any = None
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = b""
-        while not data:
-            self._packed = self._packed or self._stream.read(io.DEFAULT_BUFFER_SIZE)
-            if not self._packed:
-                if self._member is not None:
-                    raise EOFError
-                return 0
-            if self._member is None:
-                if self._members:  # zeros may follow a member
-                    self._packed = self._packed.lstrip(b"\0")
-                    if not self._packed:
-                        continue
-                self._members += 1
-                if self._members > self._most:
-                    raise InputError(f"a gzip file has more than {self._most:,} members; unpack it first")
-                self._member = zlib.decompressobj(16 + zlib.MAX_WBITS)
-            data = self._member.decompress(self._packed, len(buffer))
-            self._packed = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
-            self._member = None if self._member.eof else self._member
-        buffer[: len(data)] = data
-        return len(data)
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        recent = self._end + data  # a header may be in two pieces; 1 in 16 million is packed data
+        self._members, self._end = self._members + recent.count(b"\x1f\x8b\x08"), recent[-2:]
+        if self._members > self._max:
+            raise InputError(f"a gzip file has more than {self._max:,} members; unpack it first")
+        return data
 
 
-def _open_gzip(stream: IO[bytes]) -> IO[bytes]:
-    return io.BufferedReader(_GzipMembers(stream), HEAD)
-
-
-OPENERS: dict[bytes, Any] = {b"\x1f\x8b": _open_gzip, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+OPENERS: dict[bytes, Any] = {
+    b"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=cast("Any", _CountedMembers(stream))),
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
 
 
 @dataclass
@@ -138,7 +120,7 @@ class File:
     data: bytes
 
     #: Rows that may be read ahead to detect columns (None: all).
-    known_rows: ClassVar[int | None] = None
+    lookahead_rows: ClassVar[int | None] = None
     #: Number of bytes that were read from disk.
     position: ClassVar[int] = 0
 
@@ -158,7 +140,7 @@ class File:
 class FileOnDisk:
     """A file that is read when it is needed, and unpacked if it is compressed; the members are `File`'s."""
 
-    known_rows = 1000
+    lookahead_rows = 1000
 
     def __init__(self, name: str, path: Path) -> None:
         self.name, self.path, self.size = name, path, path.stat().st_size
@@ -191,7 +173,9 @@ class FileOnDisk:
     @property
     def head(self) -> bytes:
         with self.open() as stream:
-            return stream.read(HEAD)
+            start = stream.read(HEAD)
+        self._packed = io.BytesIO()  # `position` stays 0
+        return start
 
     @property
     def data(self) -> bytes:
@@ -265,12 +249,12 @@ def _lines_on_disk(file: FileOnDisk, problems: Problems, newline: str) -> Iterat
             try:
                 line = raw.decode()
             except UnicodeDecodeError:
-                line = decode(raw)[0]
+                line = raw.decode("utf-8", "textsvm-windows-1252")
                 if not reported:  # the first of a file
-                    place = f"{file.name}, line {number}"
-                    problems.append((place, "bytes that are not UTF-8 were read as Windows-1252"))
+                    problem = f"line {number}: bytes that are not UTF-8 were read as Windows-1252"
+                    problems.append((file.name, problem))
                 reported = True
-            if newline or "\r" not in line[:-2]:
+            if newline or "\r" not in line.removesuffix("\n").removesuffix("\r"):
                 yield line
             else:
                 yield from io.StringIO(line, newline="")
@@ -420,9 +404,6 @@ class _BudgetedStream(io.RawIOBase):
         self._peeked = b""
         self.tail, self.ratio = b"", TEXT_RATIO
 
-    def readable(self) -> bool:
-        return True
-
     def peek(self, size: int) -> bytes:
         while len(self._peeked) < size and (more := self._unpack(size - len(self._peeked))):
             self._peeked += more
@@ -467,10 +448,17 @@ def walk(folder: Path) -> Iterator[tuple[Path, str]]:
             folders.clear()
             continue
         visited.add(real)
-        folders.sort()  # of two links to a folder the first in this order counts
+        inner = Path(parent).relative_to(folder)
+        # Hidden folders are not entered, except those of a Maildir.
+        folders[:] = (
+            name for name in sorted(folders)  # of two links to a folder, the first by name is read
+            if any(
+                not _hidden((inner / name / box).as_posix()) and os.path.isdir(Path(parent, name, box))
+                for box in ("", "cur", "new")
+            )
+        )  # fmt: skip
         for name in names:
-            path = Path(parent, name)
-            relative = path.relative_to(folder).as_posix()
+            path, relative = Path(parent, name), (inner / name).as_posix()
             if not _hidden(relative) and path.is_file():
                 paths.append((path, relative))
     return iter(sorted(paths, key=lambda pair: pair[1]))

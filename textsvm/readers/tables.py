@@ -411,7 +411,7 @@ def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line"
         taken.add(names[i])
     lookahead: list[CellRow] = []
     if not headed and len(names) > 1:
-        lookahead = list(islice(rows, _LOOKED_AT if file.known_rows is None else file.known_rows))
+        lookahead = list(islice(rows, _LOOKED_AT if file.lookahead_rows is None else file.lookahead_rows))
     rest = chain([] if headed else [start], lookahead, rows)
 
     def named_rows() -> Iterator[NamedRow]:
@@ -431,7 +431,7 @@ def _require_content(file: File) -> None:
 
 
 def _read_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
-    """JSON Lines: one object per line; columns are the keys of the first `known_rows` objects."""
+    """JSON Lines: one object per line; columns are the keys of the first `lookahead_rows` objects."""
     rows = _objects(file, problems)
     objects: list[Mapping[str, Any]] = []
     lookahead = []
@@ -439,7 +439,7 @@ def _read_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
         lookahead.append(row)
         if not isinstance(row[2], InvalidRow):
             objects.append(row[2])
-            if len(objects) == file.known_rows:
+            if len(objects) == file.lookahead_rows:
                 break
     if not objects:
         _require_content(file)
@@ -615,17 +615,19 @@ def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRo
             except csv.Error as error:
                 place = f'{file.name}, line {start}: a quote (") was opened'
                 literal = "if quotes are ordinary characters in this file, read it as tsv"
-                try:
-                    row = next(csv.reader(chain([lines.last], lines), delimiter=delimiter))
-                except (csv.Error, StopIteration):
-                    raise InputError(f"{file.name}, line {lines.count}: {error}") from error
+                row: list[str] = []
+                if not lines.ended and lines.count == start:
+                    try:
+                        row = next(csv.reader(chain([lines.last], lines), delimiter=delimiter))
+                    except csv.Error:
+                        raise InputError(f"{file.name}, line {start}: {error}") from error
                 if lines.ended:
                     message = f"{place} and is never closed, so the rows cannot be separated; {literal}"
                     raise InputError(message) from error
                 if lines.count > start:
                     raise InputError(
-                        f"{place}, and its field ends in line {lines.count} in an undoubled quote, so "
-                        f"the rows cannot be separated; correct the quotes; {literal}"
+                        f"{place} in a row that runs up to line {lines.count}, and a quote in it is not doubled, "
+                        f"so the rows cannot be separated; correct the quotes; {literal}"
                     ) from error
                 if not damaged:
                     problem = "a quote inside a quoted field is not doubled"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from textsvm.errors import InputError, json_escaped
-from textsvm.evaluation.judge import judge, machine_of
+from textsvm.evaluation.judge import fitted_machine, judge
 from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.reporting import html, markdown
 from textsvm.reporting.figures import write_figures
@@ -108,7 +108,7 @@ def report(
     SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
     model.require_fitted()
-    machine = machine_of(model)
+    machine = fitted_machine(model)
     examples, truth = _examples(machine, X), _plain(y)
     n = len(machine.validate(examples, fitting=False))
     names = [str(i) for i in (range(n) if ids is None else ids)]

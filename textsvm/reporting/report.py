@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import textsvm
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.explanation import Explanation, explain
-from textsvm.evaluation.judge import machine_of
+from textsvm.evaluation.judge import fitted_machine
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
@@ -98,7 +98,7 @@ def make_report(
     Bootstrap intervals are computed if the results have none; vectors are not shown.
     """
     results = results if results.intervals else results.with_intervals()
-    machine = machine_of(model)
+    machine = fitted_machine(model)
     documents = machine.encode(machine.validate(texts, fitting=False), None).take(results.index)
     facts = _facts(model, results)
     if isinstance(documents, Vectors):
@@ -221,7 +221,11 @@ def how_wrong(results: Results) -> NDArray[np.float64]:
 
 
 def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
-    kernel, info, machine = getattr(model, "kernel_", None), getattr(model, "info_", {}), machine_of(model)
+    kernel, info, machine = (
+        getattr(model, "kernel_", None),
+        getattr(model, "info_", {}),
+        fitted_machine(model),
+    )
     facts = [("machine", model.estimator_name)]
     if kernel is not None:
         facts.append(("kernel", spell(kernel)))
