@@ -328,6 +328,12 @@ MISTAKES = [
         files={"t/a.csv": FILES["reviews.csv"], "t/b.xlsx": XLSX},
     ),
     Mistake(
+        "a binary file named as a table beside a table",
+        f"train t {TRAIN}",
+        "b\\.csv is no table",
+        files={"t/a.csv": FILES["reviews.csv"], "t/b.csv": bytes(500)},
+    ),
+    Mistake(
         "an archive in an archive",
         f"train t.zip {TRAIN}",
         "in\\.zip in t\\.zip is an archive in an archive",
@@ -337,7 +343,7 @@ MISTAKES = [
         Mistake(
             f"{command} with a broken quote over several lines",
             arguments,
-            r"t\.csv, line 11: a quote.*line 21.*correct the quotes",
+            r"t\.csv, line 11: a quote.*runs up to line 21 .*correct the quotes",
             files={"t.csv": MERGED},
         )
         for command, arguments in [

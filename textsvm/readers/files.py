@@ -214,11 +214,6 @@ def is_tar(block: bytes) -> bool:
     return True
 
 
-def is_archive(head: bytes) -> bool:
-    """Whether a file with these first bytes is an archive, or is compressed."""
-    return head.startswith((*ZIP, *OPENERS, *UNSUPPORTED)) or is_tar(head[:512])
-
-
 # Lines of text
 
 
@@ -287,9 +282,7 @@ class InputFiles:
     files: list[Any] = field(default_factory=list)  #: In the order of the archive; sorted by name in a folder
     single: bool = False  #: Whether the path is a file, compressed or not, and no folder or archive
     problems: Problems = field(default_factory=list)  #: Entries that were left out
-    named: set[str] = field(
-        default_factory=set
-    )  #: Names of files that the user named together with other paths
+    named: set[str] = field(default_factory=set)  #: Files that were named by the user, beside other paths
 
 
 def read_files(

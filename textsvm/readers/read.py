@@ -18,10 +18,12 @@ from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, bui
 from textsvm.readers.files import (
     MAX_BYTES,
     NUMPY,
+    OPENERS,
+    ZIP,
     File,
     InputFiles,
     combine_files,
-    is_archive,
+    is_tar,
     read_files,
     read_stream,
 )
@@ -225,15 +227,24 @@ def iterate_documents(
 
 
 def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> list[File]:
-    """The tables among files; a problem reports the others. Raise InputError if the user named another."""
-    tables = [file for file in files if file_format(file, options)]
-    if others := [file.name for file in files if file.size and not file_format(file, options)]:
-        if named := [name for name in others if name in inputs.named]:
-            raise InputError(f"{named[0]} is no table and cannot be read together with {tables[0].name}")
-        names = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
+    """The tables among files; a problem reports the other files, unless they should be tables."""
+    tables, others = list[File](), list[str]()
+    for file in files:
+        if file_format(file, options):
+            tables.append(file)
+        elif file.name in inputs.named or _has_table_name(file):
+            raise InputError(f"{file.name} is no table and cannot be read together with tables")
+        elif file.size:
+            others.append(file.name)
+    if others:
         reason = "it is not a table" if len(others) == 1 else f"these {len(others):,} files are not tables"
+        names = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
         inputs.problems.append((names, f"left out: {reason}"))
     return tables
+
+
+def _has_table_name(file: File) -> bool:
+    return PurePosixPath(file.name).suffix.lower() in SUFFIXES
 
 
 def _detect(inputs: InputFiles, options: ReadOptions) -> str:
@@ -242,22 +253,21 @@ def _detect(inputs: InputFiles, options: ReadOptions) -> str:
     format = _content_format(inputs, files, options)
     if inputs.single or format not in ("mail", "folders", "lines"):
         return format
-    content = _content(files) or files
-    named = [file for file in content if PurePosixPath(file.name).suffix.lower() in SUFFIXES]
-    if options.columns:
-        candidates = [*named, *content[:: max(1, len(content) // 200)]]
-        return "tables" if any(file_format(file, options) for file in candidates) else format
-    tables = [file for file in named if file_format(file, options) and not is_mail(file.head)]
-    texts = [file for file in content if file not in tables and not is_binary(file.head)] if tables else []
-    if tables and not texts:
+    content, columns = _content(files) or files, options.columns
+    candidates = [file for file in content if _has_table_name(file)]
+    candidates += content[:: max(1, len(content) // 200)] if columns else []
+    tables = [file for file in candidates if file_format(file, options)]
+    names = {file.name for file in tables if columns or not is_mail(file.head)}
+    text = next((f.name for f in content if f.name not in names and not is_binary(f.head)), None)
+    if names and (columns or text is None):
         return "tables"
     folders = parent_folders(files) if format == "folders" else ()
-    documents = [file for file in tables if not is_binary(file.head)]
-    documents = [file for file in documents if PurePosixPath(file.name).parent not in folders]
-    if documents and format != "lines":
+    names -= {file.name for file in tables if is_binary(file.head)}
+    names = {name for name in names if PurePosixPath(name).parent not in folders}
+    if names and format != "lines":
         raise InputError(
-            f"{inputs.source} holds tables ({documents[0].name}) and texts ({texts[0].name}), and a table is "
-            f"not a single document; name the tables, or read each file as a document with --format {format}"
+            f"{inputs.source} holds tables ({min(names)}) and texts ({text}), and a table is not a single "
+            f"document; name the tables, or read each file as a document with --format {format}"
         )
     return format
 
@@ -273,9 +283,10 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
         return vector_format(inputs, files) or ""
     kinds = {file_format(file, options) for file in sample}
     if all(is_binary(file.head) and binary_table_format(file) is None for file in sample):
-        if archives := [file.name for file in sample if is_archive(file.head)]:
-            place = f"{archives[0]} in {inputs.source}"
-            raise InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
+        for file in sample:
+            if file.head.startswith((*ZIP, *OPENERS)) or is_tar(file.head[:512]):
+                place = f"{file.name} in {inputs.source}"
+                raise InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
         raise InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
     heads = [(file.name, decode(file.head)[0]) for file in sample]
     records = [sequence_format(name, head) for name, head in heads]

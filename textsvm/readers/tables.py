@@ -82,12 +82,10 @@ _SPREADSHEET = (b"xl/workbook.", b"opendocument.spreadsheet")
 
 def binary_table_format(file: File) -> str | None:
     """The format of a table that is not text; None for other files."""
-    head = file.head
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    if head.startswith(OFFICE) or (head.startswith(ZIP) and any(each in file.data for each in _SPREADSHEET)):
+    head, zipped = file.head, file.head.startswith(ZIP)
+    if head.startswith(OFFICE) or (zipped and any(part in file.data for part in _SPREADSHEET)):
         return "excel"
-    return None
+    return "parquet" if head.startswith(b"PAR1") else None
 
 
 def file_format(file: File, options: ReadOptions) -> str | None:
@@ -613,27 +611,21 @@ def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRo
                         yield number, start, row
                     start = lines.count + 1
             except csv.Error as error:
-                place = f'{file.name}, line {start}: a quote (") was opened'
-                literal = "if quotes are ordinary characters in this file, read it as tsv"
-                row: list[str] = []
+                fields: list[str] = []
                 if not lines.ended and lines.count == start:
-                    try:
-                        row = next(csv.reader(chain([lines.last], lines), delimiter=delimiter))
-                    except csv.Error:
-                        raise InputError(f"{file.name}, line {start}: {error}") from error
-                if lines.ended:
-                    message = f"{place} and is never closed, so the rows cannot be separated; {literal}"
-                    raise InputError(message) from error
-                if lines.count > start:
+                    with suppress(csv.Error):  # of a line that is too long
+                        fields = next(csv.reader(chain([lines.last], lines), delimiter=delimiter))
+                if lines.ended or lines.count > start or not fields:
+                    end = "is never closed" if lines.ended else f"runs up to line {lines.count} ({error})"
                     raise InputError(
-                        f"{place} in a row that runs up to line {lines.count}, and a quote in it is not doubled, "
-                        f"so the rows cannot be separated; correct the quotes; {literal}"
+                        f'{file.name}, line {start}: a quote (") was opened and {end}, so the rows cannot be '
+                        "separated; correct the quotes, or read the file as tsv if they are ordinary characters"
                     ) from error
                 if not damaged:
-                    problem = "a quote inside a quoted field is not doubled"
-                    problems.append((f"{file.name}, line {start}", problem))
+                    place = f"{file.name}, line {start}"
+                    problems.append((place, "a quote inside a quoted field is not doubled"))
                 damaged, number = True, number + 1
-                yield number, start, row
+                yield number, start, fields
 
 
 def _delimiter(file: File) -> str:
