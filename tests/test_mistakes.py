@@ -250,7 +250,7 @@ MISTAKES = [
     Mistake(
         "tables beside a model and a picture",
         "predict m.textsvm t",
-        "m2\\.textsvm, p\\.png: left out: these 2 files are not tables",
+        "m2\\.textsvm, p\\.png: left out, because the other files are tables",
         code=0,
         files={"t/a.csv": FILES["reviews.csv"], "t/b.jsonl": FILES["reviews.jsonl"], **MODEL},
         rows=80,
@@ -258,7 +258,7 @@ MISTAKES = [
     Mistake(
         "a table beside a page",
         "predict said.textsvm t",
-        "i\\.html: left out: it is not a table",
+        "i\\.html: left out",
         code=0,
         files={"t/a.csv": FILES["said.csv"], "t/i.html": b"<p>Some text</p>\n"},
         rows=40,
@@ -282,7 +282,7 @@ MISTAKES = [
     Mistake(
         "training on a table beside a model",
         f"train t {TRAIN}",
-        "left out: these 2 files are not tables",
+        "left out, because the other files are tables",
         code=0,
         files={"t/a.csv": FILES["reviews.csv"], **MODEL},
         rows=1,
@@ -309,7 +309,7 @@ MISTAKES = [
     Mistake(
         "a table among mail",
         "predict said.textsvm t",
-        "left out: these 2 files are not tables",
+        "left out, because the other files are tables",
         code=0,
         files={"t/a.csv": FILES["said.csv"]}
         | {f"t/{i}": b"From: a@b.c\nTo: d@e.f\nSubject: x\nDate: today\n\nText\n" for i in range(2)},

@@ -31,7 +31,7 @@ from textsvm.readers.mail import is_mail, read_mail
 from textsvm.readers.plain_text import is_lines, parent_folders, read_folders, read_lines
 from textsvm.readers.reuters import is_reuters, read_reuters
 from textsvm.readers.sequences import read_sequences, sequence_format
-from textsvm.readers.tables import SUFFIXES, binary_table_format, file_format, read_tables
+from textsvm.readers.tables import SUFFIXES, file_format, read_tables
 from textsvm.readers.vectors import read_vector_files, vector_format
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
@@ -217,7 +217,7 @@ def iterate_documents(
     files = inputs.files
     if format not in _MIXED:
         for file in files:
-            if format != "tables" and is_binary(file.head) and binary_table_format(file) is None:
+            if format != "tables" and is_binary(file.head) and file_format(file, options) is None:
                 raise InputError(f"{file.name} is binary data and cannot be read as {format}")
         files = _content(files)
     if format == "tables":
@@ -228,19 +228,14 @@ def iterate_documents(
 
 def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> list[File]:
     """The tables among files; a problem reports the other files, unless they should be tables."""
-    tables, others = list[File](), list[str]()
-    for file in files:
-        if file_format(file, options):
-            tables.append(file)
-        elif file.name in inputs.named or _has_table_name(file):
+    others = [file for file in files if file.size and not file_format(file, options)]
+    for file in others:
+        if file.name in inputs.named or _has_table_name(file):
             raise InputError(f"{file.name} is no table and cannot be read together with tables")
-        elif file.size:
-            others.append(file.name)
     if others:
-        reason = "it is not a table" if len(others) == 1 else f"these {len(others):,} files are not tables"
-        names = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
-        inputs.problems.append((names, f"left out: {reason}"))
-    return tables
+        names = ", ".join(file.name for file in others[:5]) + (", ..." if len(others) > 5 else "")
+        inputs.problems.append((names, "left out, because the other files are tables"))
+    return [file for file in files if file_format(file, options)]
 
 
 def _has_table_name(file: File) -> bool:
@@ -256,14 +251,13 @@ def _detect(inputs: InputFiles, options: ReadOptions) -> str:
     content, columns = _content(files) or files, options.columns
     candidates = [file for file in content if _has_table_name(file)]
     candidates += content[:: max(1, len(content) // 200)] if columns else []
-    tables = [file for file in candidates if file_format(file, options)]
-    names = {file.name for file in tables if columns or not is_mail(file.head)}
+    tables = [f for f in candidates if file_format(f, options) and (columns or not is_mail(f.head))]
+    names = {file.name for file in tables}
     text = next((f.name for f in content if f.name not in names and not is_binary(f.head)), None)
     if names and (columns or text is None):
         return "tables"
     folders = parent_folders(files) if format == "folders" else ()
-    names -= {file.name for file in tables if is_binary(file.head)}
-    names = {name for name in names if PurePosixPath(name).parent not in folders}
+    names = {f.name for f in tables if not is_binary(f.head) and PurePosixPath(f.name).parent not in folders}
     if names and format != "lines":
         raise InputError(
             f"{inputs.source} holds tables ({min(names)}) and texts ({text}), and a table is not a single "
@@ -282,7 +276,7 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
     if all(file.head.startswith(NUMPY) for file in files):
         return vector_format(inputs, files) or ""
     kinds = {file_format(file, options) for file in sample}
-    if all(is_binary(file.head) and binary_table_format(file) is None for file in sample):
+    if kinds == {None} and all(is_binary(file.head) for file in sample):
         for file in sample:
             if file.head.startswith((*ZIP, *OPENERS)) or is_tar(file.head[:512]):
                 place = f"{file.name} in {inputs.source}"

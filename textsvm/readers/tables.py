@@ -80,20 +80,15 @@ SUFFIXES = (*_SUFFIXES, ".xlsx", ".xlsb", ".xls", ".ods")
 _SPREADSHEET = (b"xl/workbook.", b"opendocument.spreadsheet")
 
 
-def binary_table_format(file: File) -> str | None:
-    """The format of a table that is not text; None for other files."""
+def file_format(file: File, options: ReadOptions) -> str | None:
+    """The format of a table by its content or name; None if the file is no table."""
     head, zipped = file.head, file.head.startswith(ZIP)
     if head.startswith(OFFICE) or (zipped and any(part in file.data for part in _SPREADSHEET)):
         return "excel"
-    return "parquet" if head.startswith(b"PAR1") else None
-
-
-def file_format(file: File, options: ReadOptions) -> str | None:
-    """The format of a table by its content or name; None if the file is no table."""
-    if (binary := binary_table_format(file)) or is_binary(file.head):
-        return binary
-    head = decode(file.head)[0]
-    return table_format(file.name, head) or header_format(head, options)
+    if head.startswith(b"PAR1") or is_binary(head):
+        return "parquet" if head.startswith(b"PAR1") else None
+    text = decode(head)[0]
+    return table_format(file.name, text) or header_format(text, options)
 
 
 def table_format(name: str, head: str) -> str | None:
@@ -370,8 +365,7 @@ def _named_columns(
         else:
             close = get_close_matches(name, names[:1000], 1, 0.5)  # it is slow
             remedy = f", which the model was trained on; name another with --{role}" if recorded else ""
-            separator = _separator_remedy(table)
-            remedy += separator or (f"; did you mean {close[0]!r}" if close else "")
+            remedy += _separator_remedy(table) or (f"; did you mean {close[0]!r}" if close else "")
             if not close and table.first and _ALL_USUAL.isdisjoint(map(str.lower, names)):
                 remedy += "; name columns by number if the first line is not a header"
             available = ", ".join(names[:20])
@@ -619,12 +613,12 @@ def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRo
                     end = "is never closed" if lines.ended else f"runs up to line {lines.count} ({error})"
                     raise InputError(
                         f'{file.name}, line {start}: a quote (") was opened and {end}, so the rows cannot be '
-                        "separated; correct the quotes, or read the file as tsv if they are ordinary characters"
+                        "separated; correct the quotes, or read it as tsv if quotes are ordinary characters"
                     ) from error
                 if not damaged:
-                    place = f"{file.name}, line {start}"
+                    place, damaged = f"{file.name}, line {start}", True
                     problems.append((place, "a quote inside a quoted field is not doubled"))
-                damaged, number = True, number + 1
+                number += 1
                 yield number, start, fields
 
 
