@@ -195,6 +195,21 @@ def test_learning_counts_once_and_minds_change(store):
     assert call("learn", "--as", "spam", "-q", stdin=data).output == ""
 
 
+def test_empty_messages_are_not_learnt(store, tmp_path):
+    before, empty, message = counts(), tmp_path / "empty", tmp_path / "message"
+    empty.write_bytes(b"From a@example.org Mon Jan  1 00:00:00 2024\r\n \n")
+    message.write_bytes(mail("spam", 5000))
+    for arguments in (["-"], [empty], [os.devnull, empty]):
+        result = call("learn", "--as", "spam", *arguments)
+        assert result.exit_code == 3
+        assert "the message is empty" in result.stderr
+    assert counts() == before
+    result = call("learn", "--as", "spam", empty, message)
+    assert (result.exit_code, counts()) == (0, (before[0] + 1, before[1]))
+    assert "1 message learnt as spam, 1 empty and skipped;" in result.stderr
+    assert call("classify").exit_code == 2
+
+
 def test_learning_makes_a_store(tmp_path):
     folder = tmp_path / "new"
     mbox = tmp_path / "mbox"

@@ -18,6 +18,7 @@ from textsvm.cli.console import Console
 from textsvm.cli.options import option
 from textsvm.cli.output import Force, Kind, Output, check_figures, check_report
 from textsvm.errors import InputError
+from textsvm.mail.raw_message import RawMessage
 from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
@@ -98,13 +99,14 @@ def learn(
 
     console = Console(quiet)
     size = sum(size_of(file) for file in files or [] if file != "-")
-    n = done = 0
+    n = done = empty = 0
 
-    def counted() -> Iterator[bytes]:
-        nonlocal n, done
+    def counted() -> Iterator[RawMessage]:
+        nonlocal n, done, empty
         for _, data in read_messages(files):
-            n += 1
-            yield data
+            message = RawMessage(data)
+            n, empty = n + 1, empty + message.is_empty
+            yield message
             done += len(data)
             console.stage("learn", min(done, size), size)
 
@@ -118,7 +120,8 @@ def learn(
             opened.set_limit(most)
         new = opened.learn_all(counted(), kind.value)
         counts = opened.lessons.counts()
-    known = f", {n - new:,} known already" if n > new else ""
+    known = f", {n - new - empty:,} known already" if n > new + empty else ""
+    known += f", {empty:,} empty and skipped" if empty else ""
     console.say(
         f"{messages(new)} learnt as {kind.value}{known}; there are {counts['spam']:,} spam and "
         f"{counts['ham']:,} ham now"

@@ -261,7 +261,7 @@ def _classify_message(
     raw = RawMessage(data)
     decision = mail.classify(raw)
     kind = settings.kind(decision.score)
-    learns = "u" in flags and settings.is_learnt(kind, decision.score)
+    learns = "u" in flags and settings.is_learnt(kind, decision.score) and not raw.is_empty
     n_words = cache(lambda: _n_words(raw))
     registered = kind.replace("ham", "n")[0] if learns else ""
     values = LineValues(kind, decision.score, raw, n_words, n_messages, registered)

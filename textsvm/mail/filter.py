@@ -190,10 +190,24 @@ class Filter:
         return self.learn_all([data], kind) == 1
 
     def learn_all(self, messages: Iterable[bytes | RawMessage], kind: str) -> int:
-        """Learn messages of a kind, a few in a transaction; return the number of new lessons."""
+        """Learn messages of a kind, a few in a transaction; return the number of new lessons.
+
+        Empty messages are skipped; InputError if all are empty.
+        """
         if kind not in KINDS:
             raise InputError(f"a message is learnt as spam or as ham, not as {kind!r}")
-        return self.add_lessons(_new_lesson(RawMessage.of(message), kind) for message in messages)
+        emptiness = set[bool]()
+
+        def lessons() -> Iterator[Lesson]:
+            for message in map(RawMessage.of, messages):
+                emptiness.add(message.is_empty)
+                if not message.is_empty:
+                    yield _new_lesson(message, kind)
+
+        changed = self.add_lessons(lessons())
+        if emptiness == {True}:
+            raise InputError("the message is empty (no header field and no text): nothing was learnt")
+        return changed
 
     def add_lessons(self, lessons: Iterable[Lesson]) -> int:
         """Learn lessons with features; return the number that are new or change their kind."""

@@ -76,6 +76,11 @@ class RawMessage:
         """The message itself, or of bytes."""
         return data if isinstance(data, RawMessage) else cls(data)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the message has no header field and no text."""
+        return not self.has_header and not self.data[self.start :].strip()
+
     def _header_end(self) -> int:
         limit = min(len(self.data), self.start + MAX_HEADER)
         empty = _EMPTY.search(self.data, self.start, limit)
