@@ -170,6 +170,19 @@ def test_damaged_pages_leave_other_lessons_to_export(store, taught):
     assert sum(counts) > 11 * len(counts)
 
 
+def test_the_advice_is_not_export_if_export_fails(store, taught):
+    file, content = store.parent / "lessons.jsonl", bytearray(taught[FILE])
+    pages = [content[:4096] + b"\xff" * (len(content) - 4096)]
+    content[3587] ^= 128  # of the names of the tables
+    for damaged in (*pages, content):
+        restore(store, {FILE: bytes(damaged)})
+        result = call("export", file)
+        assert (result.exit_code, file.exists()) == (3, False), result.stderr
+        assert "is damaged" in result.stderr
+        assert "restore a backup" in result.stderr
+        assert "mail export" not in result.stderr
+
+
 def test_a_copy_that_is_put_back_is_not_decided_with_the_weights_of_another(store, taught):
     """Two stores of one name and one generation, with other lessons."""
     with Filter(store) as opened:

@@ -217,7 +217,7 @@ def export(
 
     Of a damaged store the intact messages are written.
     """
-    from textsvm.mail.lessons import Lessons, store_folder
+    from textsvm.mail.lessons import FORMAT, Lessons, store_folder
     from textsvm.mail.mailboxes import lesson_line
 
     output = Output("FILE", file, LESSONS, force).checked({})
@@ -231,6 +231,8 @@ def export(
                     continue
                 n, bare = n + 1, bare + (lesson.message is None)
                 stream.write(lesson_line(lesson))
+        if not n and lessons.version == FORMAT:
+            lessons.check()  # an error unless the store is empty
         if not output.is_stdout and not path.exists():
             path.touch(0o600)  # mail is private; `replacing` keeps the mode
     rest = f"; {bare:,} of them as features, without their messages" if 0 < bare < n else ""

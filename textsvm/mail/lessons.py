@@ -80,6 +80,8 @@ _REPAIR = (
     "save its intact lessons with `textsvm mail export FILE`, move it away, and learn them with "
     "`textsvm mail import FILE`"
 )
+#: The advice of `export`, which has failed.
+_NO_REPAIR = "nothing of it can be read; restore a backup, or learn again from mail folders into a new store"
 #: Parts of SQLite's error messages, and messages for people.
 _ERRORS = {
     "file is not a database": "is not a mail store of textsvm: name another folder",
@@ -199,6 +201,7 @@ class Lessons:
         damaged: bool = False,
     ) -> None:
         self.path = Path(folder, FILE)
+        self._advice = _NO_REPAIR if damaged else _REPAIR
         #: Values of the table `meta` during a transaction of `reading` or `writing`.
         self._meta: dict[str, Any] | None = None
         if create:
@@ -296,11 +299,11 @@ class Lessons:
             yield
         except _SQL_ERRORS as error:
             message = next((text for part, text in _ERRORS.items() if part in str(error)), f"fails: {error}")
-            raise InputError(f"{self.path} {message}") from error
+            raise InputError(f"{self.path} {message.replace(_REPAIR, self._advice)}") from error
 
     def damage(self, detail: str) -> InputError:
         """The error for a damaged part of the store."""
-        return InputError(f"{self.path} is damaged ({detail}): {_REPAIR}")
+        return InputError(f"{self.path} is damaged ({detail}): {self._advice}")
 
     def writing(self) -> AbstractContextManager[None]:
         """A write transaction: after the block all its changes are on disk, or none."""
