@@ -20,8 +20,8 @@ _CONFIGURATIONS = ("/etc/bogofilter.cf", "~/.bogofilter.cf")
 _LETTERS = {0: "S", 1: "H", 2: "U"}
 _LONG = {"--passthrough": "-p", "--embed": "-e", "--terse": "-t"}
 DAEMON = "--daemon"
-#: Seconds in which a server that `--daemon` starts is not started again.
-_STARTING = 20.0
+#: Seconds in which a server that `--daemon` starts is not started again, and if its process has ended.
+_STARTING, _ENDED = 20.0, 5.0
 
 
 def main() -> None:
@@ -175,8 +175,25 @@ def _put_back(data: bytes) -> None:
     os.dup2(handle, 0)
 
 
+def _runs(mark: str) -> bool:
+    """Whether the process whose id a file holds runs; a zombie has no command line."""
+    try:
+        with open(mark, "rb") as stream:
+            pid = int(stream.read())
+        os.kill(pid, 0)
+    except (ValueError, PermissionError):  # the id is not written yet, or the process is another user's
+        return True
+    except OSError:
+        return False
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as stream:
+            return stream.read(1) != b""
+    except OSError:  # no Linux
+        return True
+
+
 def start_server(path: str) -> None:
-    """Start the server of an existing store in the background, unless it runs or was started 20 s ago.
+    """Start the server of an existing store in the background, unless it runs or is starting.
 
     The file SOCKET.start holds its process id. Nothing starts if that file cannot be written.
     """
@@ -184,8 +201,10 @@ def start_server(path: str) -> None:
     try:
         if not os.path.exists(os.path.join(folder, "lessons.sqlite")) or client.listens(path):
             return
-        if os.path.exists(mark) and time.time() - os.stat(mark).st_mtime < _STARTING:
-            return
+        if os.path.exists(mark):
+            age = time.time() - os.stat(mark).st_mtime
+            if age < _ENDED or (age < _STARTING and _runs(mark)):
+                return
         handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", folder]
         files: list[tuple[object, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]
