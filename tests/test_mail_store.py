@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sqlite3
 import stat
 import tempfile
@@ -514,6 +515,18 @@ def test_what_the_user_may_not_do_is_a_sentence(taught):
                 )
                 assert re.search(expected, said)
         folder.chmod(0o700)
+
+
+def test_the_error_names_the_file_or_the_full_disk(store, monkeypatch):
+    with Filter(store) as opened:
+        for free, expected in ((0, "the disk is full"), (1 << 30, "the disk reports an error")):
+            usage = shutil.disk_usage(store)._replace(free=free)
+            monkeypatch.setattr(shutil, "disk_usage", lambda path, usage=usage: usage)
+            with pytest.raises(InputError, match=expected), opened.lessons._translate_errors():
+                raise sqlite3.OperationalError("disk I/O error")
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+        with pytest.raises(InputError, match="may not read the file"), opened.lessons._translate_errors():
+            raise sqlite3.OperationalError("unable to open database file")
 
 
 def as_nobody(work):

@@ -91,6 +91,7 @@ _ERRORS = {
     "disk is full": "cannot be written: the disk is full; earlier lessons are kept",
     "readonly": "cannot be written: the file or its folder is read-only",
     "unable to open": "cannot be opened: its folder must exist and be writable",
+    "may not read": "cannot be opened: this user may not read the file",
     "disk I/O": "cannot be read or written: the disk reports an error",
     "no such": f"is damaged (a table or column is missing): {_REPAIR}",
 }
@@ -298,7 +299,14 @@ class Lessons:
         try:
             yield
         except _SQL_ERRORS as error:
-            message = next((text for part, text in _ERRORS.items() if part in str(error)), f"fails: {error}")
+            import shutil  # not above: it takes 4 ms
+
+            known = str(error)
+            if "disk I/O" in known and shutil.disk_usage(self.path.parent).free < 1 << 20:  # WAL and its index
+                known = "disk is full"
+            elif "unable to open" in known and not os.access(self.path, os.R_OK):
+                known = "may not read"
+            message = next((text for part, text in _ERRORS.items() if part in known), f"fails: {error}")
             raise InputError(f"{self.path} {message.replace(_REPAIR, self._advice)}") from error
 
     def damage(self, detail: str) -> InputError:
