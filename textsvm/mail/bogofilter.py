@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -680,7 +679,10 @@ def _read_configuration(settings: Settings, file: Path) -> Settings:
         parts = _KEY_VALUE.fullmatch(line)
         if not parts:
             raise InputError(f"{file}, line {number}: {line!r} has a key and no value")
-        settings = settings.with_key(*parts.groups())
+        try:
+            settings = settings.with_key(*parts.groups())
+        except InputError as error:
+            raise InputError(f"{file}, line {number}: {error}") from error
     return settings
 
 
@@ -703,6 +705,6 @@ def _cutoff(key: str, value: str) -> float:
         number = float(value)
     except ValueError:
         number = -1.0
-    if not 0 <= number < inf:
-        raise InputError(f"{key} must be a number of 0 or more, got {value!r}")
+    if not 0 <= number <= 1:
+        raise InputError(f"{key} must be a number from 0 to 1, got {value!r}")
     return number
