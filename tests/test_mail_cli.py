@@ -210,6 +210,19 @@ def test_empty_messages_are_not_learnt(store, tmp_path):
     assert call("classify").exit_code == 2
 
 
+def test_a_failure_says_that_earlier_messages_were_learnt(store, tmp_path):
+    folder, missing = tmp_path / "spam", tmp_path / "missing"
+    folder.mkdir()
+    for number in range(20):
+        (folder / f"{number}").write_bytes(mail("spam", 5000 + number))
+    result = call("learn", "--as", "spam", missing, folder)
+    assert (result.exit_code, "were learnt" in result.stderr, counts()) == (3, False, (40, 40))
+    result = call("learn", "--as", "spam", folder, missing)
+    assert (result.exit_code, "missing" in result.stderr) == (3, True)
+    assert "; earlier messages were learnt, perhaps not all; repeat the command" in result.stderr
+    assert counts()[0] > 50
+
+
 def test_learning_makes_a_store(tmp_path):
     folder = tmp_path / "new"
     mbox = tmp_path / "mbox"
@@ -284,6 +297,7 @@ def test_retraining_and_a_report(store, tmp_path):
     for name in ("report.html", "report.md", "report.json"):
         result = call("report", tmp_path / name)
         assert result.exit_code == 0, result.output
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     assert json.loads((tmp_path / "report.json").read_text())["n"] == 78  # the first two were learnt unjudged
     assert call("report", tmp_path / "report.doc").exit_code == 3
 

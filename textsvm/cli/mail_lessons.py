@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -118,7 +119,14 @@ def learn(
             )
         if most is not None:
             opened.set_limit(most)
-        new = opened.learn_all(counted(), kind.value)
+        before = opened.lessons.generation
+        try:
+            new = opened.learn_all(counted(), kind.value)
+        except InputError as error:
+            if opened.lessons.generation == before:
+                raise
+            advice = "earlier messages were learnt, perhaps not all; repeat the command, which skips them"
+            raise InputError(f"{error}; {advice}") from error
         counts = opened.lessons.counts()
     known = f", {n - new - empty:,} known already" if n > new + empty else ""
     known += f", {empty:,} empty and skipped" if empty else ""
@@ -289,6 +297,10 @@ def report(
         if mistakes and not opened.lessons.holds_texts:
             console.say("note: the store holds no texts, so the report lists no mistakes")
         content = filter_report(opened, mistakes)
-    write(content, file)
+    mask = os.umask(0o077)  # mail is private
+    try:
+        write(content, file)
+    finally:
+        os.umask(mask)
     console.say(f"report: {file}")
     write_charts(console, figures, lambda: html.render(content))
