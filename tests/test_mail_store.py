@@ -517,6 +517,36 @@ def test_what_the_user_may_not_do_is_a_sentence(taught):
         folder.chmod(0o700)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_read_only_store_is_read(taught):
+    def answers():
+        with closing(Lessons(folder, damaged=True)) as lessons:
+            exported = len(list(lessons.intact()))
+        with Filter(folder) as opened:
+            return opened.classify(mail("ham", 1)), opened.status().ham, exported
+
+    def compare():
+        raise InputError("the same" if answers() == expected else "other answers")
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / FILE).write_bytes((taught / FILE).read_bytes())
+        expected = answers()
+        (folder / "weights").unlink()
+        folder.chmod(0o555)
+        assert as_nobody(compare) == "the same"
+        assert [file.name for file in folder.iterdir()] == [FILE]
+        folder.chmod(0o755)
+        with Filter(folder) as writer:
+            writer.unlearn(mail("ham", 0))  # in the WAL
+            expected = answers()
+            for file in folder.iterdir():
+                file.chmod(0o644)
+            folder.chmod(0o555)
+            assert as_nobody(compare) == "the same"
+        folder.chmod(0o755)
+
+
 def test_the_error_names_the_file_or_the_full_disk(store, monkeypatch):
     with Filter(store) as opened:
         for free, expected in ((0, "the disk is full"), (1 << 30, "the disk reports an error")):

@@ -209,9 +209,12 @@ class Lessons:
             _create_file(self.path)
         elif not _exists(self.path):
             raise InputError(f"there is no mail store in {folder}; create it with textsvm mail learn")
+        uri = self.path.absolute().as_uri()
+        if not os.access(self.path.parent, os.W_OK):  # SQLite cannot create the WAL's files
+            uri += "?mode=ro" if _exists(Path(f"{self.path}-wal")) else "?immutable=1"
         with self._translate_errors():
             self.sql = sqlite3.connect(
-                self.path, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
+                uri, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False, uri=True
             )
         try:
             with self._translate_errors():
@@ -302,7 +305,7 @@ class Lessons:
             import shutil  # not above: it takes 4 ms
 
             known = str(error)
-            if "disk I/O" in known and shutil.disk_usage(self.path.parent).free < 1 << 20:  # WAL and its index
+            if "disk I/O" in known and shutil.disk_usage(self.path.parent).free < 1 << 20:  # for the WAL
                 known = "disk is full"
             elif "unable to open" in known and not os.access(self.path, os.R_OK):
                 known = "may not read"
