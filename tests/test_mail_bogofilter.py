@@ -225,10 +225,10 @@ def test_nothing_is_forgotten_in_a_store_that_does_not_exist(mails, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("value", ["inf", "-1", "1.01", "nan", "x"])
+@pytest.mark.parametrize("value", ["inf", "-1", "nan", "x"])
 def test_invalid_cutoffs(mails, value):
     code, _, err = ours(mails, f"--spam-cutoff={value}")
-    assert (code, b"must be a number from 0 to 1" in err) == (3, True)
+    assert (code, b"must be a number of 0 or more" in err) == (3, True)
     (mails / "invalid.cf").write_text(f"# mine\nham_cutoff={value}\n")
     code, _, err = ours(mails, "-c", "invalid.cf")
     assert (code, b"invalid.cf, line 2: ham_cutoff must be" in err) == (3, True)

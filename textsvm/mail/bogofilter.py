@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -705,6 +706,6 @@ def _cutoff(key: str, value: str) -> float:
         number = float(value)
     except ValueError:
         number = -1.0
-    if not 0 <= number <= 1:
-        raise InputError(f"{key} must be a number from 0 to 1, got {value!r}")
+    if not 0 <= number < inf:
+        raise InputError(f"{key} must be a number of 0 or more, got {value!r}")
     return number
