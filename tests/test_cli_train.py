@@ -401,15 +401,16 @@ def last_line(*options, path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([sample("questions")], "(cross-validation); always 'what': 40.0 %; next: `textsvm explain"),
+        ([sample("questions")], " kernels and values of C); always 'what': 40.0 %; next: `textsvm explain"),
         ([sample("questions"), "--fast"], "(3-fold cross-validation); always 'what': 40.0 %; next: without"),
         ([sample("mail"), "--p", "3", "--holdout", "0.25"], "(100 documents); always 'ham': 58.0 %; next"),
+        ([sample("questions"), "--multilabel"], "next: `textsvm tune`"),
         ([*ESSAYS, "--p", "3"], "(3-fold cross-validation); always the median 3: 1.4; next"),
         ([sample("mail"), "--one-class", "ham"], "next: `textsvm evaluate`"),
         ([sample("mail"), "--kernel", "gap", "--calibrate", "sigmoid"], "right on documents held out"),
         ([sample("mail"), "--kernel", "gap", "--max-length", "3000"], "(40 of 400 documents)"),
     ],
-    ids=["chosen", "fast", "holdout", "numbers", "one class", "calibrated", "slow"],
+    ids=["chosen", "fast", "holdout", "multilabel", "numbers", "one class", "calibrated", "slow"],
 )  # fmt: skip
 def test_the_last_line_tells_how_good_the_model_is(options, words, tmp_path):
     line, shown = last_line(*options, path=tmp_path)

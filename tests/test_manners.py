@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pytest
 from command import fails, report, run
+from rich.cells import cell_len
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -91,6 +92,24 @@ def test_tables_are_readable_in_50_columns(monkeypatch):
     with console.stdout.capture() as shown:
         console.table("folds", rows, header[:4])
     assert shown.get().count("pooled") == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+@pytest.mark.parametrize("label", ["ZH", "pt-BR", "a-class-with-a-long-name", "两个汉字"])
+def test_numbers_of_a_table_are_never_clipped(label, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    from textsvm.cli.console import Console
+
+    counts = [[str(1000 + 20 * i + j) for j in range(11)] for i in range(11)]
+    rows = [(f"truly {label}{i}", *row, ", ".join(["merged"] * 30)) for i, row in enumerate(counts)]
+    console = Console()
+    with console.stdout.capture() as shown:
+        console.table("matrix", rows, ("", *(f"said {label}{i}" for i in range(11)), "reasons"))
+    words = shown.get().replace(",", "").split()
+    assert {count for row in counts for count in row} <= set(words)
+    assert words.count("merged") == 11 * 30
+    assert "reasons" in words
+    assert max(map(cell_len, shown.get().splitlines())) <= width
 
 
 def test_a_cell_that_is_not_a_number_is_no_class(tmp_path):

@@ -446,6 +446,16 @@ MISTAKES = [
     ),
     Mistake("column options on lines", f"train reviews.txt --text text {TRAIN}", "reviews\\.txt.*column"),
     Mistake("column options on mail", f"train {SAMPLES}/mail.tar.gz --label text {TRAIN}", "mail.*column"),
+    Mistake(
+        "no label column", f"train said.csv --text utterance {TRAIN}", "its columns are: id, utterance, mood"
+    ),
+    Mistake(
+        "other columns in the second table",
+        "predict said.textsvm t.csv said.csv --output-format csv",
+        "are those of the first table.*'mood'",
+        rows=42,
+        files={"t.csv": table([(1, "fine")], ("nr", "utterance"))},
+    ),
     Mistake("the text as number column", f"train reviews.csv --numbers text {TRAIN}", "'text'.*number"),
     Mistake(
         "a text column as numbers to predict",
@@ -665,6 +675,19 @@ MISTAKES = [
         rows=3,
         files={"t.txt": b"fine\n\npoor\n"},
     ),
+    Mistake(
+        "labels in another case",
+        "evaluate m.textsvm t.csv --json",
+        "20 of 40 documents.*different only in case",
+        rows=1,
+        files={"t.csv": table([(a.replace("b", "B"), t) for a, t in ROWS], COLUMNS)},
+    ),
+    Mistake(
+        "predictions over the documents", "predict m.textsvm reviews.csv -o reviews.csv", "reviews\\.csv", 2
+    ),
+    Mistake(
+        "predictions over another table", "predict m.textsvm reviews.csv -o said.csv", "said\\.csv.*force", 2
+    ),
     Mistake("one of two files is missing", "predict m.textsvm reviews.csv none.csv", "none\\.csv", rows=40),
     Mistake(
         "one of two files has other columns",
@@ -720,6 +743,16 @@ MISTAKES = [
     Mistake(
         "unknown kernel", "train reviews.csv --kernel spectrun:3 -o new.textsvm", "spectrun.*spectrum", 2
     ),
+    Mistake(
+        "a kernel of scikit-learn",
+        "train two.libsvm --kernel rbf -o new.textsvm",
+        "rbf is called gaussian",
+        2,
+    ),
+    Mistake(
+        "an option as a value", "train reviews.csv --one-class -o new.textsvm", "--one-class needs.*-o is", 2
+    ),
+    Mistake("more folds than documents", "cv reviews.csv --fast --folds 41", "--folds 41.*only 40 documents"),
     Mistake("p of zero", "train reviews.csv --kernel spectrum:0 -o new.textsvm", "p", 2),
     Mistake("p that is a word", "train reviews.csv --kernel spectrum:three -o new.textsvm", "three", 2),
     Mistake("negative C", f"train reviews.csv -C -1 {TRAIN}", "C", 2),
@@ -840,3 +873,13 @@ def test_swapped_texts_and_labels(model):
         model.fit(labels, documents)
     with pytest.raises(InputError, match="swapped"):
         cross_validate(model, labels, documents, cv=2)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_predictions_go_into_a_file(form, folder, tmp_path):
+    command = ["predict", folder / "m.textsvm", folder / "reviews.csv", "--output-format", form]
+    shown = run(*command)
+    for _ in range(2):  # its own file is replaced without --force
+        written = run(*command, "-o", tmp_path / "p")
+        assert (written.returncode, written.stdout) == (0, b""), written.stderr
+    assert (tmp_path / "p").read_bytes() == shown.stdout

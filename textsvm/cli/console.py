@@ -110,7 +110,8 @@ class Console:
         self._tasks: dict[str, Any] = {}
         self._shown = ""
         compiled.warn = lambda message: self.say(f"note: {message}")
-        compiled.on_compile = lambda: self.say("note: compiling for this processor: some seconds, once")
+        compiling = "note: compiling for this processor: some seconds, once for each kind of kernel"
+        compiled.on_compile = lambda: self.say(compiling)
 
     def say(self, message: str) -> None:
         """Print a line to stderr."""
@@ -214,17 +215,16 @@ class Console:
         from rich.text import Text
 
         self.stdout.print(Text(printable(title), style="bold"), soft_wrap=True)
-        for columns in _fitting(rows, header, self.stdout.width) if header else [range(max(map(len, rows)))]:
+        header, rows = [printable(name) for name in header], [list(map(printable, row)) for row in rows]
+        plain: Any = dict.fromkeys(range(max(map(len, rows))))
+        for columns in _fitting(rows, header, self.stdout.width) if header else [plain]:
             table = Table(show_header=bool(header), box=box.SIMPLE)
-            for i in columns:
-                name = Text(printable(header[i])) if header else ""
-                figures = bool(i and header)
-                table.add_column(
-                    name, justify="right" if figures else "left", overflow="fold", no_wrap=False,
-                    min_width=_least(rows, header, i) if figures else _name_width(rows, header),
-                )  # fmt: skip
+            for i, width in columns.items():
+                justify: Any = "right" if i and header else "left"
+                name = Text(header[i]) if header else ""
+                table.add_column(name, justify=justify, overflow="fold", width=width)
             for row in rows:
-                table.add_row(*(Text(printable(row[i])) if i < len(row) else "" for i in columns))
+                table.add_row(*(Text(row[i]) if i < len(row) else "" for i in columns))
             self.stdout.print(table)
 
     def print_json(self, value: dict[str, Any]) -> None:
@@ -235,40 +235,48 @@ class Console:
             text.encode("utf-8" if (stream.encoding or "utf-8").lower() in ("utf-8", "utf8") else "ascii")
         except UnicodeEncodeError:  # a code page of Windows, or a lone surrogate
             text = json.dumps(value)
-        next(_printed)  # first, because the reader of the line may end the process
+        self._count()  # first, because the reader of the line may end the process
         stream.write(text + "\n")
+
+    def _count(self) -> None:
+        """Count a line of output; a file of `predict -o` is written as a whole, or not at all."""
+        if sys.stdout is sys.__stdout__:
+            next(_printed)
 
     def print_csv(self, cells: Sequence[Any]) -> None:
         """Print a row of a CSV table to stdout."""
-        next(_printed)
+        self._count()
         csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
 
 
-#: Largest minimum width of the first column of a table.
-_NAME = 16
+#: Cells and words of a header that are longer are broken if a table is too wide; numbers are shorter.
+_CELL, _WORD = 24, 16
 
 
-def _least(rows: Sequence[Sequence[str]], header: Sequence[str], i: int) -> int:
-    """Width of a numeric column in which numbers and words of the header are not broken."""
-    return max(map(len, [row[i] for row in rows if i < len(row)] + (header[i].split() or [""])))
+def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -> Iterator[dict[int, int]]:
+    """Columns of each table and their widths: several tables, each with the names, on a narrow terminal.
 
+    Numbers are never broken. Rich adds two spaces and a divider to each column, and an edge to the table.
+    """
+    from rich.cells import cell_len
 
-def _name_width(rows: Sequence[Sequence[str]], header: Sequence[str]) -> int | None:
-    """Minimum width of the first column."""
-    return min(max(len(row[0]) for row in rows), _NAME) if header else None
-
-
-def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -> list[list[int]]:
-    """Columns of each table: several tables, each with the names, if the terminal is too narrow for all."""
-    name = max(_name_width(rows, header) or 0, 4) + 4
-    tables, taken = [[0]], name
+    cells = [[cell_len(row[i]) for row in rows if i < len(row)] or [0] for i in range(len(header))]
+    full = [max(cell_len(name), *widths) for name, widths in zip(header, cells, strict=True)]
+    least = [min(full[0], _WORD)]
+    for name, widths in zip(header[1:], cells[1:], strict=True):
+        word = max(map(cell_len, name.split()), default=0)
+        least.append(min(max(min(word, _WORD), min(max(widths), _CELL)), max(1, width - 7 - least[0])))
+    tables = [[0]]
     for i in range(1, len(header)):
-        taken += _least(rows, header, i) + 2
-        if taken > width and len(tables[-1]) > 1:
+        if 1 + sum(least[j] + 3 for j in [*tables[-1], i]) > width and len(tables[-1]) > 1:
             tables.append([0])
-            taken = name + _least(rows, header, i) + 2
         tables[-1].append(i)
-    return tables
+    for columns in tables:
+        spare, fitted = max(0, width - 1 - sum(least[i] + 3 for i in columns)), dict[int, int]()
+        for i in columns:
+            fitted[i] = min(full[i], least[i] + spare)
+            spare -= fitted[i] - least[i]
+        yield fitted
 
 
 def json_line(value: dict[str, Any] | str) -> str:

@@ -26,8 +26,8 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.given import structure_of
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.readers.corpus import VECTORS, Corpus
-from textsvm.readers.read import read_corpus, read_documents
-from textsvm.readers.stream import is_large, stream_corpus
+from textsvm.readers.read import TABLES, read_corpus, read_documents
+from textsvm.readers.stream import incoming_documents, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.text.documents import encode
 from textsvm.text.encoding import Reading
@@ -200,7 +200,7 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
         remedy = "name a column with --label, or use a folder per class"
         if not (len(corpus.texts) or corpus.columns):
             remedy = "give them in a separate file, --labels FILE"
-        raise InputError(f"{corpus.source} has no labels; {remedy}")
+        raise InputError(f"{corpus.source} has no labels; {remedy}{_columns_in(corpus)}")
     if several:
         for identifier, each in zip(corpus.ids, corpus.labels, strict=True):
             if not each:
@@ -214,6 +214,17 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
             "(train, cv, tune), or separate one label from the others with --positive"
         )
     return labels
+
+
+def _columns_in(corpus: Corpus) -> str:
+    """Names of the columns of a single table, for a message."""
+    if corpus.format not in TABLES or not Path(corpus.source).is_file():
+        return ""
+    batches = incoming_documents(
+        [corpus.source], corpus.format, text="1", keep_rows=True, keep_invalid=True, failed=lambda error: None
+    )
+    names = (next(batches, corpus).rows or [None])[0]
+    return f"; its columns are: {', '.join(names)}" if names else ""
 
 
 def of_one_class(corpus: Corpus, label: str) -> Corpus:

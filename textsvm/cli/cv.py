@@ -90,7 +90,7 @@ def cv(
             truth,
             positive=reading.positive,
             progress=console.stage,
-            **splits.fold_arguments(folds, documents),
+            **splits.fold_arguments(console, folds, documents),
         )
         curve = None
         if extra.learning_curve:

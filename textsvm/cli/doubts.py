@@ -22,7 +22,9 @@ class ListingOptions:
     """Selection and output of doubtful texts."""
 
     output: Path = option_field("Output file, JSON Lines; - is stdout.", "-o", "--output", default=STDOUT)
-    report: Path | None = option_field("Write a page for reviewing them: .html.")
+    report: Path | None = option_field(
+        "Page for reviewing them: .html. Save the decisions before you close it."
+    )
     at_least: float = option_field(
         "Minimum score of doubtful labels. Near-copies with different labels and texts similar to no "
         "other text are always listed.",

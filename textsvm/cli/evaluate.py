@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import typer
 
 from textsvm.cli import options
-from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.console import Console, WrongUsage, print_error
 from textsvm.cli.kernels import several
 from textsvm.cli.options import option_field
 from textsvm.cli.output import ReportFile
@@ -56,6 +59,7 @@ def evaluate(
     """Evaluate a model on a labelled corpus.
 
     Labels are reduced to two, or numbers read from a column, as in training unless options say otherwise.
+    If documents are left out because the model does not know their labels, the exit code is 1.
     """
     started = time.perf_counter()
     console = Console(printing.quiet)
@@ -111,12 +115,18 @@ def evaluate(
             judged = report.results
             results.write_report(console, file, replace(report, slices=by_value, beside=beside))
     console.say_device(fitted.device_)
+    left_out = len(documents) - judged.n
     if printing.json:
-        more = {"slices": by_value and by_value.as_dict(), "beside": beside and beside.as_dict()}
+        more: dict[str, Any] = {"slices": by_value and by_value.as_dict(), "left_out": left_out}
+        more["beside"] = beside and beside.as_dict()
         console.print_json(judged.as_dict() | {name: each for name, each in more.items() if each})
     else:
-        results.show_results(console, f"{model} on {documents.source}", judged)
+        results.show_results(console, f"{model} on {documents.source}", judged, len(documents))
         results.show_comparisons(console, by_value, beside)
+    if left_out:
+        if printing.json or printing.quiet:  # otherwise a warning beside the figures
+            print_error(judged.warnings[0])
+        raise typer.Exit(1)
 
 
 def _range(grades: str) -> tuple[int, int]:

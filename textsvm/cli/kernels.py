@@ -68,6 +68,7 @@ class _KernelOptions:
         default : str
             Kernel if none is named.
         """
+        from textsvm.kernels.given import IN_SKLEARN
         from textsvm.kernels.spectrum.kernel import fixed_default
 
         given = []
@@ -80,7 +81,8 @@ class _KernelOptions:
             raise WrongUsage("--kernel auto is only for train and cv of a classifier; name a kernel here")
         for name in names:
             if name not in KERNELS.simple():
-                raise WrongUsage(f"--kernel {name} is not one of {', '.join(spelling.names())}")
+                other = f"called {IN_SKLEARN[name]} here" if name in IN_SKLEARN else ""
+                raise WrongUsage(f"--kernel {name} is {other or 'not one of ' + ', '.join(spelling.names())}")
         self._refuse_others(names, spelled)
         options = {name: KERNELS.options(name) for name in names}
         return [

@@ -170,7 +170,8 @@ class LearningOptions:
         "--multilabel: separator of the labels in a cell (default: ;).", metavar="TEXT"
     )
     corrections: Path | None = _label_field(
-        "Apply decisions saved on the page of `textsvm doubts`: change labels, leave out unsure documents.",
+        "Apply decisions saved on the page of `textsvm doubts`: change labels, leave out unsure documents. "
+        "Undecided documents keep their labels.",
         metavar="FILE",
     )
     duplicates: Duplicates = _reading_field("Keep or drop exact copies.", default=Duplicates.keep)
@@ -297,6 +298,16 @@ class _PlainFlags:
 
 class Command(_PlainFlags, TyperCommand):
     """Command whose help shows no type for flags, and rare options only with --help-all."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments; raises WrongUsage if the value of an option is the name of another option."""
+        rest: list[str] = super().parse_args(ctx, args)
+        names = {name for each in self.params for name in each.opts if name.startswith("-")}
+        for each in self.params:
+            values = ctx.params.get(each.name) if each.param_type_name == "option" else None
+            if wrong := names.intersection(map(str, values if isinstance(values, list) else [values])):
+                raise WrongUsage(f"{each.opts[0]} needs a value, and {wrong.pop()} is an option")
+        return rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help; without --help-all the rare options are hidden meanwhile."""

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -115,6 +115,15 @@ class Output:
             with open(path, "rb") as stream:
                 shutil.copyfileobj(stream, sys.stdout.buffer)
             sys.stdout.buffer.flush()
+
+    @contextmanager
+    def printing(self) -> Iterator[None]:
+        """Write everything that the block prints to stdout into the file, which is replaced at its end."""
+        with (
+            nullcontext(sys.stdout) if self.is_stdout else writing(self.path) as stream,
+            redirect_stdout(stream),
+        ):
+            yield
 
     def write_lines(self, lines: Iterable[str]) -> None:
         """Write lines as UTF-8; the file is replaced at once, or not at all."""

@@ -18,6 +18,7 @@ from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, print_error
 from textsvm.cli.kernels import several
 from textsvm.cli.options import option_field
+from textsvm.cli.output import PREDICTIONS, STDOUT, Force, Kind, Output
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from textsvm.evaluation.drift import Drift
     from textsvm.readers.corpus import Corpus
 
+PREDICTION_TABLE = Kind("a table of predictions", rb"[^\n]*labels?,(decision|label_1)[^\n]*\n")
 OutputFormat = Enum("OutputFormat", {"jsonl": "jsonl", "csv": "csv"})
 _sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
@@ -110,12 +112,21 @@ class OutputForm:
     output_format: OutputFormat = option_field(
         "csv: a table, which begins with the columns of an input table.", default=OutputFormat.jsonl
     )
+    output: Path = option_field("Output file; - is stdout.", "--output", "-o", default=STDOUT)
+    force: Force = False
     drift: bool = option_field(
         "Compare the documents with those of training: share of new symbols and sequences of symbols, "
         "and margins. Differences are warnings on stderr.",
         "--drift",
         default=False,
     )
+
+    def checked(self, model: Path, files: list[str]) -> Output:
+        """Output file; raises WrongUsage."""
+        kind = PREDICTIONS if self.output_format is OutputFormat.jsonl else PREDICTION_TABLE
+        inputs: list[Path] = [Path(file) for file in files if file != "-"]
+        checked = Output("-o", self.output, kind, self.force)
+        return checked.checked({"the model": model, "the documents": inputs})
 
 
 @options.with_groups
@@ -142,6 +153,8 @@ def predict(
     """
     console = Console(quiet)
     bounds = None if calibrated.unsure is None else several("--unsure", calibrated.unsure, float)
+    files = files or ["-"]
+    output_file = form.checked(model, files)
 
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import judge
@@ -172,8 +185,7 @@ def predict(
         sys.stdout.flush()
         print_error(str(error))
 
-    files, headers = files or ["-"], training.headers
-    settings: dict[str, Any] = {"headers": headers, "recorded": training.columns}
+    settings: dict[str, Any] = {"headers": training.headers, "recorded": training.columns}
     settings["keep_rows"] = table_writer is not None
     if table.vectors is not None:  # the documents are read as a whole
         batches = iter([corpora.read_unlabelled(console, files, table, kernel, **settings)])
@@ -183,49 +195,58 @@ def predict(
             console.say_waiting(lines or table.format or "one document")
         settings |= corpora.columns(table, kernel) | {"id": table.id, "skip_invalid": table.skip_invalid}
         batches = incoming_documents(files, table.format, **settings, keep_invalid=True, failed=failed)
-    for documents in batches:
-        for identifier, problem in documents.problems:
-            console.say(f"note: {identifier}: {problem}")
-        corpora.check_letters(console, kernel, documents)
-        rows: Iterator[dict[str, Any]] = iter(())
-        if len(documents):
-            given = corpora.given_to(fitted, documents)
-            foreign = comparison.add_texts(given, form.drift)
-            if len(foreign) and not warned:
-                warned = True
-                console.warn(
-                    f"{documents.ids[foreign[0]]}: most of its symbols never occurred in training (another "
-                    "language, script or encoding?): do not trust this prediction, nor others of such texts"
-                )
-            elif not warned and comparison.unlike:
-                warned = True
-                console.warn(
-                    f"fewer than {100 * UNLIKE:.0f} % of the sequences of four characters in these documents "
-                    "occur in a sample of the training texts (another column or language?): do not trust "
-                    "the predictions"
-                )
-            with console.progress(beside_stdout=True):
-                classes, predicted, decision, probability = judge.predict(
-                    fitted, given, [], training.positive, console.stage
-                )
-            if form.drift and classes is not None and predicted.ndim == 1 and hasattr(fitted, "classes_"):
-                comparison.add_decisions(decision)
-            shown = probability if calibrated.proba else None
-            rows = _rows(classes, predicted, decision, shown, training.positive)
-            if form.top is not None:
-                rows = _with_top(rows, classes, decision, probability, form.top)
-            rows = calibrated.apply(fitted, decision, probability, rows)
-        for row, cells in _with_invalid(documents, rows, fitted):
-            if table_writer is None:
-                console.print_json(row)
-            else:
-                table_writer.write(row, cells)
-        sys.stdout.flush()
-        reasons += [str(each.problem) for _, each in documents.invalid]
-    if table_writer is not None:
-        table_writer.flush()
+    with output_file.printing():
+        for documents in batches:
+            for identifier, problem in documents.problems:
+                console.say(f"note: {identifier}: {problem}")
+            corpora.check_letters(console, kernel, documents)
+            rows: Iterator[dict[str, Any]] = iter(())
+            if len(documents):
+                given = corpora.given_to(fitted, documents)
+                foreign = comparison.add_texts(given, form.drift)
+                if len(foreign) and not warned:
+                    warned = True
+                    console.warn(
+                        f"{documents.ids[foreign[0]]}: most of its symbols never occurred in training "
+                        "(another language, script or encoding?): do not trust this prediction, nor others "
+                        "of such texts"
+                    )
+                elif not warned and comparison.unlike:
+                    warned = True
+                    console.warn(
+                        f"fewer than {100 * UNLIKE:.0f} % of the sequences of four characters in these "
+                        "documents occur in a sample of the training texts (another column or language?): do "
+                        "not trust the predictions"
+                    )
+                with console.progress(beside_stdout=True):
+                    classes, predicted, decision, probability = judge.predict(
+                        fitted, given, [], training.positive, console.stage
+                    )
+                if form.drift and classes is not None and predicted.ndim == 1 and hasattr(fitted, "classes_"):
+                    comparison.add_decisions(decision)
+                shown = probability if calibrated.proba else None
+                rows = _rows(classes, predicted, decision, shown, training.positive)
+                if form.top is not None:
+                    rows = _with_top(rows, classes, decision, probability, form.top)
+                rows = calibrated.apply(fitted, decision, probability, rows)
+            for row, cells in _with_invalid(documents, rows, fitted):
+                if table_writer is None:
+                    console.print_json(row)
+                else:
+                    table_writer.write(row, cells)
+            sys.stdout.flush()
+            reasons += [str(each.problem) for _, each in documents.invalid]
+        if table_writer is not None:
+            table_writer.flush()
     if form.drift:
         _say_drift(console, comparison)
+    if table_writer is not None and table_writer.lost:
+        failures += 1
+        names = ", ".join(table_writer.lost.values())
+        print_error(
+            f"the columns of the output are those of the first table, and others have more: {names}; predict "
+            "the tables one by one"
+        )
     if reasons:
         failures += 1
         first = reasons[0] + ", ..." * (len(reasons) > 1)
@@ -292,6 +313,9 @@ class _CsvWriter:
         self._given: list[str] = []
         self._columns: list[str] = []
         self._waiting: list[tuple[dict[str, Any], Any]] = []
+        self.lost: dict[
+            str, str
+        ] = {}  #: Columns of later rows that the table has no place for, by their name
 
     def write(self, row: dict[str, Any], cells: Any) -> None:
         """Print a row, and before the first row the names of the columns."""
@@ -311,6 +335,9 @@ class _CsvWriter:
             self._console.print_csv([*self._own_id("id"), *self._given, *names])
         for values, cells in self._waiting:
             known = cells or {"id": values["id"]}
+            for name in known:
+                if name not in self._given and name != "id":
+                    self.lost.setdefault(name, f"{name!r} ({values['id']})")
             given = (_cell(known.get(name)) for name in self._given)
             own = (_cell(values.get(name)) for name in self._columns)
             self._console.print_csv([*self._own_id(values["id"]), *given, *own])

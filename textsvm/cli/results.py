@@ -87,12 +87,13 @@ def show_comparisons(console: Console, slices: Slices | None, beside: SideBySide
         console.line(slices_note(slices))
 
 
-def show_results(console: Console, title: str, results: Results) -> None:
-    """Print metrics, classes and confusion matrix as tables."""
+def show_results(console: Console, title: str, results: Results, n_given: int | None = None) -> None:
+    """Print metrics, classes and confusion matrix as tables; of `n_given` documents some may be left out."""
     for warning in results.warnings:
         console.say(f"warning: {warning}")
     positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
-    console.table(f"{title}: {results.n:,} documents{positive}", metric_rows(results))
+    given = f" of {n_given:,}" if n_given not in (None, results.n) else ""
+    console.table(f"{title}: {results.n:,}{given} documents{positive}", metric_rows(results))
     if results.task == "regression":
         if results.length_alone:
             console.line(length_alone(results.length_alone))

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from textsvm.evaluation.baselines import Part
 
 
-def fold_arguments(folds: FoldOptions, corpus: Corpus) -> dict[str, Any]:
-    """Keyword arguments of `cross_validate` and `tune`."""
+def fold_arguments(console: Console, folds: FoldOptions, corpus: Corpus) -> dict[str, Any]:
+    """Keyword arguments of `cross_validate` and `tune`; InputError for more folds than documents."""
+    if folds.folds > len(corpus):
+        raise InputError(f"--folds {folds.folds}: {corpus.source} has only {len(corpus):,} documents")
+    if folds.folds > 50:
+        console.say(f"note: {folds.folds} folds train as many machines; 5 or 10 folds are usual")
     return {
         "cv": folds.folds,
         "repeats": folds.repeats,

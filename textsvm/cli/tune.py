@@ -140,7 +140,7 @@ def tune(
             result = run_search(
                 model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
                 nested=search.nested, resume=table, positive=reading.positive, progress=progress,
-                **splits.fold_arguments(folds, documents),
+                **splits.fold_arguments(console, folds, documents),
             )  # fmt: skip
         console.say_device(result.best_estimator.device_)
         if picture is not None:

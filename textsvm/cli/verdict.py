@@ -103,7 +103,9 @@ def last_line(
     if results is not None and held is not None:
         verdict = _verdict(results.metrics, truth, corpora.truth(held), f"{results.n:,} documents")
     elif accuracy := getattr(fitted_machine(model), "held_out_accuracy_", None):
-        verdict = _verdict({"accuracy": accuracy}, truth, truth, "cross-validation")
+        n = getattr(model, "n_trials_", 0)  # a calibrated model has another accuracy
+        where = "cross-validation" + f", best of {n} kernels and values of C" * (n > 1)
+        verdict = _verdict({"accuracy": accuracy}, truth, truth, where)
     elif tested is not None:
         judged = [truth[i] for i in tested.indices.tolist()]
         verdict = _verdict(_metrics(judged, tested.predicted, model), truth, judged, tested.where)
@@ -170,7 +172,7 @@ def _next_step(model: Any, verdict: Verdict) -> str:
     if not verdict.better:
         return "this is no better, so check the columns and labels (`textsvm corpus`), or add documents"
     kernel = getattr(model, "estimator", model).kernel
-    if kernel == "fast":
+    if kernel == "fast" and not hasattr(model, "label_form_"):  # several labels have no choice
         return "without --fast a kernel is chosen for these documents"
     if kernel != "auto":
         return "`textsvm tune` tries other kernels and values of C"

@@ -319,7 +319,9 @@ def _known(truth: Sequence[Any], classes: NDArray[Any]) -> tuple[NDArray[np.int6
     places = _places(classes)
     codes = np.array([places.get(label, -1) for label in truth])
     known = np.flatnonzero(codes >= 0)
-    unknown = _first_few(sorted({str(truth[i]) for i in np.flatnonzero(codes < 0).tolist()}))
+    names = sorted({str(truth[i]) for i in np.flatnonzero(codes < 0).tolist()})
+    spellings, others = ({str(label).strip().casefold() for label in each} for each in (classes, names))
+    unknown = _first_few(names) + ", some different only in case or spaces" * bool(spellings & others)
     if not len(known):
         raise InputError(
             f"the model knows the labels {_first_few(classes)}, and the documents have {unknown}"

@@ -14,7 +14,7 @@ from textsvm.kernels.user import UserKernel
 from textsvm.text.documents import View
 
 #: Names of kernels in scikit-learn.
-_IN_SKLEARN = {"rbf": "gaussian", "poly": "polynomial"}
+IN_SKLEARN = {"rbf": "gaussian", "poly": "polynomial"}
 
 
 def as_kernel(given: Any) -> Kernel:
@@ -22,8 +22,8 @@ def as_kernel(given: Any) -> Kernel:
     if isinstance(given, str):
         if given in ("auto", "fast"):
             return fixed_default()
-        if given in _IN_SKLEARN:
-            raise InputError(f"kernel={given!r} is called {_IN_SKLEARN[given]!r} here")
+        if given in IN_SKLEARN:
+            raise InputError(f"kernel={given!r} is called {IN_SKLEARN[given]!r} here")
         if given not in KERNELS:
             known = ", ".join(["auto", "fast", *KERNELS.simple()])
             raise InputError(f"kernel={given!r} is not one of {known}, precomputed")

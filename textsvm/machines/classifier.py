@@ -157,6 +157,7 @@ class Classifier(KernelMachine):
         device = devices.select(self.device)
         choice = choose(documents, target.values, factors, device, float(self.C), self.time_budget, progress)
         self.held_out_accuracy_ = max((trial.accuracy for trial in choice.trials), default=None)
+        self.n_trials_ = len(choice.trials)
         return choice.kernel, choice.C, choice.description
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from textsvm.readers.corpus import ReadKeywords
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
-_TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "excel")
-FORMATS = ("reuters", "mail", *_TABLES, "folders", "lines", *SEQUENCES, *VECTOR_FORMATS)
+TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "excel")
+FORMATS = ("reuters", "mail", *TABLES, "folders", "lines", *SEQUENCES, *VECTOR_FORMATS)
 #: Readers of the formats that are not tables. "text" is a single document without a label.
 _READERS = {
     **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "text": read_folders},
@@ -202,7 +202,7 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
         return format
     if format in SEQUENCES and not (options.text or options.numbers):
         return format
-    if column and format not in (*_TABLES, "tables"):
+    if column and format not in (*TABLES, "tables"):
         raise InputError(
             f"{inputs.source} is read as {format}, which has no column {column!r}; columns come from a table "
             "(.csv, .tsv, .json, .jsonl, .parquet, .xlsx, or name it with --format)"
