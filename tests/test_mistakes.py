@@ -147,6 +147,11 @@ XLSX = zipped(
         "docProps__app_DOT_xml": "<Properties/>",
     }
 )
+MODEL = {"t/m2.textsvm": b"\x10\0\0\0\0\0\0\0{}", "t/p.png": b"\x89PNG\r\n\x1a\n" + bytes(500)}
+MERGED = FILES["reviews.csv"].split(b"\n")  # a quote opens in line 11; an undoubled quote in line 21
+MERGED = b"\n".join(
+    [*MERGED[:10], MERGED[10].replace(b",", b',"'), *MERGED[11:20], b'bad,x "y" z', *MERGED[21:]]
+)
 DOCX = zipped(**{"[Content_Types]_DOT_xml": "<Types/>", "word__document_DOT_xml": "<w/>"})
 ODT = zipped(mimetype="application/vnd.oasis.opendocument.text", content_DOT_xml="<x/>")
 RAGGED = b"label,text\n" + b"".join(
@@ -241,6 +246,123 @@ MISTAKES = [
     Mistake("predict a Word file", "predict m.textsvm t.docx", "t\\.docx.*Word", files={"t.docx": DOCX}),
     Mistake("a Word file with another name", f"train t.zip {TRAIN}", "t\\.zip.*Word", files={"t.zip": DOCX}),
     Mistake("a LibreOffice text", f"train t.odt {TRAIN}", "t\\.odt.*LibreOffice", files={"t.odt": ODT}),
+    # Tables beside other files
+    Mistake(
+        "tables beside a model and a picture",
+        "predict m.textsvm t",
+        "m2\\.textsvm, p\\.png: left out, because the other files are tables",
+        code=0,
+        files={"t/a.csv": FILES["reviews.csv"], "t/b.jsonl": FILES["reviews.jsonl"], **MODEL},
+        rows=80,
+    ),
+    Mistake(
+        "a table beside a page",
+        "predict said.textsvm t",
+        "i\\.html: left out",
+        code=0,
+        files={"t/a.csv": FILES["said.csv"], "t/i.html": b"<p>Some text</p>\n"},
+        rows=40,
+    ),
+    Mistake(
+        "a table of an archive beside a note",
+        "predict said.textsvm t",
+        "n\\.md: left out",
+        code=0,
+        files={"t/in.zip": zipped(a_DOT_csv=FILES["said.csv"]), "t/n.md": b"A note\n"},
+        rows=40,
+    ),
+    Mistake(
+        "a table of another name beside a note",
+        "predict said.textsvm t",
+        "n\\.md: left out",
+        code=0,
+        files={"t/a.txt": FILES["said.csv"], "t/n.md": b"A note\n"},
+        rows=40,
+    ),
+    Mistake(
+        "training on a table beside a model",
+        f"train t {TRAIN}",
+        "left out, because the other files are tables",
+        code=0,
+        files={"t/a.csv": FILES["reviews.csv"], **MODEL},
+        rows=1,
+    ),
+    Mistake(
+        "training on a table beside a page",
+        f"train t {TRAIN}",
+        "t holds tables \\(a\\.csv\\) and texts \\(i\\.html\\).*--format",
+        files={"t/a.csv": FILES["reviews.csv"], "t/i.html": b"<p>Some text</p>\n"},
+    ),
+    Mistake(
+        "a table in a folder of a class",
+        f"train t {TRAIN}",
+        "t holds tables \\(bad/a\\.csv\\) and texts",
+        files={"t/bad/a.csv": FILES["reviews.csv"]}
+        | {f"t/{a}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS)},
+    ),
+    Mistake(
+        "tables and texts for a model of lines",
+        "predict lines.textsvm t",
+        "t holds tables \\(a\\.csv\\) and texts \\(b\\.txt\\)",
+        files={"t/a.csv": FILES["reviews.csv"], "t/b.txt": b"Some text\n"},
+    ),
+    Mistake(
+        "a table among mail",
+        "predict said.textsvm t",
+        "left out, because the other files are tables",
+        code=0,
+        files={"t/a.csv": FILES["said.csv"]}
+        | {f"t/{i}": b"From: a@b.c\nTo: d@e.f\nSubject: x\nDate: today\n\nText\n" for i in range(2)},
+        rows=40,
+    ),
+    Mistake(
+        "a table and a text as a corpus",
+        f"train reviews.csv t.txt --text text --label label {TRAIN}",
+        "t\\.txt is no table",
+        files={"t.txt": b"Some text\n"},
+    ),
+    Mistake(
+        "a workbook in a folder",
+        f"train t {TRAIN}",
+        "b\\.xlsx.*spreadsheet",
+        files={"t/a.csv": FILES["reviews.csv"], "t/b.xlsx": XLSX},
+    ),
+    Mistake(
+        "a binary file named as a table beside a table",
+        f"train t {TRAIN}",
+        "b\\.csv is no table",
+        files={"t/a.csv": FILES["reviews.csv"], "t/b.csv": bytes(500)},
+    ),
+    Mistake(
+        "an archive in an archive",
+        f"train t.zip {TRAIN}",
+        "in\\.zip in t\\.zip is an archive in an archive",
+        files={"t.zip": zipped(in_DOT_zip=zipped(a_DOT_csv=FILES["reviews.csv"]))},
+    ),
+    *(
+        Mistake(
+            f"{command} with a broken quote over several lines",
+            arguments,
+            r"t\.csv, line 11: a quote.*runs up to line 21 .*correct the quotes",
+            files={"t.csv": MERGED},
+        )
+        for command, arguments in [
+            ("train", f"train t.csv {TRAIN}"),
+            ("evaluate", "evaluate m.textsvm t.csv"),
+        ]
+    ),
+    Mistake(
+        "decimal commas",
+        f"train t.csv --regress stars {TRAIN}",
+        "'1,5', which is not a finite number; write a decimal point",
+        files={"t.csv": table([("1,5", t) for _, t in ROWS], ("stars", "text"))},
+    ),
+    Mistake(
+        "commas in a file named TSV",
+        f"train t.tsv --text text --label label {TRAIN}",
+        "no column 'text'.*separator seems to be ',': read it with --format csv",
+        files={"t.tsv": FILES["reviews.csv"]},
+    ),
     # Columns
     Mistake("no such text column", f"train reviews.csv --text body {TRAIN}", "no column 'body'.*label, text"),
     Mistake(

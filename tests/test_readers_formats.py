@@ -144,6 +144,12 @@ def test_spreadsheets(write, tmp_path):
     assert corpus.labels == ["spam", "ham", "ham"]
     assert corpus.problems == [("x.xlsx", "only the sheet 'Sheet' of 2 is read")]
     assert read_corpus(tmp_path / "x.xlsx", text="label", label="id").texts == ["spam", "ham", "ham"]
+    with pytest.raises(
+        InputError, match=r"x\.xlsx \(sheet 'Sheet'; the others, .*, are not read.* no column 'none'"
+    ):
+        read_corpus(tmp_path / "x.xlsx", text="none")
+    (tmp_path / "y.csv").write_text("label,text\nham,a\n")
+    assert len(read_corpus(tmp_path)) == 4
 
 
 def test_json_arrays(write):
@@ -160,6 +166,16 @@ def test_stray_quotes_and_huge_fields(write):
     corpus = read_corpus(write("x.csv", 'text,label\n"a" b,1\n' + "x" * 200_000 + ",2\n"))
     assert corpus.texts == ["a b", "x" * 200_000]
     assert corpus.problems == [("x.csv, line 2", "a quote inside a quoted field is not doubled")]
+
+
+def test_broken_quotes(write):
+    rows = ['x "y" z', '"a" b', '"c\nd"', '"e, f" g', '"a, b"']
+    corpus = read_corpus(write("x.csv", "text,label\n" + "".join(f"{row},1\n" for row in rows)))
+    assert corpus.texts == ['x "y" z', "a b", "c\nd", "e, f g", "a, b"]
+    assert corpus.problems == [("x.csv, line 3", "a quote inside a quoted field is not doubled")]
+    for text, line in (('"a" b,1\n"c\nd\n"e",1\n', 3), ('"a\n"b" c,1\n', 2), ('"a" b,1\n"c\nd,1\n', 3)):
+        with pytest.raises(InputError, match=rf"x\.csv, line {line}: a quote .* cannot be separated"):
+            read_corpus(write("x.csv", "text,label\n" + text))
 
 
 def test_encodings_are_survived(write):

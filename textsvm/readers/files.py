@@ -119,9 +119,8 @@ class File:
     name: str
     data: bytes
 
-    #: Rows that may be read ahead to detect columns (None: all), and whether the file can be read twice.
+    #: Rows that may be read ahead to detect columns (None: all).
     lookahead_rows: ClassVar[int | None] = None
-    reopenable: ClassVar[bool] = True
     #: Number of bytes that were read from disk.
     position: ClassVar[int] = 0
 
@@ -141,7 +140,7 @@ class File:
 class FileOnDisk:
     """A file that is read when it is needed, and unpacked if it is compressed; the members are `File`'s."""
 
-    lookahead_rows, reopenable = 1000, True
+    lookahead_rows = 1000
 
     def __init__(self, name: str, path: Path) -> None:
         self.name, self.path, self.size = name, path, path.stat().st_size
@@ -283,6 +282,7 @@ class InputFiles:
     files: list[Any] = field(default_factory=list)  #: In the order of the archive; sorted by name in a folder
     single: bool = False  #: Whether the path is a file, compressed or not, and no folder or archive
     problems: Problems = field(default_factory=list)  #: Entries that were left out
+    named: set[str] = field(default_factory=set)  #: Files that were named by the user, beside other paths
 
 
 def read_files(
@@ -346,6 +346,7 @@ def combine_files(inputs: Sequence[InputFiles], paths: Sequence[Path]) -> InputF
         place = place.parent if each.single else place
         for file in each.files:
             file.name = str(place / file.name)
+            combined.named |= {file.name} if each.single else set()
         combined.files += each.files
         combined.problems += [(str(place / name), problem) for name, problem in each.problems]
     return combined

@@ -41,7 +41,7 @@ def read_folders(
     files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
 ) -> Iterator[Document]:
     """Documents of a folder for each class; `problems` gets files that are damaged or left out."""
-    parents = _parents(files)
+    parents = parent_folders(files)
     for number, file in enumerate(files, 1):
         folder = PurePosixPath(file.name).parent
         if folder in parents:
@@ -59,7 +59,7 @@ def read_folders(
             progress(number, len(files))
 
 
-def _parents(files: Sequence[File]) -> set[PurePosixPath]:
+def parent_folders(files: Sequence[File]) -> set[PurePosixPath]:
     """The folders that hold other folders of files."""
     parents = set[PurePosixPath]()
     for folder in {PurePosixPath(file.name).parent for file in files}:

@@ -18,19 +18,20 @@ from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, bui
 from textsvm.readers.files import (
     MAX_BYTES,
     NUMPY,
-    OFFICE,
+    OPENERS,
     ZIP,
     File,
     InputFiles,
     combine_files,
+    is_tar,
     read_files,
     read_stream,
 )
 from textsvm.readers.mail import is_mail, read_mail
-from textsvm.readers.plain_text import is_lines, read_folders, read_lines
+from textsvm.readers.plain_text import is_lines, parent_folders, read_folders, read_lines
 from textsvm.readers.reuters import is_reuters, read_reuters
 from textsvm.readers.sequences import read_sequences, sequence_format
-from textsvm.readers.tables import header_format, read_tables, table_format
+from textsvm.readers.tables import SUFFIXES, file_format, read_tables
 from textsvm.readers.vectors import read_vector_files, vector_format
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
@@ -50,7 +51,6 @@ _READERS = {
 }
 #: Formats whose readers handle files of other formats themselves.
 _MIXED = ("reuters", "mail", "folders", "text")
-_BINARY_TABLES = {"parquet": (b"PAR1",), "excel": (*ZIP, OFFICE)}
 #: Beginnings of the names of files that describe the others.
 _ABOUT = ("readme", "license", "licence", "copying", "classes.txt", "labels.txt")
 #: Share of the progress for reading; the rest is parsing.
@@ -217,20 +217,56 @@ def iterate_documents(
     files = inputs.files
     if format not in _MIXED:
         for file in files:
-            if is_binary(file.head) and _binary_table(file) is None:
+            if format != "tables" and is_binary(file.head) and file_format(file, options) is None:
                 raise InputError(f"{file.name} is binary data and cannot be read as {format}")
         files = _content(files)
+    if format == "tables":
+        files = _tables(files, inputs, options)
     options = replace(options, format=None if format == "tables" else format)
     return _READERS.get(format, read_tables)(files, inputs.problems, options, progress)
 
 
-def _binary_table(file: File) -> str | None:
-    """The format of a table that is not text; None for other files."""
-    return next((format for format, start in _BINARY_TABLES.items() if file.head.startswith(start)), None)
+def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> list[File]:
+    """The tables among files; a problem reports the other files, unless they should be tables."""
+    others = [file for file in files if file.size and not file_format(file, options)]
+    for file in others:
+        if file.name in inputs.named or _has_table_name(file):
+            raise InputError(f"{file.name} is no table and cannot be read together with tables")
+    if others:
+        names = ", ".join(file.name for file in others[:5]) + (", ..." if len(others) > 5 else "")
+        inputs.problems.append((names, "left out, because the other files are tables"))
+    return [file for file in files if file_format(file, options)]
+
+
+def _has_table_name(file: File) -> bool:
+    return PurePosixPath(file.name).suffix.lower() in SUFFIXES
 
 
 def _detect(inputs: InputFiles, options: ReadOptions) -> str:
+    """The format by the content, unless a table would be read as a single document."""
     files = [file for file in inputs.files if file.size]
+    format = _content_format(inputs, files, options)
+    if inputs.single or format not in ("mail", "folders", "lines"):
+        return format
+    content, columns = _content(files) or files, options.columns
+    candidates = [file for file in content if _has_table_name(file)]
+    candidates += content[:: max(1, len(content) // 200)] if columns else []
+    tables = [f for f in candidates if file_format(f, options) and (columns or not is_mail(f.head))]
+    names = {file.name for file in tables}
+    text = next((f.name for f in content if f.name not in names and not is_binary(f.head)), None)
+    if names and (columns or text is None):
+        return "tables"
+    folders = parent_folders(files) if format == "folders" else ()
+    names = {f.name for f in tables if not is_binary(f.head) and PurePosixPath(f.name).parent not in folders}
+    if names and format != "lines":
+        raise InputError(
+            f"{inputs.source} holds tables ({min(names)}) and texts ({text}), and a table is not a single "
+            f"document; name the tables, or read each file as a document with --format {format}"
+        )
+    return format
+
+
+def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOptions) -> str:
     if any(is_reuters(file.head) for file in files):
         return "reuters"
     content = _content(files) or files
@@ -239,21 +275,20 @@ def _detect(inputs: InputFiles, options: ReadOptions) -> str:
         return "mail"
     if all(file.head.startswith(NUMPY) for file in files):
         return vector_format(inputs, files) or ""
-    if all(is_binary(file.head) and _binary_table(file) is None for file in sample):
+    kinds = {file_format(file, options) for file in sample}
+    if kinds == {None} and all(is_binary(file.head) for file in sample):
+        for file in sample:
+            if file.head.startswith((*ZIP, *OPENERS)) or is_tar(file.head[:512]):
+                place = f"{file.name} in {inputs.source}"
+                raise InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
         raise InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
     heads = [(file.name, decode(file.head)[0]) for file in sample]
     records = [sequence_format(name, head) for name, head in heads]
     if sum(kind is not None for kind in records) > 0.5 * len(records):
         return "fastq" if records.count("fastq") > records.count("fasta") else "fasta"
-    tables = {
-        _binary_table(file) or table_format(name, head)
-        for file, (name, head) in zip(sample, heads, strict=True)
-    }
-    if None not in tables:
-        return tables.pop() or "" if len(tables) == 1 else "tables"
+    if None not in kinds:
+        return kinds.pop() or "" if len(kinds) == 1 else "tables"
     if kind := vector_format(inputs, content):
-        return kind
-    if inputs.single and (kind := header_format(heads[0][1], options)):
         return kind
     if options.of_a_table and not options.labelled and inputs.single:  # a stream has no name with .csv
         return "tsv" if "\t" in heads[0][1].partition("\n")[0] else "csv"

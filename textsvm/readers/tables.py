@@ -23,7 +23,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain, islice
 from math import isfinite
@@ -31,11 +31,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.readers.charsets import decode
+from textsvm.readers.charsets import decode, is_binary
 from textsvm.readers.corpus import Document, Label, ReadOptions, refused_rows
 from textsvm.readers.files import (
     HEAD,
     MAX_LINE,
+    OFFICE,
+    ZIP,
     File,
     Problems,
     check_expansion,
@@ -72,6 +74,21 @@ _SUFFIXES = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
+#: Endings of the names of tables.
+SUFFIXES = (*_SUFFIXES, ".xlsx", ".xlsb", ".xls", ".ods")
+#: Parts of ZIP archives that are spreadsheets.
+_SPREADSHEET = (b"xl/workbook.", b"opendocument.spreadsheet")
+
+
+def file_format(file: File, options: ReadOptions) -> str | None:
+    """The format of a table by its content or name; None if the file is no table."""
+    head, zipped = file.head, file.head.startswith(ZIP)
+    if head.startswith(OFFICE) or (zipped and any(part in file.data for part in _SPREADSHEET)):
+        return "excel"
+    if head.startswith(b"PAR1") or is_binary(head):
+        return "parquet" if head.startswith(b"PAR1") else None
+    text = decode(head)[0]
+    return table_format(file.name, text) or header_format(text, options)
 
 
 def table_format(name: str, head: str) -> str | None:
@@ -110,9 +127,9 @@ def read_tables(
     few or too many fields, unless `skip_invalid` leaves them out.
     """
     for file, report in with_progress(files, progress):
-        format = options.format or table_format(file.name, decode(file.head)[0]) or "csv"
+        format = options.format or file_format(file, options) or "csv"
         table = _READERS[format](file, options.need_header, problems)
-        roles, part = _roles(table, options, file.name), part_of(file.name)
+        roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
         ragged, missing, total = list[int](), list[int](), 0
         strict = not roles["numbers"] and (
             options.keep_invalid or options.require_text or options.skip_invalid
@@ -228,7 +245,8 @@ def parse_number(value: Any, name: str, needed: bool) -> float | None:
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not isfinite(number):
-        raise InputError(f"{name} is {value!r}, which is not a finite number")
+        comma = "; write a decimal point, not a comma" if isinstance(value, str) and "," in value else ""
+        raise InputError(f"{name} is {value!r}, which is not a finite number{comma}")
     return number
 
 
@@ -273,6 +291,7 @@ class TableRows:
     first: Sequence[str] = ()  #: Cells of the first row of CSV, TSV and spreadsheets
     repeated: Collection[str] = ()  #: Names of several columns
     lookahead: Sequence[CellRow] = ()  #: The next rows of a table without a header
+    sheet: str = ""  #: Description of the sheet for messages, if the file has several
 
     def recurs(self, index: int) -> bool:
         """Whether a cell of the first row occurs again in its column, as labels do and names do not."""
@@ -288,6 +307,7 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
         raise InputError(
             f"{file}: is its first line a header? No name in it is known: {', '.join(table.first[:20])}; "
             "name the column of the text with --text, of the labels with --label, by number without a header"
+            f"{_separator_remedy(table)}"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
     roles = {
@@ -319,6 +339,12 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     return roles
 
 
+def _separator_remedy(table: TableRows) -> str:
+    """Advice for a table with a single column whose name holds a separator."""
+    separator = next((each for each in _DELIMITERS if len(table.first) == 1 and each in table.first[0]), None)
+    return f"; its separator seems to be {separator!r}: read it with --format csv" if separator else ""
+
+
 def _named_columns(
     role: str, column: str | Sequence[str], table: TableRows, file: str, recorded: bool
 ) -> list[str]:
@@ -339,7 +365,7 @@ def _named_columns(
         else:
             close = get_close_matches(name, names[:1000], 1, 0.5)  # it is slow
             remedy = f", which the model was trained on; name another with --{role}" if recorded else ""
-            remedy += f"; did you mean {close[0]!r}" if close else ""
+            remedy += _separator_remedy(table) or (f"; did you mean {close[0]!r}" if close else "")
             if not close and table.first and _ALL_USUAL.isdisjoint(map(str.lower, names)):
                 remedy += "; name columns by number if the first line is not a header"
             available = ", ".join(names[:20])
@@ -460,7 +486,10 @@ def _read_excel(file: File, header: bool, problems: Problems) -> TableRows:
     if len(filled) > 1:
         problems.append((file.name, f"only the sheet {filled[0]!r} of {len(filled)} is read"))
     rows = ([_cell(value) for value in row] for row in sheets[filled[0]])
-    return _table(file, ((n, n, row) for n, row in enumerate(rows, 1) if any(row)), header, "row")
+    table = _table(file, ((n, n, row) for n, row in enumerate(rows, 1) if any(row)), header, "row")
+    others = ", ".join(map(repr, filled[1:11]))
+    sheet = f" (sheet {filled[0]!r}; the others, {others}, are not read: save one as CSV)" if others else ""
+    return replace(table, sheet=sheet)
 
 
 def _cell(value: Any) -> str:
@@ -547,49 +576,50 @@ _READERS: dict[str, Callable[[File, bool, Problems], TableRows]] = {
 
 
 class _Lines:
-    """Lines, and whether a reader has asked for more lines than there are."""
+    """Lines with their count, and whether a reader has asked for more lines than there are."""
 
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines, self.ended = lines, False
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines, self.count, self.last, self.ended = iter(lines), 0, "", False
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._lines
+        for line in self._lines:
+            self.last, self.count = line, self.count + 1
+            yield line
         self.ended = True
 
 
 def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRow]:
     """Rows of CSV that are not empty.
 
-    The file is read strictly up to the first invalid quote, which is reported in `problems`; a second pass
-    reads the rest leniently. A stream cannot be read twice, so it is read leniently from the beginning.
-    Raises InputError if a quote is never closed.
+    Rows are read strictly. A line with an invalid quote is read leniently, and the first is reported in
+    `problems`. Raises InputError if a quote is never closed, or a row of several lines has an invalid quote.
     """
-    done, line_problems = 0, problems
-    for strict in (True, False) if file.reopenable else (False,):
-        with _csv_field_limit(MAX_LINE):
-            lines = _Lines(iterate_lines(file, line_problems, ""))
-            reader = csv.reader(lines, delimiter=delimiter, strict=strict)
-            start = 1  # the line on which the row begins
+    lines, number, damaged = _Lines(iterate_lines(file, problems, "")), 0, False
+    with _csv_field_limit(MAX_LINE):
+        while not lines.ended:
+            start = lines.count + 1  # the line on which the row begins
             try:
-                for number, row in enumerate(reader, 1):
-                    if number > done:
-                        if lines.ended:  # inside a quoted field, which only a strict reader reports
-                            raise csv.Error("unexpected end of data")
-                        done = number
-                        if row:
-                            yield number, start, row
-                    start = reader.line_num + 1
-                return
+                for row in csv.reader(lines, delimiter=delimiter, strict=True):
+                    number += 1
+                    if row:
+                        yield number, start, row
+                    start = lines.count + 1
             except csv.Error as error:
-                place, reason = f"{file.name}, line {reader.line_num}", error
-        if "unexpected end" in str(reason):
-            raise InputError(
-                f'{file.name}, line {start}: a quote (") was opened and is never closed, so the rows cannot '
-                "be separated; if quotes are ordinary characters in this file, read it as tsv"
-            )
-        problems.append((place, "a quote inside a quoted field is not doubled"))
-        line_problems = []  # problems of decoding were reported already
-    raise InputError(f"{place}: {reason}")
+                fields: list[str] = []
+                if not lines.ended and lines.count == start:
+                    with suppress(csv.Error):  # of a line that is too long
+                        fields = next(csv.reader(chain([lines.last], lines), delimiter=delimiter))
+                if lines.ended or lines.count > start or not fields:
+                    end = "is never closed" if lines.ended else f"runs up to line {lines.count} ({error})"
+                    raise InputError(
+                        f'{file.name}, line {start}: a quote (") was opened and {end}, so the rows cannot be '
+                        "separated; correct the quotes, or read it as tsv if quotes are ordinary characters"
+                    ) from error
+                if not damaged:
+                    place, damaged = f"{file.name}, line {start}", True
+                    problems.append((place, "a quote inside a quoted field is not doubled"))
+                number += 1
+                yield number, start, fields
 
 
 def _delimiter(file: File) -> str:
