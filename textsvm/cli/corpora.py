@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
@@ -48,12 +48,14 @@ def read(
     groups: str | None = None,
     kernel: Any = None,
     recorded: Mapping[str, str] | None = None,
+    corrections: Mapping[str, Sequence[str | None]] | None = None,
 ) -> Corpus:
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
 
     `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed. `recorded`
-    are the columns that the model was trained on, which are read unless others are named. Rows without a text
-    are an error when learning, unless --vectors or --skip-invalid is given.
+    are the columns that the model was trained on, which are read unless others are named. `corrections` are
+    corrections that a model records (`Corpus.corrections`). Rows without a text are an error when learning,
+    unless --vectors or --skip-invalid is given.
     """
     learning = learning or LearningOptions()
     learning.check(reading)
@@ -81,6 +83,8 @@ def read(
             f"note: {learning.corrections}: labels changed {counts[CHANGE]:,}, kept {counts[KEEP]:,}; "
             f"documents left out {counts[UNSURE]:,}"
         )
+    if corrections:
+        corpus = _corrected_again(console, corpus, corrections)
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
@@ -152,9 +156,41 @@ def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
                 )
             labels[i] = label
         decided[i] = number, decision
-    rest = [i for i in range(len(corpus)) if decided.get(i, (0, KEEP))[1] != UNSURE]
+    unsure = {i for i, (_, decision) in decided.items() if decision == UNSURE}
+    new = [None if i in unsure else str(label) for i, label in enumerate(labels)]
+    outcomes: dict[str, list[str | None]] = {}
+    for key, label in zip(_correction_keys(corpus), new, strict=True):
+        outcomes.setdefault(key, []).append(label)
+    changed = {key: each for key, each in outcomes.items() if set(each) != {key.partition(" ")[2]}}
     counts = Counter(decision for _, decision in decided.values())
-    return replace(corpus, labels=labels).subset(rest), counts
+    rest = (i for i in range(len(corpus)) if i not in unsure)
+    return replace(corpus, labels=labels, corrections=changed).subset(rest), counts
+
+
+def _correction_keys(corpus: Corpus) -> list[str]:
+    """Digest of each document, a space, and its label."""
+    pairs = zip(corpus.digests(), corpus.labels or (), strict=True)
+    return [f"{digest[:8].hex()} {label}" for digest, label in pairs]
+
+
+def _corrected_again(
+    console: Console, corpus: Corpus, corrections: Mapping[str, Sequence[str | None]]
+) -> Corpus:
+    """Apply recorded corrections to the documents with the same text and label, and report their number."""
+    labels, rest, counts = list[Any](corpus.labels or ()), list[int](), Counter[str]()
+    outcomes = {key: iter(each) for key, each in corrections.items()}
+    for i, key in enumerate(_correction_keys(corpus)):
+        label = next(outcomes.get(key, iter(())), str(labels[i]))
+        rest += [] if label is None else [i]
+        if label != str(labels[i]):
+            counts[UNSURE if label is None else CHANGE] += 1
+            labels[i] = label
+    missing = sum(label != key.partition(" ")[2] for key, each in outcomes.items() for label in each)
+    console.say(
+        f"note: {corpus.source}: corrections of the training: labels changed {counts[CHANGE]:,}, documents "
+        f"left out {counts[UNSURE]:,}" + f", not in the corpus {missing:,}" * (missing > 0)
+    )
+    return replace(corpus, labels=labels).subset(rest)
 
 
 def _parse_decision(line: str, where: str) -> tuple[str, str, str | None, str]:
@@ -363,6 +399,9 @@ def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
     """Set the kernel that fits the documents of a corpus, and report it if none was named."""
     estimator = unfitted_machine(model)
     kernel = kernel_for(kernel_of(model) if named else None, corpus)
+    if not 1e-6 <= (C := getattr(estimator, "C", 1.0)) <= 1e6:
+        say = "hardly any error on the training documents" if C > 1 else "almost every error"
+        console.say(f"note: C = {C:g} is far from the usual 0.01 to 1000, and allows {say}")
     if kernel is None:
         return
     estimator.kernel = kernel
@@ -470,11 +509,17 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
                 "two classes; correct the labels if they are the same class"
             )
             break
-    lone = sum(count == 1 for count in counts.values())
-    if lone > 1 and 2 * lone >= len(counts):
+    lone = [label for label, count in counts.items() if count == 1]
+    if len(lone) > 1 and 2 * len(lone) >= len(counts):
         console.say(
-            f"note: {lone:,} of the {len(counts):,} classes have a single document, from which nothing "
+            f"note: {len(lone):,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt; check the label column (--label), or predict numbers with --regress"
+        )
+    elif lone:
+        others = f" and {len(lone) - 3:,} more" * (len(lone) > 3)
+        console.say(
+            f"note: {', '.join(map(repr, lone[:3]))}{others}: a class of a single document, from which "
+            "almost nothing can be learnt; add documents, or correct the label"
         )
     elif len(counts) > 2 and all(map(_is_number, counts)) and not all(float(x).is_integer() for x in counts):
         console.say(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option
-from textsvm.cli.output import MODEL, Output
+from textsvm.cli.output import MODEL, Force, Output
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from textsvm.readers.corpus import Corpus
 
 _ONE_CLASS = "OneClassSVM"
+_COLUMNS = ("text", "label")
 #: Maximum number of changed predictions to print.
 _SHOWN = 20
 
@@ -32,6 +34,7 @@ class _Recorded:
 
     training: Training
     new: list[Path]
+    columns: dict[str, Any]  #: Columns of the new corpus that were named
     facts: dict[str, Any]  #: The object "update" of the model's information
     reading: options.ReadingOptions
     learning: options.LearningOptions
@@ -55,7 +58,15 @@ def update(
     output: Annotated[
         Path | None, option("Model file to write (default: MODEL is replaced).", "--output", "-o")
     ] = None,
+    text: Annotated[
+        list[str] | None,
+        option("Text column of the new tables (default: as in the training).", metavar="COLUMN"),
+    ] = None,
+    label: Annotated[
+        str | None, option("Label column of the new tables (default: as in the training).", metavar="COLUMN")
+    ] = None,
     folds: Annotated[int, option("Folds of the cross-validation.", min=2)] = 5,
+    force: Force = False,
     device: options.Device = "auto",
 ) -> None:
     """Train a model on its old and on new documents, with its recorded options, and report the changes.
@@ -67,7 +78,9 @@ def update(
     goes on learning and needs no old corpus; its predictions after the update are leave-one-out estimates.
     """
     console = Console(printing.quiet)
-    target = Output("-o", output or model, MODEL).checked({"the corpus": [*new, *(corpus or [])]})
+    # Without -o, the loading below reports a MODEL that is none.
+    named = Output("-o" if output else "MODEL", output or model, MODEL, force or output is None)
+    target = named.checked({"the corpus": [*new, *(corpus or [])]})
 
     from textsvm.cli import model_files
 
@@ -82,7 +95,11 @@ def update(
         reading, learning = _options(_object(info, "reading"), recorded, training)
     except (TypeError, ValueError) as error:
         raise InputError(f"the options that {model} records are damaged ({error}); train it again") from error
-    fresh = _as_trained(_read(console, new, reading, learning, fitted, training, "new"), fitted, training)
+    columns: dict[str, Any] = {name: each for name, each in (("text", text), ("label", label)) if each}
+    fresh = _read(console, new, replace(reading, **columns), learning, fitted, training, "new")
+    fresh = _as_trained(fresh, fitted, training)
+    if not recorded.get("corpora"):  # saved in Python: the names are for the old corpus, too
+        reading = replace(reading, **columns)
     if online:
         if fresh.columns is not None:
             raise InputError("an OnlineSVC reads a single column of texts; name it with the column `text`")
@@ -94,7 +111,7 @@ def update(
     else:
         report = _train_again(
             console, target, fitted, fresh, _old_corpora(recorded, corpus, model), folds,
-            _Recorded(training, new, recorded, reading, learning),
+            _Recorded(training, new, columns, recorded, reading, learning),
         )  # fmt: skip
     report = {"model": str(target.path), **report}
     console.print_json(report) if printing.json else _show(console, report)
@@ -110,7 +127,9 @@ def _options(
     given: dict[str, Any], recorded: dict[str, Any], training: Training
 ) -> tuple[options.ReadingOptions, options.LearningOptions]:
     """Reading and learning options that are recorded in a model."""
-    text = given.get("text")
+    text, corrections = given.get("text"), _object(recorded, "corrections").values()
+    if not all(isinstance(each, list) and {*map(type, each)} <= {str, type(None)} for each in corrections):
+        raise TypeError("corrections")
     names = ("numbers", "label", "id")
     reading = options.ReadingOptions(
         positive=None,
@@ -149,16 +168,20 @@ def _is_usable(entry: Any) -> bool:
 
 def _read(
     console: Console, paths: Sequence[Path], reading: Any, learning: Any, fitted: Any, training: Training,
-    kind: str,
+    kind: str, corrections: dict[str, Any] | None = None,
 ) -> Corpus:  # fmt: skip
     from textsvm.cli import corpora
 
     kernel = None if fitted.estimator_name == "OnlineSVC" else corpora.kernel_of(fitted)
     documents = corpora.read(
-        console, list(paths), reading, learning, kernel=kernel, recorded=training.columns
-    )
+        console, list(paths), reading, learning, kernel=kernel, recorded=training.columns,
+        corrections=corrections,
+    )  # fmt: skip
     if documents.labels is None and documents.targets is None and fitted.estimator_name != _ONE_CLASS:
-        raise InputError(f"{documents.source} has no labels, and {kind} documents need them")
+        raise InputError(
+            f"{documents.source} has no labels, and {kind} documents need them; name a column with --label, "
+            "or use a folder per class"
+        )
     return documents
 
 
@@ -198,12 +221,18 @@ def _train_again(
 
     training, reading, learning = recorded.training, recorded.reading, recorded.learning
     one_class = fitted.estimator_name == _ONE_CLASS
-    parts = []
+    parts, corrections = [], _object(recorded.facts, "corrections")
     named = replace(reading, positive=training.positive, negative=training.negative)
     for each in old:
         known = each.get("new") is True
         kept = replace(reading if known or one_class else named, part=each.get("part"))
-        part = _read(console, list(map(Path, each["paths"])), kept, learning, fitted, training, "old")
+        kept = replace(
+            kept, **{name: of for name, of in _object(each, "columns").items() if name in _COLUMNS}
+        )
+        part = _read(
+            console, list(map(Path, each["paths"])), kept, learning, fitted, training, "old",
+            None if known else corrections,
+        )  # fmt: skip
         part = _as_trained(part, fitted, training) if known else part
         if each.get("digest") not in (None, model_files.corpus_digest(part)):
             raise InputError(
@@ -211,6 +240,7 @@ def _train_again(
                 "as it is now"
             )
         parts.append(_as_trained(part, fitted, training) if one_class else part)
+    _report_known(console, fresh, parts)
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
     combined = concatenate_corpora([*parts, fresh], f"{parts[0].source} and {fresh.source}", fresh.format)
     own = np.array([not one_class or label == training.positive for label in corpora.truth(combined)])
@@ -229,7 +259,7 @@ def _train_again(
         after: Any = np.full(len(fresh), None)
         again.fit(trained.examples, truth, sample_weight=trained.weights, progress=console.stage)
         try:
-            with console.warnings():
+            with console.warnings("`textsvm cv` with "):
                 decision = None
                 if one_class:
                     after = _outside_folds(again, combined, own, n_old, folds, training)
@@ -246,7 +276,7 @@ def _train_again(
             again, len(trained), lambda index: trained.subset(index.tolist()).examples, decision
         )
     console.say_device(again.device_)
-    corpora_facts = [*old, model_files.corpus_facts(fresh, recorded.new, new=True)]
+    corpora_facts = [*old, model_files.corpus_facts(fresh, recorded.new, new=True, **recorded.columns)]
     update_facts = {**recorded.facts, "corpora": corpora_facts}
     about = model_files.training_facts(again, trained) | {"holdout": None, "drift": numbers}
     if trained.targets is not None:
@@ -262,6 +292,31 @@ def _train_again(
             for predicted, classes in ((before, fitted.classes_), (after, again.classes_))
         )
     return _changes(fresh, sorted(old_labels), list(before), list(after), getattr(machine, "epsilon", 0.0))
+
+
+def _report_known(console: Console, fresh: Corpus, parts: list[Corpus]) -> None:
+    """Report new documents that are in the old corpora; InputError if nearly all are."""
+    from textsvm.cli import corpora
+
+    if not len(fresh.texts):
+        return  # equal vectors need not be copies
+    labels: dict[bytes, set[Any]] = defaultdict(set)
+    for part in parts:
+        for digest, label in zip(part.digests(), corpora.truth(part), strict=True):
+            labels[digest].add(label)
+    known = [labels.get(digest, ()) for digest in fresh.digests()]
+    count = sum(map(bool, known))
+    same = sum(label in each for label, each in zip(corpora.truth(fresh), known, strict=True))
+    if count >= 0.9 * len(fresh) and same >= count / 2:
+        raise InputError(
+            f"{count:,} of {len(fresh):,} documents of {fresh.source} are in the training corpus already; "
+            "give only documents that the model has not learnt"
+        )
+    if count:
+        console.say(
+            f"note: {count:,} of the {len(fresh):,} new documents are in the training corpus already and "
+            "count twice; leave them out"
+        )
 
 
 def _outside_folds(
