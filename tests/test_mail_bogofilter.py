@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("textsvm.mail.filter")
+from textsvm.errors import InputError
 from textsvm.mail.bogofilter import parse_arguments, run
 
+PROGRAM = "from textsvm.mail.bogofilter import main; main()"
 REAL = shutil.which("bogofilter")
 side_by_side = pytest.mark.skipif(REAL is None, reason="needs the program bogofilter")
 HAM = b"From: Ann <ann@example.org>\nSubject: meeting\n\nWe meet on Tuesday at ten, bring the papers on %d.\n"
@@ -203,6 +205,32 @@ def test_a_message_passes_whatever_fails(mails, options, tmp_path):
     assert err.count(b"\n") == 1
 
 
+def test_a_message_is_passed_on_once_if_it_cannot_be_learnt(mails, monkeypatch, tmp_path):
+    from textsvm.mail.filter import Filter
+
+    def fail(self, data, kind):
+        raise InputError("the disk is full")
+
+    monkeypatch.setattr(Filter, "learn", fail)
+    assert ours(mails, "-p", "-u", "-o.5,.5")[:2] == (3, HAM % 3)
+    (tmp_path / "file").touch()
+    for options in ("-p -s", "-p -N", "-p -M -n"):
+        assert ours(mails, *options.split(), store=str(tmp_path / "file"))[:2] == (3, HAM % 3)
+
+
+def test_nothing_is_forgotten_in_a_store_that_does_not_exist(mails, tmp_path):
+    for option in ("-S", "-N"):
+        code, _, err = ours(mails, option, store=str(tmp_path / "none"))
+        assert (code, b"there is no mail store" in err) == (3, True)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("value", ["inf", "-1", "nan", "x"])
+def test_invalid_cutoffs(mails, value):
+    code, _, err = ours(mails, f"--spam-cutoff={value}")
+    assert (code, b"must be a number of 0 or more" in err) == (3, True)
+
+
 def test_a_forged_field_of_another_name_is_removed(mails):
     (mails / "other").write_bytes(b"x-is: Ham\nSubject: x\nX-IS: Ham\n folded\n\nX-Is: body\n")
     _, out, _ = ours(mails, "-p", "--spam-header-name=X-Is", message="other")
@@ -230,7 +258,7 @@ def test_verbose_names_what_means_nothing(mails):
     code, out, err = ours(mails, "-v", "-c", "many", "-m.1,.2", "-k4")
     assert code in (0, 1, 2)
     assert re.fullmatch(rb"[SHU] \d\.\d{6}\n", out)
-    assert err == b"textsvm-bogofilter: no effect here: robx, -m, -k\n"
+    assert err == b"textsvm-bogofilter: no effect here: robx, -m\n"
 
 
 FIELDS = b"From: a@b\nTo: c@d\nDomainKey-Signature: x\n\nbody\n"
@@ -315,8 +343,8 @@ def test_settings_without_effect_are_named_once(placed):
     )
     code, _, err = ours(placed, "-c", "lists.cf", "-M", "-v", message="box")
     assert code in (0, 1, 2)
-    named = b"wordlist (all lessons are in one store, which -d or bogofilter_dir names), min_dev, foo"
-    assert err == b"textsvm-bogofilter: no effect here: " + named + b"\n"
+    named = b"wordlist (all lessons are in one store, which -d or bogofilter_dir names), robs, unicode, "
+    assert err == b"textsvm-bogofilter: no effect here: " + named + b"min_dev, foo\n"
     assert ours(placed, "-c", "lists.cf", "-q")[2] == b""
 
 
@@ -332,7 +360,7 @@ def test_invalid_formats_pass_the_message_on(placed, setting):
 def test_concurrent_use(mails):
     """Bogofilter's t.lock3: five processes at a time classify and learn an mbox, with and without -p."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
-    command = [sys.executable, "-m", "textsvm.mail.bogofilter", "-C", "-M", "-d", "ours", "-u", "-I", "box"]
+    command = [sys.executable, "-c", PROGRAM, "-C", "-M", "-d", "ours", "-u", "-I", "box"]
     for more in ([], ["-p", "-e"]):
         processes = [
             subprocess.Popen([*command, *more], cwd=mails, env=environment, stdout=subprocess.PIPE)
@@ -368,7 +396,7 @@ def test_cutoffs():
 
 def test_as_a_process(mails):
     """What is called, and a reader that goes away: nothing but exit code 3."""
-    command = [sys.executable, "-m", "textsvm.mail.bogofilter", "-C", "-d", "ours", "-p", "-e"]
+    command = [sys.executable, "-c", PROGRAM, "-C", "-d", "ours", "-p", "-e"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
     with (mails / "ham3").open("rb") as stdin:
         done = subprocess.run(

@@ -7,10 +7,10 @@ import sys
 import time
 
 import pytest
-from mail_servers import HAM, PYTHONPATH, SPAM, UNSURE, answers, process, toy, until
+from mail_servers import HAM, PYTHONPATH, SPAM, UNSURE, Decision, answers, process, toy, until
 from mails import mail, teach
 
-from textsvm.mail import quick
+from textsvm.mail import quick, spamd
 from textsvm.mail.filter import Filter
 from textsvm.mail.raw_message import VERSION
 
@@ -84,6 +84,7 @@ def test_lessons(served):
     [
         "-vv",
         "-vu",
+        "-pv",
         "-sn",
         "-us",
         "-S",
@@ -127,6 +128,81 @@ def test_nothing_heavy_is_imported(served):
         "textsvm", "textsvm.mail", "textsvm.mail.client", "textsvm.mail.quick",
     }  # fmt: skip
     assert len(names) < 10
+
+
+def test_no_standard_input_is_an_error_and_not_ham(served):
+    program = [sys.executable, "-c", BOGOFILTER.format("quick"), "-C", "-d", str(served)]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *program],
+        capture_output=True, env={**os.environ, "PYTHONPATH": PYTHONPATH},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert done.stderr.startswith(b"textsvm-bogofilter: ")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.fixture
+def spawned(monkeypatch):
+    """Commands that `start_server` would run."""
+    commands = []
+    monkeypatch.setattr(os, "posix_spawn", lambda path, command, *_, **__: commands.append(command) or 1)
+    return commands
+
+
+def test_no_second_server_is_started(tmp_path, spawned):
+    path = tmp_path / "socket"
+    (tmp_path / "lessons.sqlite").touch()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        quick.start_server(str(path))
+        assert spawned == []
+        assert not (tmp_path / "socket.start").exists()
+    for _ in range(2):  # the second call comes within 20 seconds
+        quick.start_server(str(path))
+    assert len(spawned) == 1
+
+
+def test_a_server_that_cannot_be_started_is_no_error(tmp_path, spawned):
+    (tmp_path / "lessons.sqlite").touch()
+    (tmp_path / "socket.start").mkdir()
+    os.utime(tmp_path / "socket.start", (0, 0))
+    assert quick.bogofilter(["-C", "-p", "--daemon", "-d", str(tmp_path)]) is None
+    assert spawned == []
+
+
+def test_nothing_is_written_before_the_lesson(tmp_path, monkeypatch):
+    """With -p -u; the full program then passes the message on, once."""
+
+    def fail(*arguments):
+        raise quick.client.Trouble("the disk is full")
+
+    (tmp_path / "socket").touch()
+    monkeypatch.setattr(quick, "_tell", fail)
+    monkeypatch.setattr(quick, "_decide", lambda *arguments: ([b"marked"], 0))
+    monkeypatch.setattr(quick, "_put_back", lambda data: None)
+    monkeypatch.setattr(quick.client, "write", lambda *arguments: 1 / 0)
+    monkeypatch.setattr(os, "read", lambda *arguments: b"")
+    assert quick.bogofilter(["-C", "-pu", "-d", str(tmp_path)]) is None
+
+
+def test_bogofilters_header_does_not_change_the_kind():
+    """`mail classify --bogofilter` asks for the header alone; textsvm-bogofilter has kinds by its cutoffs."""
+
+    class Single:
+        def classify(self, message):
+            return Decision("unsure", 0.01, -2.0)
+
+    for name, kind in (("bogofilter", b"Ham"), ("x-bogosity", b"Unsure"), ("textsvm", b"Unsure")):
+        answer = b"".join(spamd.check(spamd.Request("HEADERS", 1.5, filter=name), HAM, Single()))
+        assert b"Decision: " + kind in answer
+        assert (b"\nX-Bogosity: " + kind in answer.partition(b"\r\n\r\n")[2]) == (name != "textsvm")
+
+
+def test_classify_with_bogofilters_header_asks_for_it(monkeypatch):
+    monkeypatch.setattr(quick, "_with_server", lambda *arguments: arguments[2])
+    assert quick.classify(["-p", "--bogofilter"]) == "x-bogosity"
+    assert quick.bogofilter(["-C", "-p"]) == "bogofilter"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum.byte_pmers import LONGEST, byte_pmers, spelled
 from textsvm.mail.decision import (
     FIRST,
     HAM,
@@ -25,6 +24,7 @@ from textsvm.mail.decision import (
 )
 from textsvm.mail.features import HEADER, MAX_BYTES, MAX_HEADER, SHARES, WORD, P, features
 from textsvm.solvers.online import OnlineMachine
+from textsvm.text.byte_pmers import LONGEST, byte_pmers, spelled
 
 
 def pmers(text, mark=0):

@@ -1,5 +1,6 @@
 """The resident filter: spamd's protocol, many clients, bad ones, and its end."""
 
+import asyncio
 import os
 import random
 import shutil
@@ -20,6 +21,7 @@ import pytest
 from mail_servers import HAM, SPAM, UNSURE, VERSION, Decision, ToyFilter, free_port, toy
 
 from textsvm.errors import InputError
+from textsvm.mail import server as server_module
 from textsvm.mail import spamd
 from textsvm.mail.client import Trouble, ask
 from textsvm.mail.server import listen, listen_tcp
@@ -479,6 +481,71 @@ def test_systemd_gives_the_socket_and_is_told(tmp_path):
         assert path.exists()  # it is systemd's
 
 
+def test_a_message_without_length_is_not_cut(monkeypatch):
+    monkeypatch.setattr(server_module, "LARGEST", 4 * server_module._PART)
+
+    async def receive(size):
+        reader = asyncio.StreamReader(limit=1 << 22)
+        reader.feed_data(b"PROCESS SPAMC/1.2\r\n\r\n" + bytes(size))
+        reader.feed_eof()
+        tested = server_module.Server(ToyFilter(), print)
+        return len((await tested._read(reader, server_module._ClientState()))[1])
+
+    assert asyncio.run(receive(server_module.LARGEST)) == server_module.LARGEST
+    with pytest.raises(spamd.Refused, match="a message of more than"):
+        asyncio.run(receive(server_module.LARGEST + 1000))
+
+
+def test_a_lesson_that_outlasts_the_server_is_answered(monkeypatch):
+    monkeypatch.setattr(server_module, "STOP_TIMEOUT", 0.1)
+
+    async def tell():
+        tested = server_module.Server(ToyFilter(), print)
+        client, end = socket.socketpair()
+        task = asyncio.ensure_future(tested._serve(*await asyncio.open_unix_connection(sock=end)))
+        client.sendall(request("TELL SPAMC/1.5\r\nMessage-class: spam\r\nSet: local", b"SLEEP"))
+        await asyncio.sleep(0.2)
+        await tested._finish()
+        await task
+        with client:
+            return client.recv(1000)
+
+    assert b"DidSet: local" in asyncio.run(tell())
+
+
+@pytest.mark.slow
+def test_the_buffer_of_a_slow_client_is_bounded(tmp_path, monkeypatch):
+    """Small parts, then many bytes that nobody reads."""
+    readers = []
+
+    async def hold(self, reader, writer):
+        readers.append(reader)
+        await asyncio.sleep(1000)
+
+    def send():
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(tmp_path / "socket"))
+            for part in [b"x" * 10] * 12 + [b"y" * (2 * server_module.MAX_LINE - 200), b"z" * 300]:
+                line.sendall(part)
+                time.sleep(0.6 if len(part) > 10 else 0.02)
+            line.settimeout(0.5)
+            with suppress(TimeoutError):
+                line.sendall(bytes(8 << 20))
+            sizes.append(len(readers[0]._buffer))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    sizes = []
+    monkeypatch.setattr(server_module.Server, "_serve", hold)
+    tested = server_module.Server(ToyFilter(), print)
+    thread = threading.Thread(target=send)
+    listener = listen(tmp_path / "socket")
+    thread.start()
+    with listener:
+        asyncio.run(tested.run([listener], []))
+    thread.join()
+    assert sizes[0] <= 2 * server_module.MAX_LINE + 4 * server_module._PART
+
+
 def test_the_toy_is_a_filter():
     toy_filter = ToyFilter()
     assert toy_filter.learn(HAM, "spam")
@@ -491,7 +558,7 @@ from pathlib import Path
 from textsvm.mail import server, spamd
 from textsvm.mail.filter import Filter
 
-server.rehearse()
+server.preload()
 before = set(sys.modules)
 with tarfile.open(sys.argv[1]) as archive:
     members = [member for member in archive.getmembers() if member.isfile()]

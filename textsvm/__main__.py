@@ -6,7 +6,7 @@ try:
     if sys.argv[1:3] == ["mail", "classify"]:  # a running server decides before the command line is imported
         from textsvm.mail import quick
 
-        quick.finish(quick.classify(sys.argv[3:]))
+        quick.run(quick.classify, sys.argv[3:])
     from textsvm.cli import main
 except KeyboardInterrupt:  # `main` handles the later ones
     print("textsvm: interrupted; no output was written", file=sys.stderr)

@@ -21,7 +21,7 @@ from textsvm.cli.console import Console
 from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, printable
-from textsvm.kernels import spelling
+from textsvm.kernels import Gaussian, On, Sum, spelling
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.given import structure_of
 from textsvm.kernels.spectrum.kernel import fixed_default
@@ -435,8 +435,6 @@ def _sum_on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
 
     `kernel` replaces the default for its kind of column: the fast kernel for texts, Gaussian for vectors.
     """
-    from textsvm.kernels import Gaussian, On, Sum
-
     of_numbers = kernel if _reads(kernel) == "vectors" else Gaussian()
     of_texts = kernel if _reads(kernel) == "texts" and not isinstance(kernel, str) else fixed_default()
     texts = [name for name, values in examples.items() if not hasattr(values, "dtype")]

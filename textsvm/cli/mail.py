@@ -25,13 +25,13 @@ from textsvm.cli.mail_lessons import Messages, Store, open_filter, read_messages
 from textsvm.cli.options import Command, Group, option, option_field
 from textsvm.errors import InputError, printable
 from textsvm.mail import client, quick
+from textsvm.mail.raw_message import RawMessage, marked_pieces
 
 if TYPE_CHECKING:
     from socket import socket as Socket
 
     from textsvm.mail.decision import Decision
     from textsvm.mail.filter import Filter
-    from textsvm.mail.raw_message import RawMessage
     from textsvm.mail.server import Interface
 
 #: Exit code of errors, as Bogofilter's.
@@ -165,8 +165,6 @@ def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool)
     data = sys.stdin.buffer.read() if names == ["-"] else Path(names[0]).read_bytes()
     written: list[bytes | memoryview] = [data]
     try:
-        from textsvm.mail.raw_message import RawMessage, marked_pieces
-
         with open_filter(store) as opened:
             message = RawMessage(data)
             decision = opened.classify(message)
@@ -179,8 +177,6 @@ def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool)
 
 def _print_decisions(files: list[str] | None, store: Path | None, form: Form) -> Decision:
     """Print the decision for each message; returns the last."""
-    from textsvm.mail.raw_message import RawMessage
-
     decision, names = None, files or ["-"]
     with open_filter(store) as opened:
         for name, data in read_messages(names):
@@ -262,7 +258,7 @@ def serve(
     mail = open_filter(store, create=True)
     path = socket or mail.lessons.path.with_name("socket")
     sockets, own = _sockets(path, tcp)
-    server.rehearse()
+    server.preload()
     console.say(f"answering at {', '.join(map(_name, sockets))}")
     try:
         server.serve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
@@ -164,7 +165,8 @@ def status(
         summary, path = opened.status(), opened.lessons.path
     console = Console()
     if json:
-        last = [each._asdict() for each in summary.last]
+        names = ("kind", "subject", "sender", "learnt", "score")
+        last = [{name: getattr(row, name) for name in names} for row in summary.last]
         console.print_json(to_json({"store": str(path), **asdict(summary), "last": last}))
         return
     console.table(str(path), [*_facts(summary)])
@@ -178,22 +180,22 @@ def status(
 
 def _facts(summary: Status) -> Iterator[tuple[str, str]]:
     yield "lessons", f"{summary.spam:,} spam, {summary.ham:,} ham"
-    if summary.most is not None:
-        yield "kept at most", f"{summary.most:,}"
+    if summary.max_lessons is not None:
+        yield "kept at most", f"{summary.max_lessons:,}"
     yield "holds", "messages and their features" if summary.texts else "features of messages, no texts"
-    if not summary.recent.judged:
+    if not summary.recent.n:
         yield "judged on unseen mail", "nothing yet: the next lessons are judged before they are learnt"
-    for name, decisions in (("judged on unseen mail", summary.recent), ("and before these", summary.before)):
-        if decisions.judged:
+    for name, decisions in (("judged on unseen mail", summary.recent), ("and before these", summary.earlier)):
+        if decisions.n:
             yield name, _judged(decisions)
 
 
 def _judged(decisions: PriorDecisions) -> str:
     """Shares of the lessons, each judged before it was learnt."""
-    right = decisions.judged - decisions.wrong - decisions.unsure
-    shares = (f"{100 * n / decisions.judged:.0f} %" for n in (right, decisions.unsure, decisions.wrong))
+    right = decisions.n - decisions.wrong - decisions.unsure
+    shares = (f"{100 * n / decisions.n:.0f} %" for n in (right, decisions.unsure, decisions.wrong))
     return "{:,} messages before they were learnt: {} right, {} unsure, {} wrong; {:,} ham as spam".format(
-        decisions.judged, *shares, decisions.lost
+        decisions.n, *shares, decisions.false_positives
     )
 
 
@@ -212,14 +214,15 @@ def export(
 
     Of a damaged store the intact messages are written.
     """
+    from textsvm.mail.lessons import Lessons, store_folder
     from textsvm.mail.mailboxes import lesson_line
 
     output = Output("FILE", file, LESSONS, force).checked({})
     n = bare = lost = 0
-    opened = open_filter(store, damaged=True)
-    with opened, output.place() as path, replacing(path) as temporary:
+    lessons = Lessons(store_folder(store), damaged=True)
+    with closing(lessons), output.place() as path, replacing(path) as temporary:
         with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            for lesson in opened.lessons.intact():
+            for lesson in lessons.intact():
                 if lesson is None:
                     lost += 1
                     continue
@@ -253,7 +256,7 @@ def import_(
 
 @options.with_groups
 def retrain(store: Store = None, quiet: options.Quiet = False) -> None:
-    """Train again on all messages to the optimum, and calibrate the score out of fold."""
+    """Train again on all messages to the optimum, and calibrate the score."""
     with open_filter(store) as opened:
         n = opened.retrain()
     Console(quiet).say(f"trained on {messages(n)}")

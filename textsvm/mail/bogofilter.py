@@ -6,8 +6,8 @@ Deliberate differences:
 - A repeated lesson counts once. -S and -N change nothing unless the message was learnt as that kind.
 - With -p a message is passed on byte for byte, and unmarked after an error (exit code 3). Bogofilter adds a
   missing last line end, and passes nothing on without a wordlist.
-- A missing message and an unknown or invalid option are errors. Bogofilter exits with the code of the
-  previous message or with 0, which means spam, or continues.
+- A missing message or an unknown option is an error (exit 3). Bogofilter exits 0 (spam), repeats the last
+  code, or continues.
 - -t and -T do not change the header, unless terse_format begins with the name of a header field. With
   stats_in_header=no and -p -v the words that decided are at the beginning of the body, wherever
   spam_header_place puts the decision.
@@ -25,10 +25,11 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -72,18 +73,16 @@ _LONG_VALUED = {
     "config-file": "c", "bogofilter-dir": "d", "db-cachesize": "k", "input-file": "I", "output-file": "O",
     "syslog-tag": "L", "timestamp-date": "y", "debug-flags": "x",
 }  # fmt: skip
-#: Options for Bogofilter's own arithmetic and words; options for its database and for debugging.
-_UNSUPPORTED_OPTIONS, _WITHOUT_EFFECT = frozenset("HmE"), frozenset("UDkyx")
-#: Settings of Bogofilter's own arithmetic, words and log, with their defaults.
-_UNSUPPORTED: dict[str, bool | float | str] = {
-    "block_on_subnets": False, "charset_default": "iso-8859-1", "replace_nonascii_characters": False,
-    "no_header_tags": True, "unicode": True, "min_token_len": 3.0, "max_token_len": 30.0,
-    "multi_token_count": 1.0, "max_multi_token_len": 0.0, "min_dev": 0.375, "robs": 0.0178, "robx": 0.52,
-    "ns_esf": 1.0, "sp_esf": 1.0, "token_count": 0.0, "token_count_min": 0.0, "token_count_max": 0.0,
-    "log_update_format": "register-%r, %w words, %m messages",
-}  # fmt: skip
-#: Other keys of configuration files without effect here.
-_DATABASE = frozenset((
+#: Options for Bogofilter's own arithmetic and words.
+_UNSUPPORTED_OPTIONS = frozenset("HmE")
+#: Settings of Bogofilter's own arithmetic, words and log.
+_UNSUPPORTED = frozenset((
+    "block_on_subnets", "charset_default", "replace_nonascii_characters", "no_header_tags", "unicode",
+    "min_token_len", "max_token_len", "multi_token_count", "max_multi_token_len", "min_dev", "robs", "robx",
+    "ns_esf", "sp_esf", "token_count", "token_count_min", "token_count_max", "log_update_format",
+))  # fmt: skip
+#: Settings of its database and for debugging, which decisions do not depend on.
+_IGNORED_KEYS = frozenset((
     "db_cachesize", "db_log_autoremove", "db_transaction", "timestamp", "timestamp_date", "report_unsure",
     "debug_flags", "debug_to_stdout",
 ))  # fmt: skip
@@ -144,9 +143,8 @@ def _execute(options: BogofilterArguments) -> int:
         if letter in options.flags:
             sys.stdout.write(text)
             return 0
-    unused = [*settings.unsupported, *(settings.unused if "v" in options.flags else ())]
-    if unused and "q" not in options.flags:
-        _print_error(f"no effect here: {', '.join(dict.fromkeys(unused))}")
+    if settings.unsupported and "q" not in options.flags:
+        _print_error(f"no effect here: {', '.join(dict.fromkeys(settings.unsupported))}")
     return _register(options) if options.registers else _classify(options)
 
 
@@ -196,12 +194,12 @@ def _register(options: BogofilterArguments) -> int:
     """-s, -n, -S, -N, -Sn, -Ns."""
     letters = options.registers
     counts = Counter[str]()
-    with _output(options) as out, _filter(options, create=True) as mail:
-        messages = _counted_messages(options, out, counts)
+    with _opened(options, create=letters[-1] in "sn") as (out, mail, messages):
+        counted = _counted_messages(options, out, messages, counts)
         if letters[-1] in "sn":
-            mail.learn_all(messages, _KINDS[letters[-1]])
+            mail.learn_all(counted, _KINDS[letters[-1]])
         else:
-            for message in messages:
+            for message in counted:
                 if mail.learnt_kind(message) == _KINDS[letters]:
                     mail.unlearn(message)
     words, n = counts["words"], counts["messages"]
@@ -216,29 +214,24 @@ def _print_counts(options: BogofilterArguments, words: int, n: int) -> None:
 
 
 def _counted_messages(
-    options: BogofilterArguments, out: BinaryIO, counts: Counter[str]
+    options: BogofilterArguments, out: BinaryIO, messages: Iterator[tuple[str, bytes]], counts: Counter[str]
 ) -> Iterator[RawMessage]:
     """The messages, written to `out` with -p; `counts` becomes the number of words and of messages."""
-    for _, data in input_messages(options):
+    for _, data in messages:
         if "p" in options.flags:
             out.write(data)
         message = RawMessage(data)
-        counts["words"] += _n_words(message, options)
+        counts["words"] += _n_words(message) if {"v", "l"} & set(options.flags) else 0
         counts["messages"] += 1
         yield message
 
 
-def _n_words(message: RawMessage, options: BogofilterArguments) -> int:
+def _n_words(message: RawMessage) -> int:
     """Number of features of a message, which -v and -l report instead of Bogofilter's number of words."""
-    return len(_features(message)) if {"v", "l"} & set(options.flags) else 0
-
-
-def _features(message: RawMessage) -> Sized:
     from textsvm.mail.features import features
     from textsvm.mail.message import read_message
 
-    indices: Sized = features(read_message(message).text)[0]
-    return indices
+    return len(features(read_message(message).text)[0])
 
 
 # Classifying
@@ -246,51 +239,51 @@ def _features(message: RawMessage) -> Sized:
 
 def _classify(options: BogofilterArguments) -> int:
     """Classify the messages; return the exit code of the last."""
-    code, unwritten, messages = 0, b"", input_messages(options)
-    with _output(options) as out:
-        try:
-            with _filter(options, create="u" in options.flags) as mail:
-                for n_messages, (name, unwritten) in enumerate(messages, 1):
-                    code = _CODES[_classify_message(mail, name, unwritten, options, out, n_messages)]
-                    unwritten = b""
-        except Exception:
-            if "p" in options.flags:
-                out.write(unwritten)
-                out.writelines(data for _, data in messages)
-            raise
+    code = 0
+    with _opened(options, create="u" in options.flags) as (out, mail, messages):
+        for n_messages, (name, data) in enumerate(messages, 1):
+            try:
+                kind, output = _classify_message(mail, name, data, options, n_messages)
+            except Exception:
+                if "p" in options.flags:
+                    out.write(data)
+                raise
+            out.writelines(output)
+            code = _CODES[kind]
     return 0 if "e" in options.flags else code
 
 
 def _classify_message(
-    mail: Filter, name: str, data: bytes, options: BogofilterArguments, out: BinaryIO, n_messages: int
-) -> str:
-    """Classify a message, print or pass it on, learn it with -u; return its kind."""
+    mail: Filter, name: str, data: bytes, options: BogofilterArguments, n_messages: int
+) -> tuple[str, list[bytes | memoryview]]:
+    """Classify a message, and learn it with -u; return its kind, and the output."""
     settings, flags = options.settings, options.flags
     raw = RawMessage(data)
     decision = mail.classify(raw)
     kind = settings.kind(decision.score)
     learns = "u" in flags and settings.is_learnt(kind, decision.score)
-    n_words = cache(lambda: len(_features(raw)))
+    n_words = cache(lambda: _n_words(raw))
     registered = kind.replace("ham", "n")[0] if learns else ""
     values = LineValues(kind, decision.score, raw, n_words, n_messages, registered)
     reasons: list[str] = []
     if flags["v"] + flags["p"] > 1 and flags["v"] and (flags["p"] or not settings.terse) and not flags["q"]:
         prefix = "  " if settings.stats_in_header else "# "
         reasons = [f"{prefix}{weight:+.4f} {part!a}" for part, weight in mail.reasons(raw)]
+    output: list[bytes | memoryview] = []
     if "p" in flags:
-        out.writelines(passed(values, settings, reasons))
+        output = marked_parts(values, settings, reasons)
     elif line := _line(values, options):
         named = (options.objects or "b" in flags) and ("T" in flags or not settings.terse)
         blank = [""] if reasons and not settings.stats_in_header else []
         lines = [f"{printable(name)} {line}" if named else line, *blank, *reasons]
-        out.write("".join(f"{each}\n" for each in lines).encode("utf-8", "surrogateescape"))
+        output = ["".join(f"{each}\n" for each in lines).encode("utf-8", "surrogateescape")]
     if learns:
         mail.learn(raw, kind)
         _print_counts(options, n_words() if {"v", "l"} & set(flags) else 0, 1)
     if "l" in flags:
         lesson = f", register-{registered}, {n_words()} words, 1 messages" if learns else ""
         _log(options, settings.line(settings.log_header_format, values) + lesson)
-    return kind
+    return kind, output
 
 
 def _line(values: LineValues, options: BogofilterArguments) -> str:
@@ -305,7 +298,7 @@ def _line(values: LineValues, options: BogofilterArguments) -> str:
     return settings.line(settings.header_format, values) if "v" in options.flags else ""
 
 
-def passed(values: LineValues, settings: Settings, reasons: list[str]) -> list[bytes | memoryview]:
+def marked_parts(values: LineValues, settings: Settings, reasons: list[str]) -> list[bytes | memoryview]:
     """Pieces of the message with the decision in a field of its header, and the subject tag."""
     message = values.message
     data, name = message.data, re.escape(settings.spam_header_name.encode())
@@ -344,11 +337,27 @@ def passed(values: LineValues, settings: Settings, reasons: list[str]) -> list[b
 
 
 def _filter(options: BogofilterArguments, create: bool) -> Filter:
-    from textsvm.mail.filter import Filter  # not above: `_classify` passes mail on if the import fails
+    from textsvm.mail.filter import Filter  # not above: `_opened` passes mail on if the import fails
     from textsvm.mail.lessons import store_folder
 
     folder = options.settings.folder
     return Filter(store_folder(Path(folder) if folder else None), create=create)
+
+
+@contextmanager
+def _opened(
+    options: BogofilterArguments, create: bool
+) -> Iterator[tuple[BinaryIO, Filter, Iterator[tuple[str, bytes]]]]:
+    """Output, filter and messages; after an error -p passes on the messages that were not read yet."""
+    messages = input_messages(options)
+    with _output(options) as out:
+        try:
+            with _filter(options, create=create) as mail:
+                yield out, mail, messages
+        except Exception:
+            if "p" in options.flags:
+                out.writelines(data for _, data in messages)
+            raise
 
 
 @contextmanager
@@ -388,8 +397,8 @@ def _print_error(error: Exception | str) -> None:
         print(f"textsvm-bogofilter: {one_line(str(message))}", file=sys.stderr)
 
 
-# Lines. As in Bogofilter, the width of a number has no effect, a number has at most 19 characters, and %d of
-# spam changes the score in the rest of the line.
+# Lines. As in Bogofilter, the width of a number has no effect, a number has at most 19 characters, and after
+# %d of a spam message later numbers show 1 - score.
 
 
 @dataclass(frozen=True)
@@ -510,7 +519,6 @@ class Settings(LineFormats):
     thresh_update: float = 0.0
     user_config_file: str = "~/.bogofilter.cf"
     unsupported: tuple[str, ...] = ()  #: Settings that have an effect in Bogofilter and not here
-    unused: tuple[str, ...] = ()  #: Settings of its database and for debugging
 
     def kind(self, score: float) -> str:
         """The kind of a message of this score."""
@@ -556,7 +564,7 @@ class Settings(LineFormats):
         if key in ("spam_cutoff", "ham_cutoff", "thresh_update"):
             changed[key] = _cutoff(key, text)
         elif key in ("spamicity_tags", "spamicity_formats"):
-            changed[key] = _three(key, value, self)
+            changed[key] = _by_kind(key, value, self)
         elif key in ("terse", "stats_in_header"):
             changed[key] = _boolean(key, text)
         elif key in ("header_format", "terse_format", "log_header_format"):
@@ -569,17 +577,12 @@ class Settings(LineFormats):
             changed[key] = text
         if changed:
             return replace(self, **changed)
-        if key in _DATABASE:
-            return replace(self, unused=(*self.unused, key))
-        default = _UNSUPPORTED.get(key)
-        if default is None or _value(key, text, default) != default:
-            note = (
-                " (all lessons are in one store, which -d or bogofilter_dir names)"
-                if key == "wordlist"
-                else ""
-            )
-            return replace(self, unsupported=(*self.unsupported, key + note))
-        return self
+        if key in _IGNORED_KEYS:
+            return self
+        note = (
+            " (all lessons are in one store, which -d or bogofilter_dir names)" if key == "wordlist" else ""
+        )
+        return replace(self, unsupported=(*self.unsupported, key + note))
 
 
 @dataclass
@@ -601,7 +604,7 @@ class BogofilterArguments:
 def parse_arguments(arguments: list[str]) -> BogofilterArguments:
     """Parse the command line, and read the configuration files."""
     valued = dict.fromkeys(
-        [*_LONG_VALUED, *(key.replace("_", "-") for key in [*_KEYS, *_UNSUPPORTED, *_DATABASE])]
+        [*_LONG_VALUED, *(key.replace("_", "-") for key in [*_KEYS, *_UNSUPPORTED, *_IGNORED_KEYS])]
     )
     try:
         pairs, objects = getopt.gnu_getopt(arguments, _SHORT, [*_LONG, *(name + "=" for name in valued)])
@@ -652,8 +655,7 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Setti
     for key, value in zip(("spam_cutoff", "ham_cutoff"), cutoffs, strict=False):
         settings = settings.with_key(key, value) if value else settings
     given = [*parsed.flags, *parsed.values]
-    unsupported = [f"-{letter}" for letter in given if letter in _UNSUPPORTED_OPTIONS]
-    unused = [f"-{letter}" for letter in given if letter in _WITHOUT_EFFECT]
+    unsupported = (f"-{letter}" for letter in given if letter in _UNSUPPORTED_OPTIONS)
     folder = parsed.values.get("d", settings.folder)
     terse = settings.terse or "t" in parsed.flags
     if "p" in parsed.flags and not re.match(r"%h:|[!-$&-9;-~]+:", settings.header_format):
@@ -666,7 +668,6 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Setti
         terse=terse,
         syslog_tag=parsed.values.get("L", ""),
         unsupported=(*settings.unsupported, *unsupported),
-        unused=(*settings.unused, *unused),
     )
 
 
@@ -689,23 +690,12 @@ def _boolean(key: str, value: str) -> bool:
     return value[:1].upper() in "YT1"
 
 
-def _value(key: str, value: str, default: bool | float | str) -> bool | float | str:
-    """The value of an unsupported setting, of the type of its default."""
-    if isinstance(default, bool):
-        return _boolean(key, value)
-    return _cutoff(key, value) if isinstance(default, float) else value
-
-
-def _three(key: str, value: str, settings: Settings) -> tuple[str, ...]:
+def _by_kind(key: str, value: str, settings: Settings) -> tuple[str, ...]:
     """Values for spam, ham and unsure; missing values stay."""
-    values = tuple(value.replace(",", " ").split(" "))
-    values = tuple(filter(None, values))[: len(_ORDER)]
+    values = tuple(filter(None, value.replace(",", " ").split(" ")))[: len(_ORDER)]
     if key == "spamicity_formats":
-        return (
-            tuple(check_score_format(key, each) for each in values)
-            + settings.spamicity_formats[len(values) :]
-        )
-    return values + settings.spamicity_tags[len(values) :]
+        values = tuple(check_score_format(key, each) for each in values)
+    return (*values, *getattr(settings, key)[len(values) :])
 
 
 def _cutoff(key: str, value: str) -> float:
@@ -713,10 +703,6 @@ def _cutoff(key: str, value: str) -> float:
         number = float(value)
     except ValueError:
         number = -1.0
-    if not number >= 0:
-        raise InputError(f"{key} must be a number from 0 to 1, got {value!r}")
+    if not 0 <= number < inf:
+        raise InputError(f"{key} must be a number of 0 or more, got {value!r}")
     return number
-
-
-if __name__ == "__main__":
-    main()

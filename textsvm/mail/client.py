@@ -53,19 +53,19 @@ def run(arguments: list[str]) -> int:
         verb, flags, values, files = _parse(arguments)
         data = _read_message(files[0] if files else "-")
     except Exception as error:
-        _print_error(error)
+        print_error(error)
         if any(word[0:1] == "-" and word[1:2] != "-" and "p" in word for word in arguments):
             _copy_rest()
         return ERROR
     try:
         return _classify(flags, values, data) if verb == "classify" else _learn(verb, values, data)
     except Exception as error:  # of any kind: Python's own exit code would mean ham
-        _print_error(error)
+        print_error(error)
     if "-p" in flags:
         try:
             write(1, data)
         except OSError as error:
-            _print_error(error)
+            print_error(error)
     return ERROR
 
 
@@ -106,6 +106,15 @@ def ask(path: str, request: str, data: bytes, seconds: float = 10.0) -> tuple[di
         ) from None
     finally:
         connection.close()
+
+
+def listens(path: str) -> bool:
+    """Whether a server listens at a socket."""
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    connection.settimeout(1.0)
+    code = connection.connect_ex(path)
+    connection.close()
+    return code == 0
 
 
 def _connect(connection: _socket.socket, path: str, end: float) -> None:
@@ -226,7 +235,7 @@ def _copy_rest() -> None:
         while part := os.read(0, 1 << 18):
             write(1, part)
     except OSError as error:
-        _print_error(error)
+        print_error(error)
 
 
 def write(handle: int, *parts: bytes | memoryview) -> None:
@@ -237,8 +246,9 @@ def write(handle: int, *parts: bytes | memoryview) -> None:
             left = left[os.write(handle, left) :]
 
 
-def _print_error(error: BaseException) -> None:
-    message = f"textsvm-mail-client: {error or 'out of memory'}\n"
+def print_error(error: BaseException, program: str = "textsvm-mail-client") -> None:
+    """Write an error message to standard error."""
+    message = f"{program}: {error or 'out of memory'}\n"
     try:  # noqa: SIM105 (contextlib would take a tenth of the time)
         os.write(2, message.encode("utf-8", "backslashreplace"))
     except OSError:

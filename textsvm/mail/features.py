@@ -44,8 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum.byte_pmers import byte_pmers, unit
-from textsvm.runtime.files import replacing
+from textsvm.text.byte_pmers import byte_pmers, unit
 
 #: Bytes of a feature.
 P = 4
@@ -74,7 +73,7 @@ _TOKEN = re.compile(rb"[a-z0$!'\x80-\xff][a-z0$!'._\-\x80-\xff]*[a-z0$!'\x80-\xf
 def features(text: str, version: int = 2) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
     """Ascending keys of the features of the text of a mail, and their values, equal in each block.
 
-    Keys of 4-mers are those of `textsvm.kernels.spectrum.byte_pmers`; keys of header fields have the bit
+    Keys of 4-mers are those of `textsvm.text.byte_pmers`; keys of header fields have the bit
     `HEADER`, hashed words the bit `WORD`. Version 1 has the 4-mers alone, as a vector of unit length.
     """
     fields, body = _blocks(text, version)
@@ -127,6 +126,8 @@ class WeightVector:
 
     def write(self, path: Path, rows: int) -> None:
         """Write the file, for its owner alone; errors are ignored, because the file is only a cache."""
+        from textsvm.runtime.files import replacing  # not above: `tempfile` takes 10 ms
+
         with suppress(OSError, InputError):
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # `replacing` keeps its mode
             with replacing(path) as temporary, temporary.open("wb") as stream:

@@ -33,7 +33,7 @@ from textsvm.mail.decision import (
     read_model,
 )
 from textsvm.mail.features import SHARES, WeightVector, features, word_contributions
-from textsvm.mail.lessons import KINDS, MAX_KEPT, C, Lesson, Lessons, LessonSummary
+from textsvm.mail.lessons import KINDS, MAX_KEPT, C, Lesson, LessonRow, Lessons
 from textsvm.mail.message import read_message
 from textsvm.mail.raw_message import RawMessage
 
@@ -50,10 +50,10 @@ RECENT = 100
 class PriorDecisions:
     """Numbers of decisions on lessons before they were learnt: all, wrong, unsure, and ham judged spam."""
 
-    judged: int
+    n: int
     wrong: int
     unsure: int
-    lost: int
+    false_positives: int
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class Status:
     spam: int
     ham: int
     texts: bool  #: Whether the store holds messages
-    most: int | None  #: Maximum number of lessons
+    max_lessons: int | None
     recent: PriorDecisions  #: On the last `RECENT` lessons
-    before: PriorDecisions  #: On earlier lessons
-    last: list[LessonSummary]  #: The last `RECENT` lessons, the newest first
+    earlier: PriorDecisions  #: On earlier lessons
+    last: list[LessonRow]  #: The last `RECENT` lessons, the newest first
 
 
 class Filter:
@@ -84,29 +84,18 @@ class Filter:
         Create a missing store.
     texts : bool
         Whether a new store holds messages, or only features.
-    damaged : bool
-        Open a damaged store to read its intact lessons.
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        create: bool = False,
-        texts: bool = True,
-        damaged: bool = False,
-    ) -> None:
-        self.lessons = Lessons(folder, create=create, texts=texts, damaged=damaged)
+    def __init__(self, folder: str | os.PathLike[str], *, create: bool = False, texts: bool = True) -> None:
+        self.lessons = Lessons(folder, create=create, texts=texts)
         self._lock = threading.RLock()
         self._machine: OnlineMachine | None = None
-        # The state of the store at which the machine was built or written, whether the machine is at its
-        # optimum, its lessons' kinds, the alphas on disk.
-        self._state, self._settled = (-1, 0), True
-        self._kinds: dict[str, str] = {}
-        self._alphas: dict[str, float] = {}
+        self._state = (-1, 0)  # state of the store when the machine was loaded or written
+        self._settled = True  # whether the machine is at its optimum
+        self._kinds: dict[str, str] = {}  # kinds of the machine's lessons
+        self._alphas: dict[str, float] = {}  # dual coefficients on disk
         self._calibration = PlattSigmoid()
-        # Model for decisions during a change, or before the machine is loaded.
-        self._model: DecisionModel | None = None
+        self._model: DecisionModel | None = None  # decides during a change, or without a machine
         self._changing = False
 
     def close(self) -> None:
@@ -163,7 +152,10 @@ class Filter:
         return word_contributions(read_message(data).text, model.weights, model.version)[:most]
 
     def model(self) -> DecisionModel:
-        """The present decision model of the store."""
+        """The present decision model of the store; while lessons are learnt, that of the last `refresh`."""
+        model = self._model
+        if self._changing and model is not None:
+            return model
         with self._lock:
             return self._read_model()
 
@@ -209,12 +201,13 @@ class Filter:
         with self._change():
             if check_features(self.lessons) == 1:
                 remaining = (_recompute_features(lesson, 1) for lesson in remaining)
-            # The more lessons there are, the less each changes.
+            # Batches grow with the store: each lesson then changes the solution less.
             while batch := list(islice(remaining, max(1, min(256, len(self._kinds) // 16)))):
                 changed += self._add_batch(batch)
                 batches += 1
-            if batches > 1 and not self._settled:
-                with self._writing(None):
+            if batches > 1 and not self._settled and self._machine is not None:
+                self._machine.settle()  # before the transaction: other processes may write
+                with self._writing():
                     pass
         return changed
 
@@ -241,26 +234,38 @@ class Filter:
             return dropped
 
     def retrain(self) -> int:
-        """Train again on all lessons and calibrate on out-of-fold decisions; return the number of lessons.
+        """Train again on all lessons, with new features of the messages; return the number of lessons.
 
-        Features are computed again from the messages, of the present version if the store holds all messages.
+        Features are of the present version if the store holds all messages. Other processes may write until
+        the training is finished; it is repeated if they do.
         """
         with self._change():
             try:
-                with self.lessons.writing():
-                    version, stored = self._trained_version(), self.lessons.iterate(messages=True)
-                    lessons = [replace(_recompute_features(each, version), message=None) for each in stored]
-                    for lesson, value in zip(lessons, out_of_fold(lessons), strict=True):
-                        self.lessons.set_features(replace(lesson, value=value))
-                    self.lessons.set_meta("features", FEATURES[version])
-                    self._machine = None
-                    machine = self._load_machine()
-                    machine.settle()
-                    self._write(machine)
+                while not self._retrain_once():
+                    pass
             except BaseException:
                 self._machine = None
                 raise
-            return len(lessons)
+            return len(self._kinds)
+
+    def _retrain_once(self) -> bool:
+        """Train on all lessons; write the result and return True unless the store has changed meanwhile."""
+        with self.lessons.reading():
+            self.lessons.verify()
+            state, version = self.lessons.state, self._trained_version()
+            stored = self.lessons.iterate(messages=True)
+            lessons = [replace(_recompute_features(lesson, version), message=None) for lesson in stored]
+        machine = self._add_all(lessons)
+        machine.settle()
+        with self.lessons.writing():
+            if self.lessons.state != state:
+                return False
+            for lesson in lessons:
+                self.lessons.set_features(lesson)
+            self.lessons.set_meta("features", FEATURES[version])
+            self._write(machine)
+            self._settled = True
+        return True
 
     def _trained_version(self) -> int:
         """The version of the features after a retraining; InputError if there is none."""
@@ -282,6 +287,7 @@ class Filter:
             for lesson in batch:
                 if self._kinds.get(lesson.digest) != lesson.kind:
                     self.lessons.put(self._judged(lesson))
+                    self._alphas.pop(lesson.digest, None)  # `put` writes 0
                     machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", 0.0)
                     self._kinds[lesson.digest] = lesson.kind
                     changed += 1
@@ -298,16 +304,16 @@ class Filter:
         return replace(lesson, value=value, score=score, alpha=0.0)
 
     @contextmanager
-    def _writing(self, seconds: float | None = SETTLING) -> Iterator[OnlineMachine]:
+    def _writing(self) -> Iterator[OnlineMachine]:
         """The machine with all lessons; after the block its changes are optimised and on disk."""
-        _new_machine()  # its import takes a second: not while other processes wait for the store
+        new_machine()  # imports Numba before taking the write lock (1 s)
         try:
             with self.lessons.writing():
                 check_features(self.lessons)
                 machine = self._load_machine()
                 yield machine
                 machine.budget = self.lessons.meta("most")
-                self._settled = machine.settle(seconds)
+                self._settled = machine.settle(SETTLING)
                 for name in map(str, machine.forgotten):  # dropped because of the maximum
                     self.lessons.drop(name)
                     del self._kinds[name]
@@ -321,15 +327,20 @@ class Filter:
         """The machine of the present lessons, loaded if there is none."""
         if self._machine is None or self._state != self.lessons.state:
             self.lessons.verify()
-            self._machine, self._kinds, self._alphas = _new_machine(), {}, {}
-            for lesson in self.lessons.iterate():
-                spam = lesson.kind == "spam"
-                self._machine.add(lesson.digest, lesson.keys, lesson.values, spam, lesson.alpha)
-                self._kinds[lesson.digest], self._alphas[lesson.digest] = lesson.kind, lesson.alpha
-            self._machine.settle(SETTLING)
+            self._add_all(self.lessons.iterate()).settle(SETTLING)
             self._calibration = read_calibration(self.lessons)
             self._state = self.lessons.state
+        assert self._machine is not None
         return self._machine
+
+    def _add_all(self, lessons: Iterable[Lesson]) -> OnlineMachine:
+        """A new machine with these lessons and their alphas, not yet at its optimum."""
+        machine, self._kinds, self._alphas = new_machine(), {}, {}
+        for lesson in lessons:
+            machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", lesson.alpha)
+            self._kinds[lesson.digest], self._alphas[lesson.digest] = lesson.kind, lesson.alpha
+        self._machine = machine
+        return machine
 
     def _write(self, machine: OnlineMachine) -> None:
         """Write changed alphas, the calibration and the generation."""
@@ -346,22 +357,23 @@ class Filter:
         """Number of lessons, and decisions on the last lessons before they were learnt."""
         lessons = self.lessons
         with self._lock, lessons.reading():
-            lessons.verify(features=True)
+            lessons.verify()
             read_calibration(lessons)
             counts, history = lessons.counts(), lessons.history()
             texts, most = lessons.holds_texts, lessons.meta("most")
-        recent, before = (_prior_decisions(part) for part in (history[:RECENT], history[RECENT:]))
-        return Status(**counts, texts=texts, most=most, recent=recent, before=before, last=history[:RECENT])
+        recent, earlier = (_prior_decisions(part) for part in (history[:RECENT], history[RECENT:]))
+        return Status(counts["spam"], counts["ham"], texts, most, recent, earlier, history[:RECENT])
 
 
-def _prior_decisions(lessons: list[LessonSummary]) -> PriorDecisions:
+def _prior_decisions(lessons: list[LessonRow]) -> PriorDecisions:
     kinds = [(lesson.kind, kind_of(lesson.score)) for lesson in lessons if lesson.score is not None]
     unsure = sum(kind == "unsure" for _, kind in kinds)
     wrong = sum(kind != true for true, kind in kinds) - unsure
     return PriorDecisions(len(kinds), wrong, unsure, kinds.count(("ham", "spam")))
 
 
-def _new_machine() -> OnlineMachine:
+def new_machine() -> OnlineMachine:
+    """An empty machine."""
     from textsvm.solvers.online import OnlineMachine
 
     return OnlineMachine(C, free_bias=False, blocks=len(SHARES))
@@ -371,23 +383,6 @@ def _new_lesson(raw: RawMessage, kind: str) -> Lesson:
     message = read_message(raw)
     arrays = features(message.text)
     return Lesson(message.digest, kind, *arrays, message.subject, message.sender, raw.data[:MAX_KEPT])
-
-
-def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[float | None]:
-    """Decision values of lessons by machines that were trained without them; None if there are too few."""
-    values: list[float | None] = [None] * len(lessons)
-    fold = np.random.default_rng(0).permutation(len(lessons)) % folds
-    for k in range(folds):
-        machine = _new_machine()
-        training = [lesson for lesson, part in zip(lessons, fold, strict=True) if part != k]
-        if len({lesson.kind for lesson in training}) < 2:
-            continue
-        for lesson in training:
-            machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", lesson.alpha)
-        machine.settle()
-        for i in np.flatnonzero(fold == k):
-            values[i] = machine.decision(lessons[i].keys, lessons[i].values)
-    return values
 
 
 def _recompute_features(lesson: Lesson, version: int) -> Lesson:

@@ -13,11 +13,11 @@ Tables:
 
 `generation` grows with every commit of lessons, so that other processes notice it.
 
-Damage is detected by digests, the first 16 bytes of SHA-256. `seals` of a lesson holds four: of its features,
-of its message, of the columns from the user with the first two, and of the dual coefficient, the former
-decision, the id and the first three. `rows` is the sum of the last digests of all lessons modulo 2**128, so a
-lesson changes it in constant time; `seal` is the digest of all other values in `meta`. Every row is checked
-when it is read, `meta` as well, and `rows` when the machine or the weights are computed from the lessons.
+Damage is detected by digests, the first 16 bytes of SHA-256. `seals` of a lesson are four digests: [0]
+features; [1] message; [2] digest, kind, learnt, subject, sender and [0:2]; [3] id, value, score, alpha and
+[0:3]. `rows` is the sum of [3] of all lessons modulo 2**128, so a lesson changes it in constant time; `seal`
+is the digest of all other values in `meta`. Every row is checked when it is read, `meta` as well, and `rows`
+when the machine or the weights are computed from the lessons.
 
 Features are packed: the first key and the gaps between keys, as 4 bytes each if they fit; equal values as a
 single number; several runs of equal values, as in `textsvm.mail.features`, as the letter r, the values of the
@@ -30,7 +30,6 @@ import json
 import os
 import sqlite3
 import time
-import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
@@ -55,7 +54,7 @@ APPLICATION, FORMAT = 0x7473766D, 2
 #: Upper bound of dual coefficients.
 C = 10.0
 #: Seconds that a second writer waits.
-PATIENCE = 10.0
+LOCK_TIMEOUT = 10.0
 _TABLES = """
 create table meta (name text primary key, value text not null) without rowid;
 create table lessons (
@@ -86,7 +85,7 @@ _ERRORS = {
     "file is not a database": "is not a mail store of textsvm: name another folder",
     "malformed": f"is damaged: {_REPAIR}",
     "decode": f"is damaged (a text is not UTF-8): {_REPAIR}",
-    "is locked": f"has been written by another process for {PATIENCE:g} seconds: try again",
+    "is locked": f"has been written by another process for {LOCK_TIMEOUT:g} seconds: try again",
     "disk is full": "cannot be written: the disk is full; earlier lessons are kept",
     "readonly": "cannot be written: the file or its folder is read-only",
     "unable to open": "cannot be opened: its folder must exist and be writable",
@@ -156,23 +155,14 @@ class LessonRow(NamedTuple):
         )
 
 
-#: Errors of SQLite; the second, if a message quotes a damaged name.
+#: sqlite3 raises UnicodeDecodeError if its own message quotes a damaged name.
 _SQL_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _MODULUS = 1 << 128
-_NO_LESSONS: dict[str, Any] = {"rows": 0, "counts": dict.fromkeys(KINDS, 0)}
-#: Errors of values that are not as they were written.
+_NO_LESSONS: dict[str, Any] = {"generation": 0, "rows": 0, "counts": dict.fromkeys(KINDS, 0)}
+#: Raised while decoding a damaged row.
 _UNREADABLE = (InputError, TypeError, ValueError, zlib.error)
 _ROW = ", ".join(LessonRow._fields)
-
-
-class LessonSummary(NamedTuple):
-    """A lesson without features and message; its score is P(spam) before it was learnt."""
-
-    kind: str
-    subject: str
-    sender: str
-    learnt: float
-    score: float | None
+_ROWS = f"select {_ROW} from lessons"
 
 
 def store_folder(folder: Path | None = None) -> Path:
@@ -187,7 +177,7 @@ class Lessons:
     """The open store of a folder. Methods that write are called inside `writing`.
 
     All methods raise InputError if there is no store, if the file belongs to another program or a newer
-    textsvm, is damaged or cannot be written, or if another process writes for longer than `PATIENCE`.
+    textsvm, is damaged or cannot be written, or if another process writes for longer than `LOCK_TIMEOUT`.
 
     Parameters
     ----------
@@ -215,12 +205,12 @@ class Lessons:
             _create_file(self.path)
         elif not _exists(self.path):
             raise InputError(f"there is no mail store in {folder}; create it with textsvm mail learn")
-        with self._messages():
+        with self._translate_errors():
             self.sql = sqlite3.connect(
-                self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+                self.path, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
             )
         try:
-            with self._messages():
+            with self._translate_errors():
                 self._open(create, texts, damaged)
         except BaseException:
             self.sql.close()
@@ -228,19 +218,19 @@ class Lessons:
 
     def close(self) -> None:
         """Close the file."""
-        with self._messages():
+        with self._translate_errors():
             self.sql.close()
 
     def _open(self, create: bool, texts: bool, damaged: bool) -> None:
         self.sql.execute("pragma synchronous = full")
         self.sql.execute("pragma foreign_keys = on")
         if create and self._is_empty():
-            self.sql.execute("pragma journal_mode = wal")
+            self._use_wal()
             with self._transaction("begin immediate", sealed=False):
                 if self._is_empty():  # no other process was quicker
                     for statement in _TABLES.split(";")[:-1]:
                         self.sql.execute(statement)
-                    self._meta = {"store": uuid.uuid4().hex, "texts": texts, "generation": 0, **_NO_LESSONS}
+                    self._meta = _NO_LESSONS | {"store": os.urandom(16).hex(), "texts": texts}
                     self.sql.execute(f"pragma user_version = {FORMAT}")
                     self.sql.execute(f"pragma application_id = {APPLICATION}")
         if self.pragma("application_id") != APPLICATION:
@@ -255,6 +245,18 @@ class Lessons:
                     self._migrate()
             self.version = FORMAT
 
+    def _use_wal(self) -> None:
+        """Set the journal; SQLite's own timeout does not apply to it if two processes create a store."""
+        end = time.monotonic() + LOCK_TIMEOUT
+        while True:
+            try:
+                self.sql.execute("pragma journal_mode = wal")
+                return
+            except sqlite3.OperationalError as error:
+                if "is locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+
     def _migrate(self) -> None:
         """Add digests to a store of format 1, whose values must be within their bounds."""
         if self.pragma("user_version") != 1:
@@ -263,9 +265,9 @@ class Lessons:
         meta = {name: _parsed(text) for name, text in self.sql.execute("select name, value from meta")}
         if type(meta.get("generation")) is not int or type(meta.get("most") or 0) is not int:
             raise self.damage("its table meta")
-        self._meta = meta | _NO_LESSONS
+        self._meta = meta | _NO_LESSONS | {"generation": meta["generation"]}
         for (key,) in self.sql.execute("select id from lessons order by id").fetchall():
-            row = LessonRow(*self._row(f"select {_ROW} from lessons where id = ?", key))
+            row = LessonRow(*self._row(f"{_ROWS} where id = ?", key))
             try:
                 body = self._row("select keys, weights, message from bodies where id = ?", key)
                 unpacked(*body[:2])
@@ -284,11 +286,11 @@ class Lessons:
 
     def _row(self, query: str, *values: Any) -> Any:
         """The first row of a query; None if there is none."""
-        with self._messages():
+        with self._translate_errors():
             return self.sql.execute(query, values).fetchone()
 
     @contextmanager
-    def _messages(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Raise SQLite's errors as InputError with a message for people."""
         try:
             yield
@@ -310,7 +312,7 @@ class Lessons:
 
     @contextmanager
     def _transaction(self, begin: str, *, sealed: bool = True) -> Iterator[None]:
-        with self._messages():
+        with self._translate_errors():
             self.sql.execute(begin)
             try:
                 self._meta = self._read_meta() if sealed else {}
@@ -328,7 +330,7 @@ class Lessons:
     # Metadata
 
     def _read_meta(self) -> dict[str, Any]:
-        with self._messages():
+        with self._translate_errors():
             texts = dict(self.sql.execute("select name, value from meta"))
         seal = texts.pop("seal", None)
         if seal != _meta_seal(texts):
@@ -362,11 +364,12 @@ class Lessons:
     @property
     def state(self) -> tuple[int, int]:
         """Generation and sum of digests: they differ after every change, in every copy of the store."""
-        return self.generation, self.meta("rows")
+        meta = self._meta or self._read_meta()
+        return int(meta["generation"]), meta["rows"]
 
     def check(self) -> None:
         """Read the whole file; raise InputError if it is damaged."""
-        with self._messages():
+        with self._translate_errors():
             answer = self.sql.execute("pragma quick_check(1)").fetchone()[0]
         if answer != "ok":
             raise self.damage(" ".join(answer.split()))
@@ -374,18 +377,13 @@ class Lessons:
         for _ in self.iterate(messages=True):
             pass
 
-    def verify(self, *, features: bool = False) -> None:
-        """Raise InputError if rows of lessons or their index, or also features, are damaged or missing."""
-        with nullcontext() if self._meta is not None else self.reading(), self._messages():
+    def verify(self) -> None:
+        """Check each row's digest, their sum and the index."""
+        with nullcontext() if self._meta is not None else self.reading(), self._translate_errors():
             names: list[tuple[str, int]] = []
             total, expected = 0, self.state[1]
-            bodies = (
-                "keys, weights from lessons left join bodies using (id)" if features else "0, 0 from lessons"
-            )
-            for *columns, keys, values in self.sql.execute(f"select {_ROW}, {bodies}"):
+            for columns in self.sql.execute(_ROWS):
                 row = self._checked(LessonRow(*columns))
-                if features and _digest((), keys, values) != row.seals[:16]:
-                    raise self.damage(f"lesson {row.id}")
                 total += row.total
                 names.append((row.digest, row.id))
             index = "select digest, id from lessons indexed by sqlite_autoindex_lessons_1 order by digest"
@@ -400,7 +398,7 @@ class Lessons:
     # Reading
 
     def _find(self, digest: str) -> LessonRow | None:
-        row = self._row(f"select {_ROW} from lessons where digest = ?", digest)
+        row = self._row(f"{_ROWS} where digest = ?", digest)
         return None if row is None else self._checked(LessonRow(*row))
 
     def kind(self, digest: str) -> str | None:
@@ -416,7 +414,7 @@ class Lessons:
         """Lessons in the order of learning; `supports`: only support vectors; `messages`: with messages."""
         columns = f"{_ROW}, keys, weights" + (", message" if messages else "")
         where = "where alpha != 0" if supports else ""
-        with self._messages(), closing(self.sql.cursor()) as rows:
+        with self._translate_errors(), closing(self.sql.cursor()) as rows:
             rows.execute(f"select {columns} from lessons left join bodies using (id) {where} order by id")
             for row in rows:
                 yield self._lesson(row)
@@ -432,9 +430,10 @@ class Lessons:
     def intact(self) -> Iterator[Lesson | None]:
         """The intact lessons of a damaged store, with messages; then None for each other lesson.
 
-        A lesson is intact if its class is, and its message or its features. Dual coefficients are not needed.
+        A lesson is recovered if its kind and either its message or its features are undamaged; alpha is
+        recomputed.
         """
-        with self._messages():
+        with self._translate_errors():
             self.sql.execute("begin")
         try:
             ids = self._ids()
@@ -454,7 +453,7 @@ class Lessons:
                 self.sql.execute("rollback")
 
     def _ids(self) -> set[int]:
-        """The ids of all lessons that can be read, up to damage from both ends of each table."""
+        """Ids of all readable lessons: each table is scanned in both directions up to a damaged page."""
         ids: set[int] = set()
         for rows in ("lessons order by id", "lessons order by digest", "bodies order by id"):
             for direction in ("asc", "desc"):
@@ -480,11 +479,10 @@ class Lessons:
         keys, values = unpacked(*body)
         return replace(lesson, keys=keys, values=values)
 
-    def history(self) -> list[LessonSummary]:
-        """Summaries of all lessons, the newest first."""
-        query = "select kind, subject, sender, learnt, score from lessons order by id desc"
-        with self._messages():
-            return [LessonSummary(*row) for row in self.sql.execute(query)]
+    def history(self) -> list[LessonRow]:
+        """Rows of all lessons, the newest first."""
+        with self._translate_errors():
+            return [LessonRow(*row) for row in self.sql.execute(f"{_ROWS} order by id desc")]
 
     def _lesson(self, columns: tuple[Any, ...]) -> Lesson:
         row, (keys, values, *more) = self._checked(LessonRow(*columns[:10])), columns[10:]
@@ -526,7 +524,7 @@ class Lessons:
         key = self.sql.execute(query, given).lastrowid
         body = (*packed(lesson), None if message is None else zlib.compress(message))
         self.sql.execute("insert into bodies values (?, ?, ?, ?)", (key, *body))
-        row = LessonRow(*self._row(f"select {_ROW} from lessons where id = ?", key))
+        row = LessonRow(*self._row(f"{_ROWS} where id = ?", key))
         self._update(None, row.sealed(_content(*body)))
 
     def drop(self, digest: str) -> bool:

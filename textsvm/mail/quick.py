@@ -1,8 +1,7 @@
-"""Ask a running server before the programs `textsvm mail classify` and textsvm-bogofilter are imported.
+"""Fast path of `textsvm mail classify` and textsvm-bogofilter: ask the server without importing the program.
 
-The common command lines are parsed here; any other command line, a missing server and every failure of the
-server leave the message to the full program, which gives the same answer without a server. Like
-`textsvm.mail.client`, this module imports almost nothing.
+Anything unusual in the command line, a missing server and every failure of the server return None, and the
+program runs. Like `textsvm.mail.client`, this module imports almost nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +11,10 @@ import sys
 import time
 
 from textsvm.mail import client
+
+TYPE_CHECKING = False  # the module `typing` would take a third of the time
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _CONFIGURATIONS = ("/etc/bogofilter.cf", "~/.bogofilter.cf")
 _LETTERS = {0: "S", 1: "H", 2: "U"}
@@ -23,15 +26,21 @@ _STARTING = 20.0
 
 def main() -> None:
     """Entry point of the console script textsvm-bogofilter."""
-    finish(bogofilter(sys.argv[1:]))
+    run(bogofilter, sys.argv[1:])
     sys.argv = [word for word in sys.argv if word != DAEMON]
     from textsvm.mail.bogofilter import main
 
     main()
 
 
-def finish(code: int | None) -> None:
-    """End the process with this exit code, unless it is None."""
+def run(program: Callable[[list[str]], int | None], arguments: list[str]) -> None:
+    """End the process with the exit code of `bogofilter` or `classify`, unless it is None."""
+    try:
+        code = program(arguments)
+    except Exception as error:  # Python's own exit code would mean ham
+        client.print_error(error, "textsvm-bogofilter" if program is bogofilter else "textsvm mail classify")
+        code = client.ERROR
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads, which take 60 ms
     if code is not None:
         os._exit(code)  # an ordinary exit would take time to tear down modules
 
@@ -44,18 +53,16 @@ def bogofilter(arguments: list[str]) -> int | None:
     flags, store = parsed
     register = "".join(letter for letter in "SNsn" if letter in flags)
     wrong = register not in ("", "s", "n", "Sn", "Ns") or ("u" in flags and register)
-    counting = flags.count("v") > 1 or ("v" in flags and ("u" in flags or register))
+    counting = flags.count("v") > 1 or ("v" in flags and ("u" in flags or "p" in flags or register))
     if wrong or counting or ("C" not in flags and _is_configured()):
         return None
-    if register:
-        kind = "spam" if register[-1] == "s" else "ham"
-        return _with_server(store or os.environ.get("BOGOFILTER_DIR", ""), flags, "bogofilter", kind)
-    return _with_server(store or os.environ.get("BOGOFILTER_DIR", ""), flags, "bogofilter")
+    kind = {"": "", "s": "spam", "n": "ham"}[register[-1:]]
+    return _with_server(store or os.environ.get("BOGOFILTER_DIR", ""), flags, "bogofilter", kind)
 
 
 def classify(arguments: list[str]) -> int | None:
     """Exit code of `textsvm mail classify`; None if the full program has to run."""
-    header = "bogofilter" if "--bogofilter" in arguments else "textsvm"
+    header = "x-bogosity" if "--bogofilter" in arguments else "textsvm"
     words = [_LONG.get(word, word) for word in arguments if word not in ("-", "--bogofilter")]
     parsed = _parse(words, "petT", "--store")
     if parsed is None or ("p" in parsed[0] and {"t", "T"} & {*parsed[0]}):
@@ -115,18 +122,14 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
             pieces, code = [data] if "p" in flags else [], 0
         else:
             pieces, code = _decide(path, flags, header, data)
-    except client.Trouble:
+            if "u" in flags and code < 2:  # before any output: a message is written once
+                _tell(path, ("spam", "ham")[code], data)
+    except Exception:
         _put_back(data)
         if "d" in flags:
             start_server(path)
         return None
-    try:
-        client.write(1, *pieces)
-        if "u" in flags and code < 2:
-            _tell(path, ("spam", "ham")[code], data)
-    except (OSError, client.Trouble) as error:
-        client.write(2, f"textsvm-bogofilter: {error}\n".encode())
-        return client.ERROR
+    client.write(1, *pieces)
     return 0 if "e" in flags else code
 
 
@@ -173,19 +176,22 @@ def _put_back(data: bytes) -> None:
 
 
 def start_server(path: str) -> None:
-    """Start the server of an existing store in the background, unless it has been started a moment ago.
+    """Start the server of an existing store in the background, unless it runs or was started 20 s ago.
 
-    The file SOCKET.start holds its process id.
+    The file SOCKET.start holds its process id. Nothing starts if that file cannot be written.
     """
     folder, mark = os.path.dirname(path), f"{path}.start"
-    if not os.path.exists(os.path.join(folder, "lessons.sqlite")):
-        return
-    if os.path.exists(mark) and time.time() - os.stat(mark).st_mtime < _STARTING:
-        return
-    handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", folder]
-    files: list[tuple[object, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]
-    files += [(os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
-    pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
-    client.write(handle, b"%d\n" % pid)
-    os.close(handle)
+    try:
+        if not os.path.exists(os.path.join(folder, "lessons.sqlite")) or client.listens(path):
+            return
+        if os.path.exists(mark) and time.time() - os.stat(mark).st_mtime < _STARTING:
+            return
+        handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", folder]
+        files: list[tuple[object, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]
+        files += [(os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
+        pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
+        client.write(handle, b"%d\n" % pid)
+        os.close(handle)
+    except OSError:
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from textsvm.evaluation.results import Results, evaluate
 from textsvm.kernels.attribution import Attribution
 from textsvm.mail.decision import Decision, DecisionModel
 from textsvm.mail.features import character_contributions, word_contributions
-from textsvm.mail.filter import Filter
+from textsvm.mail.filter import Filter, new_machine
 from textsvm.mail.lessons import Lesson
 from textsvm.mail.message import read_message
 from textsvm.reporting.report import Mistake, Report, worst
@@ -31,17 +32,15 @@ def filter_report(opened: Filter, mistakes: int = 10) -> Report:
     """Build a report that shows the worst mistakes with their texts, if the store holds texts."""
     opened.lessons.verify()
     model = opened.model()
+    lessons = list(opened.lessons.iterate())
+    if len({lesson.kind for lesson in lessons if lesson.value is not None}) < 2:
+        lessons = out_of_fold(lessons)  # all of one kind were learnt first
     judged = [
-        (lesson, model.calibration.decide(lesson.value))
-        for lesson in opened.lessons.iterate()
-        if lesson.value is not None
+        (lesson, model.calibration.decide(lesson.value)) for lesson in lessons if lesson.value is not None
     ]
     kinds = [lesson.kind for lesson, _ in judged]
     if len(set(kinds)) < 2:
-        raise InputError(
-            "there is nothing to report: the filter must have judged spam and ham before it learnt them; "
-            "learn more of both, or run textsvm mail retrain"
-        )
+        raise InputError("there is nothing to report: learn more messages, spam and ham")
     values = np.array([decision.value for _, decision in judged])
     scores = np.array([decision.score for _, decision in judged])
     classes = np.array(["ham", "spam"])
@@ -58,6 +57,23 @@ def filter_report(opened: Filter, mistakes: int = 10) -> Report:
     lengths = np.array([len(lesson.keys) for lesson, _ in judged], np.int64)
     title = "Decisions of the filter on its lessons before it learnt them"
     return Report(title, results, _facts(opened, judged, results), lengths, worst_mistakes)
+
+
+def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[Lesson]:
+    """The lessons with values of machines that were trained without them; None if there are too few."""
+    values: list[float | None] = [None] * len(lessons)
+    fold = np.random.default_rng(0).permutation(len(lessons)) % folds
+    for k in range(folds):
+        machine = new_machine()
+        training = [lesson for lesson, part in zip(lessons, fold, strict=True) if part != k]
+        if len({lesson.kind for lesson in training}) < 2:
+            continue
+        for lesson in training:
+            machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", lesson.alpha)
+        machine.settle()
+        for i in np.flatnonzero(fold == k):
+            values[i] = machine.decision(lessons[i].keys, lessons[i].values)
+    return [replace(lesson, value=value) for lesson, value in zip(lessons, values, strict=True)]
 
 
 def _mistake(

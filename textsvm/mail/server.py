@@ -7,8 +7,8 @@ is answered when it is on disk.
 
 No client can stall the others: time per connection, bytes of all messages together (also decompressed),
 waiting large messages and the number of connections are bounded. Beyond the bounds a request is refused, and
-the oldest connection without a complete request is closed for a new one. Single bytes are received at growing
-intervals, and refusals wait a second while many clients are connected.
+the oldest connection without a complete request is closed for a new one. Refusals wait a second while many
+clients are connected.
 """
 
 from __future__ import annotations
@@ -46,23 +46,21 @@ _T = TypeVar("_T")
 Classify = Callable[[bytes], Awaitable["Decision"]]
 Interface = Callable[[Classify], Awaitable[Callable[[], None]]]
 #: Seconds for a client to send its request, and to read its answer.
-PATIENCE = 60.0
+CLIENT_TIMEOUT = 60.0
 #: When the server ends: seconds for requests in progress, and for new clients to begin their request.
-ENDING, GRACE = 20.0, 0.2
-#: Maximum number of clients; it leaves a third of the file handles of a Linux process to the store.
+STOP_TIMEOUT, FIRST_LINE_TIMEOUT = 20.0, 0.2
+#: Maximum number of clients: 700 of the usual 1,024 file descriptors; the rest are for the store.
 MAX_CLIENTS = 700
-#: Bytes of all messages above which large messages are put off; up to `SMALL` bytes are always accepted.
+#: Total message bytes above which messages larger than `SMALL` are refused.
 MAX_HELD, SMALL = LARGEST, 1 << 15
 #: Bytes of a large message, and the number of large messages that may wait.
 LARGE, MAX_WAITING = 1 << 20, 8
 #: Connections that may wait (Linux refuses further clients), and that are accepted at a time.
 BACKLOG, ACCEPTED = 1024, 16
 #: Seconds before a refusal while more than this number of clients are connected.
-DELAY, MANY = 1.0, 20
+REFUSAL_DELAY, BUSY_CLIENTS = 1.0, 20
 #: Longest line and total of the lines of a request; bytes that are received or sent in a step.
 MAX_LINE, MAX_LINES, _PART = 1 << 14, 1 << 16, 1 << 16
-#: A client that sends parts of fewer bytes is slow after this number of parts; longest interval in seconds.
-_SLOW_BYTES, _SLOW_PARTS, _SLOWEST = 512, 8, 0.25
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
 
 
@@ -77,7 +75,7 @@ class Server:
         self._large = ThreadPoolExecutor(1, "large")
         self._learning = ThreadPoolExecutor(1, "learn")
         self._clients: dict[asyncio.Task[None], _ClientState] = {}
-        self._lock = Lock()  # of the next number, which worker threads change
+        self._lock = Lock()  # guards `_held` and `_ClientState.size`
         self._held = 0
         self._lessons = self._waiting = 0
 
@@ -89,11 +87,8 @@ class Server:
             loop.add_signal_handler(number, end.set)
         closers = [await interface(self.classify) for interface in interfaces]
         for listener in sockets:
-            server = await loop.create_server(
-                lambda: asyncio.StreamReaderProtocol(_PacedReader(MAX_LINE), self._serve),
-                sock=listener,
-                backlog=ACCEPTED,  # also the number that asyncio accepts before it serves the others
-            )
+            # `backlog` is also the number that asyncio accepts before it serves the others.
+            server = await asyncio.start_server(self._serve, sock=listener, limit=MAX_LINE, backlog=ACCEPTED)
             listener.listen(BACKLOG)
             closers.append(server.close)
         notify("READY=1")
@@ -114,19 +109,22 @@ class Server:
     async def _finish(self) -> None:
         """Finish the requests that have begun; disconnect the other clients."""
         if self._clients:
-            await asyncio.wait(self._clients, timeout=GRACE)
+            await asyncio.wait(self._clients, timeout=FIRST_LINE_TIMEOUT)
         for task, client in self._clients.items():
             if not client.begun:
                 task.cancel()
         if self._clients:
-            await asyncio.wait(self._clients, timeout=ENDING)
+            await asyncio.wait(self._clients, timeout=STOP_TIMEOUT)
         for pool in (self._small, self._medium, self._large, self._learning):
             pool.shutdown(wait=True, cancel_futures=True)
+        if self._clients:  # of a lesson that took longer
+            await asyncio.wait(self._clients, timeout=FIRST_LINE_TIMEOUT)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         client = self._clients[task] = _ClientState()
+        writer.transport.max_size = _PART  # type: ignore[attr-defined]  # bytes that asyncio receives at a time
         try:
             try:
                 if len(self._clients) > MAX_CLIENTS:
@@ -138,10 +136,10 @@ class Server:
                 del data
             except Refused as error:
                 answer = [spamd.refusal(error)]
-                error.__traceback__ = None  # which would keep the message
+                error.__traceback__ = None  # its frames hold the message
                 self._release(client)
-            if client.released and len(self._clients) > MANY:
-                await asyncio.sleep(DELAY)
+            if client.released and len(self._clients) > BUSY_CLIENTS:
+                await asyncio.sleep(REFUSAL_DELAY)
             client.message = BytesIO()
             with _timeout(writer):
                 for part in answer:
@@ -150,7 +148,7 @@ class Server:
                         await writer.drain()
                 writer.write_eof()
         except (OSError, EOFError, asyncio.CancelledError) as error:
-            error.__traceback__ = None  # the client has gone, or was disconnected: nothing keeps the answer
+            error.__traceback__ = None  # its frames hold the answer
         finally:
             self._release(client)
             del self._clients[task]
@@ -191,7 +189,7 @@ class Server:
             request = spamd.read_fields(request, await _lines(reader))
         if not request.has_message:
             return request, b""
-        await self._collect(reader, client, LARGEST if request.length is None else request.length)
+        await self._collect(reader, client, LARGEST + 1 if request.length is None else request.length)
         size = client.message.tell()
         if request.length not in (None, size):
             reason = f"(Content-Length mismatch: Expected {request.length} bytes, got {size} bytes)"
@@ -243,7 +241,8 @@ class Server:
         finally:
             self._lessons -= 1
             if not self._lessons:
-                self._learning.submit(self._refresh)
+                with suppress(RuntimeError):  # the server ends
+                    self._learning.submit(self._refresh)
 
     def _refresh(self) -> None:
         try:
@@ -284,30 +283,10 @@ class _ClientState:
         self.message = BytesIO()
 
 
-class _PacedReader(asyncio.StreamReader):
-    """A stream that receives small parts at growing intervals: a slow sender costs little."""
-
-    _parts = 0
-
-    def set_transport(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        super().set_transport(transport)
-        self._connection = transport
-        transport.max_size = _PART  # type: ignore[attr-defined]
-
-    def feed_data(self, data: bytes) -> None:  # type: ignore[override]
-        super().feed_data(data)
-        self._parts = min(self._parts + (len(data) < _SLOW_BYTES), 2 * _SLOW_PARTS)
-        if len(data) < _SLOW_BYTES and self._parts > _SLOW_PARTS:
-            self._connection.pause_reading()
-            interval = min(_SLOWEST, 0.005 * 2 ** (self._parts - _SLOW_PARTS))
-            asyncio.get_running_loop().call_later(interval, self._connection.resume_reading)
-
-
 @contextmanager
 def _timeout(writer: asyncio.StreamWriter) -> Iterator[None]:
-    """A block in which the server waits for a client; after `PATIENCE` seconds the connection is closed."""
-    timer = asyncio.get_running_loop().call_later(PATIENCE, writer.transport.abort)
+    """A block that waits for a client; the connection is closed after `CLIENT_TIMEOUT` seconds."""
+    timer = asyncio.get_running_loop().call_later(CLIENT_TIMEOUT, writer.transport.abort)
     try:
         yield
     finally:
@@ -368,7 +347,7 @@ def _lock(handle: int, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
             raise
-        raise _taken(path) from None
+        raise _already_running(path) from None
 
 
 def _clear(path: Path) -> None:
@@ -388,10 +367,10 @@ def _clear(path: Path) -> None:
             return
         except OSError:
             pass
-    raise _taken(path)
+    raise _already_running(path)
 
 
-def _taken(path: Path) -> InputError:
+def _already_running(path: Path) -> InputError:
     return InputError(f"a server listens at {path} already; stop it first, or give another --socket")
 
 
@@ -419,8 +398,8 @@ def notify(state: str) -> None:
         line.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
 
 
-#: Requests of `rehearse`: multipart, HTML, encoded words and a charset other than UTF-8.
-_REHEARSAL = b"""\
+#: Requests of `preload`: multipart, HTML, encoded words and a charset other than UTF-8.
+_PRELOADED = b"""\
 From: a@example.org
 Subject: =?iso-8859-2?Q?re=E8?=
 MIME-Version: 1.0
@@ -440,7 +419,7 @@ YmFuYW5h
 """
 
 
-def rehearse() -> None:
+def preload() -> None:
     """Import and load everything that a request may need, by answering requests on a temporary store.
 
     A process whose package is replaced on disk (an upgrade) then goes on with the old version until it ends;
@@ -455,7 +434,7 @@ def rehearse() -> None:
         Filter(Path(folder) / "store", create=True) as mail,
     ):
         for number, verb in enumerate(("spam", "ham", "spam", "ham")):
-            data = _REHEARSAL.replace(b"%d", str(number).encode() * 9)
+            data = _PRELOADED.replace(b"%d", str(number).encode() * 9)
             spamd.tell(spamd.Request("TELL", 1.5, kind=verb, set=True), data, mail)
         mail.refresh()
         for verb in spamd.CHECKS:

@@ -9,10 +9,10 @@ Scores are in SpamAssassin's units, in which evidence adds up, 0 is neutral and 
 
 Two fields are extensions, which clients ignore: CHECK and HEADERS answer ``Decision: Unsure 0.500000``,
 because ``Spam:`` does not express three kinds, and HEADERS answers ``Replaced: 512``, the number of bytes of
-the message that the answer replaces. The request field ``Filter: bogofilter`` has HEADERS write Bogofilter's
-field, and with it or ``Filter: textsvm`` both verbs answer ``Exact:``, the score with all digits, and
-``Line:``, Bogofilter's field. REPORT and SYMBOLS have no extensions: Exim reads their fields by
-position.
+the message that the answer replaces. With the request field ``Filter: bogofilter`` HEADERS writes
+Bogofilter's field and kinds, with ``Filter: x-bogosity`` its field alone, and with either or ``Filter:
+textsvm`` both verbs answer ``Exact:``, the score with all digits, and ``Line:``, Bogofilter's field. REPORT
+and SYMBOLS have no extensions: Exim reads their fields by position.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Request:
     #: TELL: whether to learn, or to forget the message.
     set: bool = False
     remove: bool = False
-    filter: str = ""  #: "bogofilter": X-Bogosity is written; "bogofilter" or "textsvm": all digits are sent
+    filter: str = ""  #: "bogofilter", "x-bogosity", "textsvm" or ""; see the extensions above
 
     @property
     def has_message(self) -> bool:
@@ -159,7 +159,7 @@ def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryvie
     """The answer to a verb of `CHECKS`, in pieces: a large message is not copied."""
     message = RawMessage(data)
     decision = mail.classify(message)
-    if request.filter == "bogofilter":
+    if request.filter == "bogofilter":  # its settings, which also apply while a single kind was learnt
         decision = replace(decision, kind=kind_of(decision.score))
     if request.verb == "CHECK":
         return [_head(_spam_field(request, decision), *_decision_fields(request, decision))]
@@ -209,7 +209,8 @@ def _decision_fields(request: Request, decision: Decision) -> list[str]:
 
 
 def _marked_answer(request: Request, message: RawMessage, decision: Decision) -> list[bytes | memoryview]:
-    parts, more = marked_pieces(message, decision, bogofilter=request.filter == "bogofilter"), []
+    bogosity = request.filter in ("bogofilter", "x-bogosity")
+    parts, more = marked_pieces(message, decision, bogofilter=bogosity), []
     if request.verb == "HEADERS":
         start = message.body_start
         parts[-1] = parts[-1][: len(parts[-1]) - (len(message.data) - start)]

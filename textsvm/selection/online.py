@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.inputs import as_texts
-from textsvm.kernels.spectrum.byte_pmers import LONGEST, byte_pmers, unit
 from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.machines.base import NotConvergedWarning, warn_user
 from textsvm.machines.targets import as_classes, as_known, is_integer, is_number
@@ -33,6 +32,7 @@ from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import Parameters
 from textsvm.selection.calibration import decide
 from textsvm.solvers.online import OnlineMachine
+from textsvm.text.byte_pmers import LONGEST, byte_pmers, unit
 
 _DIGEST = 16
 #: Largest scale of decision values in probabilities.
