@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
@@ -48,7 +48,7 @@ def read(
     groups: str | None = None,
     kernel: Any = None,
     recorded: Mapping[str, str] | None = None,
-    corrections: Mapping[str, Sequence[str | None]] | None = None,
+    corrections: Mapping[str, Any] | None = None,
 ) -> Corpus:
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
 
@@ -83,7 +83,7 @@ def read(
             f"note: {learning.corrections}: labels changed {counts[CHANGE]:,}, kept {counts[KEEP]:,}; "
             f"documents left out {counts[UNSURE]:,}"
         )
-    if corrections:
+    if corrections and corpus.labels is not None:
         corpus = _corrected_again(console, corpus, corrections)
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)
@@ -157,10 +157,9 @@ def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
             labels[i] = label
         decided[i] = number, decision
     unsure = {i for i, (_, decision) in decided.items() if decision == UNSURE}
-    new = [None if i in unsure else str(label) for i, label in enumerate(labels)]
-    outcomes: dict[str, list[str | None]] = {}
-    for key, label in zip(_correction_keys(corpus), new, strict=True):
-        outcomes.setdefault(key, []).append(label)
+    outcomes = defaultdict[str, list[str | None]](list)
+    for i, key in enumerate(_correction_keys(corpus)):
+        outcomes[key].append(None if i in unsure else str(labels[i]))
     changed = {key: each for key, each in outcomes.items() if set(each) != {key.partition(" ")[2]}}
     counts = Counter(decision for _, decision in decided.values())
     rest = (i for i in range(len(corpus)) if i not in unsure)
@@ -169,13 +168,11 @@ def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
 
 def _correction_keys(corpus: Corpus) -> list[str]:
     """Digest of each document, a space, and its label."""
-    pairs = zip(corpus.digests(), corpus.labels or (), strict=True)
-    return [f"{digest[:8].hex()} {label}" for digest, label in pairs]
+    names = map(str, corpus.labels or ())
+    return [f"{key[:8].hex()} {name}" for key, name in zip(corpus.digests(), names, strict=True)]
 
 
-def _corrected_again(
-    console: Console, corpus: Corpus, corrections: Mapping[str, Sequence[str | None]]
-) -> Corpus:
+def _corrected_again(console: Console, corpus: Corpus, corrections: Mapping[str, Any]) -> Corpus:
     """Apply recorded corrections to the documents with the same text and label, and report their number."""
     labels, rest, counts = list[Any](corpus.labels or ()), list[int](), Counter[str]()
     outcomes = {key: iter(each) for key, each in corrections.items()}
@@ -400,8 +397,7 @@ def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
     estimator = unfitted_machine(model)
     kernel = kernel_for(kernel_of(model) if named else None, corpus)
     if not 1e-6 <= (C := getattr(estimator, "C", 1.0)) <= 1e6:
-        say = "hardly any error on the training documents" if C > 1 else "almost every error"
-        console.say(f"note: C = {C:g} is far from the usual 0.01 to 1000, and allows {say}")
+        console.say(f"note: C = {C:g} is far from usual values, 0.01 to 1000")
     if kernel is None:
         return
     estimator.kernel = kernel
@@ -513,16 +509,16 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
             f"note: {len(lone):,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt; check the label column (--label), or predict numbers with --regress"
         )
-    elif lone:
-        others = f" and {len(lone) - 3:,} more" * (len(lone) > 3)
-        console.say(
-            f"note: {', '.join(map(repr, lone[:3]))}{others}: a class of a single document, from which "
-            "almost nothing can be learnt; add documents, or correct the label"
-        )
     elif len(counts) > 2 and all(map(_is_number, counts)) and not all(float(x).is_integer() for x in counts):
         console.say(
             "note: the classes are numbers with a fraction and are learnt as names without order; --regress "
             "COLUMN predicts numbers"
+        )
+    elif lone:
+        others = f" and {len(lone) - 1:,} more" * (len(lone) > 1)
+        console.say(
+            f"note: {lone[0]!r}{others}: a class of a single document, from which "
+            "almost nothing can be learnt; add documents, or correct the label"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from textsvm.readers.corpus import Corpus
 
 _ONE_CLASS = "OneClassSVM"
-_COLUMNS = ("text", "label")
 #: Maximum number of changed predictions to print.
 _SHOWN = 20
 
@@ -58,13 +56,8 @@ def update(
     output: Annotated[
         Path | None, option("Model file to write (default: MODEL is replaced).", "--output", "-o")
     ] = None,
-    text: Annotated[
-        list[str] | None,
-        option("Text column of the new tables (default: as in the training).", metavar="COLUMN"),
-    ] = None,
-    label: Annotated[
-        str | None, option("Label column of the new tables (default: as in the training).", metavar="COLUMN")
-    ] = None,
+    text: options.Text = None,
+    label: Annotated[str | None, option("Tables: label column of the new documents.")] = None,
     folds: Annotated[int, option("Folds of the cross-validation.", min=2)] = 5,
     force: Force = False,
     device: options.Device = "auto",
@@ -226,13 +219,10 @@ def _train_again(
     for each in old:
         known = each.get("new") is True
         kept = replace(reading if known or one_class else named, part=each.get("part"))
-        kept = replace(
-            kept, **{name: of for name, of in _object(each, "columns").items() if name in _COLUMNS}
-        )
-        part = _read(
-            console, list(map(Path, each["paths"])), kept, learning, fitted, training, "old",
-            None if known else corrections,
-        )  # fmt: skip
+        names, paths = _object(each, "columns"), list(map(Path, each["paths"]))
+        kept = replace(kept, text=names.get("text", kept.text), label=names.get("label", kept.label))
+        decisions = None if known else corrections
+        part = _read(console, paths, kept, learning, fitted, training, "old", decisions)
         part = _as_trained(part, fitted, training) if known else part
         if each.get("digest") not in (None, model_files.corpus_digest(part)):
             raise InputError(
@@ -296,17 +286,14 @@ def _train_again(
 
 def _report_known(console: Console, fresh: Corpus, parts: list[Corpus]) -> None:
     """Report new documents that are in the old corpora; InputError if nearly all are."""
-    from textsvm.cli import corpora
-
     if not len(fresh.texts):
         return  # equal vectors need not be copies
-    labels: dict[bytes, set[Any]] = defaultdict(set)
-    for part in parts:
-        for digest, label in zip(part.digests(), corpora.truth(part), strict=True):
-            labels[digest].add(label)
-    known = [labels.get(digest, ()) for digest in fresh.digests()]
-    count = sum(map(bool, known))
-    same = sum(label in each for label, each in zip(corpora.truth(fresh), known, strict=True))
+    documents = {
+        each for part in parts for each in zip(part.digests(), part.targets or part.labels or (), strict=True)
+    }
+    known, digests = {digest for digest, _ in documents}, list(fresh.digests())
+    count = sum(digest in known for digest in digests)
+    same = sum(map(documents.__contains__, zip(digests, fresh.targets or fresh.labels or (), strict=True)))
     if count >= 0.9 * len(fresh) and same >= count / 2:
         raise InputError(
             f"{count:,} of {len(fresh):,} documents of {fresh.source} are in the training corpus already; "
