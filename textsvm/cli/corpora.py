@@ -48,14 +48,12 @@ def read(
     groups: str | None = None,
     kernel: Any = None,
     recorded: Mapping[str, str] | None = None,
-    corrections: Mapping[str, Any] | None = None,
 ) -> Corpus:
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
 
     `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed. `recorded`
-    are the columns that the model was trained on, which are read unless others are named. `corrections` are
-    corrections that a model records (`Corpus.corrections`). Rows without a text are an error when learning,
-    unless --vectors or --skip-invalid is given.
+    are the columns that the model was trained on, which are read unless others are named. Rows without a text
+    are an error when learning, unless --vectors or --skip-invalid is given.
     """
     learning = learning or LearningOptions()
     learning.check(reading)
@@ -83,8 +81,6 @@ def read(
             f"note: {learning.corrections}: labels changed {counts[CHANGE]:,}, kept {counts[KEEP]:,}; "
             f"documents left out {counts[UNSURE]:,}"
         )
-    if corrections and corpus.labels is not None:
-        corpus = _corrected_again(console, corpus, corrections)
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
@@ -172,9 +168,11 @@ def _correction_keys(corpus: Corpus) -> list[str]:
     return [f"{key[:8].hex()} {name}" for key, name in zip(corpus.digests(), names, strict=True)]
 
 
-def _corrected_again(console: Console, corpus: Corpus, corrections: Mapping[str, Any]) -> Corpus:
+def corrected_again(console: Console, corpus: Corpus, corrections: Mapping[str, Any]) -> Corpus:
     """Apply recorded corrections to the documents with the same text and label, and report their number."""
-    labels, rest, counts = list[Any](corpus.labels or ()), list[int](), Counter[str]()
+    if corpus.labels is None:
+        raise InputError(f"the model records corrections of labels, and {corpus.source} has no labels")
+    labels, rest, counts = list[Any](corpus.labels), list[int](), Counter[str]()
     outcomes = {key: iter(each) for key, each in corrections.items()}
     for i, key in enumerate(_correction_keys(corpus)):
         label = next(outcomes.get(key, iter(())), str(labels[i]))

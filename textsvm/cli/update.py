@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.options import option
+from textsvm.cli.options import option, option_field
 from textsvm.cli.output import MODEL, Force, Output
 from textsvm.errors import InputError
 
@@ -38,6 +38,26 @@ class _Recorded:
     learning: options.LearningOptions
 
 
+@dataclass(frozen=True)
+class Corpora:
+    """The old corpus, and columns of the new documents."""
+
+    corpus: list[Path] | None = option_field(
+        "Old corpus, repeatable (default: the corpus recorded in the model, if it is unchanged).",
+        metavar="PATH",
+    )
+    text: options.Text = None
+    label: str | None = option_field("Tables: label column of the new documents.")
+
+
+@dataclass(frozen=True)
+class UpdatedModel:
+    """The model file to write."""
+
+    output: Path | None = option_field("Model file to write (default: MODEL is replaced).", "--output", "-o")
+    force: Force = False
+
+
 @options.with_groups
 def update(
     model: options.ModelPath,
@@ -46,20 +66,9 @@ def update(
         typer.Argument(help="New labelled documents, like the corpus.", show_default=False),
     ],
     printing: options.PrintingOptions,
-    corpus: Annotated[
-        list[Path] | None,
-        option(
-            "Old corpus, repeatable (default: the corpus recorded in the model, if it is unchanged).",
-            metavar="PATH",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None, option("Model file to write (default: MODEL is replaced).", "--output", "-o")
-    ] = None,
-    text: options.Text = None,
-    label: Annotated[str | None, option("Tables: label column of the new documents.")] = None,
+    corpora: Corpora,
+    file: UpdatedModel,
     folds: Annotated[int, option("Folds of the cross-validation.", min=2)] = 5,
-    force: Force = False,
     device: options.Device = "auto",
 ) -> None:
     """Train a model on its old and on new documents, with its recorded options, and report the changes.
@@ -71,8 +80,9 @@ def update(
     goes on learning and needs no old corpus; its predictions after the update are leave-one-out estimates.
     """
     console = Console(printing.quiet)
-    # Without -o, the loading below reports a MODEL that is none.
-    named = Output("-o" if output else "MODEL", output or model, MODEL, force or output is None)
+    corpus, output = corpora.corpus, file.output
+    # Without -o, the loading below reports a MODEL that is no model.
+    named = Output("-o" if output else "MODEL", output or model, MODEL, file.force or output is None)
     target = named.checked({"the corpus": [*new, *(corpus or [])]})
 
     from textsvm.cli import model_files
@@ -88,7 +98,8 @@ def update(
         reading, learning = _options(_object(info, "reading"), recorded, training)
     except (TypeError, ValueError) as error:
         raise InputError(f"the options that {model} records are damaged ({error}); train it again") from error
-    columns: dict[str, Any] = {name: each for name, each in (("text", text), ("label", label)) if each}
+    given = {"text": corpora.text, "label": corpora.label}
+    columns: dict[str, Any] = {name: each for name, each in given.items() if each}
     fresh = _read(console, new, replace(reading, **columns), learning, fitted, training, "new")
     fresh = _as_trained(fresh, fitted, training)
     if not recorded.get("corpora"):  # saved in Python: the names are for the old corpus, too
@@ -161,15 +172,14 @@ def _is_usable(entry: Any) -> bool:
 
 def _read(
     console: Console, paths: Sequence[Path], reading: Any, learning: Any, fitted: Any, training: Training,
-    kind: str, corrections: dict[str, Any] | None = None,
+    kind: str,
 ) -> Corpus:  # fmt: skip
     from textsvm.cli import corpora
 
     kernel = None if fitted.estimator_name == "OnlineSVC" else corpora.kernel_of(fitted)
     documents = corpora.read(
-        console, list(paths), reading, learning, kernel=kernel, recorded=training.columns,
-        corrections=corrections,
-    )  # fmt: skip
+        console, list(paths), reading, learning, kernel=kernel, recorded=training.columns
+    )
     if documents.labels is None and documents.targets is None and fitted.estimator_name != _ONE_CLASS:
         raise InputError(
             f"{documents.source} has no labels, and {kind} documents need them; name a column with --label, "
@@ -221,8 +231,13 @@ def _train_again(
         kept = replace(reading if known or one_class else named, part=each.get("part"))
         names, paths = _object(each, "columns"), list(map(Path, each["paths"]))
         kept = replace(kept, text=names.get("text", kept.text), label=names.get("label", kept.label))
-        decisions = None if known else corrections
-        part = _read(console, paths, kept, learning, fitted, training, "old", decisions)
+        if known or not corrections:
+            part = _read(console, paths, kept, learning, fitted, training, "old")
+        else:
+            uncorrected = replace(learning, duplicates=options.Duplicates.keep)
+            part = _read(console, paths, kept, uncorrected, fitted, training, "old")
+            part = corpora.corrected_again(console, part, corrections)
+            part = part.without_duplicates() if learning.duplicates is options.Duplicates.drop else part
         part = _as_trained(part, fitted, training) if known else part
         if each.get("digest") not in (None, model_files.corpus_digest(part)):
             raise InputError(
