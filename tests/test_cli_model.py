@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import struct
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,60 @@ def test_an_updated_model_is_trained_on_old_and_new_documents(halves, options):
     assert changes["new_documents"] == 20
 
 
+def test_corrections_survive_an_update(halves):
+    ids = read_corpus(halves / "old.csv").ids
+    decisions = [(ids[0], "change"), (ids[1], "unsure"), (ids[2], "keep")]
+    labels = read_corpus(halves / "old.csv").labels
+    other = next(label for label in labels if label != labels[0])
+    lines = (json.dumps({"id": i, "decision": decision, "label": other}) for i, decision in decisions)
+    (halves / "c.jsonl").write_text("\n".join(lines))
+    columns = ["--text", "text", "--label", "label", "--fast"]
+    run("train", "old.csv", *columns, "--corrections", "c.jsonl", "-o", "m", cwd=halves)
+    (halves / "c.jsonl").unlink()
+    expected = [other, *labels[2:], *read_corpus(halves / "new.csv").labels]
+    reads = "old.csv: corrections of the training: labels changed 1, documents left out 1"
+    for name in ("n", "o"):  # the second update reads the old, changed corpus
+        corpus = ["--corpus", "moved.csv"] * (name == "o")
+        result = run("update", "m", "new.csv", *corpus, "-o", name, cwd=halves)
+        assert reads in result.stderr.decode()
+        new = load(halves / name)
+        assert {each["class"]: each["documents"] for each in new.info_["classes"]} == Counter(expected)
+        header, *rows = csv.reader(io.StringIO((halves / "old.csv").read_text(encoding="utf-8")))
+        with open(halves / "moved.csv", "w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows([header, *rows[::-1]])
+        reads = "moved.csv: corrections of the training: labels changed 1, documents left out 1"
+    (halves / "more.csv").write_text(f"text,label\na splendid kettle,{other}\nso so,{other}\n")
+    assert (
+        "labels changed 1, documents left out 1" in run("update", "n", "more.csv", cwd=halves).stderr.decode()
+    )
+    assert load(halves / "n").info_["n_train"] == 61
+    (halves / "old.csv").write_text(f"text,label\na splendid kettle,{other}\nso so,{other}\n")
+    result = run("update", "m", "new.csv", "--corpus", "old.csv", "-o", "o", cwd=halves)
+    assert "labels changed 0, documents left out 0, not in the corpus 2" in result.stderr.decode()
+
+
+def test_a_model_saved_in_python_is_updated_from_named_columns(halves):
+    for name in ("old.csv", "new.csv"):
+        content = (halves / name).read_text(encoding="utf-8")
+        names = content.split("\n")[0]
+        renamed = names.replace("text", "remark").replace("label", "mood")
+        (halves / name).write_text(content.replace(names, renamed, 1), encoding="utf-8")
+    columns = ["--text", "remark", "--label", "mood"]
+    old = read_corpus(halves / "old.csv", text="remark", label="mood")
+    save(SVC("fast").fit(old.texts, old.labels), halves / "m")
+    assert "--label" in fails("update", "m", "new.csv", "--text", "remark", "--corpus", "old.csv", cwd=halves)
+    run("update", "m", "new.csv", *columns, "--corpus", "old.csv", "-o", "n", cwd=halves)
+    assert load(halves / "n").info_["n_train"] == 60
+    (halves / "more.csv").write_text(f"a,b\na splendid kettle,{old.labels[0]}\nso so,{old.labels[0]}\n")
+    result = run("update", "n", "more.csv", "--text", "a", "--label", "b", cwd=halves)
+    assert result.returncode == 0, result.stderr
+    assert load(halves / "n").info_["n_train"] == 62
+    # The next update reads more.csv by its own columns.
+    (halves / "last.csv").write_text(f"remark,mood\nfine kettle,{old.labels[0]}\nso what,{old.labels[0]}\n")
+    assert run("update", "n", "last.csv", cwd=halves).returncode == 0
+    assert load(halves / "n").info_["n_train"] == 64
+
+
 def texts_of(path):
     return read_corpus(path).texts
 
@@ -168,7 +223,9 @@ def test_other_models_are_updated(task, halves):
         assert changes["accuracy_before"] == right.mean()
         assert 0 <= changes["accuracy_after"] <= 1
         assert all({row["before"], row["after"]} == {"positive", "rest"} for row in changes["changed"])
-    assert run("update", "n", "new.csv", "-o", "o", cwd=halves).returncode == 0
+    assert "documents of new.csv are in the training corpus already" in fails(
+        "update", "n", "new.csv", cwd=halves
+    )
     (halves / "old.csv").write_text("text,label,stars,labels\na,positive,1,x\nb,negative,2,y\n")
     assert "has changed since" in fails("update", "m", "new.csv", cwd=halves)
 

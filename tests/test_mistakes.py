@@ -176,6 +176,20 @@ MISTAKES = [
         "evaluate reviews.csv reviews.csv",
         "reviews\\.csv.*not a (textsvm )?model",
     ),
+    Mistake(
+        "model and new documents swapped", "update reviews.csv m.textsvm", "reviews\\.csv.*model comes before"
+    ),
+    Mistake(
+        "update with the training file",
+        "update m.textsvm reviews.csv -o new.textsvm",
+        "40 of 40 documents of reviews\\.csv are in the training corpus already",
+    ),
+    Mistake(
+        "update with the grown training file",
+        "update m.textsvm t.csv -o new.textsvm",
+        "40 of 42 documents of t\\.csv are in the training corpus already",
+        files={"t.csv": table([*ROWS, ("good", "a fine day"), ("bad", "a poor day")], ("label", "text"))},
+    ),
     Mistake("model as a corpus", f"train m.textsvm {TRAIN}", "m\\.textsvm.*(model|binary)"),
     Mistake("empty file", f"train empty.csv {TRAIN}", "empty\\.csv is empty"),
     Mistake("blank file", f"train blank.csv {TRAIN}", "blank\\.csv is empty"),
@@ -756,6 +770,15 @@ MISTAKES = [
     Mistake("p of zero", "train reviews.csv --kernel spectrum:0 -o new.textsvm", "p", 2),
     Mistake("p that is a word", "train reviews.csv --kernel spectrum:three -o new.textsvm", "three", 2),
     Mistake("negative C", f"train reviews.csv -C -1 {TRAIN}", "C", 2),
+    Mistake("C that is huge", f"train reviews.csv -C 1e30 {TRAIN}", "C = 1e\\+30 is far", 0, rows=1),
+    Mistake(
+        "a class of a single document",
+        f"train t.csv {TRAIN}",
+        "'goood': a class of a single document",
+        0,
+        files={"t.csv": table([*ROWS, ("goood", "a fine day")], ("label", "text"))},
+        rows=1,
+    ),
     Mistake("C that is a word", f"train reviews.csv -C high {TRAIN}", "high", 2),
     Mistake("gamma of zero", "train reviews.csv --kernel edit --gamma 0 -o new.textsvm", "gamma", 2),
     Mistake("decay above 1", "train reviews.csv --kernel gap --decay 1.5 -o new.textsvm", "decay", 2),

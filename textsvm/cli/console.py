@@ -177,12 +177,12 @@ class Console:
             raise
 
     @contextmanager
-    def warnings(self) -> Iterator[None]:
-        """Print Python warnings of the block to stderr as they come."""
+    def warnings(self, command: str = "") -> Iterator[None]:
+        """Print Python warnings of the block to stderr; `command` is named before the options they advise."""
 
         def show(message: Warning | str, *where: object, **more: object) -> None:
             kind = "note" if isinstance(message, RareClassWarning) else "warning"
-            self.say(f"{kind}: {message}".replace("group_duplicates", "--group-duplicates"))
+            self.say(f"{kind}: {message}".replace("group_duplicates", f"{command}--group-duplicates"))
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)  # convergence, leakage

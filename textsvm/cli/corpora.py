@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite
@@ -152,9 +152,40 @@ def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
                 )
             labels[i] = label
         decided[i] = number, decision
-    rest = [i for i in range(len(corpus)) if decided.get(i, (0, KEEP))[1] != UNSURE]
+    unsure = {i for i, (_, decision) in decided.items() if decision == UNSURE}
+    outcomes = defaultdict[str, list[str | None]](list)
+    for i, key in enumerate(_correction_keys(corpus)):
+        outcomes[key].append(None if i in unsure else str(labels[i]))
+    changed = {key: each for key, each in outcomes.items() if set(each) != {key.partition(" ")[2]}}
     counts = Counter(decision for _, decision in decided.values())
-    return replace(corpus, labels=labels).subset(rest), counts
+    rest = (i for i in range(len(corpus)) if i not in unsure)
+    return replace(corpus, labels=labels, corrections=changed).subset(rest), counts
+
+
+def _correction_keys(corpus: Corpus) -> list[str]:
+    """Digest of each document, a space, and its label."""
+    names = map(str, corpus.labels or ())
+    return [f"{key[:8].hex()} {name}" for key, name in zip(corpus.digests(), names, strict=True)]
+
+
+def corrected_again(console: Console, corpus: Corpus, corrections: Mapping[str, Any]) -> Corpus:
+    """Apply recorded corrections to the documents with the same text and label, and report their number."""
+    if corpus.labels is None:
+        raise InputError(f"the model records corrections of labels, and {corpus.source} has no labels")
+    labels, rest, counts = list[Any](corpus.labels), list[int](), Counter[str]()
+    outcomes = {key: iter(each) for key, each in corrections.items()}
+    for i, key in enumerate(_correction_keys(corpus)):
+        label = next(outcomes.get(key, iter(())), str(labels[i]))
+        rest += [] if label is None else [i]
+        if label != str(labels[i]):
+            counts[UNSURE if label is None else CHANGE] += 1
+            labels[i] = label
+    missing = sum(label != key.partition(" ")[2] for key, each in outcomes.items() for label in each)
+    console.say(
+        f"note: {corpus.source}: corrections of the training: labels changed {counts[CHANGE]:,}, documents "
+        f"left out {counts[UNSURE]:,}" + f", not in the corpus {missing:,}" * (missing > 0)
+    )
+    return replace(corpus, labels=labels).subset(rest)
 
 
 def _parse_decision(line: str, where: str) -> tuple[str, str, str | None, str]:
@@ -374,6 +405,8 @@ def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
     """Set the kernel that fits the documents of a corpus, and report it if none was named."""
     estimator = unfitted_machine(model)
     kernel = kernel_for(kernel_of(model) if named else None, corpus)
+    if not 1e-6 <= (C := getattr(estimator, "C", 1.0)) <= 1e6:
+        console.say(f"note: C = {C:g} is far from usual values, 0.01 to 1000")
     if kernel is None:
         return
     estimator.kernel = kernel
@@ -479,16 +512,22 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
                 "two classes; correct the labels if they are the same class"
             )
             break
-    lone = sum(count == 1 for count in counts.values())
-    if lone > 1 and 2 * lone >= len(counts):
+    lone = [label for label, count in counts.items() if count == 1]
+    if len(lone) > 1 and 2 * len(lone) >= len(counts):
         console.say(
-            f"note: {lone:,} of the {len(counts):,} classes have a single document, from which nothing "
+            f"note: {len(lone):,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt; check the label column (--label), or predict numbers with --regress"
         )
     elif len(counts) > 2 and all(map(_is_number, counts)) and not all(float(x).is_integer() for x in counts):
         console.say(
             "note: the classes are numbers with a fraction and are learnt as names without order; --regress "
             "COLUMN predicts numbers"
+        )
+    elif lone:
+        others = f" and {len(lone) - 1:,} more" * (len(lone) > 1)
+        console.say(
+            f"note: {lone[0]!r}{others}: a class of a single document, from which "
+            "almost nothing can be learnt; add documents, or correct the label"
         )
 
 

@@ -94,10 +94,11 @@ def corpus_digest(corpus: Corpus) -> str:
 
 
 def corpus_facts(
-    corpus: Corpus, paths: Sequence[Path], part: str | None = None, new: bool = False
+    corpus: Corpus, paths: Sequence[Path], part: str | None = None, new: bool = False, **columns: Any
 ) -> dict[str, Any]:
-    """Facts for `textsvm update`; `new` documents were added by it."""
-    return {"paths": list(map(str, paths)), "part": part, "digest": corpus_digest(corpus), "new": new}
+    """Facts for `textsvm update`; `new` documents were added by it, from `columns` if these were named."""
+    facts = {"paths": list(map(str, paths)), "part": part, "digest": corpus_digest(corpus), "new": new}
+    return facts | ({"columns": columns} if columns else {})
 
 
 def update_facts(
@@ -109,6 +110,7 @@ def update_facts(
         "corpora": [] if beside else [corpus_facts(corpus, paths, reading.part)],
         "format": reading.format, "part": reading.part, "skip_invalid": reading.skip_invalid,
         "weights": learning.weights, "duplicates": learning.duplicates.value,
+        **({"corrections": corpus.corrections} if corpus.corrections else {}),
     }  # fmt: skip
 
 

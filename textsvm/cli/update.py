@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.options import option
-from textsvm.cli.output import MODEL, Output
+from textsvm.cli.options import option, option_field
+from textsvm.cli.output import MODEL, Force, Output
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,9 +32,30 @@ class _Recorded:
 
     training: Training
     new: list[Path]
+    columns: dict[str, Any]  #: Columns of the new corpus that were named
     facts: dict[str, Any]  #: The object "update" of the model's information
     reading: options.ReadingOptions
     learning: options.LearningOptions
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """The old corpus, and columns of the new documents."""
+
+    corpus: list[Path] | None = option_field(
+        "Old corpus, repeatable (default: the corpus recorded in the model, if it is unchanged).",
+        metavar="PATH",
+    )
+    text: options.Text = None
+    label: str | None = option_field("Tables: label column of the new documents.")
+
+
+@dataclass(frozen=True)
+class UpdatedModel:
+    """The model file to write."""
+
+    output: Path | None = option_field("Model file to write (default: MODEL is replaced).", "--output", "-o")
+    force: Force = False
 
 
 @options.with_groups
@@ -45,16 +66,8 @@ def update(
         typer.Argument(help="New labelled documents, like the corpus.", show_default=False),
     ],
     printing: options.PrintingOptions,
-    corpus: Annotated[
-        list[Path] | None,
-        option(
-            "Old corpus, repeatable (default: the corpus recorded in the model, if it is unchanged).",
-            metavar="PATH",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None, option("Model file to write (default: MODEL is replaced).", "--output", "-o")
-    ] = None,
+    corpora: Corpora,
+    file: UpdatedModel,
     folds: Annotated[int, option("Folds of the cross-validation.", min=2)] = 5,
     device: options.Device = "auto",
 ) -> None:
@@ -67,7 +80,10 @@ def update(
     goes on learning and needs no old corpus; its predictions after the update are leave-one-out estimates.
     """
     console = Console(printing.quiet)
-    target = Output("-o", output or model, MODEL).checked({"the corpus": [*new, *(corpus or [])]})
+    corpus, output = corpora.corpus, file.output
+    # Without -o, the loading below reports a MODEL that is no model.
+    named = Output("-o" if output else "MODEL", output or model, MODEL, file.force or output is None)
+    target = named.checked({"the corpus": [*new, *(corpus or [])]})
 
     from textsvm.cli import model_files
 
@@ -82,7 +98,12 @@ def update(
         reading, learning = _options(_object(info, "reading"), recorded, training)
     except (TypeError, ValueError) as error:
         raise InputError(f"the options that {model} records are damaged ({error}); train it again") from error
-    fresh = _as_trained(_read(console, new, reading, learning, fitted, training, "new"), fitted, training)
+    given = {"text": corpora.text, "label": corpora.label}
+    columns: dict[str, Any] = {name: each for name, each in given.items() if each}
+    fresh = _read(console, new, replace(reading, **columns), learning, fitted, training, "new")
+    fresh = _as_trained(fresh, fitted, training)
+    if not recorded.get("corpora"):  # saved in Python: the names are for the old corpus, too
+        reading = replace(reading, **columns)
     if online:
         if fresh.columns is not None:
             raise InputError("an OnlineSVC reads a single column of texts; name it with the column `text`")
@@ -94,7 +115,7 @@ def update(
     else:
         report = _train_again(
             console, target, fitted, fresh, _old_corpora(recorded, corpus, model), folds,
-            _Recorded(training, new, recorded, reading, learning),
+            _Recorded(training, new, columns, recorded, reading, learning),
         )  # fmt: skip
     report = {"model": str(target.path), **report}
     console.print_json(report) if printing.json else _show(console, report)
@@ -110,7 +131,9 @@ def _options(
     given: dict[str, Any], recorded: dict[str, Any], training: Training
 ) -> tuple[options.ReadingOptions, options.LearningOptions]:
     """Reading and learning options that are recorded in a model."""
-    text = given.get("text")
+    text, corrections = given.get("text"), _object(recorded, "corrections").values()
+    if not all(isinstance(each, list) and {*map(type, each)} <= {str, type(None)} for each in corrections):
+        raise TypeError("corrections")
     names = ("numbers", "label", "id")
     reading = options.ReadingOptions(
         positive=None,
@@ -158,7 +181,10 @@ def _read(
         console, list(paths), reading, learning, kernel=kernel, recorded=training.columns
     )
     if documents.labels is None and documents.targets is None and fitted.estimator_name != _ONE_CLASS:
-        raise InputError(f"{documents.source} has no labels, and {kind} documents need them")
+        raise InputError(
+            f"{documents.source} has no labels, and {kind} documents need them; name a column with --label, "
+            "or use a folder per class"
+        )
     return documents
 
 
@@ -198,12 +224,20 @@ def _train_again(
 
     training, reading, learning = recorded.training, recorded.reading, recorded.learning
     one_class = fitted.estimator_name == _ONE_CLASS
-    parts = []
+    parts, corrections = [], _object(recorded.facts, "corrections")
     named = replace(reading, positive=training.positive, negative=training.negative)
     for each in old:
         known = each.get("new") is True
         kept = replace(reading if known or one_class else named, part=each.get("part"))
-        part = _read(console, list(map(Path, each["paths"])), kept, learning, fitted, training, "old")
+        names, paths = _object(each, "columns"), list(map(Path, each["paths"]))
+        kept = replace(kept, text=names.get("text", kept.text), label=names.get("label", kept.label))
+        if known or not corrections:
+            part = _read(console, paths, kept, learning, fitted, training, "old")
+        else:
+            uncorrected = replace(learning, duplicates=options.Duplicates.keep)
+            part = _read(console, paths, kept, uncorrected, fitted, training, "old")
+            part = corpora.corrected_again(console, part, corrections)
+            part = part.without_duplicates() if learning.duplicates is options.Duplicates.drop else part
         part = _as_trained(part, fitted, training) if known else part
         if each.get("digest") not in (None, model_files.corpus_digest(part)):
             raise InputError(
@@ -211,6 +245,7 @@ def _train_again(
                 "as it is now"
             )
         parts.append(_as_trained(part, fitted, training) if one_class else part)
+    _report_known(console, fresh, parts)
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
     combined = concatenate_corpora([*parts, fresh], f"{parts[0].source} and {fresh.source}", fresh.format)
     own = np.array([not one_class or label == training.positive for label in corpora.truth(combined)])
@@ -229,7 +264,7 @@ def _train_again(
         after: Any = np.full(len(fresh), None)
         again.fit(trained.examples, truth, sample_weight=trained.weights, progress=console.stage)
         try:
-            with console.warnings():
+            with console.warnings("`textsvm cv` with "):
                 decision = None
                 if one_class:
                     after = _outside_folds(again, combined, own, n_old, folds, training)
@@ -246,7 +281,7 @@ def _train_again(
             again, len(trained), lambda index: trained.subset(index.tolist()).examples, decision
         )
     console.say_device(again.device_)
-    corpora_facts = [*old, model_files.corpus_facts(fresh, recorded.new, new=True)]
+    corpora_facts = [*old, model_files.corpus_facts(fresh, recorded.new, new=True, **recorded.columns)]
     update_facts = {**recorded.facts, "corpora": corpora_facts}
     about = model_files.training_facts(again, trained) | {"holdout": None, "drift": numbers}
     if trained.targets is not None:
@@ -262,6 +297,28 @@ def _train_again(
             for predicted, classes in ((before, fitted.classes_), (after, again.classes_))
         )
     return _changes(fresh, sorted(old_labels), list(before), list(after), getattr(machine, "epsilon", 0.0))
+
+
+def _report_known(console: Console, fresh: Corpus, parts: list[Corpus]) -> None:
+    """Report new documents that are in the old corpora; InputError if nearly all are."""
+    if not len(fresh.texts):
+        return  # equal vectors need not be copies
+    documents = {
+        each for part in parts for each in zip(part.digests(), part.targets or part.labels or (), strict=True)
+    }
+    known, digests = {digest for digest, _ in documents}, list(fresh.digests())
+    count = sum(digest in known for digest in digests)
+    same = sum(map(documents.__contains__, zip(digests, fresh.targets or fresh.labels or (), strict=True)))
+    if count >= 0.9 * len(fresh) and same >= count / 2:
+        raise InputError(
+            f"{count:,} of {len(fresh):,} documents of {fresh.source} are in the training corpus already; "
+            "give only documents that the model has not learnt"
+        )
+    if count:
+        console.say(
+            f"note: {count:,} of the {len(fresh):,} new documents are in the training corpus already and "
+            "count twice; leave them out"
+        )
 
 
 def _outside_folds(

@@ -163,6 +163,8 @@ class Corpus:
         Rows without a text among documents to classify, and the number of documents before each.
     rows : list of mappings, or None
         All cells of the row of each document, if they are kept.
+    corrections : dict of str to list of (str or None)
+        New labels of corrected documents (None: left out), by digest of the text and label, in their order.
 
     Examples
     --------
@@ -186,6 +188,7 @@ class Corpus:
     vectors: Any = None
     columns: dict[str, Any] | None = None
     rows: list[Mapping[str, Any] | None] | None = None
+    corrections: dict[str, list[str | None]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -315,6 +318,10 @@ class Corpus:
         """Keys of the documents that are equal for equal documents: texts in memory, or digests."""
         if self.columns is None and self.vectors is None and not isinstance(self.texts, StoredTexts):
             return self.texts
+        return self.digests()
+
+    def digests(self) -> Iterable[bytes]:
+        """Digest of each document without its label; equal for equal documents."""
         parts = (
             [self.texts] if self.columns is None and len(self.texts) else list((self.columns or {}).values())
         )
