@@ -176,20 +176,13 @@ def _put_back(data: bytes) -> None:
 
 
 def _runs(mark: str) -> bool:
-    """Whether the process whose id a file holds runs; a zombie has no command line."""
+    """Whether the process whose id a file holds exists; an error if it is not of this user."""
     try:
         with open(mark, "rb") as stream:
-            pid = int(stream.read())
-        os.kill(pid, 0)
-    except (ValueError, PermissionError):  # the id is not written yet, or the process is another user's
-        return True
-    except OSError:
+            os.kill(int(stream.read()), 0)
+    except ProcessLookupError:
         return False
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as stream:
-            return stream.read(1) != b""
-    except OSError:  # no Linux
-        return True
+    return True
 
 
 def start_server(path: str) -> None:
@@ -212,5 +205,5 @@ def start_server(path: str) -> None:
         pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
         client.write(handle, b"%d\n" % pid)
         os.close(handle)
-    except OSError:
+    except (OSError, ValueError):
         pass
