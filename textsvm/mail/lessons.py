@@ -525,17 +525,8 @@ class Lessons:
         message = lesson.message[:MAX_KEPT] if texts and lesson.message is not None else None
         self.drop(lesson.digest)
         query = f"insert into lessons ({_ROW}) values (null, {', '.join('?' * 9)})"
-        given = (
-            lesson.digest,
-            lesson.kind,
-            lesson.learnt,
-            *names,
-            lesson.value,
-            lesson.score,
-            lesson.alpha,
-            b"",
-        )
-        key = self.sql.execute(query, given).lastrowid
+        given = (lesson.digest, lesson.kind, lesson.learnt, *names)
+        key = self.sql.execute(query, (*given, lesson.value, lesson.score, lesson.alpha, b"")).lastrowid
         body = (*packed(lesson), None if message is None else zlib.compress(message))
         self.sql.execute("insert into bodies values (?, ?, ?, ?)", (key, *body))
         row = LessonRow(*self._row(f"{_ROWS} where id = ?", key))
