@@ -184,7 +184,7 @@ def test_a_container_too_small_for_the_libraries_is_told_before_they_are_loaded(
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no such limit")
-@pytest.mark.parametrize("name", ["train", "predict"])
+@pytest.mark.parametrize("name", ["train"])
 def test_a_process_of_few_addresses_ends_with_a_sentence(name, here):
     def limited():
         resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))

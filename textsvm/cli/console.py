@@ -106,6 +106,7 @@ class Console:
         self.stdout = RichConsole(stderr=stdout_taken, quiet=quiet and stdout_taken, highlight=False)
         self._stdout_taken = stdout_taken
         self.quiet = quiet
+        self.counts = True  # whether lines of output are counted
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
         self._shown = ""
@@ -240,7 +241,7 @@ class Console:
 
     def _count(self) -> None:
         """Count a line of output; a file of `predict -o` is written as a whole, or not at all."""
-        if sys.stdout is sys.__stdout__:
+        if self.counts:
             next(_printed)
 
     def print_csv(self, cells: Sequence[Any]) -> None:

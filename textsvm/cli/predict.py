@@ -155,6 +155,7 @@ def predict(
     bounds = None if calibrated.unsure is None else several("--unsure", calibrated.unsure, float)
     files = files or ["-"]
     output_file = form.checked(model, files)
+    console.counts = output_file.is_stdout
 
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import judge

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from textsvm.cli import options
+from textsvm.cli import corpora, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option, option_field
 from textsvm.cli.output import MODEL, Force, Output
@@ -174,8 +174,6 @@ def _read(
     console: Console, paths: Sequence[Path], reading: Any, learning: Any, fitted: Any, training: Training,
     kind: str,
 ) -> Corpus:  # fmt: skip
-    from textsvm.cli import corpora
-
     kernel = None if fitted.estimator_name == "OnlineSVC" else corpora.kernel_of(fitted)
     documents = corpora.read(
         console, list(paths), reading, learning, kernel=kernel, recorded=training.columns
@@ -190,8 +188,6 @@ def _read(
 
 def _as_trained(corpus: Corpus, fitted: Any, training: Training) -> Corpus:
     """Documents with the labels of a model that was trained with --positive or --one-class."""
-    from textsvm.cli import corpora
-
     positive, negative = training.positive, training.negative
     if positive is None:
         corpora.targets(corpus, training.label_separator is not None)
@@ -217,7 +213,7 @@ def _train_again(
     recorded: _Recorded,
 ) -> dict[str, Any]:
     """Train on old and new documents, save the model, and report the changes."""
-    from textsvm.cli import corpora, model_files
+    from textsvm.cli import model_files
     from textsvm.evaluation import drift, judge, length_baseline
     from textsvm.readers.corpus import concatenate_corpora
     from textsvm.selection.cross_validation import cross_validate

@@ -132,7 +132,7 @@ def explain(
     >>> model = SVC(Spectrum(3)).fit(texts, ["spam", "spam", "ham", "ham"])
     >>> [explanation] = explain(model, ["cash at hand"])
     >>> explanation.prediction, [each.text for each in explanation.merged]
-    ('spam', [])
+    ('spam', ['cash ', 'h at '])
     """
     machine = _readable(model, "so there is nothing to explain")
     texts = machine.validate(texts, fitting=False)

@@ -161,11 +161,12 @@ class EditDistance(SymbolKernel):
         return out
 
     def _fill(self, distances: Any, row_lengths: Any, column_lengths: Any, out: Any) -> None:
+        gamma = min(float(self.gamma), 1e30)  # larger values overflow, and give the same kernel values
         if self.relative:
             longer = np.maximum(np.maximum(row_lengths[:, None], column_lengths), 1)
-            out[...] = np.exp(-self.gamma * (distances / longer))
+            out[...] = np.exp(-gamma * (distances / longer))
         elif distances.size:
-            of_distance = np.exp(-float(self.gamma) * np.arange(int(distances.max()) + 1)).astype(np.float32)
+            of_distance = np.exp(-gamma * np.arange(int(distances.max()) + 1)).astype(np.float32)
             out[...] = of_distance[distances]
 
 
