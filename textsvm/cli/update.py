@@ -11,7 +11,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from textsvm.cli import corpora, options
+from textsvm.cli import corpora, model_files, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option, option_field
 from textsvm.cli.output import MODEL, Force, Output
@@ -84,8 +84,6 @@ def update(
     # Without -o, the loading below reports a MODEL that is no model.
     named = Output("-o" if output else "MODEL", output or model, MODEL, file.force or output is None)
     target = named.checked({"the corpus": [*new, *(corpus or [])]})
-
-    from textsvm.cli import model_files
 
     fitted = model_files.load_model(console, model, device, online=True)
     training = model_files.Training.of(fitted)
@@ -213,7 +211,6 @@ def _train_again(
     recorded: _Recorded,
 ) -> dict[str, Any]:
     """Train on old and new documents, save the model, and report the changes."""
-    from textsvm.cli import model_files
     from textsvm.evaluation import drift, judge, length_baseline
     from textsvm.readers.corpus import concatenate_corpora
     from textsvm.selection.cross_validation import cross_validate
