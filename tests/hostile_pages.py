@@ -184,7 +184,7 @@ def mistake(i: int) -> Mistake:
     explanation = Explanation(
         prediction=text, towards=text, against=text, value=1.0, bias=0.0, text=text,
         symbols=symbols, attribution=Attribution("occlusion", "made up", exact=False),
-        merged=[Substring(text, 2, 0.5)], similar=[Similar(0, 0.5, 0.1, text, text)],
+        substrings=[Substring(text, 2, 0.5)], merged=[Substring(text, 2, 0.5)], similar=[Similar(0, 0.5, 0.1, text, text)],
     )  # fmt: skip
     return Mistake(text, text, text, 0.5, text, explanation if i % 2 else None)
 
