@@ -246,7 +246,7 @@ def test_unlearning_leaves_the_machine_that_never_learnt(tmp_path):
 def test_any_sequence_leaves_what_was_said_last(tmp_path, seed):
     """Learn, change minds, forget, come back: lessons as in a dict, and a machine trained on those."""
     draw = random.Random(seed)
-    mails = [mail(kind, i) for kind in ("spam", "ham") for i in range(6)] + [b"", b"\x00", b"Subject: x\n\n"]
+    mails = [mail(kind, i) for kind in ("spam", "ham") for i in range(6)] + [b"x", b"\x01", b"Subject: x\n\n"]
     expected = {}
     opened = Filter(tmp_path / "a", create=True)
     for _ in range(50):

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from textsvm.cli import corpora, model_files, options
+from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option, option_field
 from textsvm.cli.output import MODEL, Force, Output
@@ -84,6 +84,8 @@ def update(
     # Without -o, the loading below reports a MODEL that is no model.
     named = Output("-o" if output else "MODEL", output or model, MODEL, file.force or output is None)
     target = named.checked({"the corpus": [*new, *(corpus or [])]})
+
+    from textsvm.cli import model_files
 
     fitted = model_files.load_model(console, model, device, online=True)
     training = model_files.Training.of(fitted)
@@ -172,6 +174,8 @@ def _read(
     console: Console, paths: Sequence[Path], reading: Any, learning: Any, fitted: Any, training: Training,
     kind: str,
 ) -> Corpus:  # fmt: skip
+    from textsvm.cli import corpora
+
     kernel = None if fitted.estimator_name == "OnlineSVC" else corpora.kernel_of(fitted)
     documents = corpora.read(
         console, list(paths), reading, learning, kernel=kernel, recorded=training.columns
@@ -186,6 +190,8 @@ def _read(
 
 def _as_trained(corpus: Corpus, fitted: Any, training: Training) -> Corpus:
     """Documents with the labels of a model that was trained with --positive or --one-class."""
+    from textsvm.cli import corpora
+
     positive, negative = training.positive, training.negative
     if positive is None:
         corpora.targets(corpus, training.label_separator is not None)
@@ -211,6 +217,7 @@ def _train_again(
     recorded: _Recorded,
 ) -> dict[str, Any]:
     """Train on old and new documents, save the model, and report the changes."""
+    from textsvm.cli import corpora, model_files
     from textsvm.evaluation import drift, judge, length_baseline
     from textsvm.readers.corpus import concatenate_corpora
     from textsvm.selection.cross_validation import cross_validate
