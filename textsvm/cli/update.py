@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
@@ -18,6 +16,8 @@ from textsvm.cli.output import MODEL, Force, Output
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from textsvm.cli.model_files import Training
     from textsvm.readers.corpus import Corpus
 
@@ -217,6 +217,8 @@ def _train_again(
     recorded: _Recorded,
 ) -> dict[str, Any]:
     """Train on old and new documents, save the model, and report the changes."""
+    import numpy as np
+
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import drift, judge, length_baseline
     from textsvm.readers.corpus import concatenate_corpora
@@ -322,9 +324,11 @@ def _report_known(console: Console, fresh: Corpus, parts: list[Corpus]) -> None:
 
 
 def _outside_folds(
-    model: Any, combined: Corpus, own: NDArray[np.bool_], n_old: int, folds: int, training: Training
+    model: Any, combined: Corpus, own: NDArray[Any], n_old: int, folds: int, training: Training
 ) -> NDArray[Any]:
     """Predictions on new documents by one-class machines that were not trained on the document."""
+    import numpy as np
+
     fresh = np.arange(n_old, len(combined))
     parts = [(model, fresh[~own[fresh]])]
     for test in np.array_split(fresh[own[fresh]], folds):
