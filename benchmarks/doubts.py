@@ -96,7 +96,7 @@ class Ours:
     """Doubts of one set from one Gram, which does not depend on the labels."""
 
     def __init__(self, texts: list[str], device: str) -> None:
-        kernel = plain_kernel(SVC(device=device), texts)
+        kernel = plain_kernel(texts)
         prepared = SVC(kernel, device=device).prepare(texts)
         self.gram = prepared.gram.rows(np.arange(len(texts)))
         self.texts, self.device = texts, device

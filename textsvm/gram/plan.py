@@ -79,6 +79,7 @@ class FeatureCase:
     occurrences: int = 0  #: Of all features in all documents
     machines: int = 1
     slowdown: float = 1.0  #: Solver time on a CPU relative to coordinate descent
+    density: float = 1.0  #: Mean `Features.density` of the occurrences
     disk_bytes: int | None = None  #: Size of the features if they can be kept on disk
     obstacle: str = ""  #: Why they cannot be used, for the user; empty if they can
 
@@ -86,7 +87,7 @@ class FeatureCase:
         """Predicted seconds with a kernel matrix of n documents, and from features."""
         threads, costs = CORES if device == "cpu" else 1, COSTS[device]
         count = self.occurrences * costs.count
-        matrix = count + n**2 * costs.pair + n * self.occurrences * costs.product
+        matrix = count + n**2 * costs.pair + n * self.occurrences * self.density * costs.product
         solve = self.occurrences * (costs.solve + self.machines * costs.machine)
         solve += n * costs.row + self.machines * costs.start
         if device == "cpu":

@@ -472,6 +472,10 @@ class SumFeatures(Features):
         return all(term.features.countable for _, term in self.kernel.structure.terms)
 
     @property
+    def host_only(self) -> bool:  # type: ignore[override]
+        return any(term.features.host_only for _, term in self.kernel.structure.terms)
+
+    @property
     def has_weights(self) -> bool:  # type: ignore[override]
         return all(term.features.has_weights for _, term in self.kernel.structure.terms)
 

@@ -406,6 +406,8 @@ class Features:
     """
 
     has_weights: bool = False
+    host_only: bool = False  #: Whether features are counted on the CPU only
+    density: float = 1.0  #: Share of documents with a feature, relative to p-mers of texts, for predictions
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel

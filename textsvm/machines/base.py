@@ -249,6 +249,11 @@ class KernelMachine(Parameters, ABC):
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
             raise InputError("a precomputed kernel matrix is not approximated; leave approximate out")
 
+    @property
+    def solver_tol(self) -> float:
+        """Violation of the optimality conditions at which the solver stops."""
+        return self.tol
+
     def require_fitted(self) -> None:
         """Raise InputError before `fit`."""
         if "support_" not in vars(self):
@@ -399,7 +404,7 @@ class KernelMachine(Parameters, ABC):
         if not unfinished:
             return ""
         worst = max(unfinished, key=lambda k: solutions[k].violation)
-        violation = f"violation {solutions[worst].violation:.2g}, tol {self.tol:g}"
+        violation = f"violation {solutions[worst].violation:.2g}, tol {self.solver_tol:g}"
         if len(solutions) == 1:
             return f"the solver stopped before it converged ({solutions[0].status}): {violation}"
         learnt = np.flatnonzero(~np.isnan(machines.bias))

@@ -85,7 +85,9 @@ def features_of(
     if obstacle:
         return FeatureCase(obstacle=obstacle)
     terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
-    occurrences = int(sum(features.occurrences(read.lengths).sum() for features, read in terms))
+    each = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
+    occurrences = sum(each)
+    shared = sum(number * features.density for number, (features, _) in zip(each, terms, strict=True))
     parts = [0]
     if device.kind == "cpu" and MOST_BYTES * occurrences > memory:
         leaves = [(leaf.features, leaf.structure.read(documents)) for leaf in kernel.structure.leaves]
@@ -93,6 +95,7 @@ def features_of(
     return FeatureCase(
         occurrences=occurrences,
         machines=n_machines(problem),
+        density=shared / max(occurrences, 1),
         slowdown=SLOWER_ON_NUMBERS if _reads_numbers(kernel) else SLOWER.get(type(problem), 1.0),
         disk_bytes=sum(parts) if all(parts) else None,
     )
@@ -105,11 +108,12 @@ def why_no_features(machine: Machine, kernel: Kernel, device: Device, problem: P
         return f"machines on landmarks are trained from kernel values of all texts; {instead}"
     if kernel.features is None or not kernel.features.countable:
         return (
-            f"the kernel {spell(kernel)} has no list of features to train from, as spectrum, bounded-gap, "
-            f"linear and their sums have; {instead} or another kernel"
+            f"the kernel {spell(kernel)} has no list of features to train from, as spectrum, gapped, "
+            f"bounded-gap, linear and their sums have; {instead} or another kernel"
         )
-    if device.kind == "cuda" and _reads_numbers(kernel):
-        return f"machines of vectors are trained from kernel values on a card; {instead}"
+    if device.kind == "cuda" and (kernel.features.host_only or _reads_numbers(kernel)):
+        which = "gapped k-mers" if kernel.features.host_only else "vectors"
+        return f"machines of {which} are trained from kernel values on a card; {instead}"
     with_bias = getattr(machine, "multiclass", None) != "crammer-singer"
     if not (with_bias if problem is None else newton.can_solve(problem)):
         return f"machines of crammer-singer are trained from kernel values; {instead}, or ovr or ovo"
@@ -157,7 +161,7 @@ def train(
             prepared = prepare_gram(machine, documents, kernel, progress)
         seconds.update(prepared.seconds)
         clock = time.perf_counter()
-        stopping = Stopping(machine.tol, machine.max_iter, machine.duality_gap)
+        stopping = Stopping(machine.solver_tol, machine.max_iter, machine.duality_gap)
         [[machines]] = solve(prepared.gram, [[problem]], stopping, of_stage(progress, "solve"))
     lap(seconds, "solve", clock)
     description = prepared.description

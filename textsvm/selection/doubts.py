@@ -28,9 +28,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
-from textsvm.choice import shortlist
+from textsvm.choice.candidates import has_words
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel
+from textsvm.kernels.base import Kernel, Sum
+from textsvm.kernels.spectrum.kernel import Spectrum, fixed_default
 from textsvm.machines.base import is_default
 from textsvm.machines.classifier import Classifier
 from textsvm.machines.targets import Target
@@ -39,7 +40,6 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.selection.folds import make_folds
 from textsvm.selection.scoring import fold_scores, mean_values, read_training_data, solve_folds
-from textsvm.text.documents import View
 
 #: Number of nearest texts that vote, and the power of the kernel values in their weights.
 VOTES = ((10, 1), (30, 2), (100, 3))
@@ -190,7 +190,7 @@ def doubts(
     given, target, _ = read_training_data(estimator, texts, labels, None)
     folds = make_folds(cv, target, random_state=random_state)
     if is_default(estimator.kernel):
-        estimator.kernel = plain_kernel(estimator, given)
+        estimator.kernel = plain_kernel(given)
     kernel = estimator.kernel
     leaves = () if isinstance(kernel, str) else estimator.new_kernel().structure.leaves
     if any(getattr(leaf, "odds", False) for leaf in leaves):
@@ -206,11 +206,11 @@ def doubts(
     return _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
 
 
-def plain_kernel(model: Classifier, texts: list[str]) -> Kernel:
+def plain_kernel(texts: list[str]) -> Kernel:
     """Default kernel, which learns nothing from labels; with words if the texts have words."""
-    documents = model.copy().set_params(kernel="auto").encode_for_choice(texts)
-    statistics = shortlist.describe(documents.of(View()), documents.of(shortlist.WORDS))
-    return shortlist.Recipe(words=statistics.has_words).kernel()
+    characters = fixed_default()
+    words = Spectrum((1, 2), "log", idf=True, tokens="words")
+    return Sum([characters, words]) if has_words(texts) else characters
 
 
 def _judged(target: Target, decision: NDArray[np.float64], near: NeighbourTable, alike: float) -> Doubts:

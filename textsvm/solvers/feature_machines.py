@@ -124,6 +124,11 @@ class FeatureMachine:
                 left = min(most, self.max_epochs - epochs)
                 coef, passes = self._descend(descent, order, coef, bias, goal, left)
                 epochs += passes
+                if goal <= tol and passes < left:  # descent alone may suffice
+                    coef = balance(coef, box)
+                    solution = self._assess(coef, epochs)
+                    if solution.converged:
+                        return solution
             coef, passes = self._face(balance(coef, box), box, self.max_epochs - epochs)
             epochs += passes
             solution = self._assess(coef, epochs)

@@ -20,11 +20,15 @@ Attribution is exact: as for substrings (spectrum/features.py) a value is phi(x)
 of x. The contribution of a feature, a mask with its symbols, is spread evenly over the windows of x with this
 feature, and that of a window over the positions that the mask keeps. Windows of the reverse complement have
 their positions in the text itself.
+
+Training from features (`GappedFeatureMap`) lays the X of all masks side by side, each times the square root
+of its number of masks with equal counts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 from math import comb
 from typing import Any, ClassVar
 
@@ -34,11 +38,13 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, check_whole
-from textsvm.kernels.contract import Ability, Cost, Lengths, Predictor, Values
+from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Predictor, Values
 from textsvm.kernels.mers.gapped_rows import GappedRows, HostGapped, HostMask
 from textsvm.kernels.mers.windows import LETTERS, Mask, Windows, check_strands, masks, symbols_of, windows_of
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.options import GAPPED_WEIGHTS
+from textsvm.kernels.spectrum.counted_documents import match_featureless
+from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -141,6 +147,54 @@ class GappedCost(Cost):
         return float(min(n_masks * (kept + OVERHEAD) / MOST_SAVED, seconds / MOST_SECONDS))
 
 
+@dataclass(frozen=True)
+class CountedPatterns:
+    """Feature rows of documents, not normalised; see `Features.count`."""
+
+    documents: Documents
+    counted: FeatureRows
+
+    @classmethod
+    def of(cls, kernel: Any, documents: Documents) -> CountedPatterns:
+        """Count the features of all masks."""
+        windows, parts = windows_of(documents, kernel.g, kernel.canonical), []
+        for mask in kernel.masks:
+            x = HostGapped.represent(kernel, windows, mask).x
+            parts.append(SharedFeatures.of(x, x.frequencies()).weighed(None, 1.0, False))
+        return cls(documents, side_by_side(parts, [mask.times for mask in kernel.masks]))
+
+    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+        """Feature rows of all documents; nothing is learnt from `train`."""
+        x, ridge = self.counted.x, self.counted.ridge
+        if not kernel.normalised:
+            return self.counted
+        squares = x.squares() + ridge
+        scale = 1 / np.sqrt(np.where(squares > 0, squares, 1))
+        values = x.values * np.repeat(scale.astype(np.float32), np.diff(x.indptr))
+        rows = FeatureRows(replace(x, values=values), np.where(squares > 0, ridge * scale**2, 1.0))
+        return match_featureless(self.documents, rows, squares == 0)
+
+
+class GappedFeatureMap(Features):
+    """Patterns as features, on a CPU only."""
+
+    host_only = True
+    density = 8.0  # of DNA
+
+    @property
+    def key(self) -> Hashable:
+        kernel = self.kernel
+        return "gapped", kernel.structure.view, kernel.g, kernel.m, kernel.canonical, kernel.weight
+
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        windows = np.maximum(lengths - self.kernel.g + 1, 0) * (2 if self.kernel.canonical else 1)
+        return windows * len(self.kernel.masks)
+
+    def count(self, documents: Documents, device: Device | None = None) -> CountedPatterns:
+        self.kernel.check()
+        return CountedPatterns.of(self.kernel, documents)
+
+
 class GappedAttributor(Attributor):
     """Exact attribution by patterns."""
 
@@ -198,6 +252,7 @@ class GappedKmers(SymbolKernel):
     name: ClassVar[str] = "gapped"
     _shortest = "g"
     cost = Ability(GappedCost)
+    features = Ability(GappedFeatureMap)
     attribution = Ability(GappedAttributor)
 
     g: int = 9
