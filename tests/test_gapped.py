@@ -10,8 +10,9 @@ from contracts import KernelContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from test_columns import both_ways, gram_of, judge
 
-from textsvm import SVC, Spectrum, load, save
+from textsvm import SVC, Spectrum, Sum, load, save
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError
@@ -21,7 +22,8 @@ from textsvm.kernels.mers import gapped_rows
 from textsvm.kernels.mers import windows as features
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, fitting, masks, windows_of
 from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
-from textsvm.runtime.device import select
+from textsvm.machines.training import why_no_features
+from textsvm.runtime.device import Device, select
 from textsvm.text.documents import encode, encode_as, normalise
 
 CPU = select("cpu")
@@ -54,6 +56,30 @@ def expected(value, rows, columns):
 
 class TestGapped(KernelContract):
     cases = variants()
+
+
+@pytest.mark.parametrize("canonical", [False, True])
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("normalised", [False, True])
+def test_rows_of_features_give_the_gram(canonical, weight, normalised):
+    documents = encode([*dna(60), "", "ac", "ac", "g"])
+    kernel = GappedKmers(5, 2, canonical, weight, normalised)
+    rows = kernel.features.rows(documents, CPU)
+    np.testing.assert_allclose(gram_of(rows), kernel.rows(documents, CPU).gram(), rtol=1e-5, atol=1e-6)
+    assert kernel.features.occurrences(documents.lengths).sum() >= len(rows.x.values)
+
+
+def test_machines_need_no_gram():
+    texts = dna(80)
+    y = np.array(["ga" in text for text in texts])
+    for kernel in (GappedKmers(5, 2, canonical=True), Sum([GappedKmers(4, 1), Spectrum(2, "intersection")])):
+        judge(*both_ways(texts, y, kernel=kernel))
+
+
+def test_features_are_counted_on_a_cpu_only():
+    trouble = why_no_features(SVC(), GappedKmers(), Device("cuda", 0, "a card"))
+    assert "machines of gapped k-mers are trained from kernel values on a card" in trouble
+    assert not why_no_features(SVC(), GappedKmers(), CPU)
 
 
 def test_values_worked_out_by_hand():

@@ -141,12 +141,11 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class ChoiceOptions:
-    """Choice of a classifier's kernel if none is named."""
+    """Kernel of a classifier if none is named."""
 
-    fast: bool = _choice("Same as --kernel fast: no choice of a kernel.", "--fast", default=False)
+    fast: bool = _choice("Same as --kernel fast: about half the time, less accurate.", "--fast", default=False)
     budget: float | None = _choice(
-        "--kernel auto: predicted time of the choice (default: half of the time of TF-IDF of characters "
-        "with a linear SVM, at least a second).",
+        "--kernel auto: predicted time of trials by cross-validation (default: none).",
         metavar="SECONDS",
     )
 

@@ -115,7 +115,7 @@ def train(
 ) -> None:
     """Train a classifier on a labelled corpus, or a regression on numbers, and save it.
 
-    A classifier chooses its kernel by cross-validation unless --kernel or --fast is given.
+    A classifier has a kernel that suits most texts unless --kernel or --fast is given.
 
     textsvm train mails.tar.gz -o spam.textsvm
 

@@ -130,6 +130,8 @@ def _cross_validated(fitted: Any, training: Corpus) -> TestPredictions | None:
     if len(training) > MOST:
         return None
     machine = fitted.copy().set_params(kernel=fitted.kernel_.__sklearn_clone__())
+    if isinstance(machine, Classifier):
+        machine.C = fitted.C_
     try:
         given, target, weight = read_training_data(
             machine, training.examples, corpora.truth(training), training.weights

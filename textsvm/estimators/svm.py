@@ -23,8 +23,8 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
     Parameters
     ----------
     kernel : "auto", "fast", Kernel, str or callable
-        "auto" chooses a sum of spectrum kernels, and C, by cross-validation on the training texts
-        (`textsvm.choice`). "fast" is ``Spectrum((1, 5), "log", idf=True)``. Kernel objects are for instance
+        "auto" is a sum of spectrum kernels that suits most texts, or of gapped k-mers for DNA, with its own C
+        (`textsvm.choice`); "fast" is a part of it, for half the time. Kernel objects are for instance
         ``GapWeighted(p=5, decay=0.5)`` or ``Spectrum((1, 2), tokens="words")``. A name ("spectrum", "edit",
         "gap", ...) is a kernel with default parameters; a string such as "spectrum:1-5,log,idf" or
         "words:1-2+gap:4" is a kernel in the notation of the command line.
@@ -34,13 +34,13 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
         With "precomputed" `fit` takes a kernel matrix. A callable ``f(a, b)`` returns the kernel values of
         two lists of texts, shape ``(len(a), len(b))``.
     C : float
-        Penalty of margin violations, > 0; "auto" also tries C / 3 and 3 C.
+        Penalty of margin violations, > 0; it multiplies the C of "auto" and "fast".
     multiclass : {"ovr", "ovo", "crammer-singer"}
         More than two classes: a machine for each class against the rest, a machine for each pair, or a
         machine for each class, solved together.
     time_budget : float, optional
-        Seconds for the choice of "auto", as predicted from counts of operations. None: half of the predicted
-        time of TF-IDF of characters with a linear machine.
+        Seconds for trials of other weights and values of C of "auto" by cross-validation, as predicted from
+        counts of operations; None for no trials.
     class_weight : None, "balanced" or dict, optional
         Factors of C for classes. "balanced": inversely proportional to their sums of sample weights.
     normalise : {"unicode", "paper", "none"}
@@ -50,7 +50,8 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
     max_length : int, optional
         Only the first `max_length` characters of a normalised text count; default all.
     tol : float
-        Stop when the maximal violation m(a) - M(a) of the optimality conditions is at most this.
+        Stop when the maximal violation m(a) - M(a) of the optimality conditions is at most this, with "auto"
+        and "fast" 20 times this.
     duality_gap : float, optional
         Also stop when the relative duality gap is at most this (GTSVM's rule); 0.01 is a loose fit.
     max_iter : int
@@ -87,7 +88,7 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
     n_iter_ : int
         Iterations of all machines.
     chosen_ : str
-        The choice of "auto" and its reason, in a sentence.
+        Kernel and C of "auto" and "fast" in a sentence.
     C_ : float
         The penalty used.
     device_ : Device
