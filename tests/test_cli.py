@@ -1,5 +1,6 @@
 """The command line as a user meets it: a real process, its exit code, stdout and stderr."""
 
+import inspect
 import json
 import os
 import platform
@@ -65,6 +66,16 @@ def test_help_shows_the_first_sentence_of_each_command_and_imports_no_command():
     everything = CliRunner().invoke(app_of(), ["--help"], prog_name="textsvm")
     assert result.stdout == everything.stdout
     assert not set(result.stderr.split()) & {f"textsvm.cli.{name}" for name in COMMANDS}
+
+
+def test_no_option_is_called_like_its_metavar():
+    """Typer 0.27 calls --tier with the metavar TIER --TIER, unless the declaration names it."""
+    for command in app_of().registered_commands:
+        for name, parameter in inspect.signature(command.callback).parameters.items():
+            declared = getattr(parameter.annotation, "__metadata__", (None,))[0]
+            metavar = getattr(declared, "metavar", None) or ""
+            named = getattr(declared, "default", None) == f"--{name}"  # Typer reads the first name as this
+            assert named or metavar.lower() != name.replace("_", "-"), name
 
 
 @pytest.mark.slow

@@ -138,6 +138,12 @@ class Mistake:
     rows: int = 0
 
 
+def left_out(title, name, content, other="n.md", text=b"A note\n"):
+    """A table in the folder t beside another file, which is left out."""
+    files = {name: content, f"t/{other}": text}
+    return Mistake(title, "predict said.textsvm t", f"{re.escape(other)}: left out", 0, files, rows=40)
+
+
 TRAIN = "--kernel spectrum:1-3 -o new.textsvm"
 XLSX = zipped(
     **{
@@ -269,30 +275,9 @@ MISTAKES = [
         files={"t/a.csv": FILES["reviews.csv"], "t/b.jsonl": FILES["reviews.jsonl"], **MODEL},
         rows=80,
     ),
-    Mistake(
-        "a table beside a page",
-        "predict said.textsvm t",
-        "i\\.html: left out",
-        code=0,
-        files={"t/a.csv": FILES["said.csv"], "t/i.html": b"<p>Some text</p>\n"},
-        rows=40,
-    ),
-    Mistake(
-        "a table of an archive beside a note",
-        "predict said.textsvm t",
-        "n\\.md: left out",
-        code=0,
-        files={"t/in.zip": zipped(a_DOT_csv=FILES["said.csv"]), "t/n.md": b"A note\n"},
-        rows=40,
-    ),
-    Mistake(
-        "a table of another name beside a note",
-        "predict said.textsvm t",
-        "n\\.md: left out",
-        code=0,
-        files={"t/a.txt": FILES["said.csv"], "t/n.md": b"A note\n"},
-        rows=40,
-    ),
+    left_out("a table beside a page", "t/a.csv", FILES["said.csv"], "i.html", b"<p>Some text</p>\n"),
+    left_out("a table of an archive beside a note", "t/in.zip", zipped(a_DOT_csv=FILES["said.csv"])),
+    left_out("a table of another name beside a note", "t/a.txt", FILES["said.csv"]),
     Mistake(
         "training on a table beside a model",
         f"train t {TRAIN}",
