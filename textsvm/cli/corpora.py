@@ -58,12 +58,14 @@ def read(
     """
     learning = learning or LearningOptions()
     learning.check(reading)
+    detected: dict[str, set[str | None]] = {}
     with console.progress():
         settings: dict[str, Any] = {
             **columns(reading, kernel), "split": reading.split.value, "label": reading.label,
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
             "headers": reading.headers, "label_separator": learning.separator,
             "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
+            "detected": detected,
             "require_text": learning.require_text and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
@@ -72,6 +74,10 @@ def read(
         else:
             corpus = read_corpus(path, reading.format, **settings)
         corpus = with_files(corpus, reading, learning.regress is not None).select(reading.part)
+    if learning.regress is not None or reading.labels is not None:
+        detected.pop("label", None)
+    names = {role: name for role, (name, *others) in detected.items() if name and not others}
+    corpus = replace(corpus, detected=names)
     if reading.positive is not None:
         corpus = corpus.reduce_labels(reading.positive, reading.negative or corpus.opposite(reading.positive))
     if learning.multilabel:
