@@ -443,15 +443,21 @@ MISTAKES = [
     ),
     Mistake(
         "one unknown column",
-        "predict m.textsvm t.csv",
+        "predict lines.textsvm t.csv",
         "first line a header.*remark",
         files={"t.csv": table([(t,) for _, t in ROWS], ("remark",))},
     ),
     Mistake(
         "one unknown column of TSV",
-        "predict m.textsvm t.tsv",
+        "predict lines.textsvm t.tsv",
         "first line a header.*remark",
         files={"t.tsv": table([(t,) for _, t in ROWS], ("remark",))},
+    ),
+    Mistake(
+        "one unknown column instead of the column of training",
+        "predict m.textsvm t.csv",
+        "no column 'text'.*trained on.*first line is not a header; its 1 columns are: remark",
+        files={"t.csv": table([(t,) for _, t in ROWS], ("remark",))},
     ),
     Mistake(
         "unknown header in training",
