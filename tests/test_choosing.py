@@ -43,7 +43,7 @@ def test_each_fold_is_a_fit_of_its_own(questions, kernel):
         fitted = clone(model).fit([texts[i] for i in train], labels[train], sample_weight=weight[train])
         expected = fitted.decision_function([texts[i] for i in test])
         np.testing.assert_allclose(found.decision[test], expected, atol=1e-9)
-        chosen += [fitted.chosen_] * (kernel == "auto")
+        chosen += [fitted.chosen_]
     assert found.chosen == found.as_dict()["chosen"] == chosen
     assert not hasattr(model, "kernel_")
     assert found.seconds["choose"] >= 0
@@ -91,9 +91,9 @@ def test_a_calibrated_classifier_chooses_once_on_all_texts(questions, tmp_path):
     assert (model.chosen_, model.C_) == (plain.chosen_, plain.C_)
     assert model.estimator_.kernel.structure.key == plain.kernel_.structure.key
     np.testing.assert_allclose(
-        model.decision_function(texts), plain.decision_function(texts), atol=5 * plain.tol
+        model.decision_function(texts), plain.decision_function(texts), atol=2 * plain.solver_tol
     )
-    assert CalibratedSVC(SVC("fast")).fit(texts, labels).chosen_ == ""
+    assert CalibratedSVC(SVC("fast")).fit(texts, labels).chosen_ == SVC("fast").fit(texts, labels).chosen_
     textsvm.save(model, tmp_path / "m")
     again = textsvm.load(tmp_path / "m")
     np.testing.assert_allclose(again.predict_proba(texts), model.predict_proba(texts), atol=1e-9)

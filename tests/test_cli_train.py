@@ -74,7 +74,7 @@ def test_without_a_kernel_a_classifier_chooses_one(tmp_path):
     ours = SVC().fit(corpus.texts, corpus.labels)
     assert trained["chosen"] == ours.chosen_
     assert (trained["kernel_spelled"], trained["C"]) == (spell(ours.kernel_), ours.C_)
-    assert "right in 3-fold cross-validation" in trained["chosen"]
+    assert trained["chosen"].endswith("with C = 1.5, the default for texts with words")
     fitted = textsvm.load(tmp_path / "m")
     assert fitted.kernel.structure.key == ours.kernel_.structure.key
     assert {**fitted.get_params(deep=False), "kernel": "auto", "C": 1.0} == SVC().get_params(deep=False)
@@ -86,15 +86,13 @@ def test_without_a_kernel_a_classifier_chooses_one(tmp_path):
     assert f"note: {ours.chosen_}" in " ".join(told.split())
 
 
-def test_nothing_is_chosen_if_it_is_fast(tmp_path):
+def test_the_fast_kernel_is_a_part_of_the_default(tmp_path):
     first = report("train", sample("questions"), "--fast", "-o", tmp_path / "m")
     second = report("train", sample("questions"), "--kernel", "fast", "-o", tmp_path / "m")
     for trained in (first, second):
-        assert (trained["kernel_spelled"], trained["chosen"], trained["C"]) == (
-            "spectrum:1-5,log,idf",
-            None,
-            1,
-        )
+        kernel = "spectrum:1-5,log,idf,odds,keep_case+words:1-2,log,idf,odds,keep_case"
+        assert (trained["kernel_spelled"], trained["C"]) == (kernel, 1)
+        assert trained["chosen"] == f"{kernel} with C = 1, the default for texts with words"
     assert first["objective"] == second["objective"]
 
 
@@ -170,7 +168,7 @@ def test_balanced_classes(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("text,label\n" + "banana one,x\n" * 9 + "banana two,y\n")
     for options, label in ([], "x"), (["--class-weight", "balanced"], "y"):
-        report("train", path, "-C", "0.5", "-o", tmp_path / "m", *options)
+        report("train", path, "--kernel", "spectrum:1-5,log,idf", "-C", "0.5", "-o", tmp_path / "m", *options)
         assert lines_of(tmp_path / "m", "-", stdin=b"banana two")[0]["label"] == label
 
 
@@ -401,7 +399,7 @@ def last_line(*options, path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([sample("questions")], " kernels and values of C); always 'what': 40.0 %; next: `textsvm explain"),
+        ([sample("questions"), "--budget", "0"], " kernels and values of C); always 'what': 40.0 %; next: `textsvm explain"),
         ([sample("questions"), "--fast"], "(3-fold cross-validation); always 'what': 40.0 %; next: without"),
         ([sample("mail"), "--p", "3", "--holdout", "0.25"], "(100 documents); always 'ham': 58.0 %; next"),
         ([sample("questions"), "--multilabel"], "next: `textsvm tune`"),
