@@ -31,8 +31,8 @@ class _KernelOptions:
     kernel: list[str] | None = option_field(
         "Kernel name, or several kernels spelled out as a sum (+) or product (*), such as "
         "spectrum:2-7,log,idf+words:1-2,log,idf. auto: a sum that suits most texts; fast: a "
-        "part of it, spectrum:1-5,log,idf in tune (default: auto in train and cv of a classifier, else spectrum; with "
-        "kernel options alone spectrum). Repeatable in tune.",
+        "part of it, spectrum:1-5,log,idf in tune (default: auto in train and cv of a classifier, else "
+        "spectrum; with kernel options alone spectrum). Repeatable in tune.",
         metavar="|".join([*DEFAULTS, *spelling.names()]),
         panel=KERNEL_PANEL,
     )

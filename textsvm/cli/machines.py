@@ -144,7 +144,7 @@ class ModelOptions:
 class ChoiceOptions:
     """Kernel of a classifier if none is named."""
 
-    fast: bool = _choice("Same as --kernel fast: about half the time, less accurate.", "--fast", default=False)
+    fast: bool = _choice("Same as --kernel fast: half the time, less accurate.", "--fast", default=False)
     budget: float | None = _choice(
         "--kernel auto: predicted time of trials by cross-validation (default: none).",
         metavar="SECONDS",
