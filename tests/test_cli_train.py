@@ -399,7 +399,7 @@ def last_line(*options, path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([sample("questions"), "--budget", "0"], " kernels and values of C); always 'what': 40.0 %; next: `te"),
+        ([sample("questions"), "--budget", "0"], " kernels and values of C); always 'what': 40.0 %; next"),
         ([sample("questions"), "--fast"], "(3-fold cross-validation); always 'what': 40.0 %; next: without"),
         ([sample("mail"), "--p", "3", "--holdout", "0.25"], "(100 documents); always 'ham': 58.0 %; next"),
         ([sample("questions"), "--multilabel"], "next: `textsvm tune`"),
