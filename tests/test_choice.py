@@ -189,7 +189,7 @@ def test_the_default_is_the_machine_of_its_kernel(kernel):
     named = auto(kernel=default.kernel(), C=model.C_, multiclass="ovr").fit(texts, y)
     assert model.kernel_.get_params().keys() == named.kernel_.get_params().keys()
     new = [*corpus(9, 3, 1)[0], "", "☃"]
-    np.testing.assert_allclose(model.decision_function(new), named.decision_function(new), atol=2e-2)
+    np.testing.assert_allclose(model.decision_function(new), named.decision_function(new), atol=5e-2)
     assert max(solution.violation for solution in model.solutions_) <= 20 * model.tol
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from textsvm.machines.training import PreparedRows
     from textsvm.solvers.problems import Classification, Machines
 
-#: Factor of `tol` for kernel="auto" and "fast": decision values change by less than 0.005, in a third of the
+#: Factor of `tol` for kernel="auto" and "fast": decision values change by about 0.01 at most, in a third of the
 #: time.
 ROUGHER = 20.0
 

@@ -45,6 +45,8 @@ MAX_EPOCHS = 1000
 #: Violation at which the common descent of machines ends: far from the optimum most rows move in some
 #: machine; near it few rows move, and different rows in each machine.
 TOGETHER = 0.03
+#: A tolerance that common descent alone attains at less cost.
+ROUGH = 0.02
 #: The violation at which the first descent of a machine ends.
 FIRST = 0.01
 #: Epochs of coordinate descent, and products with the Gram of a face, per step.
@@ -95,7 +97,7 @@ def _together(
     signs = np.stack([dual.sign for dual in duals], axis=1).astype(np.int8)
     box = np.stack([dual.upper for dual in duals], axis=1).astype(np.float32)
     columns = MachineColumns(np.arange(n), signs, box)
-    solution = solve_columns(rows, columns, max(tol / 2, TOGETHER), max_epochs)
+    solution = solve_columns(rows, columns, 0.7 * tol if tol >= ROUGH else TOGETHER, max_epochs)
     return [np.minimum(solution.alpha[:, k], dual.upper) for k, dual in enumerate(duals)], solution.epochs
 
 
@@ -117,6 +119,9 @@ class FeatureMachine:
         coef, bias, order = np.zeros(len(self.dual)), 0.0, np.flatnonzero(self.dual.upper)
         if start is not None:
             coef = balance(self.dual.sign * start, box)
+            solution = self._assess(coef, epochs)
+            if solution.converged:
+                return solution
         goal, most = max(tol / 2, FIRST), self.max_epochs
         first = 0.0
         while True:
