@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from textsvm.machines.training import PreparedRows
     from textsvm.solvers.problems import Classification, Machines
 
-#: Factor of `tol` for kernel="auto" and "fast": decision values change by about 0.01 at most, in a third of the
-#: time.
+#: Factor of `tol` for kernel="auto" and "fast": decision values change by about 0.01 at most, and training takes
+#: a third of the time.
 ROUGHER = 20.0
 
 
