@@ -17,6 +17,7 @@ from textsvm.choice.choose import FACTORS, FEWEST, FOLDS, Trial, TrialExamples, 
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
+from textsvm.machines.classifier import rare_class_bias
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import encode
 
@@ -190,6 +191,20 @@ def test_the_default_is_the_machine_of_its_kernel(kernel):
     assert model.kernel_.get_params().keys() == named.kernel_.get_params().keys()
     new = [*corpus(9, 3, 1)[0], "", "☃"]
     np.testing.assert_allclose(model.decision_function(new), named.decision_function(new), atol=5e-2)
+
+
+def test_biases_favour_rare_classes():
+    np.testing.assert_allclose(rare_class_bias(np.array([30.0, 10.0])), [0.025 * np.log(3)])
+    bias = rare_class_bias(np.array([30.0, 10.0, 10.0]))
+    assert bias[0] < 0 < bias[1] == bias[2]
+    assert bias.sum() == pytest.approx(0)
+    texts, y = corpus(60, 3)
+    weight = np.where(y == 0, 5.0, 1.0)
+    for multiclass, moved in (("ovr", rare_class_bias(np.array([100.0, 20, 20]))), ("ovo", 0)):
+        model = auto(multiclass=multiclass, tol=1e-6).fit(texts, y, sample_weight=weight)
+        named = auto(kernel=model.kernel_.__sklearn_clone__(), C=model.C_, multiclass=multiclass, tol=1e-6)
+        named.fit(texts, y, sample_weight=weight)
+        np.testing.assert_allclose(model.intercept_ - named.intercept_, moved, atol=1e-3)
     assert max(solution.violation for solution in model.solutions_) <= 20 * model.tol
 
 

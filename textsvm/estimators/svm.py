@@ -74,7 +74,7 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
     dual_coef_ : float64 array, shape (n_machines, n_sv)
         sign_i alpha_i of each machine; machines in the order of `textsvm.solvers.problems`.
     intercept_ : float64 array, shape (n_machines,)
-        The biases.
+        The biases; those of "auto" and "fast" are moved a little towards rare classes.
     weight_vectors_ : Weights, optional
         A weight for each feature, in place of support vectors and coefficients, of a model that was saved
         without texts; otherwise None.

@@ -38,9 +38,25 @@ if TYPE_CHECKING:
     from textsvm.machines.training import PreparedRows
     from textsvm.solvers.problems import Classification, Machines
 
-#: Factor of `tol` for kernel="auto" and "fast": decision values change by about 0.01 at most, and training takes
-#: a third of the time.
+#: Factor of `tol` for kernel="auto" and "fast": decision values change by about 0.01 at most, in a third of
+#: the time.
 ROUGHER = 20.0
+
+#: What a factor of e in the weight of a class moves its bias by, for kernel="auto" and "fast".
+RARE = 0.05
+
+
+def rare_class_bias(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Additions to the biases of one-vs-rest machines that favour rare classes, shape (n_machines,).
+
+    `totals` are the sums of the weights of the classes. Hinge machines favour frequent classes where texts
+    are uncertain: on 62 public sets the addition raises macro-F1 by 0.2 points, at the same accuracy
+    (reports/default_study.md).
+    """
+    logs = np.log(totals)
+    if len(logs) == 2:
+        return np.array([RARE * (logs[0] - logs[1]) / 2])
+    return np.asarray(RARE * (logs.mean() - logs))
 
 
 @dataclass(repr=False, eq=False)
@@ -124,6 +140,9 @@ class Classifier(KernelMachine):
             machines, self.gram_description_ = train(self, kernel, documents, problem, seconds, progress)
         self.seconds_ = seconds
         self.keep_machines(kernel, documents, target, machines)
+        if self.multiclass == "ovr":
+            totals = np.bincount(problem.target, problem.weight).astype(np.float64)
+            self.intercept_ = np.asarray(self.intercept_ + rare_class_bias(totals))
 
     def choose_parameters(
         self,
