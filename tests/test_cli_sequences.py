@@ -50,9 +50,10 @@ def test_letters_are_counted(tmp_path):
     assert report("corpus", tmp_path / "x.fa")["letters"]["gc"] is None
 
 
-def test_without_options_gapped_kmers_of_both_strands_are_chosen(tmp_path):
+def test_without_options_dna_has_gapped_kmers_of_both_strands(tmp_path):
     trained = report("train", SITES, "--part", "train", "--positive", "bound", "-o", tmp_path / "m")
-    assert trained["kernel_spelled"] == "gapped:9,canonical"
+    assert "gapped:7,m=2,canonical" in trained["kernel_spelled"]
+    assert trained["chosen"].endswith("the default for DNA")
     assert report("evaluate", tmp_path / "m", SITES, "--part", "test")["accuracy"] > 0.85
 
 

@@ -420,7 +420,7 @@ def test_command_line(tmp_path):
     assert_self_contained(page.read_text("utf-8"))
     message = b"You have won a free prize, \x1b[31mclick here"
     shown = run("explain", model, "-", stdin=message).stdout.decode()
-    assert "you have won a free prize" in shown
+    assert "You have won a free prize" in shown
     assert "exact: each substring's contribution" in shown
     assert "\x1b" not in shown
     [line] = run("explain", model, "-", "--json", stdin=message).stdout.decode().splitlines()
