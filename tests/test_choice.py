@@ -215,10 +215,17 @@ def test_the_sentence_says_what_was_chosen(model):
     assert f"{FOLDS}-fold cross-validation on {len(texts)} texts" in model.chosen_
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("candidate", [SENTENCES, Candidate(plain=1.0), DNA], ids=str)
-def test_trials_are_cross_validation(n_classes, candidate, monkeypatch):
+@pytest.mark.parametrize(
+    ("candidate", "n_classes"),
+    [
+        (SENTENCES, 2),
+        pytest.param(SENTENCES, 3, marks=pytest.mark.slow),
+        pytest.param(Candidate(plain=1.0), 2, marks=pytest.mark.slow),
+        pytest.param(DNA, 3, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_trials_are_cross_validation(candidate, n_classes, monkeypatch):
     monkeypatch.setattr(trial_module, "TOLERANCE", 1e-4)
     texts, y = sequences(60, n_classes) if candidate.dna else corpus(60, n_classes)
     y = np.where(np.arange(60) % 7 == 0, (y + 1) % n_classes, y)  # some labels are wrong
