@@ -119,9 +119,10 @@ class FeatureMachine:
         coef, bias, order = np.zeros(len(self.dual)), 0.0, np.flatnonzero(self.dual.upper)
         if start is not None:
             coef = balance(self.dual.sign * start, box)
-            solution = self._assess(coef, epochs)
-            if solution.converged:
-                return solution
+            if self.stopping.tol >= ROUGH:  # common descent may suffice
+                solution = self._assess(coef, epochs)
+                if solution.converged:
+                    return solution
         goal, most = max(tol / 2, FIRST), self.max_epochs
         first = 0.0
         while True:
