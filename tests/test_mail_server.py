@@ -485,65 +485,55 @@ def test_a_message_without_length_is_not_cut(monkeypatch):
     monkeypatch.setattr(server_module, "LARGEST", 4 * server_module._PART)
 
     async def receive(size):
-        reader = asyncio.StreamReader(limit=1 << 22)
-        reader.feed_data(b"PROCESS SPAMC/1.2\r\n\r\n" + bytes(size))
-        reader.feed_eof()
-        tested = server_module.Server(ToyFilter(), print)
-        return len((await tested._read(reader, server_module._ClientState()))[1])
+        ours, theirs = socket.socketpair()
+        with ours, theirs, ThreadPoolExecutor(1) as pool:
+            client, tested = server_module._Client(theirs), server_module.Server(ToyFilter(), print)
+            sent = pool.submit(ours.sendall, b"PROCESS SPAMC/1.2\r\n\r\n" + bytes(size))
+            sent.add_done_callback(lambda _: ours.shutdown(socket.SHUT_WR))
+            return len((await tested._read(client))[1])
 
     assert asyncio.run(receive(server_module.LARGEST)) == server_module.LARGEST
     with pytest.raises(spamd.Refused, match="a message of more than"):
         asyncio.run(receive(server_module.LARGEST + 1000))
 
 
-def test_a_lesson_that_outlasts_the_server_is_answered(monkeypatch):
+def test_a_lesson_that_outlasts_the_server_is_answered(monkeypatch, tmp_path):
     monkeypatch.setattr(server_module, "STOP_TIMEOUT", 0.1)
 
     async def tell():
         tested = server_module.Server(ToyFilter(), print)
-        client, end = socket.socketpair()
-        task = asyncio.ensure_future(tested._serve(*await asyncio.open_unix_connection(sock=end)))
-        client.sendall(request("TELL SPAMC/1.5\r\nMessage-class: spam\r\nSet: local", b"SLEEP"))
-        await asyncio.sleep(0.2)
-        await tested._finish()
-        await task
-        with client:
+        with listen(tmp_path / "socket") as listener, socket.socket(socket.AF_UNIX) as client:
+            listener.setblocking(False)
+            client.connect(str(tmp_path / "socket"))
+            tested._accept(listener)
+            client.sendall(request("TELL SPAMC/1.5\r\nMessage-class: spam\r\nSet: local", b"SLEEP"))
+            await asyncio.sleep(0.2)
+            await tested._finish()
+            assert not tested._clients
             return client.recv(1000)
 
     assert b"DidSet: local" in asyncio.run(tell())
 
 
-@pytest.mark.slow
-def test_the_buffer_of_a_slow_client_is_bounded(tmp_path, monkeypatch):
-    """Small parts, then many bytes that nobody reads."""
-    readers = []
+def test_the_buffer_of_a_slow_client_is_bounded():
+    """Small parts of a line, then many bytes."""
 
-    async def hold(self, reader, writer):
-        readers.append(reader)
-        await asyncio.sleep(1000)
+    async def receive():
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            client = server_module._Client(theirs)
+            reading = asyncio.ensure_future(client.read_line())
+            for part in [b"x" * 10] * 12 + [b"y" * server_module.MAX_LINE]:
+                ours.sendall(part)
+                await asyncio.sleep(0.01)
+            with suppress(BlockingIOError):
+                ours.setblocking(False)
+                ours.sendall(bytes(8 << 20))
+            with pytest.raises(spamd.Refused, match="a line without end"):
+                await reading
+            return len(client.buffer)
 
-    def send():
-        with socket.socket(socket.AF_UNIX) as line:
-            line.connect(str(tmp_path / "socket"))
-            for part in [b"x" * 10] * 12 + [b"y" * (2 * server_module.MAX_LINE - 200), b"z" * 300]:
-                line.sendall(part)
-                time.sleep(0.6 if len(part) > 10 else 0.02)
-            line.settimeout(0.5)
-            with suppress(TimeoutError):
-                line.sendall(bytes(8 << 20))
-            sizes.append(len(readers[0]._buffer))
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    sizes = []
-    monkeypatch.setattr(server_module.Server, "_serve", hold)
-    tested = server_module.Server(ToyFilter(), print)
-    thread = threading.Thread(target=send)
-    listener = listen(tmp_path / "socket")
-    thread.start()
-    with listener:
-        asyncio.run(tested.run([listener], []))
-    thread.join()
-    assert sizes[0] <= 2 * server_module.MAX_LINE + 4 * server_module._PART
+    assert asyncio.run(receive()) <= 2 * server_module.MAX_LINE
 
 
 def test_the_toy_is_a_filter():

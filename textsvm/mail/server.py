@@ -1,9 +1,10 @@
 """The resident filter: a process that keeps the weights in memory and answers mail programs over a socket.
 
-An asyncio thread serves all clients, however slow they are; it parses only the lines of the protocol. Other
-threads decompress, read and decide: separate threads for small, medium and large messages, so that small
-messages never wait for large messages. Another thread learns and is the only writer of the store. A lesson
-is answered when it is on disk.
+An asyncio thread serves all clients, however slow they are; it parses only the lines of the protocol. A
+connection costs little until its first bytes arrive, and large messages are received in turns, a part at a
+time. Other threads decompress, read and decide: separate threads for small, medium and large messages, so
+that small messages never wait for large messages. Another thread learns and is the only writer of the store.
+A lesson is answered when it is on disk.
 
 No client can stall the others: time per connection, bytes of all messages together (also decompressed),
 waiting large messages and the number of connections are bounded. Beyond the bounds a request is refused, and
@@ -23,9 +24,9 @@ import signal
 import socket
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from io import BytesIO
@@ -56,7 +57,7 @@ MAX_HELD, SMALL = LARGEST, 1 << 15
 #: Bytes of a large message, and the number of large messages that may wait.
 LARGE, MAX_WAITING = 1 << 20, 8
 #: Connections that may wait (Linux refuses further clients), and that are accepted at a time.
-BACKLOG, ACCEPTED = 1024, 16
+BACKLOG, ACCEPTED = 1024, 64
 #: Seconds before a refusal while more than this number of clients are connected.
 REFUSAL_DELAY, BUSY_CLIENTS = 1.0, 20
 #: Longest line and total of the lines of a request; bytes that are received or sent in a step.
@@ -74,8 +75,9 @@ class Server:
         self._medium = ThreadPoolExecutor(1, "medium")
         self._large = ThreadPoolExecutor(1, "large")
         self._learning = ThreadPoolExecutor(1, "learn")
-        self._clients: dict[asyncio.Task[None], _ClientState] = {}
-        self._lock = Lock()  # guards `_held` and `_ClientState.size`
+        self._clients: dict[_Client, None] = {}  # in the order of their connection
+        self._lock = Lock()  # guards `_held` and `_Client.size`
+        self._turn = asyncio.Lock()  # of large messages
         self._held = 0
         self._lessons = self._waiting = 0
 
@@ -87,10 +89,10 @@ class Server:
             loop.add_signal_handler(number, end.set)
         closers = [await interface(self.classify) for interface in interfaces]
         for listener in sockets:
-            # `backlog` is also the number that asyncio accepts before it serves the others.
-            server = await asyncio.start_server(self._serve, sock=listener, limit=MAX_LINE, backlog=ACCEPTED)
+            listener.setblocking(False)
             listener.listen(BACKLOG)
-            closers.append(server.close)
+            loop.add_reader(listener, self._accept, listener)
+            closers += [partial(loop.remove_reader, listener), listener.close]
         notify("READY=1")
         await end.wait()
         notify("STOPPING=1")
@@ -108,30 +110,67 @@ class Server:
 
     async def _finish(self) -> None:
         """Finish the requests that have begun; disconnect the other clients."""
-        if self._clients:
-            await asyncio.wait(self._clients, timeout=FIRST_LINE_TIMEOUT)
-        for task, client in self._clients.items():
-            if not client.begun:
-                task.cancel()
-        if self._clients:
-            await asyncio.wait(self._clients, timeout=STOP_TIMEOUT)
+        await self._wait(FIRST_LINE_TIMEOUT)
+        for client in [client for client in self._clients if not client.begun]:
+            self._disconnect(client)
+        await self._wait(STOP_TIMEOUT)
         for pool in (self._small, self._medium, self._large, self._learning):
             pool.shutdown(wait=True, cancel_futures=True)
-        if self._clients:  # of a lesson that took longer
-            await asyncio.wait(self._clients, timeout=FIRST_LINE_TIMEOUT)
+        await self._wait(FIRST_LINE_TIMEOUT)  # for a lesson that took longer
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        client = self._clients[task] = _ClientState()
-        writer.transport.max_size = _PART  # type: ignore[attr-defined]  # bytes that asyncio receives at a time
+    async def _wait(self, seconds: float) -> None:
+        """Wait until all clients are served, for a limited time."""
+        if tasks := [client.task for client in self._clients if client.task]:
+            await asyncio.wait(tasks, timeout=seconds)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Accept waiting connections; the oldest without a complete request make room for them."""
+        loop = asyncio.get_running_loop()
+        for _ in range(ACCEPTED):
+            try:
+                client = _Client(listener.accept()[0])
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    loop.remove_reader(listener)
+                    loop.call_later(1.0, loop.add_reader, listener, self._accept, listener)
+                return
+            client.timer = loop.call_later(CLIENT_TIMEOUT, self._disconnect, client)
+            self._clients[client] = None
+            oldest = (each for each in self._clients if each.reading)
+            if len(self._clients) > MAX_CLIENTS:
+                self._disconnect(next(oldest))
+            if client in self._clients:
+                loop.add_reader(client.connection, self._start, client)
+
+    def _start(self, client: _Client) -> None:
+        """Begin to read the request of a client whose first bytes, or end, have arrived."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(client.connection)
+        client.task = loop.create_task(self._serve(client))
+
+    def _disconnect(self, client: _Client) -> None:
+        client.reading = False
+        if client.task is not None:
+            client.task.cancel()
+        else:
+            asyncio.get_running_loop().remove_reader(client.connection)
+            self._forget(client)
+
+    def _forget(self, client: _Client) -> None:
+        self._release(client)
+        self._clients.pop(client, None)
+        client.timer.cancel()
+        client.connection.close()
+
+    async def _serve(self, client: _Client) -> None:
+        loop = asyncio.get_running_loop()
         try:
             try:
-                if len(self._clients) > MAX_CLIENTS:
-                    self._disconnect_oldest()
-                with _timeout(writer):
-                    request, data = await self._read(reader, client)
+                request, data = await self._read(client)
                 client.reading = False
+                client.timer.cancel()
                 answer = await self._answer(client, request, data)
                 del data
             except Refused as error:
@@ -141,29 +180,16 @@ class Server:
             if client.released and len(self._clients) > BUSY_CLIENTS:
                 await asyncio.sleep(REFUSAL_DELAY)
             client.message = BytesIO()
-            with _timeout(writer):
-                for part in answer:
-                    for start in range(0, len(part), _PART):  # a transport copies what it has to keep
-                        writer.write(part[start : start + _PART])
-                        await writer.drain()
-                writer.write_eof()
+            client.timer.cancel()
+            client.timer = loop.call_later(CLIENT_TIMEOUT, self._disconnect, client)
+            for part in answer:
+                await loop.sock_sendall(client.connection, part)
         except (OSError, EOFError, asyncio.CancelledError) as error:
             error.__traceback__ = None  # its frames hold the answer
         finally:
-            self._release(client)
-            del self._clients[task]
-            writer.close()
+            self._forget(client)
 
-    def _disconnect_oldest(self) -> None:
-        """Disconnect the client that has waited longest without a complete request."""
-        for task, client in self._clients.items():
-            if client.reading and task is not asyncio.current_task():
-                client.reading = False
-                task.cancel()
-                return
-        raise Refused(EX_TEMPFAIL, "too many clients at once; try again")
-
-    def _reserve(self, client: _ClientState, size: int) -> None:
+    def _reserve(self, client: _Client, size: int) -> None:
         """Count bytes of a message; large messages only while there is room."""
         with self._lock:
             if client.released:
@@ -173,33 +199,36 @@ class Server:
             client.size += size
             self._held += size
 
-    def _release(self, client: _ClientState) -> None:
+    def _release(self, client: _Client) -> None:
         with self._lock:
             self._held -= client.size
             client.size, client.released = 0, True
         client.message = BytesIO()
 
-    async def _read(self, reader: asyncio.StreamReader, client: _ClientState) -> tuple[Request, bytes]:
-        line = await _line(reader)
+    async def _read(self, client: _Client) -> tuple[Request, bytes]:
+        line = await client.read_line()
         if not line:
             raise EOFError
         client.begun = True
         request = spamd.read_request(line)
         if request.has_fields:
-            request = spamd.read_fields(request, await _lines(reader))
+            request = spamd.read_fields(request, await client.read_fields())
         if not request.has_message:
             return request, b""
-        await self._collect(reader, client, LARGEST + 1 if request.length is None else request.length)
+        await self._collect(client, LARGEST + 1 if request.length is None else request.length)
         size = client.message.tell()
         if request.length not in (None, size):
             reason = f"(Content-Length mismatch: Expected {request.length} bytes, got {size} bytes)"
             raise Refused(EX_PROTOCOL, reason)
         return request, client.message.getvalue()  # no copy: it is the buffer itself
 
-    async def _collect(self, reader: asyncio.StreamReader, client: _ClientState, most: int) -> None:
+    async def _collect(self, client: _Client, most: int) -> None:
         """Receive a message of at most `most` bytes; a further byte shows that it is longer."""
         while (size := client.message.tell()) < most:
-            part = await reader.read(min(_PART, most + 1 - size))
+            if size >= SMALL:
+                async with self._turn:
+                    await asyncio.sleep(0)  # the other clients have their turn
+            part = await client.receive(min(_PART, most + 1 - size))
             if not part:
                 return
             if size + len(part) > LARGEST:
@@ -207,9 +236,7 @@ class Server:
             self._reserve(client, len(part))
             client.message.write(part)
 
-    async def _answer(
-        self, client: _ClientState, request: Request, data: bytes
-    ) -> Sequence[bytes | memoryview]:
+    async def _answer(self, client: _Client, request: Request, data: bytes) -> Sequence[bytes | memoryview]:
         if request.verb == "PING":
             return [spamd.PONG]
         if request.verb == "SKIP":
@@ -220,7 +247,7 @@ class Server:
             return [await self._tell(request, data)]
         return await self._run(self._pool(len(data)), lambda: spamd.check(request, data, self.filter))
 
-    async def _decompress(self, client: _ClientState, data: bytes) -> bytes:
+    async def _decompress(self, client: _Client, data: bytes) -> bytes:
         """The message that was sent compressed; its bytes count among those of all messages."""
         message = None
         if len(data) <= SMALL:
@@ -234,15 +261,15 @@ class Server:
         return message
 
     async def _tell(self, request: Request, data: bytes) -> bytes:
-        """The answer to a lesson; after the last waiting lesson, the model for decisions is updated."""
+        """The answer to a lesson; after the last waiting lesson, decisions take it into account."""
         self._lessons += 1
         try:
             return await self._run(self._learning, lambda: spamd.tell(request, data, self.filter))
         finally:
             self._lessons -= 1
             if not self._lessons:
-                with suppress(RuntimeError):  # the server ends
-                    self._learning.submit(self._refresh)
+                with suppress(RuntimeError, asyncio.CancelledError):  # the server ends
+                    await asyncio.get_running_loop().run_in_executor(self._learning, self._refresh)
 
     def _refresh(self) -> None:
         try:
@@ -273,46 +300,55 @@ class Server:
             self._waiting -= large
 
 
-class _ClientState:
-    """State of a client: whether its request has begun and is incomplete, and its message so far."""
+class _Client:
+    """A connection, the state of its request, its bytes that were not read yet, and its message so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.task: asyncio.Task[None] | None = None  # since its first bytes have arrived
+        self.timer: asyncio.TimerHandle
         self.begun = self.released = False
         self.reading = True
         self.size = 0
+        self.buffer = bytearray()
         self.message = BytesIO()
 
+    async def receive(self, most: int) -> bytes:
+        """The next bytes, at most this number; none at the end."""
+        if self.buffer:
+            return self._take(most)
+        return await asyncio.get_running_loop().sock_recv(self.connection, most)
 
-@contextmanager
-def _timeout(writer: asyncio.StreamWriter) -> Iterator[None]:
-    """A block that waits for a client; the connection is closed after `CLIENT_TIMEOUT` seconds."""
-    timer = asyncio.get_running_loop().call_later(CLIENT_TIMEOUT, writer.transport.abort)
-    try:
-        yield
-    finally:
-        timer.cancel()
+    def _take(self, size: int) -> bytes:
+        part = bytes(self.buffer[:size])
+        del self.buffer[:size]
+        return part
 
+    async def read_line(self) -> bytes:
+        """The next line with its end; at the end of the stream the rest."""
+        while (size := self.buffer.find(b"\n") + 1) == 0 and len(self.buffer) <= MAX_LINE:
+            part = await asyncio.get_running_loop().sock_recv(self.connection, MAX_LINE)
+            if not part:
+                return self._take(MAX_LINE)
+            self.buffer += part
+        if not 0 < size <= MAX_LINE:
+            raise Refused(EX_PROTOCOL, "(a line without end)")
+        return self._take(size)
 
-async def _line(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.readline()
-    except ValueError:
-        raise Refused(EX_PROTOCOL, "(a line without end)") from None
-
-
-async def _lines(reader: asyncio.StreamReader) -> list[bytes]:
-    """Fields up to the empty line."""
-    lines: list[bytes] = []
-    size = 0
-    while line := await _line(reader):
-        size += len(line)
-        line = line.rstrip(b"\r\n")
-        if not line:
-            return lines
-        if len(lines) > 255 or size > MAX_LINES:
-            break
-        lines.append(line)
-    raise Refused(EX_PROTOCOL, "(no end of the headers)")
+    async def read_fields(self) -> list[bytes]:
+        """Fields up to the empty line."""
+        lines: list[bytes] = []
+        size = 0
+        while line := await self.read_line():
+            size += len(line)
+            line = line.rstrip(b"\r\n")
+            if not line:
+                return lines
+            if len(lines) > 255 or size > MAX_LINES:
+                break
+            lines.append(line)
+        raise Refused(EX_PROTOCOL, "(no end of the headers)")
 
 
 def listen(path: Path) -> socket.socket:
