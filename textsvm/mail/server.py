@@ -62,6 +62,8 @@ BACKLOG, ACCEPTED = 1024, 64
 REFUSAL_DELAY, BUSY_CLIENTS = 1.0, 20
 #: Longest line and total of the lines of a request; bytes that are received or sent in a step.
 MAX_LINE, MAX_LINES, _PART = 1 << 14, 1 << 16, 1 << 16
+#: A client that has sent more than `FREE_PARTS` parts of fewer than `SHORT` bytes is read every `PAUSE` seconds.
+FREE_PARTS, SHORT, PAUSE = 8, 1024, 0.1
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
 
 
@@ -310,15 +312,20 @@ class _Client:
         self.timer: asyncio.TimerHandle
         self.begun = self.released = False
         self.reading = True
-        self.size = 0
+        self.size = self.short_parts = 0
         self.buffer = bytearray()
         self.message = BytesIO()
 
     async def receive(self, most: int) -> bytes:
         """The next bytes, at most this number; none at the end."""
-        if self.buffer:
-            return self._take(most)
-        return await asyncio.get_running_loop().sock_recv(self.connection, most)
+        return self._take(most) if self.buffer else await self._receive(most)
+
+    async def _receive(self, most: int) -> bytes:
+        if self.short_parts > FREE_PARTS:
+            await asyncio.sleep(PAUSE)
+        part = await asyncio.get_running_loop().sock_recv(self.connection, most)
+        self.short_parts += len(part) < SHORT
+        return part
 
     def _take(self, size: int) -> bytes:
         part = bytes(self.buffer[:size])
@@ -328,7 +335,7 @@ class _Client:
     async def read_line(self) -> bytes:
         """The next line with its end; at the end of the stream the rest."""
         while (size := self.buffer.find(b"\n") + 1) == 0 and len(self.buffer) <= MAX_LINE:
-            part = await asyncio.get_running_loop().sock_recv(self.connection, MAX_LINE)
+            part = await self._receive(MAX_LINE)
             if not part:
                 return self._take(MAX_LINE)
             self.buffer += part
