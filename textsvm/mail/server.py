@@ -57,7 +57,7 @@ MAX_HELD, SMALL = LARGEST, 1 << 15
 #: Bytes of a large message, and the number of large messages that may wait.
 LARGE, MAX_WAITING = 1 << 20, 8
 #: Connections that may wait (Linux refuses further clients), and that are accepted at a time.
-BACKLOG, ACCEPTED = 1024, 64
+BACKLOG, ACCEPTED = 1024, 16
 #: Seconds before a refusal while more than this number of clients are connected.
 REFUSAL_DELAY, BUSY_CLIENTS = 1.0, 20
 #: Longest line and total of the lines of a request; bytes that are received or sent in a step.
@@ -144,13 +144,20 @@ class Server:
             if len(self._clients) > MAX_CLIENTS:
                 self._disconnect(next(oldest))
             if client in self._clients:
-                loop.add_reader(client.connection, self._start, client)
+                self._start(client)
 
     def _start(self, client: _Client) -> None:
-        """Begin to read the request of a client whose first bytes, or end, have arrived."""
+        """Begin to read the request when its first bytes, or the end of the stream, have arrived."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(client.connection)
-        client.task = loop.create_task(self._serve(client))
+        try:
+            client.connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            loop.add_reader(client.connection, self._start, client)
+        except OSError:
+            self._forget(client)
+        else:
+            client.task = loop.create_task(self._serve(client))
 
     def _disconnect(self, client: _Client) -> None:
         client.reading = False
@@ -247,7 +254,8 @@ class Server:
             data = await self._decompress(client, data)
         if request.verb == "TELL":
             return [await self._tell(request, data)]
-        return await self._run(self._pool(len(data)), lambda: spamd.check(request, data, self.filter))
+        check = partial(spamd.check, request, data, self.filter)
+        return await self._run(self._pool(len(data)), lambda: client.send(check()))
 
     async def _decompress(self, client: _Client, data: bytes) -> bytes:
         """The message that was sent compressed; its bytes count among those of all messages."""
@@ -315,6 +323,17 @@ class _Client:
         self.size = self.short_parts = 0
         self.buffer = bytearray()
         self.message = BytesIO()
+
+    def send(self, answer: Sequence[bytes | memoryview]) -> Sequence[bytes | memoryview]:
+        """Send a short answer at once, without the thread of the clients; return the rest."""
+        if sum(map(len, answer)) > _PART:
+            return answer
+        data = b"".join(answer)
+        with suppress(OSError):
+            data = data[self.connection.send(data) :]
+            if not data:
+                self.connection.shutdown(socket.SHUT_WR)
+        return [data]
 
     async def receive(self, most: int) -> bytes:
         """The next bytes, at most this number; none at the end."""
