@@ -62,7 +62,7 @@ BACKLOG, ACCEPTED = 1024, 16
 REFUSAL_DELAY, BUSY_CLIENTS = 1.0, 20
 #: Longest line and total of the lines of a request; bytes that are received or sent in a step.
 MAX_LINE, MAX_LINES, _PART = 1 << 14, 1 << 16, 1 << 16
-#: A client that has sent more than `FREE_PARTS` parts of fewer than `SHORT` bytes is read every `PAUSE` seconds.
+#: Parts of fewer than `SHORT` bytes after which a client is read only every `PAUSE` seconds.
 FREE_PARTS, SHORT, PAUSE = 8, 1024, 0.1
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
 
