@@ -22,7 +22,7 @@ from textsvm.readers import sample
 
 LESSONS = (10, 20, 50)
 NOTE = (
-    "Lessons: of each kind. Spam caught, ham lost: called spam; spam missed: called ham; all others are unsure. "
+    "Lessons: of each kind. Spam caught, ham lost: called spam; spam missed: called ham; others are unsure. "
     "Taught wrong: lessons that the filter does not classify as their kind afterwards. By date: the order of "
     "arrival from five starting points."
 )
@@ -62,7 +62,8 @@ def row(
         spam, ham = spam + int(kinds.sum()), ham + int((~kinds).sum())
     return {
         "filter": name, "order": order, "lessons": n, "(1-ROCA)%": float(np.nanmean(areas)),
-        "spam caught": caught, "spam missed": missed, "of spam": spam, "ham lost": lost, "of ham": ham, "taught wrong": wrong,
+        "spam caught": caught, "spam missed": missed, "of spam": spam, "ham lost": lost, "of ham": ham,
+        "taught wrong": wrong,
         "(1-ROCA)% of each": " ".join(f"{area:.2f}" for area in areas),
     }  # fmt: skip
 
