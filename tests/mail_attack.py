@@ -96,12 +96,33 @@ def long_lines(path, draw):
         line.sendall(b"CHECK SPAMC/1.5\r\n" + (b"A: " + b"b" * 10_000 + b"\r\n") * 100)
 
 
+def lesson(path, draw):
+    data = draw.choice([b" ", b"a"]) * draw.choice([1 << 20, 30 << 20, 60 << 20])
+    head = f"TELL SPAMC/1.5\r\nMessage-class: ham\r\nSet: local\r\nContent-length: {len(data)}\r\n"
+    send(path, head, data)
+
+
+def many_parts(path, draw):
+    page = b"<p style='color:red'>%d" * 50 % tuple(draw.randrange(10**9) for _ in range(50))
+    part = b"\n--b\nContent-Type: text/html; charset=utf-7\n\n" + page
+    data = b"Content-Type: multipart/mixed; boundary=b\n" + part * draw.choice([20, 700, 20_000])
+    send(path, HEAD.format(len(data)), data)
+
+
+def small_and_costly(path, draw):
+    data = b"Content-Type: text/html\n\n" + b"<a href=http://a.b/>x" * 1500
+    send(path, HEAD.format(len(data)), data)
+
+
 def no_reader(path, draw):
     data = mail("spam", draw.randrange(1000)) + bytes(1_000_000)
     send(path, f"PROCESS SPAMC/1.5\r\nContent-length: {len(data)}\r\n", data, read=False)
 
 
-ATTACKS = (bomb, bomb, costly, single_bytes, half_message, many_sockets, invalid, long_lines, no_reader)
+ATTACKS = (
+    bomb, bomb, costly, single_bytes, half_message, many_sockets, invalid, long_lines, no_reader,
+    lesson, many_parts, small_and_costly,
+)  # fmt: skip
 
 
 def attack(path, seconds, names=()):

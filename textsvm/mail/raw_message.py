@@ -81,7 +81,8 @@ class RawMessage:
     @property
     def is_empty(self) -> bool:
         """Whether the message has no header field and no text."""
-        return not self.has_header and not self.data[self.start :].strip()
+        pieces = range(self.start, len(self.data), _CHUNK)  # a large message is not copied
+        return not self.has_header and not any(self.data[i : i + _CHUNK].strip() for i in pieces)
 
     def _header_end(self) -> int:
         limit = min(len(self.data), self.start + MAX_HEADER)

@@ -3,8 +3,9 @@
 An asyncio thread serves all clients, however slow they are; it parses only the lines of the protocol. A
 connection costs little until its first bytes arrive, and large messages are received in turns, a part at a
 time. Other threads decompress, read and decide: separate threads for small, medium and large messages, so
-that small messages never wait for large messages. Another thread learns and is the only writer of the store.
-A lesson is answered when it is on disk.
+that small messages never wait for large messages. Messages of a process that has sent many wait for those of
+other processes. Another thread learns and is the only writer of the store. A lesson is answered when it is on
+disk.
 
 No client can stall the others: time per connection, bytes of all messages together (also decompressed),
 waiting large messages and the number of connections are bounded. Beyond the bounds a request is refused, and
@@ -23,11 +24,13 @@ import pkgutil
 import signal
 import socket
 import stat
+import struct
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from heapq import heappop, heappush
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -73,10 +76,10 @@ class Server:
     def __init__(self, filter: Filter, log: Callable[[str], None], threads: int = 2) -> None:
         self.filter = filter
         self.log = log
-        self._small = ThreadPoolExecutor(threads, "small")
-        self._medium = ThreadPoolExecutor(1, "medium")
-        self._large = ThreadPoolExecutor(1, "large")
-        self._learning = ThreadPoolExecutor(1, "learn")
+        self._small = _Threads(threads, "small")
+        self._medium = _Threads(1, "medium")
+        self._large = _Threads(1, "large")
+        self._learning = _Threads(1, "learn")
         self._clients: dict[_Client, None] = {}  # in the order of their connection
         self._lock = Lock()  # guards `_held` and `_Client.size`
         self._turn = asyncio.Lock()  # of large messages
@@ -104,9 +107,9 @@ class Server:
 
     async def classify(self, data: bytes) -> Decision:
         """The decision on a message; raise `Refused` if there is none."""
-        return await self._run(self._pool(len(data)), lambda: self.filter.classify(data))
+        return await self._run(self._pool(len(data)), 0, lambda: self.filter.classify(data))
 
-    def _pool(self, size: int) -> ThreadPoolExecutor:
+    def _pool(self, size: int) -> _Threads:
         """The threads for a message of this size."""
         return self._small if size <= SMALL else self._medium if size <= LARGE else self._large
 
@@ -117,7 +120,7 @@ class Server:
             self._disconnect(client)
         await self._wait(STOP_TIMEOUT)
         for pool in (self._small, self._medium, self._large, self._learning):
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.executor.shutdown(wait=True, cancel_futures=True)
         await self._wait(FIRST_LINE_TIMEOUT)  # for a lesson that took longer
 
     async def _wait(self, seconds: float) -> None:
@@ -253,33 +256,34 @@ class Server:
         if request.compressed:
             data = await self._decompress(client, data)
         if request.verb == "TELL":
-            return [await self._tell(request, data)]
+            return [await self._tell(client, request, data)]
         check = partial(spamd.check, request, data, self.filter)
-        return await self._run(self._pool(len(data)), lambda: client.send(check()))
+        return await self._run(self._pool(len(data)), client.process, lambda: client.send(check()))
 
     async def _decompress(self, client: _Client, data: bytes) -> bytes:
         """The message that was sent compressed; its bytes count among those of all messages."""
         message = None
         if len(data) <= SMALL:
-            message = await self._run(self._small, lambda: spamd.decompressed(data, SMALL))
+            message = await self._run(self._small, client.process, lambda: spamd.decompressed(data, SMALL))
         if message is None:
-            message = await self._run(
-                self._large, lambda: spamd.decompressed(data, LARGEST, partial(self._reserve, client))
-            )
+            reserve = partial(self._reserve, client)
+            work = partial(spamd.decompressed, data, LARGEST, reserve)
+            message = await self._run(self._large, client.process, work)
         if message is None:
             raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
         return message
 
-    async def _tell(self, request: Request, data: bytes) -> bytes:
+    async def _tell(self, client: _Client, request: Request, data: bytes) -> bytes:
         """The answer to a lesson; after the last waiting lesson, decisions take it into account."""
         self._lessons += 1
         try:
-            return await self._run(self._learning, lambda: spamd.tell(request, data, self.filter))
+            work = partial(spamd.tell, request, data, self.filter)
+            return await self._run(self._learning, client.process, work)
         finally:
             self._lessons -= 1
             if not self._lessons:
                 with suppress(RuntimeError, asyncio.CancelledError):  # the server ends
-                    await asyncio.get_running_loop().run_in_executor(self._learning, self._refresh)
+                    await self._learning.run(client.process, self._refresh)
 
     def _refresh(self) -> None:
         try:
@@ -287,14 +291,14 @@ class Server:
         except (InputError, MemoryError, OSError) as error:
             self.log(f"decisions do not take the last lessons into account yet: {error}")
 
-    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
-        """Result of the work in a thread pool; every error is logged and becomes `Refused`."""
+    async def _run(self, pool: _Threads, process: int, work: Callable[[], _T]) -> _T:
+        """Result of the work for a process in a thread pool; every error is logged and becomes `Refused`."""
         large = pool is self._large
         if large and self._waiting > MAX_WAITING:
             raise Refused(EX_TEMPFAIL, "too many large messages at once; try again")
         self._waiting += large
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, work)
+            return await pool.run(process, work)
         except Refused:
             raise
         except InputError as error:
@@ -310,12 +314,50 @@ class Server:
             self._waiting -= large
 
 
+class _Threads:
+    """Threads that work for processes in turns (start-time fair queueing)."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self.executor = ThreadPoolExecutor(threads, name)
+        self._free = threads + 1  # a thread that finishes has its next work at once
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._number = self._turn = 0
+        self._turns: dict[int, int] = {}  # of the last work of each process
+
+    async def run(self, process: int, work: Callable[[], _T]) -> _T:
+        """Result of the work; work of a process waits behind the earlier work of all others."""
+        loop = asyncio.get_running_loop()
+        turn = self._turns[process] = max(self._turn, self._turns.get(process, 0)) + 1
+        if self._free:
+            self._free -= 1
+        else:
+            self._number += 1
+            future = loop.create_future()
+            heappush(self._waiting, (turn, self._number, future))
+            await future
+        try:
+            return await loop.run_in_executor(self.executor, work)
+        finally:
+            if self._waiting:
+                self._turn, _, following = heappop(self._waiting)
+                following.set_result(None)
+            else:
+                self._free += 1
+                self._turns.clear()
+                self._turn = 0
+
+
 class _Client:
     """A connection, the state of its request, its bytes that were not read yet, and its message so far."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.connection = connection
+        self.process = 0  # id, if known
+        if hasattr(socket, "SO_PEERCRED") and connection.family == socket.AF_UNIX:
+            self.process = struct.unpack(
+                "i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4)
+            )[0]
         self.task: asyncio.Task[None] | None = None  # since its first bytes have arrived
         self.timer: asyncio.TimerHandle
         self.begun = self.released = False
