@@ -14,6 +14,7 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import mail_servers
@@ -381,6 +382,55 @@ def test_a_large_message_is_held_once_and_given_back(tmp_path):
             for line in held:
                 line.close()
         assert memory(process, "VmHWM") < base + (80 << 20)
+
+
+def test_small_parts_are_read_at_intervals():
+    async def receive():
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            client = server_module._Client(theirs)
+            reading = asyncio.ensure_future(client.read_line())
+            for byte in b"x" * 150 + b"\n":
+                ours.sendall(bytes([byte]))
+                await asyncio.sleep(0.001)
+            assert len(await reading) == 151
+            return client.short_parts
+
+    assert asyncio.run(receive()) < 60
+
+
+def test_clients_of_a_process_wait_for_those_of_others():
+    async def order(threads):
+        pool, done = server_module._Threads(threads, "x"), []
+
+        async def work(process, number):
+            await pool.run(process, partial(time.sleep, 0.02 if process == 1 else 0))
+            done.append((process, number))
+
+        tasks = [asyncio.ensure_future(work(1, number)) for number in range(6)]
+        await asyncio.sleep(0)
+        await asyncio.gather(*tasks, *(work(2, number) for number in range(2)))
+        pool.executor.shutdown()
+        return done
+
+    assert asyncio.run(order(1))[:5] == [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1)]
+    assert asyncio.run(order(2))[:3] == [(2, 0), (2, 1), (1, 0)]  # a thread is free for others
+
+
+def test_a_connection_without_a_request_has_no_task(tmp_path):
+    async def accept():
+        tested = server_module.Server(ToyFilter(), print)
+        with listen(tmp_path / "socket") as listener, socket.socket(socket.AF_UNIX) as client:
+            listener.setblocking(False)
+            client.connect(str(tmp_path / "socket"))
+            tested._accept(listener)
+            assert [each.task for each in tested._clients] == [None]
+            client.sendall(request("CHECK SPAMC/1.5", SPAM))
+            while tested._clients:
+                await asyncio.sleep(0.001)
+            return client.recv(1000)
+
+    assert b"Spam: True" in asyncio.run(accept())
 
 
 # Beginning and end

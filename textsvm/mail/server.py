@@ -26,11 +26,12 @@ import socket
 import stat
 import struct
 import sys
+from bisect import insort
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from heapq import heappop, heappush
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -315,36 +316,47 @@ class Server:
 
 
 class _Threads:
-    """Threads that work for processes in turns (start-time fair queueing)."""
+    """Threads that work for processes in turns (start-time fair queueing); no process gets all of several."""
 
     def __init__(self, threads: int, name: str) -> None:
         self.executor = ThreadPoolExecutor(threads, name)
-        self._free = threads + 1  # a thread that finishes has its next work at once
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._free, self._most = threads, max(1, threads - 1)
+        self._waiting: list[tuple[int, int, int, asyncio.Future[None]]] = []  # turn, number, process
         self._number = self._turn = 0
         self._turns: dict[int, int] = {}  # of the last work of each process
+        self._active = Counter[int]()  # threads by process
 
     async def run(self, process: int, work: Callable[[], _T]) -> _T:
         """Result of the work; work of a process waits behind the earlier work of all others."""
         loop = asyncio.get_running_loop()
         turn = self._turns[process] = max(self._turn, self._turns.get(process, 0)) + 1
-        if self._free:
-            self._free -= 1
-        else:
-            self._number += 1
-            future = loop.create_future()
-            heappush(self._waiting, (turn, self._number, future))
-            await future
+        self._number += 1
+        start = loop.create_future()
+        insort(self._waiting, (turn, self._number, process, start))
+        self._start()
+        await start
         try:
             return await loop.run_in_executor(self.executor, work)
         finally:
-            if self._waiting:
-                self._turn, _, following = heappop(self._waiting)
-                following.set_result(None)
-            else:
-                self._free += 1
-                self._turns.clear()
-                self._turn = 0
+            self._free += 1
+            self._active[process] -= 1
+            self._start()
+
+    def _start(self) -> None:
+        """Start the first waiting work if a thread is free for its process."""
+        for entry in self._waiting if self._free else ():
+            turn, _, process, start = entry
+            if self._active[process] < self._most:
+                self._waiting.remove(entry)
+                self._turn = turn
+                self._free -= 1
+                self._active[process] += 1
+                start.set_result(None)
+                break
+        if not self._waiting:
+            self._active += Counter()  # without zeros
+            self._turns.clear()
+            self._turn = 0
 
 
 class _Client:
