@@ -98,7 +98,7 @@ class Server:
             listener.setblocking(False)
             listener.listen(BACKLOG)
             loop.add_reader(listener, self._accept, listener)
-            closers += [partial(loop.remove_reader, listener), listener.close]
+            closers += [partial(loop.remove_reader, listener), listener.close]  # type: ignore[list-item]
         notify("READY=1")
         await end.wait()
         notify("STOPPING=1")
