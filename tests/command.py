@@ -48,7 +48,9 @@ def run(*arguments, stdin=b"", cwd=None, timeout=120, stdout=None, stderr=None, 
         server = _server()
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
-        code = int(server.stdout.readline())
+        answer = server.stdout.readline()
+        assert answer, f"the server of tests/command.py has ended with code {server.wait()}"
+        code = int(answer)
         heard = (b"" if name in (stdout, stderr) else Path(name).read_bytes() for name in files[1:])
         return subprocess.CompletedProcess(argv, code, *heard)
 
@@ -113,8 +115,14 @@ def serve():
 
 
 def _warm():
-    """Import and load what most commands need; what is there then no collection copies in a fork."""
-    before = os.getcwd()
+    """Import and load what most commands need; what is there then no collection copies in a fork.
+
+    A command that fails is reported, and does not end the server.
+    """
+    from textsvm.cli import console
+
+    before, leave, failures = os.getcwd(), console.leave, []
+    console.leave = sys.exit
     with (
         tempfile.TemporaryDirectory() as folder,
         open(os.devnull, "w") as nowhere,
@@ -123,8 +131,15 @@ def _warm():
     ):
         os.chdir(folder)
         for arguments in WARM:
-            _textsvm(["textsvm", *arguments])
+            try:
+                code = _textsvm(["textsvm", *arguments])
+            except Exception as error:
+                code = repr(error)
+            if code and arguments[0] != "mail":
+                failures.append(f"tests/command.py: textsvm {' '.join(arguments)}: {code}")
         os.chdir(before)
+    console.leave = leave
+    print(*failures, sep="\n", end="\n" * bool(failures), file=sys.stderr, flush=True)
     gc.collect()
     gc.freeze()
 

@@ -2,6 +2,8 @@
 
 import random
 
+from textsvm.mail.filter import Filter
+
 HAM = ["meeting", "project", "report", "tuesday", "lunch", "review", "deadline", "family", "photos", "train"]
 SPAM = ["viagra", "cheap", "pills", "winner", "lottery", "prize", "click", "casino", "bonus", "credit"]
 BOTH = ["the", "a", "of", "to", "and", "in", "we", "you", "for", "with", "this", "that", "please", "your"]
@@ -21,3 +23,10 @@ def teach(opened, n, first=0):
     for i in range(first, first + n):
         for kind in ("spam", "ham"):
             opened.learn(mail(kind, i), kind)
+
+
+def taught_store(folder, n):
+    """The folder of a new store that has learnt n mails of each kind."""
+    with Filter(folder, create=True) as opened:
+        teach(opened, n)
+    return folder

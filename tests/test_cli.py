@@ -1,5 +1,6 @@
 """The command line as a user meets it: a real process, its exit code, stdout and stderr."""
 
+import inspect
 import json
 import os
 import platform
@@ -12,8 +13,11 @@ from importlib.metadata import version
 
 import pytest
 from command import fails, run, run_fresh
+from typer.main import get_command
+from typer.testing import CliRunner
 
 import textsvm
+from textsvm.cli import COMMANDS, app_of
 from textsvm.readers import sample
 
 #: So that a checkout is found from any folder.
@@ -50,6 +54,28 @@ def test_help_is_quick_and_names_the_commands():
         "mail",
     ):
         assert command in result.stdout.decode()
+
+
+def test_help_shows_the_first_sentence_of_each_command_and_imports_no_command():
+    commands = get_command(app_of()).commands
+    sentences = {name: " ".join(command.help.split("\n\n")[0].split()) for name, command in commands.items()}
+    assert sentences == COMMANDS
+    code = "import sys, textsvm.cli as cli\nsys.argv = ['textsvm', '--help']\ntry: cli.main()\n"
+    code += "finally: print(*sys.modules, file=sys.stderr)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    everything = CliRunner().invoke(app_of(), ["--help"], prog_name="textsvm")
+    assert result.stdout == everything.stdout
+    assert not set(result.stderr.split()) & {f"textsvm.cli.{name}" for name in COMMANDS}
+
+
+def test_no_option_is_called_like_its_metavar():
+    """Typer 0.27 calls --tier with the metavar TIER --TIER, unless the declaration names it."""
+    for command in app_of().registered_commands:
+        for name, parameter in inspect.signature(command.callback).parameters.items():
+            declared = getattr(parameter.annotation, "__metadata__", (None,))[0]
+            metavar = getattr(declared, "metavar", None) or ""
+            named = getattr(declared, "default", None) == f"--{name}"  # Typer reads the first name as this
+            assert named or metavar.lower() != name.replace("_", "-"), name
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from command import fails, run_fresh
-from mails import mail, teach
+from mails import mail, taught_store
 from typer.testing import CliRunner
 
 from textsvm.cli import app_of
@@ -25,10 +25,7 @@ UNSURE = b"Subject: xyzzy\n\nqwerty plugh\n"
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
     """A store of forty mails of each kind; nobody changes it."""
-    folder = tmp_path_factory.mktemp("taught") / "store"
-    with Filter(folder, create=True) as opened:
-        teach(opened, 40)
-    return folder
+    return taught_store(tmp_path_factory.mktemp("taught") / "store", 40)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from mail_servers import HAM, PYTHONPATH, SPAM, UNSURE, Decision, answers, process, toy, until
-from mails import mail, teach
+from mails import mail, taught_store
 
 from textsvm.mail import quick, spamd
 from textsvm.mail.filter import Filter
@@ -222,10 +222,7 @@ def test_classify_with_bogofilters_header_asks_for_it(monkeypatch):
 
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("taught") / "store"
-    with Filter(folder, create=True) as opened:
-        teach(opened, 20)
-    return folder
+    return taught_store(tmp_path_factory.mktemp("taught") / "store", 20)
 
 
 def test_without_a_server_numpy_is_not_imported(taught, tmp_path):

@@ -16,7 +16,7 @@ from pathlib import Path
 import mail_faults
 import numpy as np
 import pytest
-from mails import mail, teach
+from mails import mail, taught_store, teach
 
 from textsvm.errors import InputError
 from textsvm.mail import lessons as lesson_store
@@ -41,10 +41,7 @@ from textsvm.solvers.online import OnlineMachine
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
     """A store of ten mails of each kind, to be copied."""
-    folder = tmp_path_factory.mktemp("taught")
-    with Filter(folder, create=True) as opened:
-        teach(opened, 10)
-    return folder
+    return taught_store(tmp_path_factory.mktemp("taught"), 10)
 
 
 @pytest.fixture
@@ -247,7 +244,7 @@ def test_unlearning_leaves_the_machine_that_never_learnt(tmp_path):
 def test_any_sequence_leaves_what_was_said_last(tmp_path, seed):
     """Learn, change minds, forget, come back: lessons as in a dict, and a machine trained on those."""
     draw = random.Random(seed)
-    mails = [mail(kind, i) for kind in ("spam", "ham") for i in range(6)] + [b"x", b"\x01", b"Subject: x\n\n"]
+    mails = [mail(kind, i) for kind in ("spam", "ham") for i in range(6)] + [b"", b"\x00", b"Subject: x\n\n"]
     expected = {}
     opened = Filter(tmp_path / "a", create=True)
     for _ in range(50):
@@ -257,6 +254,9 @@ def test_any_sequence_leaves_what_was_said_last(tmp_path, seed):
             opened = Filter(tmp_path / "a")
         elif what == "unlearn":
             assert opened.unlearn(data) == (expected.pop(data, None) is not None)
+        elif not data:
+            with pytest.raises(InputError, match="the message is empty"):
+                opened.learn(data, what)
         else:
             assert opened.learn(data, what) == (expected.get(data) != what)
             expected[data] = what

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from command import ROOT, run
+from command import ROOT, report, run
 
 from textsvm import SVC, cross_validate
 from textsvm.errors import InputError
@@ -138,7 +138,14 @@ class Mistake:
     rows: int = 0
 
 
+def left_out(title, name, content, other="n.md", text=b"A note\n", model="said"):
+    """A table in the folder t beside another file, which is left out."""
+    files = {name: content, f"t/{other}": text}
+    return Mistake(title, f"predict {model}.textsvm t", f"{re.escape(other)}: left out", 0, files, rows=40)
+
+
 TRAIN = "--kernel spectrum:1-3 -o new.textsvm"
+TABS = table(ROWS, ("label", "text"), "\t")
 XLSX = zipped(
     **{
         "[Content_Types]_DOT_xml": "<Types/>",
@@ -269,29 +276,41 @@ MISTAKES = [
         files={"t/a.csv": FILES["reviews.csv"], "t/b.jsonl": FILES["reviews.jsonl"], **MODEL},
         rows=80,
     ),
+    left_out("a table beside a page", "t/a.csv", FILES["said.csv"], "i.html", b"<p>Some text</p>\n"),
+    left_out("a table of an archive beside a note", "t/in.zip", zipped(a_DOT_csv=FILES["said.csv"])),
+    left_out("a table of another name beside a note", "t/a.txt", FILES["said.csv"]),
+    # Columns that were not named in training: the model records their usual names
+    left_out("a table with the columns of training", "t/a.txt", FILES["reviews.csv"], model="m"),
+    Mistake("a table of another name", "predict m.textsvm t.txt", "device", 0, {"t.txt": TABS}, rows=40),
     Mistake(
-        "a table beside a page",
-        "predict said.textsvm t",
-        "i\\.html: left out",
-        code=0,
-        files={"t/a.csv": FILES["said.csv"], "t/i.html": b"<p>Some text</p>\n"},
+        "a table of another name on stdin",
+        "predict m.textsvm",
+        "device",
+        0,
+        stdin=FILES["reviews.csv"],
         rows=40,
     ),
     Mistake(
-        "a table of an archive beside a note",
-        "predict said.textsvm t",
-        "n\\.md: left out",
-        code=0,
-        files={"t/in.zip": zipped(a_DOT_csv=FILES["said.csv"]), "t/n.md": b"A note\n"},
-        rows=40,
+        "evaluate on a table of another name",
+        "evaluate m.textsvm t.txt --json",
+        "device",
+        0,
+        {"t.txt": TABS},
+        rows=1,
     ),
     Mistake(
-        "a table of another name beside a note",
-        "predict said.textsvm t",
-        "n\\.md: left out",
+        "a text that begins with the name of a column",
+        "predict m.textsvm t.txt",
+        "device",
         code=0,
-        files={"t/a.txt": FILES["said.csv"], "t/n.md": b"A note\n"},
-        rows=40,
+        files={"t.txt": b"First, text, and label\nit was a lovely day\n"},
+        rows=1,
+    ),
+    Mistake(
+        "a table with other usual names",
+        "predict m.textsvm t.csv",
+        "no column 'text'.* trained on.* its 2 columns are: class, review$",
+        files={"t.csv": table(ROWS, ("class", "review"))},
     ),
     Mistake(
         "training on a table beside a model",
@@ -424,15 +443,21 @@ MISTAKES = [
     ),
     Mistake(
         "one unknown column",
-        "predict m.textsvm t.csv",
+        "predict lines.textsvm t.csv",
         "first line a header.*remark",
         files={"t.csv": table([(t,) for _, t in ROWS], ("remark",))},
     ),
     Mistake(
         "one unknown column of TSV",
-        "predict m.textsvm t.tsv",
+        "predict lines.textsvm t.tsv",
         "first line a header.*remark",
         files={"t.tsv": table([(t,) for _, t in ROWS], ("remark",))},
+    ),
+    Mistake(
+        "one unknown column instead of the column of training",
+        "predict m.textsvm t.csv",
+        "no column 'text'.*trained on.*first line is not a header; its 1 columns are: remark",
+        files={"t.csv": table([(t,) for _, t in ROWS], ("remark",))},
     ),
     Mistake(
         "unknown header in training",
@@ -877,6 +902,18 @@ def test_mistake(folder, tmp_path, mistake):
     assert re.search(mistake.says, sentence), message
     assert len(result.stdout.splitlines()) == mistake.rows
     assert mistake.code == 0 or not (tmp_path / "new.textsvm").exists()
+
+
+def test_a_model_records_the_columns_that_it_detected(folder, tmp_path):
+    (tmp_path / "new.txt").write_bytes(table(texts(20, seed=1), ("label", "text")))
+    model, updated = folder / "m.textsvm", tmp_path / "updated"
+    assert run("update", model, tmp_path / "new.txt", "-o", updated, cwd=folder).returncode == 0
+    for path in (model, updated):
+        reading = report("model", path)["info"]["reading"]
+        assert (reading["text"], reading["label"]) == (None, None)
+        assert reading["detected"] == {"text": "text", "label": "label"}
+    for name in ("said", "lines"):
+        assert "detected" not in report("model", folder / f"{name}.textsvm")["info"]["reading"]
 
 
 def test_skip_invalid_leaves_out_rows_without_a_text(folder, tmp_path):

@@ -14,11 +14,34 @@ from typer.completion import completion_init, install_callback, show_callback
 from textsvm.cli import console
 from textsvm.cli.options import Command, Group, option
 
-#: Commands. Each is the function or group of its name in the module of its name, or in `_MODULES`.
-COMMANDS = (
-    "demo", "corpus", "train", "update", "evaluate", "predict", "explain", "tune", "cv", "doubts", "compare",
-    "neighbours", "gram", "features", "devices", "model", "bench", "mail",
-)  # fmt: skip
+#: Commands with the first sentence of their help. Each is the function or group of its name in the module of
+#: its name, or in `_MODULES`.
+COMMANDS = {
+    "demo": "Train a spam filter on embedded messages, and explain a prediction.",
+    "corpus": "Show statistics of a corpus: parts, labels or numbers, lengths, duplicates, alphabet, "
+    "problems.",
+    "train": "Train a classifier on a labelled corpus, or a regression on numbers, and save it.",
+    "update": "Train a model on its old and on new documents, with its recorded options, and report the "
+    "changes.",
+    "evaluate": "Evaluate a model on a labelled corpus.",
+    "predict": "Classify documents: one JSON object per line with id, label and decision, or id and value.",
+    "explain": "Explain a model (--top), or predictions: the coloured text, and the most similar "
+    "training documents.",
+    "tune": "Find the best kernel parameters and C; each kernel matrix serves all folds and values of C.",
+    "cv": "Cross-validate: train on all folds but one and evaluate on this fold, in turn.",
+    "doubts": "List texts with probably wrong labels, near-copies with different labels, and outliers.",
+    "compare": "Compare kernels with each other and with scikit-learn: accuracy, significance and time.",
+    "neighbours": "Find similar texts exactly: the nearest of each text, all pairs above a threshold, or "
+    "both.",
+    "gram": "Write the normalised kernel matrix of a corpus for NumPy or LIBSVM, with rows in corpus order.",
+    "features": "Write the weighted substrings or words of a corpus as a sparse matrix for other tools.",
+    "devices": "List the CPU and every GPU, and test each GPU with a small kernel.",
+    "model": "Show the contents of a model file: kernel, classes, support vectors, sizes, digest, "
+    "training options.",
+    "bench": "Measure textsvm against CPU baselines on this computer; check that results are equal "
+    "before timing.",
+    "mail": "A mail filter that learns. Exit codes: 0 done or spam, 1 ham, 2 unsure, 3 failed.",
+}
 _MODULES = {"devices": "about", "bench": "about"}
 #: Options after the name of a benchmark belong to the benchmark.
 _SETTINGS = {"bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}}
@@ -30,8 +53,8 @@ LOADING = {
 LIBRARIES = (150 << 20, 900 << 20)
 
 
-def app_of(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """Application with the given commands, by default with all."""
+def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
+    """Application with the given commands, by default with all; without `runs` it only shows their names."""
     app = typer.Typer(
         name="textsvm",
         cls=Group,
@@ -42,6 +65,9 @@ def app_of(names: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     app.callback()(_textsvm)
     for name in names:
+        if not runs:
+            app.command(name, short_help=COMMANDS[name])(lambda: None)
+            continue
         command = getattr(import_module(f"{__name__}.{_MODULES.get(name, name)}"), name)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
@@ -102,10 +128,10 @@ def main() -> None:
 
 
 def _run() -> int:
-    command = sys.argv[1] if len(sys.argv) > 1 else ""
+    first = sys.argv[1] if len(sys.argv) > 1 else ""
     completing = "_TEXTSVM_COMPLETE" in os.environ
     if completing:
         completion_init()
-    # A single command takes half as long to set up as all of them.
-    alone = command in COMMANDS and not completing
-    return console.main(app_of([command] if alone else COMMANDS))
+    # A single command takes half as long to set up as all of them; help, version and errors need none.
+    runs = completing or first in COMMANDS or first == "--"
+    return console.main(app_of([first] if first in COMMANDS and not completing else COMMANDS, runs))

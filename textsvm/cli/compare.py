@@ -25,6 +25,7 @@ class CandidateOptions:
     kernel: list[str] | None = option_field(
         "Candidate kernel, such as auto, gap:4 or spectrum:1-5,log,idf+words:1-2,log,idf. Repeatable "
         "(default: auto, fast and two more).",
+        "--kernel",
         metavar="KERNEL",
     )
     holdout: float | None = option_field(

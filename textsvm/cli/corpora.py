@@ -35,6 +35,7 @@ from textsvm.text.normal_form import normal_form
 
 #: Codes of bases that may be one of several.
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
+ONE_CLASS = "OneClassSVM"
 #: Decisions on the page of `textsvm doubts`: the label is right; it is wrong; leave out the document.
 KEEP, CHANGE, UNSURE = "keep", "change", "unsure"
 
@@ -57,12 +58,14 @@ def read(
     """
     learning = learning or LearningOptions()
     learning.check(reading)
+    detected: dict[str, set[str | None]] = {}
     with console.progress():
         settings: dict[str, Any] = {
             **columns(reading, kernel), "split": reading.split.value, "label": reading.label,
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
             "headers": reading.headers, "label_separator": learning.separator,
             "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
+            "detected": detected,
             "require_text": learning.require_text and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
@@ -71,6 +74,10 @@ def read(
         else:
             corpus = read_corpus(path, reading.format, **settings)
         corpus = with_files(corpus, reading, learning.regress is not None).select(reading.part)
+    if learning.regress is not None or reading.labels is not None:
+        detected.pop("label", None)
+    names = {role: name for role, (name, *others) in detected.items() if name and not others}
+    corpus = replace(corpus, detected=names)
     if reading.positive is not None:
         corpus = corpus.reduce_labels(reading.positive, reading.negative or corpus.opposite(reading.positive))
     if learning.multilabel:
@@ -97,24 +104,44 @@ def read_unlabelled(
         return with_files(corpus, table)
 
 
+def read_again(
+    console: Console, paths: list[Path], reading: Any, learning: Any, fitted: Any, training: Any,
+    kind: str,
+) -> Corpus:  # fmt: skip
+    """Read labelled documents for a fitted model, with the columns of its training."""
+    kernel = None if fitted.estimator_name == "OnlineSVC" else kernel_of(fitted)
+    documents = read(console, paths, reading, learning, kernel=kernel, recorded=training.columns)
+    if documents.labels is None and documents.targets is None and fitted.estimator_name != ONE_CLASS:
+        raise InputError(
+            f"{documents.source} has no labels, and {kind} documents need them; name a column with --label, "
+            "or use a folder per class"
+        )
+    return documents
+
+
+def as_trained(corpus: Corpus, fitted: Any, training: Any) -> Corpus:
+    """Documents with the labels of a model that was trained with --positive or --one-class."""
+    positive, negative = training.positive, training.negative
+    if positive is None:
+        targets(corpus, training.label_separator is not None)
+        return corpus
+    if fitted.estimator_name == ONE_CLASS:
+        return of_one_class(corpus, positive)
+    sets = [{each} if isinstance(each, str) else set(each) for each in corpus.labels or []]
+    rest = negative is None or negative == "rest"
+    used = [i for i, each in enumerate(sets) if each and (rest or (positive in each) != (negative in each))]
+    if not used:
+        raise InputError(f"{corpus.source} has no document of {positive!r} or {negative!r}")
+    labels = [positive if positive in sets[i] else negative or "rest" for i in used]
+    return replace(corpus.subset(used), labels=labels)
+
+
 def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
     """Apply the decisions of a JSON Lines file to a corpus with a label for each document.
 
     Each line has the keys "id", "decision" ("keep", "change" or "unsure"), "label" to change a label, and
-    optionally "was", the label of the document, which is then checked.
-
-    Returns
-    -------
-    corpus : Corpus
-        With changed labels, and without the documents that are unsure.
-    counts : Counter
-        Number of documents of each decision.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or a line is no decision, names an unknown document or label, or repeats a
-        document; the message names the line.
+    optionally "was", the label of the document, which is then checked. Returns the corpus with the new labels
+    and without unsure documents, and the number of documents of each decision. An InputError names the line.
     """
     if corpus.labels is None:
         raise InputError(f"--corrections changes labels, and {corpus.source} has none")

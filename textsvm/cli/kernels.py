@@ -59,16 +59,10 @@ class _KernelOptions:
         return [(name, value) for name, value in vars(self).items() if value not in (None, False)]
 
     def grid(self, tuning: bool = False, default: str = "spectrum") -> list[Kernel]:
-        """All kernels that the options describe.
+        """All kernels that the options describe; `default` is the kernel if none is named.
 
-        Parameters
-        ----------
-        tuning : bool
-            Options that are not given take all values that a search tries.
-        default : str
-            Kernel if none is named.
+        With `tuning`, options that are not given take all values that a search tries.
         """
-        from textsvm.kernels.given import IN_SKLEARN
         from textsvm.kernels.spectrum.kernel import fixed_default
 
         given = []
@@ -81,7 +75,7 @@ class _KernelOptions:
             raise WrongUsage("--kernel auto is only for train and cv of a classifier; name a kernel here")
         for name in names:
             if name not in KERNELS.simple():
-                other = f"called {IN_SKLEARN[name]} here" if name in IN_SKLEARN else ""
+                other = f"called {spelling.IN_SKLEARN[name]} here" if name in spelling.IN_SKLEARN else ""
                 raise WrongUsage(f"--kernel {name} is {other or 'not one of ' + ', '.join(spelling.names())}")
         self._refuse_others(names, spelled)
         options = {name: KERNELS.options(name) for name in names}

@@ -69,6 +69,7 @@ class MachineOptions:
     tier: str | None = _machine(
         "Place of the kernel matrix: device, host (main memory), disk (with --store) or recompute; auto: "
         "lowest predicted time (default: auto).",
+        "--tier",
         metavar="TIER",
     )
     device: options.Device = "auto"

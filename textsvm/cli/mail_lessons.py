@@ -59,9 +59,8 @@ WithoutTexts = Annotated[
 def open_filter(store: Path | None, **options: Any) -> Filter:
     """Open the filter of a store, by default that of the user."""
     from textsvm.mail.filter import Filter
-    from textsvm.mail.lessons import store_folder
 
-    return Filter(store_folder(store), **options)
+    return Filter(store, **options)
 
 
 def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
@@ -225,12 +224,12 @@ def export(
 
     Of a damaged store the intact messages are written.
     """
-    from textsvm.mail.lessons import FORMAT, Lessons, store_folder
+    from textsvm.mail.lessons import FORMAT, Lessons
     from textsvm.mail.mailboxes import lesson_line
 
     output = Output("FILE", file, LESSONS, force).checked({})
     n = bare = lost = 0
-    lessons = Lessons(store_folder(store), damaged=True)
+    lessons = Lessons(store, damaged=True)
     with closing(lessons), output.place() as path, replacing(path) as temporary:
         with temporary.open("w", encoding="utf-8", newline="\n") as stream:
             for lesson in lessons.intact():

@@ -30,7 +30,7 @@ class Training:
     headers: bool = False
     regress: str | None = None
     label_separator: str | None = None
-    columns: dict[str, str] = field(default_factory=dict)  #: Named columns of the training table, by role
+    columns: dict[str, str] = field(default_factory=dict)  #: Columns of the training table, by role
 
     @classmethod
     def of(cls, model: Any) -> Training:
@@ -39,7 +39,8 @@ class Training:
         values = [info.get(name) for name in ("positive", "negative", "regress", "label_separator")]
         positive, negative, regress, separator = (each if isinstance(each, str) else None for each in values)
         reading = reading if isinstance(reading, dict) else {}
-        named = {role: reading.get(role) for role in ("text", "label", "id")}
+        detected = each if isinstance(each := reading.get("detected"), dict) else {}
+        named = {role: reading.get(role) or detected.get(role) for role in ("text", "label", "id")}
         columns = {role: column for role, column in named.items() if isinstance(column, str)}
         return cls(positive, negative, reading.get("headers") is True, regress, separator, columns)
 
@@ -75,7 +76,8 @@ def save_model(
     ids = [corpus.ids[i] for i in fitted_machine(model).support_] if texts else None
     info = {
         "corpus": corpus.source, "support_ids": ids,
-        "format": corpus.format, "part": reading.part, "reading": reading.as_dict(),
+        "format": corpus.format, "part": reading.part,
+        "reading": reading.as_dict() | ({"detected": corpus.detected} if corpus.detected else {}),
         "regress": learning.regress, "label_separator": learning.separator,
         **(labels if reading.positive else {}), **about,
     }  # fmt: skip

@@ -12,15 +12,12 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from textsvm.cli.console import WrongUsage
-
-if TYPE_CHECKING:
-    pass
 
 
 def option(help: str, *names: str, panel: str | None = None, **settings: Any) -> Any:

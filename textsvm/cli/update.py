@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,12 +15,9 @@ from textsvm.cli.output import MODEL, Force, Output
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from textsvm.cli.model_files import Training
     from textsvm.readers.corpus import Corpus
 
-_ONE_CLASS = "OneClassSVM"
 #: Maximum number of changed predictions to print.
 _SHOWN = 20
 
@@ -66,7 +62,7 @@ def update(
         typer.Argument(help="New labelled documents, like the corpus.", show_default=False),
     ],
     printing: options.PrintingOptions,
-    corpora: Corpora,
+    source: Corpora,
     file: UpdatedModel,
     folds: Annotated[int, option("Folds of the cross-validation.", min=2)] = 5,
     device: options.Device = "auto",
@@ -80,12 +76,12 @@ def update(
     goes on learning and needs no old corpus; its predictions after the update are leave-one-out estimates.
     """
     console = Console(printing.quiet)
-    corpus, output = corpora.corpus, file.output
+    corpus, output = source.corpus, file.output
     # Without -o, the loading below reports a MODEL that is no model.
     named = Output("-o" if output else "MODEL", output or model, MODEL, file.force or output is None)
     target = named.checked({"the corpus": [*new, *(corpus or [])]})
 
-    from textsvm.cli import model_files
+    from textsvm.cli import corpora, model_files
 
     fitted = model_files.load_model(console, model, device, online=True)
     training = model_files.Training.of(fitted)
@@ -98,10 +94,10 @@ def update(
         reading, learning = _options(_object(info, "reading"), recorded, training)
     except (TypeError, ValueError) as error:
         raise InputError(f"the options that {model} records are damaged ({error}); train it again") from error
-    given = {"text": corpora.text, "label": corpora.label}
+    given = {"text": source.text, "label": source.label}
     columns: dict[str, Any] = {name: each for name, each in given.items() if each}
-    fresh = _read(console, new, replace(reading, **columns), learning, fitted, training, "new")
-    fresh = _as_trained(fresh, fitted, training)
+    fresh = corpora.read_again(console, new, replace(reading, **columns), learning, fitted, training, "new")
+    fresh = corpora.as_trained(fresh, fitted, training)
     if not recorded.get("corpora"):  # saved in Python: the names are for the old corpus, too
         reading = replace(reading, **columns)
     if online:
@@ -170,43 +166,6 @@ def _is_usable(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("paths"), list) and bool(entry["paths"])
 
 
-def _read(
-    console: Console, paths: Sequence[Path], reading: Any, learning: Any, fitted: Any, training: Training,
-    kind: str,
-) -> Corpus:  # fmt: skip
-    from textsvm.cli import corpora
-
-    kernel = None if fitted.estimator_name == "OnlineSVC" else corpora.kernel_of(fitted)
-    documents = corpora.read(
-        console, list(paths), reading, learning, kernel=kernel, recorded=training.columns
-    )
-    if documents.labels is None and documents.targets is None and fitted.estimator_name != _ONE_CLASS:
-        raise InputError(
-            f"{documents.source} has no labels, and {kind} documents need them; name a column with --label, "
-            "or use a folder per class"
-        )
-    return documents
-
-
-def _as_trained(corpus: Corpus, fitted: Any, training: Training) -> Corpus:
-    """Documents with the labels of a model that was trained with --positive or --one-class."""
-    from textsvm.cli import corpora
-
-    positive, negative = training.positive, training.negative
-    if positive is None:
-        corpora.targets(corpus, training.label_separator is not None)
-        return corpus
-    if fitted.estimator_name == _ONE_CLASS:
-        return corpora.of_one_class(corpus, positive)
-    sets = [{each} if isinstance(each, str) else set(each) for each in corpus.labels or []]
-    rest = negative is None or negative == "rest"
-    used = [i for i, each in enumerate(sets) if each and (rest or (positive in each) != (negative in each))]
-    if not used:
-        raise InputError(f"{corpus.source} has no document of {positive!r} or {negative!r}")
-    labels = [positive if positive in sets[i] else negative or "rest" for i in used]
-    return replace(corpus.subset(used), labels=labels)
-
-
 def _train_again(
     console: Console,
     target: Output,
@@ -217,15 +176,13 @@ def _train_again(
     recorded: _Recorded,
 ) -> dict[str, Any]:
     """Train on old and new documents, save the model, and report the changes."""
-    import numpy as np
-
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation import drift, judge, length_baseline
     from textsvm.readers.corpus import concatenate_corpora
     from textsvm.selection.cross_validation import cross_validate
 
     training, reading, learning = recorded.training, recorded.reading, recorded.learning
-    one_class = fitted.estimator_name == _ONE_CLASS
+    one_class = fitted.estimator_name == corpora.ONE_CLASS
     parts, corrections = [], _object(recorded.facts, "corrections")
     named = replace(reading, positive=training.positive, negative=training.negative)
     for each in old:
@@ -234,24 +191,24 @@ def _train_again(
         names, paths = _object(each, "columns"), list(map(Path, each["paths"]))
         kept = replace(kept, text=names.get("text", kept.text), label=names.get("label", kept.label))
         if known or not corrections:
-            part = _read(console, paths, kept, learning, fitted, training, "old")
+            part = corpora.read_again(console, paths, kept, learning, fitted, training, "old")
         else:
             uncorrected = replace(learning, duplicates=options.Duplicates.keep)
-            part = _read(console, paths, kept, uncorrected, fitted, training, "old")
+            part = corpora.read_again(console, paths, kept, uncorrected, fitted, training, "old")
             part = corpora.corrected_again(console, part, corrections)
             part = part.without_duplicates() if learning.duplicates is options.Duplicates.drop else part
-        part = _as_trained(part, fitted, training) if known else part
+        part = corpora.as_trained(part, fitted, training) if known else part
         if each.get("digest") not in (None, model_files.corpus_digest(part)):
             raise InputError(
                 f"{part.source} has changed since the training; name it with --corpus to train on it "
                 "as it is now"
             )
-        parts.append(_as_trained(part, fitted, training) if one_class else part)
+        parts.append(corpora.as_trained(part, fitted, training) if one_class else part)
     _report_known(console, fresh, parts)
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
     combined = concatenate_corpora([*parts, fresh], f"{parts[0].source} and {fresh.source}", fresh.format)
-    own = np.array([not one_class or label == training.positive for label in corpora.truth(combined)])
-    trained = combined.subset(np.flatnonzero(own).tolist()) if one_class else combined
+    own = [not one_class or label == training.positive for label in corpora.truth(combined)]
+    trained = combined.subset([i for i, each in enumerate(own) if each]) if one_class else combined
     truth, single = corpora.truth(trained), not one_class and not trained.targets and not learning.multilabel
     machine = judge.fitted_machine(fitted).copy()
     if single:
@@ -263,13 +220,13 @@ def _train_again(
     with console.work(None):
         given = corpora.given_to(fitted, fresh)
         before: Any = judge.predict(fitted, given, [], training.positive, console.stage)[1]
-        after: Any = np.full(len(fresh), None)
+        after: Any = [None] * len(fresh)
         again.fit(trained.examples, truth, sample_weight=trained.weights, progress=console.stage)
         try:
             with console.warnings("`textsvm cv` with "):
                 decision = None
                 if one_class:
-                    after = _outside_folds(again, combined, own, n_old, folds, training)
+                    after = judge.predict_one_class(again, combined, own, n_old, folds, training.positive)
                 else:
                     result = cross_validate(
                         machine.copy(), trained.examples, truth,
@@ -321,26 +278,6 @@ def _report_known(console: Console, fresh: Corpus, parts: list[Corpus]) -> None:
             f"note: {count:,} of the {len(fresh):,} new documents are in the training corpus already and "
             "count twice; leave them out"
         )
-
-
-def _outside_folds(
-    model: Any, combined: Corpus, own: NDArray[Any], n_old: int, folds: int, training: Training
-) -> NDArray[Any]:
-    """Predictions on new documents by one-class machines that were not trained on the document."""
-    import numpy as np
-
-    fresh = np.arange(n_old, len(combined))
-    parts = [(model, fresh[~own[fresh]])]
-    for test in np.array_split(fresh[own[fresh]], folds):
-        train = combined.subset(np.flatnonzero(own & ~np.isin(np.arange(len(own)), test)).tolist())
-        if len(test):
-            parts.append((model.copy().fit(train.examples, sample_weight=train.weights), test))
-    predicted = np.full(len(combined), None)
-    for machine, test in parts:
-        if len(test):
-            inside = machine.predict(combined.subset(test.tolist()).examples) > 0
-            predicted[test] = np.where(inside, str(training.positive), "rest")
-    return predicted[n_old:]
 
 
 def _update_online(fitted: Any, fresh: Corpus) -> dict[str, Any]:

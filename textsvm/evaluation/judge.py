@@ -51,6 +51,25 @@ def predict(
     return classes, predicted, decision if classes[1] == positive else -decision, None
 
 
+def predict_one_class(
+    model: Any, combined: Any, inliers: list[bool], n_old: int, folds: int, positive: Any
+) -> NDArray[Any]:
+    """Predictions on new documents by one-class machines that were not trained on the document."""
+    own = np.array(inliers)
+    fresh = np.arange(n_old, len(combined))
+    parts = [(model, fresh[~own[fresh]])]
+    for test in np.array_split(fresh[own[fresh]], folds):
+        train = combined.subset(np.flatnonzero(own & ~np.isin(np.arange(len(own)), test)).tolist())
+        if len(test):
+            parts.append((model.copy().fit(train.examples, sample_weight=train.weights), test))
+    predicted = np.full(len(combined), None)
+    for machine, test in parts:
+        if len(test):
+            inside = machine.predict(combined.subset(test.tolist()).examples) > 0
+            predicted[test] = np.where(inside, str(positive), "rest")
+    return predicted[n_old:]
+
+
 def judge(
     model: Any,
     texts: Any,

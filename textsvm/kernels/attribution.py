@@ -65,15 +65,8 @@ class Attributor:
     ) -> Contributions:
         """Contributions of symbols to sum_i coef[d, i] k(support_i, documents[d]).
 
-        Parameters
-        ----------
-        rows : KernelRows
-            Of the support vectors, on the CPU.
-        documents : Documents
-            Over an extension of their alphabet.
-        coef, values : float64 arrays, shape (len(documents), n_sv)
-            Coefficients, and kernel values with the support vectors.
-        progress : callable, optional
+        `rows` are the KernelRows of the support vectors on the CPU; `documents` are over an extension of
+        their alphabet; `coef` and `values` (of the kernel) are float64, of shape (len(documents), n_sv).
         """
         return occlusion(rows.decision, documents, coef, progress)
 

@@ -122,14 +122,7 @@ class Kernel(Parameters, ABC):
         """
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
-        """Prepare machines for prediction.
-
-        Parameters
-        ----------
-        support : Documents, n_sv of them
-        coef : float64 array, shape (n_machines, n_sv)
-        device : Device
-        """
+        """Prepare machines for prediction; `coef` is a float64 array of shape (n_machines, n_sv)."""
         return RowsPredictor(self.rows(support, device), coef)
 
     def state(self) -> dict[str, NDArray[Any]]:

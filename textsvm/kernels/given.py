@@ -10,11 +10,9 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Structure
 from textsvm.kernels.nystroem import Nystroem
 from textsvm.kernels.spectrum.kernel import fixed_default
+from textsvm.kernels.spelling import IN_SKLEARN
 from textsvm.kernels.user import UserKernel
 from textsvm.text.documents import View
-
-#: Names of kernels in scikit-learn.
-IN_SKLEARN = {"rbf": "gaussian", "poly": "polynomial"}
 
 
 def as_kernel(given: Any) -> Kernel:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 NAMED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "words": ("spectrum", ("tokens=words",), ("p=1",))
 }
+#: Names of kernels in scikit-learn.
+IN_SKLEARN = {"rbf": "gaussian", "poly": "polynomial"}
 _SIGNS = {"sum": "+", "product": "*"}
 _SPECIAL = '+*:=,"'
 

@@ -87,11 +87,7 @@ def coefficients(machine: Any) -> tuple[NDArray[np.object_], NDArray[np.float64]
     """Names of all features, and weights of shape (n_machines, n_features).
 
     Names of a sum of kernels begin with the kernel, as those of scikit-learn's FeatureUnion: "words:1__cash".
-
-    Raises
-    ------
-    AttributeError
-        If the kernel has no list of features.
+    Raises AttributeError if the kernel has no list of features.
     """
     if machine.kernel_ is None:
         raise AttributeError("a model of a precomputed kernel matrix has no features")
@@ -103,12 +99,9 @@ def coefficients(machine: Any) -> tuple[NDArray[np.object_], NDArray[np.float64]
 
 
 def top_features(machine: Any, n: int = 30, labels: Collection[Any] | None = None) -> list[TopFeatures]:
-    """The `n` features with the largest weights for each class, or those in `labels`, of a fitted machine.
+    """The `n` features with the largest weights for each class, or each of `labels`, of a fitted machine.
 
-    Raises
-    ------
-    InputError
-        If `n` is below 1, or the machine was trained on a kernel matrix.
+    Raises InputError if `n` is below 1, or the machine was trained on a kernel matrix.
     """
     if not is_whole(n) or n < 1:
         raise InputError(f"n must be a whole number of at least 1, got {n!r}")

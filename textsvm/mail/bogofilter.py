@@ -337,10 +337,8 @@ def marked_parts(values: LineValues, settings: Settings, reasons: list[str]) -> 
 
 def _filter(options: BogofilterArguments, create: bool) -> Filter:
     from textsvm.mail.filter import Filter  # not above: `_opened` passes mail on if the import fails
-    from textsvm.mail.lessons import store_folder
 
-    folder = options.settings.folder
-    return Filter(store_folder(Path(folder) if folder else None), create=create)
+    return Filter(options.settings.folder or None, create=create)
 
 
 @contextmanager

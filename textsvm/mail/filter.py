@@ -78,14 +78,17 @@ class Filter:
 
     Parameters
     ----------
-    folder : path
+    folder : path, optional
+        Default: TEXTSVM_MAIL, else in the user's data folder.
     create : bool
         Create a missing store.
     texts : bool
         Whether a new store holds messages, or only features.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, create: bool = False, texts: bool = True) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str] | None = None, *, create: bool = False, texts: bool = True
+    ) -> None:
         self.lessons = Lessons(folder, create=create, texts=texts)
         self._lock = threading.RLock()
         self._machine: OnlineMachine | None = None

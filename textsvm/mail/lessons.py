@@ -167,7 +167,7 @@ _ROW = ", ".join(LessonRow._fields)
 _ROWS = f"select {_ROW} from lessons"
 
 
-def store_folder(folder: Path | str | None = None) -> Path:
+def store_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     """The folder of this user's lessons: `folder`, else TEXTSVM_MAIL, else in the user's data folder."""
     if named := folder or os.environ.get("TEXTSVM_MAIL"):
         return Path(named)
@@ -183,7 +183,8 @@ class Lessons:
 
     Parameters
     ----------
-    folder : path
+    folder : path, optional
+        Default: TEXTSVM_MAIL, else in the user's data folder.
     create : bool
         Create a missing store; only its owner may read it (0700, files 0600).
     texts : bool
@@ -194,20 +195,22 @@ class Lessons:
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        folder: str | os.PathLike[str] | None = None,
         *,
         create: bool = False,
         texts: bool = True,
         damaged: bool = False,
     ) -> None:
-        self.path = Path(folder, FILE)
+        self.path = store_folder(folder) / FILE
         self._advice = _NO_REPAIR if damaged else _REPAIR
         #: Values of the table `meta` during a transaction of `reading` or `writing`.
         self._meta: dict[str, Any] | None = None
         if create:
             _create_file(self.path)
         elif not _exists(self.path):
-            raise InputError(f"there is no mail store in {folder}; create it with textsvm mail learn")
+            raise InputError(
+                f"there is no mail store in {self.path.parent}; create it with textsvm mail learn"
+            )
         uri = self.path.absolute().as_uri()
         if not os.access(self.path.parent, os.W_OK):  # SQLite cannot create the WAL's files
             uri += "?mode=ro" if _exists(Path(f"{self.path}-wal")) else "?immutable=1"

@@ -59,6 +59,7 @@ class ReadKeywords(TypedDict, total=False):
     headers: bool
     skip_invalid: bool
     recorded: Mapping[str, str]
+    detected: dict[str, set[str | None]]
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class ReadOptions:
     keep_rows: bool = False  #: Keep all cells of the rows of tables
     #: Columns of tables by their role, for roles without a named column: those that a model was trained on.
     recorded: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    #: Gets the columns of texts and labels that are not named, by their role; None for a table without names.
+    detected: dict[str, set[str | None]] = field(default_factory=dict)
 
     @property
     def named(self) -> dict[str, str | Sequence[str]]:
@@ -165,6 +168,8 @@ class Corpus:
         All cells of the row of each document, if they are kept.
     corrections : dict of str to list of (str or None)
         New labels of corrected documents (None: left out), by digest of the text and label, in their order.
+    detected : dict of str to str
+        Columns that were not named, of texts and labels, by their role: "text" and "label".
 
     Examples
     --------
@@ -189,6 +194,7 @@ class Corpus:
     columns: dict[str, Any] | None = None
     rows: list[Mapping[str, Any] | None] | None = None
     corrections: dict[str, list[str | None]] = field(default_factory=dict)
+    detected: dict[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -109,10 +109,12 @@ def header_format(head: str, options: ReadOptions) -> str | None:
     wanted = text.split(",") if isinstance(text, str) else text or ()
     if not wanted or any(name.strip().isdecimal() for name in wanted):
         return None
-    line = head.lstrip().partition("\n")[0]
-    for delimiter in _DELIMITERS:
+    line, _, rest = head.lstrip().partition("\n")
+    row = rest.lstrip("\r\n").partition("\n")[0]
+    for delimiter in _DELIMITERS:  # recorded columns may be words of a text; a table has rows below
         cells = {cell.strip().strip('"') for cell in line.split(delimiter)}
-        if len(cells) > 1 and cells.issuperset(map(str.strip, wanted)):
+        full = options.text is not None or '"' in row or row.count(delimiter) >= line.count(delimiter)
+        if full and len(cells) > 1 and cells.issuperset(map(str.strip, wanted)):
             return "tsv" if delimiter == "\t" else "csv"
     return None
 
@@ -130,6 +132,9 @@ def read_tables(
         format = options.format or file_format(file, options) or "csv"
         table = _READERS[format](file, options.need_header, problems)
         roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
+        for role in {"text", "label"}.difference(options.named):
+            name = roles[role][0] if table.headed and len(roles[role]) == 1 else None
+            options.detected.setdefault(role, set()).add(name)
         ragged, missing, total = list[int](), list[int](), 0
         strict = not roles["numbers"] and (
             options.keep_invalid or options.require_text or options.skip_invalid
