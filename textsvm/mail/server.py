@@ -2,10 +2,9 @@
 
 An asyncio thread serves all clients, however slow they are; it parses only the lines of the protocol. A
 connection costs little until its first bytes arrive, and large messages are received in turns, a part at a
-time. Other threads decompress, read and decide: separate threads for small, medium and large messages, so
-that small messages never wait for large messages. Messages of a process that has sent many wait for those of
-other processes. Another thread learns and is the only writer of the store. A lesson is answered when it is on
-disk.
+time. Other threads decompress, read and decide, separate threads for small, medium and large messages, and
+serve processes in turns. Another thread learns and is the only writer of the store. A lesson is answered when
+it is on disk and decisions take it into account.
 
 No client can stall the others: time per connection, bytes of all messages together (also decompressed),
 waiting large messages and the number of connections are bounded. Beyond the bounds a request is refused, and
@@ -302,12 +301,10 @@ class Server:
             return await pool.run(process, work)
         except Refused:
             raise
-        except InputError as error:
-            self.log(str(error))
-            raise Refused(EX_TEMPFAIL, str(error)) from error
-        except MemoryError as error:
-            self.log("out of main memory: a message was not processed")
-            raise Refused(EX_TEMPFAIL, "out of main memory") from error
+        except (InputError, MemoryError) as error:
+            message = str(error) or "out of main memory: a message was not processed"
+            self.log(message)
+            raise Refused(EX_TEMPFAIL, message) from error
         except Exception as error:
             self.log(f"a message was not processed: {error!r}")
             raise Refused(EX_SOFTWARE, repr(error)) from error
@@ -418,16 +415,12 @@ class _Client:
 
     async def read_fields(self) -> list[bytes]:
         """Fields up to the empty line."""
-        lines: list[bytes] = []
-        size = 0
-        while line := await self.read_line():
+        lines, size = list[bytes](), 0
+        while (line := await self.read_line()) and len(lines) <= 256 and size <= MAX_LINES:
             size += len(line)
-            line = line.rstrip(b"\r\n")
-            if not line:
+            if not line.rstrip(b"\r\n"):
                 return lines
-            if len(lines) > 255 or size > MAX_LINES:
-                break
-            lines.append(line)
+            lines.append(line.rstrip(b"\r\n"))
         raise Refused(EX_PROTOCOL, "(no end of the headers)")
 
 
