@@ -38,7 +38,7 @@ def run(program: Callable[[list[str]], int | None], arguments: list[str]) -> Non
     try:
         code = program(arguments)
     except Exception as error:  # Python's own exit code would mean ham
-        client.print_error(error, "textsvm-bogofilter" if program is bogofilter else "textsvm mail classify")
+        client.print_error(error, "textsvm-bogofilter" if program is bogofilter else "textsvm")
         code = client.ERROR
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads, which take 60 ms
     if code is not None:
