@@ -57,10 +57,10 @@ def trial(contender: Contender, stream: Sequence[Mail], task: str, delay: int) -
     outcome = Outcome()
     for i, learnt in due(task, len(stream), delay, round(FIRST * len(stream))):
         clock = time.perf_counter()
-        called_spam, score = contender.classify(stream[i].data)
+        kind, score = contender.classify(stream[i].data)
         outcome.deciding += time.perf_counter() - clock
         outcome.spam.append(stream[i].spam)
-        outcome.called_spam.append(called_spam)
+        outcome.called_spam.append(kind == "spam")
         outcome.scores.append(score)
         clock = time.perf_counter()
         for j in learnt:

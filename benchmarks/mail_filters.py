@@ -29,8 +29,8 @@ class Contender(Protocol):
     #: What it is, with its version.
     name: str
 
-    def classify(self, data: bytes) -> tuple[bool, float]:
-        """Whether it is called spam, and a score that is larger for what is more likely spam."""
+    def classify(self, data: bytes) -> tuple[str, float]:
+        """Its kind ("spam", "ham" or "unsure"), and a score that is larger for what is more likely spam."""
 
     def learn(self, mail: Mail) -> None:
         """Learn a message as what it is."""
@@ -49,10 +49,10 @@ class Ours:
         self._folder = tempfile.TemporaryDirectory()
         self._filter = Filter(Path(self._folder.name), create=True)
 
-    def classify(self, data: bytes) -> tuple[bool, float]:
+    def classify(self, data: bytes) -> tuple[str, float]:
         """As a Contender."""
         decision = self._filter.classify(data)
-        return decision.kind == "spam", decision.value
+        return decision.kind, decision.value
 
     def learn(self, mail: Mail) -> None:
         """As a Contender."""
@@ -81,7 +81,7 @@ class FewFields(Ours):
         super().__init__()
         self.name = "textsvm, few fields"
 
-    def classify(self, data: bytes) -> tuple[bool, float]:
+    def classify(self, data: bytes) -> tuple[str, float]:
         """As a Contender."""
         return super().classify(few_fields(data))
 
@@ -114,10 +114,11 @@ class Bogofilter:
         command = ["bogofilter", "-C", "-d", self._folder.name, option]
         return subprocess.run(command, input=data, capture_output=True, check=False)
 
-    def classify(self, data: bytes) -> tuple[bool, float]:
+    def classify(self, data: bytes) -> tuple[str, float]:
         """As a Contender; before its first lesson the program fails: the score is its own for no evidence."""
         done = self._call("-TT", data)
-        return (False, 0.52) if done.returncode == 3 else (done.returncode == 0, float(done.stdout))
+        kinds = ("spam", "ham", "unsure")
+        return ("unsure", 0.52) if done.returncode == 3 else (kinds[done.returncode], float(done.stdout))
 
     def learn(self, mail: Mail) -> None:
         """As a Contender."""
@@ -154,12 +155,12 @@ class TfidfSgd:
         )
         return normalize(row, copy=False)
 
-    def classify(self, data: bytes) -> tuple[bool, float]:
+    def classify(self, data: bytes) -> tuple[str, float]:
         """As a Contender."""
         if not self._learnt:
-            return False, 0.0
+            return "ham", 0.0
         value = float(self._machine.decision_function(self._row(data))[0])
-        return value > 0, value
+        return "spam" if value > 0 else "ham", value
 
     def learn(self, mail: Mail) -> None:
         """As a Contender."""

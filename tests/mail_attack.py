@@ -2,7 +2,8 @@
 
 200 hostile clients send compression bombs, large and costly messages, single bytes, half messages and invalid
 data, open many connections and do not read their answers. Four ordinary clients ask about a message every
-tenth of a second; their latencies, also without attackers, and the server's memory are printed.
+tenth of a second; their latencies, also without attackers, and the server's memory are printed. The hostile
+clients have the priority (nice) of the variable NICE, by default 19.
 """
 
 import os
@@ -95,17 +96,38 @@ def long_lines(path, draw):
         line.sendall(b"CHECK SPAMC/1.5\r\n" + (b"A: " + b"b" * 10_000 + b"\r\n") * 100)
 
 
+def lesson(path, draw):
+    data = draw.choice([b" ", b"a"]) * draw.choice([1 << 20, 30 << 20, 60 << 20])
+    head = f"TELL SPAMC/1.5\r\nMessage-class: ham\r\nSet: local\r\nContent-length: {len(data)}\r\n"
+    send(path, head, data)
+
+
+def many_parts(path, draw):
+    page = b"<p style='color:red'>%d" * 50 % tuple(draw.randrange(10**9) for _ in range(50))
+    part = b"\n--b\nContent-Type: text/html; charset=utf-7\n\n" + page
+    data = b"Content-Type: multipart/mixed; boundary=b\n" + part * draw.choice([20, 700, 20_000])
+    send(path, HEAD.format(len(data)), data)
+
+
+def small_and_costly(path, draw):
+    data = b"Content-Type: text/html\n\n" + b"<a href=http://a.b/>x" * 1500
+    send(path, HEAD.format(len(data)), data)
+
+
 def no_reader(path, draw):
     data = mail("spam", draw.randrange(1000)) + bytes(1_000_000)
     send(path, f"PROCESS SPAMC/1.5\r\nContent-length: {len(data)}\r\n", data, read=False)
 
 
-ATTACKS = (bomb, bomb, costly, single_bytes, half_message, many_sockets, invalid, long_lines, no_reader)
+ATTACKS = (
+    bomb, bomb, costly, single_bytes, half_message, many_sockets, invalid, long_lines, no_reader,
+    lesson, many_parts, small_and_costly,
+)  # fmt: skip
 
 
 def attack(path, seconds, names=()):
     """All hostile clients in this process; only attacks of these names, by default all."""
-    os.nice(10)  # the attack is on the server, not on the processor of this machine
+    os.nice(int(os.environ.get("NICE", "19")))  # the attack is on the server, not on this machine's processor
     BOMBS.append(zlib.compress(bytes(60 << 20)))
     BOMBS.append(zlib.compress(b"Subject: x\n\n" + b"\n--x\n" * (4 << 20)))
     end = time.monotonic() + seconds

@@ -5,6 +5,9 @@ import email.message
 import quopri
 import subprocess
 import sys
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -416,3 +419,29 @@ def test_reading_and_marking_a_mail_needs_the_standard_library_alone():
     code = "import sys, textsvm.mail.message, textsvm.mail.raw_message; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert not {b"numpy", b"numba", b"tarfile", b"typer"} & {*done.stdout.split()}
+
+
+def test_the_digest_of_a_large_message_delays_no_other(monkeypatch):
+    """`functools.cached_property` would compute the digests of all messages one after the other."""
+    large, go = RawMessage(b"a: b\n\n" + bytes(1 << 20)), threading.Event()
+    text_end = raw_message._text_end
+    monkeypatch.setattr(
+        raw_message, "_text_end", lambda data: (len(data) < 100 or go.wait(20)) and text_end(data)
+    )
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(lambda: large.digest)
+        assert len(pool.submit(lambda: RawMessage(b"a: b\n\nx").digest).result(10)) == 64
+        assert not waiting.done()
+        go.set()
+    assert waiting.result() == large.digest
+
+
+def test_a_large_blank_message_is_empty_without_a_copy():
+    data = b" " * (8 << 20)
+    tracemalloc.start()
+    try:
+        assert RawMessage(data).is_empty
+        assert not RawMessage(data + b"a").is_empty
+        assert tracemalloc.get_traced_memory()[1] < len(data) + (4 << 20)  # `data + b"a"` is a copy
+    finally:
+        tracemalloc.stop()

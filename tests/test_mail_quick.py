@@ -225,6 +225,17 @@ def taught(tmp_path_factory):
     return taught_store(tmp_path_factory.mktemp("taught") / "store", 20)
 
 
+def test_without_a_server_numpy_is_not_imported(taught, tmp_path):
+    (tmp_path / "numpy.py").write_text("raise RuntimeError('the import of NumPy')")
+    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{PYTHONPATH}"}
+    data, program = mail("spam", 90), BOGOFILTER.format("quick")
+    with Filter(taught) as opened:
+        score = opened.classify(data).score
+    for option, line in (("-t", f"S {score:.6f}\n"), ("-TT", f"{score:.16f}\n")):
+        assert call(program, "-C", "-d", taught, option, data=data, **env) == (0, line.encode(), "")
+    assert call(CLASSIFY.format("__main__"), "--store", taught, "-p", data=data, **env)[0] == 0
+
+
 @pytest.mark.slow
 def test_a_server_that_fails_leaves_the_message_to_the_full_program(taught):
     data = mail("spam", 77)

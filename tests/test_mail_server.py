@@ -14,6 +14,7 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import mail_servers
@@ -383,6 +384,55 @@ def test_a_large_message_is_held_once_and_given_back(tmp_path):
         assert memory(process, "VmHWM") < base + (80 << 20)
 
 
+def test_small_parts_are_read_at_intervals():
+    async def receive():
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            client = server_module._Client(theirs)
+            reading = asyncio.ensure_future(client.read_line())
+            for byte in b"x" * 150 + b"\n":
+                ours.sendall(bytes([byte]))
+                await asyncio.sleep(0.001)
+            assert len(await reading) == 151
+            return client.short_parts
+
+    assert asyncio.run(receive()) < 60
+
+
+def test_clients_of_a_process_wait_for_those_of_others():
+    async def order(threads):
+        pool, done = server_module._Threads(threads, "x"), []
+
+        async def work(process, number):
+            await pool.run(process, partial(time.sleep, 0.02 if process == 1 else 0))
+            done.append((process, number))
+
+        tasks = [asyncio.ensure_future(work(1, number)) for number in range(6)]
+        await asyncio.sleep(0)
+        await asyncio.gather(*tasks, *(work(2, number) for number in range(2)))
+        pool.executor.shutdown()
+        return done
+
+    assert asyncio.run(order(1))[:5] == [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1)]
+    assert asyncio.run(order(2))[:3] == [(2, 0), (2, 1), (1, 0)]  # a thread is free for others
+
+
+def test_a_connection_without_a_request_has_no_task(tmp_path):
+    async def accept():
+        tested = server_module.Server(ToyFilter(), print)
+        with listen(tmp_path / "socket") as listener, socket.socket(socket.AF_UNIX) as client:
+            listener.setblocking(False)
+            client.connect(str(tmp_path / "socket"))
+            tested._accept(listener)
+            assert [each.task for each in tested._clients] == [None]
+            client.sendall(request("CHECK SPAMC/1.5", SPAM))
+            while tested._clients:
+                await asyncio.sleep(0.001)
+            return client.recv(1000)
+
+    assert b"Spam: True" in asyncio.run(accept())
+
+
 # Beginning and end
 
 
@@ -485,65 +535,55 @@ def test_a_message_without_length_is_not_cut(monkeypatch):
     monkeypatch.setattr(server_module, "LARGEST", 4 * server_module._PART)
 
     async def receive(size):
-        reader = asyncio.StreamReader(limit=1 << 22)
-        reader.feed_data(b"PROCESS SPAMC/1.2\r\n\r\n" + bytes(size))
-        reader.feed_eof()
-        tested = server_module.Server(ToyFilter(), print)
-        return len((await tested._read(reader, server_module._ClientState()))[1])
+        ours, theirs = socket.socketpair()
+        with ours, theirs, ThreadPoolExecutor(1) as pool:
+            client, tested = server_module._Client(theirs), server_module.Server(ToyFilter(), print)
+            sent = pool.submit(ours.sendall, b"PROCESS SPAMC/1.2\r\n\r\n" + bytes(size))
+            sent.add_done_callback(lambda _: ours.shutdown(socket.SHUT_WR))
+            return len((await tested._read(client))[1])
 
     assert asyncio.run(receive(server_module.LARGEST)) == server_module.LARGEST
     with pytest.raises(spamd.Refused, match="a message of more than"):
         asyncio.run(receive(server_module.LARGEST + 1000))
 
 
-def test_a_lesson_that_outlasts_the_server_is_answered(monkeypatch):
+def test_a_lesson_that_outlasts_the_server_is_answered(monkeypatch, tmp_path):
     monkeypatch.setattr(server_module, "STOP_TIMEOUT", 0.1)
 
     async def tell():
         tested = server_module.Server(ToyFilter(), print)
-        client, end = socket.socketpair()
-        task = asyncio.ensure_future(tested._serve(*await asyncio.open_unix_connection(sock=end)))
-        client.sendall(request("TELL SPAMC/1.5\r\nMessage-class: spam\r\nSet: local", b"SLEEP"))
-        await asyncio.sleep(0.2)
-        await tested._finish()
-        await task
-        with client:
+        with listen(tmp_path / "socket") as listener, socket.socket(socket.AF_UNIX) as client:
+            listener.setblocking(False)
+            client.connect(str(tmp_path / "socket"))
+            tested._accept(listener)
+            client.sendall(request("TELL SPAMC/1.5\r\nMessage-class: spam\r\nSet: local", b"SLEEP"))
+            await asyncio.sleep(0.2)
+            await tested._finish()
+            assert not tested._clients
             return client.recv(1000)
 
     assert b"DidSet: local" in asyncio.run(tell())
 
 
-@pytest.mark.slow
-def test_the_buffer_of_a_slow_client_is_bounded(tmp_path, monkeypatch):
-    """Small parts, then many bytes that nobody reads."""
-    readers = []
+def test_the_buffer_of_a_slow_client_is_bounded():
+    """Small parts of a line, then many bytes."""
 
-    async def hold(self, reader, writer):
-        readers.append(reader)
-        await asyncio.sleep(1000)
+    async def receive():
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            client = server_module._Client(theirs)
+            reading = asyncio.ensure_future(client.read_line())
+            for part in [b"x" * 10] * 12 + [b"y" * server_module.MAX_LINE]:
+                ours.sendall(part)
+                await asyncio.sleep(0.01)
+            with suppress(BlockingIOError):
+                ours.setblocking(False)
+                ours.sendall(bytes(8 << 20))
+            with pytest.raises(spamd.Refused, match="a line without end"):
+                await reading
+            return len(client.buffer)
 
-    def send():
-        with socket.socket(socket.AF_UNIX) as line:
-            line.connect(str(tmp_path / "socket"))
-            for part in [b"x" * 10] * 12 + [b"y" * (2 * server_module.MAX_LINE - 200), b"z" * 300]:
-                line.sendall(part)
-                time.sleep(0.6 if len(part) > 10 else 0.02)
-            line.settimeout(0.5)
-            with suppress(TimeoutError):
-                line.sendall(bytes(8 << 20))
-            sizes.append(len(readers[0]._buffer))
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    sizes = []
-    monkeypatch.setattr(server_module.Server, "_serve", hold)
-    tested = server_module.Server(ToyFilter(), print)
-    thread = threading.Thread(target=send)
-    listener = listen(tmp_path / "socket")
-    thread.start()
-    with listener:
-        asyncio.run(tested.run([listener], []))
-    thread.join()
-    assert sizes[0] <= 2 * server_module.MAX_LINE + 4 * server_module._PART
+    assert asyncio.run(receive()) <= 2 * server_module.MAX_LINE
 
 
 def test_the_toy_is_a_filter():

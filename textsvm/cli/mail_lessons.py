@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -177,7 +176,8 @@ def status(
     if json:
         names = ("kind", "subject", "sender", "learnt", "score")
         last = [{name: getattr(row, name) for name in names} for row in summary.last]
-        console.print_json(to_json({"store": str(path), **asdict(summary), "last": last}))
+        parts = {"recent": summary.recent._asdict(), "earlier": summary.earlier._asdict(), "last": last}
+        console.print_json(to_json({"store": str(path), **summary._asdict(), **parts}))
         return
     console.table(str(path), [*_facts(summary)])
     rows = [

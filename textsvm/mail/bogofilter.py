@@ -35,6 +35,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import textsvm
 from textsvm.errors import InputError, one_line, printable
+from textsvm.mail.features import features
+from textsvm.mail.message import read_message
 from textsvm.mail.raw_message import VERSION, RawMessage, file_bytes, line_end, pieces_with_fields
 
 if TYPE_CHECKING:
@@ -228,9 +230,6 @@ def _counted_messages(
 
 def _n_words(message: RawMessage) -> int:
     """Number of features of a message, which -v and -l report instead of Bogofilter's number of words."""
-    from textsvm.mail.features import features
-    from textsvm.mail.message import read_message
-
     return len(features(read_message(message).text)[0])
 
 

@@ -97,7 +97,7 @@ def ask(path: str, request: str, data: bytes, seconds: float = 10.0) -> tuple[di
         except OSError as error:  # the server may have refused the rest, with a reason
             if isinstance(error, TimeoutError):
                 raise
-        return _parse_answer(_receive(connection, end))
+        return parse_answer(_receive(connection, end))
     except TimeoutError:
         raise Trouble(f"the server at {path} has not answered in {seconds:g} seconds") from None
     except OSError as error:
@@ -141,7 +141,8 @@ def _receive(connection: _socket.socket, end: float) -> bytes:
         parts.append(part)
 
 
-def _parse_answer(answer: bytes) -> tuple[dict[str, str], bytes]:
+def parse_answer(answer: bytes) -> tuple[dict[str, str], bytes]:
+    """Fields and body of an answer; raise `Trouble` if it is an error or incomplete."""
     head, empty, body = answer.partition(b"\r\n\r\n")
     status, *lines = head.decode("utf-8", "replace").split("\r\n")
     words = status.split(" ", 2)

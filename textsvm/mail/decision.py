@@ -18,14 +18,24 @@ A message that was learnt is on its side: its score is at least .99, or at most 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from textsvm.errors import InputError
-from textsvm.mail.features import MAX_BYTES, MAX_HEADER, SHARES, P, WeightVector, read_weights, sum_vectors
+from textsvm.mail.features import (
+    MAX_BYTES,
+    MAX_HEADER,
+    SHARES,
+    P,
+    WeightVector,
+    read_weights,
+    stored_value,
+    sum_vectors,
+)
 from textsvm.mail.lessons import Lessons
+from textsvm.text.byte_pmers import np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
 
 #: Thresholds of P(spam) for spam and for ham, as in Bogofilter.
 SPAM, HAM = 0.99, 0.45
@@ -40,8 +50,7 @@ PRIOR, FIRST, LAST, PRIOR_MAILS = 5.0, 0.295, 0.85, 100.0
 _MAX_STEPS, _TOLERANCE = 50, 1e-12
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """The decision on a message."""
 
     kind: str  #: {"spam", "ham", "unsure"}
@@ -61,8 +70,7 @@ def kind_of(score: float) -> str:
     return "spam" if score >= SPAM else "ham" if score <= HAM else "unsure"
 
 
-@dataclass(frozen=True)
-class PlattSigmoid:
+class PlattSigmoid(NamedTuple):
     """P(spam) = 1 / (1 + exp(-(slope value + offset))); the slope is 0 or more."""
 
     slope: float = 0.0
@@ -126,8 +134,7 @@ def _newton(
     return float(point[0]), float(point[1])
 
 
-@dataclass(frozen=True)
-class DecisionModel:
+class DecisionModel(NamedTuple):
     """Weights and calibration of a state of a store, enough for decisions."""
 
     state: tuple[int, int]  #: `Lessons.state`
@@ -138,7 +145,8 @@ class DecisionModel:
 
     def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
         """The decision on the message with these features."""
-        return self.calibration.decide(float(self.weights.of(keys) @ values), self.both)
+        terms = self.weights.of(keys).astype(np.float64) * values
+        return self.calibration.decide(math.fsum(terms.tolist()), self.both)
 
 
 def read_model(lessons: Lessons, weights: WeightVector | None = None) -> DecisionModel:
@@ -160,6 +168,14 @@ def read_model(lessons: Lessons, weights: WeightVector | None = None) -> Decisio
         )
         stored.write(path, lessons.state[1])
     return DecisionModel(lessons.state, both, stored, calibration, version)
+
+
+def decide_from_file(lessons: Lessons, text: str) -> Decision | None:
+    """The decision on the text of a mail without NumPy, inside `Lessons.reading`; None if NumPy is needed."""
+    value = stored_value(text, lessons.path.with_name("weights"), lessons.state[1])
+    if value is None or check_features(lessons) == 1:
+        return None
+    return read_calibration(lessons).decide(value, min(lessons.counts().values()) > 0)
 
 
 def read_calibration(lessons: Lessons) -> PlattSigmoid:

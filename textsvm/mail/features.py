@@ -23,28 +23,31 @@ deleted at any time.
     8 n        keys, uint64
     4 n        weights, float32
 
-This module needs NumPy alone, because a process that decides on a single mail imports it.
+A process that decides on a single mail imports this module; `stored_value` does without NumPy.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import struct
+import sys
 import zlib
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textsvm.errors import InputError
-from textsvm.text.byte_pmers import byte_pmers, unit
+from textsvm.text.byte_pmers import byte_pmers, np, unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: Bytes of a feature.
 P = 4
@@ -110,8 +113,7 @@ def _folded(block: str, size: int) -> bytes:
     return block[:size].encode("utf-8", "surrogatepass")[:size].translate(_FOLDED)
 
 
-@dataclass(frozen=True)
-class WeightVector:
+class WeightVector(NamedTuple):
     """A sparse weight vector."""
 
     keys: NDArray[np.uint64]  #: shape (n,): Ascending
@@ -147,22 +149,50 @@ def sum_vectors(vectors: Iterable[tuple[NDArray[np.uint64], NDArray[np.float32],
     return WeightVector(distinct, sums.astype(np.float32))
 
 
-def read_weights(path: Path, rows: int) -> WeightVector | None:
-    """Map the weights of a file; None if it is missing, damaged, or of lessons of another sum of digests."""
+def _map_file(path: Path, rows: int) -> tuple[memoryview, memoryview] | None:
+    """Keys and weights in a file; None if it is missing, damaged, or of lessons of another sum of digests."""
     with suppress(OSError, struct.error, ValueError), path.open("rb") as stream:
-        magic, digest, origin, n = _FILE_HEADER.unpack(stream.read(_FILE_HEADER.size))
-        complete = os.fstat(stream.fileno()).st_size == _FILE_HEADER.size + 12 * n
-        if magic == _MAGIC and origin == rows.to_bytes(16, "big") and complete:
-            if n == 0:
-                return sum_vectors([])
-            keys = np.memmap(stream, "<u8", "r", _FILE_HEADER.size, (n,))
-            values = np.memmap(stream, "<f4", "r", _FILE_HEADER.size + 8 * n, (n,))
-            if digest == _digest(origin, keys, values):
-                return WeightVector(keys, values)
+        data = memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ))
+        magic, digest, origin, n = _FILE_HEADER.unpack_from(data)
+        content = data[_FILE_HEADER.size :]
+        complete = origin == rows.to_bytes(16, "big") and len(content) == 12 * n
+        if magic == _MAGIC and complete and digest == _digest(origin, content):
+            return content[: 8 * n], content[8 * n :]
     return None
 
 
-def _digest(*parts: bytes | NDArray[Any]) -> bytes:
+def read_weights(path: Path, rows: int) -> WeightVector | None:
+    """The weights of a file; None if it is missing, damaged, or of lessons of another sum of digests."""
+    parts = _map_file(path, rows)
+    return parts and WeightVector(np.frombuffer(parts[0], "<u8"), np.frombuffer(parts[1], "<f4"))
+
+
+def _keys(block: bytes, mark: int) -> list[int]:
+    """Ascending keys of the 4-mers of a block."""
+    pmers = {block[i : i + P] for i in range(len(block) - P + 1)}
+    return [P << 56 | mark | int.from_bytes(pmer, "big") for pmer in sorted(pmers)]
+
+
+def stored_value(text: str, path: Path, rows: int) -> float | None:
+    """The decision value of a text by the weights in a file, without NumPy; None if it is not usable."""
+    parts = _map_file(path, rows)
+    if parts is None or sys.byteorder != "little":
+        return None
+    keys, weights = parts[0].cast("Q"), parts[1].cast("f")
+    fields, body = _blocks(text, 2)
+    words = sorted({_word_key(word) for word in set(_TOKEN.findall(body))})
+    blocks, terms = [_keys(body, 0), _keys(fields, HEADER), words], []
+    for share, block in zip(SHARES, blocks, strict=True):
+        (value,) = struct.unpack("f", struct.pack("f", math.sqrt(share / max(len(block), 1))))
+        place = 0
+        for key in block:
+            place = bisect_left(keys, key, place)
+            if place < len(keys) and keys[place] == key:
+                terms.append(weights[place] * value)
+    return math.fsum(terms)
+
+
+def _digest(*parts: bytes | memoryview | NDArray[Any]) -> bytes:
     state = sha256()
     for part in parts:
         state.update(part)

@@ -10,15 +10,12 @@ of the store shows lessons of other processes; they are loaded before the next l
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from textsvm.errors import InputError
 from textsvm.mail.decision import (
@@ -27,6 +24,7 @@ from textsvm.mail.decision import (
     DecisionModel,
     PlattSigmoid,
     check_features,
+    decide_from_file,
     fit_sigmoid,
     kind_of,
     read_calibration,
@@ -38,6 +36,9 @@ from textsvm.mail.message import read_message
 from textsvm.mail.raw_message import RawMessage
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from textsvm.solvers.online import OnlineMachine
 
 #: Time limit of re-optimisation per lesson, in seconds; the remainder continues with the next lesson.
@@ -46,8 +47,7 @@ SETTLING = 1.0
 RECENT = 100
 
 
-@dataclass(frozen=True)
-class PriorDecisions:
+class PriorDecisions(NamedTuple):
     """Numbers of decisions on lessons before they were learnt: all, wrong, unsure, and ham judged spam."""
 
     n: int
@@ -56,8 +56,7 @@ class PriorDecisions:
     false_positives: int
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(NamedTuple):
     """Content of a filter, and its decisions on lessons before it learnt them."""
 
     #: Numbers of lessons.
@@ -100,6 +99,7 @@ class Filter:
         self._calibration = PlattSigmoid()
         self._model: DecisionModel | None = None  # decides during a change, or without a machine
         self._changing = False
+        self._with_numpy = False  # the import of NumPy takes longer than the first decision without it
 
     def close(self) -> None:
         """Write the weights for the next process, and close the store."""
@@ -123,7 +123,12 @@ class Filter:
         """The decision on a raw message; a message that was learnt has the kind as which it was learnt."""
         message = read_message(data)
         kind, version = self._known(message.digest)
-        return self.decide(*features(message.text, version)).taught(kind)
+        decision = None
+        if not self._with_numpy and "numpy" not in sys.modules:
+            with self._lock, self.lessons.reading():
+                decision = decide_from_file(self.lessons, message.text)
+        self._with_numpy = True
+        return (decision or self.decide(*features(message.text, version))).taught(kind)
 
     def _known(self, digest: str) -> tuple[str | None, int]:
         """The kind of a learnt message, else None, and the version of the features."""
@@ -271,7 +276,7 @@ class Filter:
             self.lessons.verify()
             state, version = self.lessons.state, self._trained_version()
             stored = self.lessons.iterate(messages=True)
-            lessons = [replace(_recompute_features(lesson, version), message=None) for lesson in stored]
+            lessons = [_recompute_features(lesson, version)._replace(message=None) for lesson in stored]
         machine = self._add_all(lessons)
         machine.settle()
         with self.lessons.writing():
@@ -318,7 +323,7 @@ class Filter:
         elif self._machine is not None and len(set(self._kinds.values())) == 2:
             before = self._decide(self._machine, lesson.keys, lesson.values)
         value, score = (None, None) if before is None else (before.value, before.score)
-        return replace(lesson, value=value, score=score, alpha=0.0)
+        return lesson._replace(value=value, score=score, alpha=0.0)
 
     @contextmanager
     def _writing(self) -> Iterator[OnlineMachine]:
@@ -407,4 +412,4 @@ def _recompute_features(lesson: Lesson, version: int) -> Lesson:
     if lesson.message is None:
         return lesson
     keys, values = features(read_message(lesson.message).text, version)
-    return replace(lesson, keys=keys, values=values)
+    return lesson._replace(keys=keys, values=values)

@@ -33,17 +33,17 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import chain
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textsvm.errors import InputError
+from textsvm.text.byte_pmers import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 KINDS = ("spam", "ham")
 #: Bytes that are kept of a message.
@@ -97,20 +97,19 @@ _ERRORS = {
 }
 
 
-@dataclass(frozen=True)
-class Lesson:
+class Lesson(NamedTuple):
     """A message that was called spam or ham."""
 
     digest: str  #: Hexadecimal
     kind: str  #: {"spam", "ham"}
-    keys: NDArray[np.uint64] = field(repr=False)  #: shape (f,): Features, ascending
-    values: NDArray[np.float32] = field(repr=False)  #: shape (f,)
+    keys: NDArray[np.uint64]  #: shape (f,): Features, ascending
+    values: NDArray[np.float32]  #: shape (f,)
     #: For display; empty in a store without texts.
     subject: str = ""
     sender: str = ""
     #: bytes: At most the first megabyte; None in a store without texts, or if it was not requested.
-    message: bytes | None = field(default=None, repr=False)
-    learnt: float = field(default_factory=time.time)  #: Seconds since 1970
+    message: bytes | None = None
+    learnt: float | None = None  #: Seconds since 1970; None for a new lesson
     #: Decision value and P(spam) before it was learnt; None while the filter knew a single kind.
     value: float | None = None
     score: float | None = None
@@ -170,8 +169,8 @@ _ROWS = f"select {_ROW} from lessons"
 
 def store_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     """The folder of this user's lessons: `folder`, else TEXTSVM_MAIL, else in the user's data folder."""
-    if folder is not None or os.environ.get("TEXTSVM_MAIL"):
-        return Path(folder or os.environ["TEXTSVM_MAIL"])
+    if named := folder or os.environ.get("TEXTSVM_MAIL"):
+        return Path(named)
     data = os.environ.get("XDG_DATA_HOME", "")
     return (Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share") / "textsvm"
 
@@ -489,12 +488,12 @@ class Lessons:
         with suppress(*_UNREADABLE):
             (message,) = self._row("select message from bodies where id = ?", key)
             if message is not None and (not sealed or _content(b"", b"", message)[16:] == row.seals[16:32]):
-                return replace(lesson, message=zlib.decompress(message))
+                return lesson._replace(message=zlib.decompress(message))
         body = self._row("select keys, weights from bodies where id = ?", key)
         if sealed and _digest((), *body) != row.seals[:16]:
             raise ValueError("features")
         keys, values = unpacked(*body)
-        return replace(lesson, keys=keys, values=values)
+        return lesson._replace(keys=keys, values=values)
 
     def history(self) -> list[LessonRow]:
         """Rows of all lessons, the newest first."""
@@ -528,7 +527,8 @@ class Lessons:
         message = lesson.message[:MAX_KEPT] if texts and lesson.message is not None else None
         self.drop(lesson.digest)
         query = f"insert into lessons ({_ROW}) values (null, {', '.join('?' * 9)})"
-        given = (lesson.digest, lesson.kind, lesson.learnt, *names)
+        learnt = time.time() if lesson.learnt is None else lesson.learnt
+        given = (lesson.digest, lesson.kind, learnt, *names)
         key = self.sql.execute(query, (*given, lesson.value, lesson.score, lesson.alpha, b"")).lastrowid
         body = (*packed(lesson), None if message is None else zlib.compress(message))
         self.sql.execute("insert into bodies values (?, ?, ?, ?)", (key, *body))

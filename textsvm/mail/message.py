@@ -32,10 +32,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from email.message import Message as ParsedMessage
 from email.utils import getaddresses
 from html.parser import HTMLParser
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from textsvm.mail.raw_message import RawMessage
@@ -85,8 +85,7 @@ _ALIKE = re.compile("[" + "".join(map(chr, _FOLD)) + "]")
 _STEPS = ((16, "16 or more"), (4, "4 or more"), (0, "few"))
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """A mail as the filter sees it."""
 
     digest: str  #: `RawMessage.digest`

@@ -1,7 +1,7 @@
-"""Fast path of `textsvm mail classify` and textsvm-bogofilter: ask the server without importing the program.
+"""Fast path of `textsvm mail classify` and textsvm-bogofilter, without importing the program or NumPy.
 
-Anything unusual in the command line, a missing server and every failure of the server return None, and the
-program runs. Like `textsvm.mail.client`, this module imports almost nothing.
+The server decides, or without a server this process. Anything unusual in the command line, and every failure,
+returns None, and the program runs. Like `textsvm.mail.client`, this module imports almost nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def run(program: Callable[[list[str]], int | None], arguments: list[str]) -> Non
     try:
         code = program(arguments)
     except Exception as error:  # Python's own exit code would mean ham
-        client.print_error(error, "textsvm-bogofilter" if program is bogofilter else "textsvm mail classify")
+        client.print_error(error, "textsvm-bogofilter" if program is bogofilter else "textsvm")
         code = client.ERROR
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads, which take 60 ms
     if code is not None:
@@ -107,9 +107,10 @@ def _is_configured() -> bool:
 def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | None:
     """Classify or learn the message on stdin with the server; None, and stdin as before, if it fails."""
     path = client.socket_path(store)
-    if not os.path.exists(path):
-        if "d" in flags:
-            start_server(path)
+    serving = os.path.exists(path)
+    if not serving and "d" in flags:
+        start_server(path)
+    if not serving and (kind or "u" in flags):
         return None
     parts = []
     while part := os.read(0, 1 << 18):
@@ -121,7 +122,7 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
             _tell(path, kind, data)
             pieces, code = [data] if "p" in flags else [], 0
         else:
-            pieces, code = _decide(path, flags, header, data)
+            pieces, code = _decide(path if serving else "", store, flags, header, data)
             if "u" in flags and code < 2:  # before any output: a message is written once
                 _tell(path, ("spam", "ham")[code], data)
     except Exception:
@@ -133,10 +134,24 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
     return 0 if "e" in flags else code
 
 
-def _decide(path: str, flags: str, header: str, data: bytes) -> tuple[list[bytes | memoryview], int]:
-    """Output and exit code of a decision."""
+def _answer(store: str, verb: str, header: str, data: bytes) -> tuple[dict[str, str], bytes]:
+    """Fields and body of the answer that a server of this store would give."""
+    from textsvm.mail import filter, spamd
+
+    with filter.Filter(store or None) as mail:
+        parts = spamd.check(spamd.Request(verb, 1.5, filter=header), data, mail)
+    return client.parse_answer(b"".join(parts))
+
+
+def _decide(
+    path: str, store: str, flags: str, header: str, data: bytes
+) -> tuple[list[bytes | memoryview], int]:
+    """Output and exit code of a decision by the server at `path`, or without a path by this process."""
     verb = "HEADERS" if "p" in flags else "CHECK"
-    fields, body = client.ask(path, f"{verb} SPAMC/1.5\r\nFilter: {header}\r\n", data)
+    if path:
+        fields, body = client.ask(path, f"{verb} SPAMC/1.5\r\nFilter: {header}\r\n", data)
+    else:
+        fields, body = _answer(store, verb, header, data)
     try:
         code, score = client.CODES[fields["Decision"].split(" ")[0]], float(fields["Exact"])
         replaced, line = int(fields.get("Replaced", 0)), fields["Line"]

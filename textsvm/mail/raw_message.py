@@ -14,7 +14,6 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import textsvm
@@ -70,6 +69,9 @@ class RawMessage:
         self.end = self._header_end() if self.has_header else self.start
         #: End of the run of well-formed fields from `start`; every mail reader still sees a header here.
         self.fields_end = self._run_end() if self.has_header else self.start
+        # Not `cached_property`: up to Python 3.11 it has one lock for all messages.
+        self._sent_fields: list[tuple[bytes, bytes]] | None = None
+        self._digest = ""
 
     @classmethod
     def of(cls, data: bytes | RawMessage) -> RawMessage:
@@ -79,7 +81,8 @@ class RawMessage:
     @property
     def is_empty(self) -> bool:
         """Whether the message has no header field and no text."""
-        return not self.has_header and not self.data[self.start :].strip()
+        pieces = range(self.start, len(self.data), _CHUNK)  # a large message is not copied
+        return not self.has_header and not any(self.data[i : i + _CHUNK].strip() for i in pieces)
 
     def _header_end(self) -> int:
         limit = min(len(self.data), self.start + MAX_HEADER)
@@ -123,10 +126,12 @@ class RawMessage:
                 return self.end + len(empty)
         return self.end
 
-    @cached_property
+    @property
     def sent_fields(self) -> list[tuple[bytes, bytes]]:
         """Names and unfolded values of the fields that delivery did not add."""
-        sent = []
+        if self._sent_fields is not None:
+            return self._sent_fields
+        sent = self._sent_fields = []
         for start, stop in self.fields():
             name, _, value = self.data[start:stop].partition(b":")
             name = name.strip()
@@ -135,7 +140,7 @@ class RawMessage:
                 sent.append((name, b" ".join(value.split())))
         return sent
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """SHA-256 in hexadecimal of the message without the changes of delivery and mail programs.
 
@@ -143,6 +148,8 @@ class RawMessage:
         names, folding and other runs of blanks in fields, CR LF or LF, empty lines at the end, and the
         quoting of "From " as ">From " or ">>From ".
         """
+        if self._digest:
+            return self._digest
         data, sha, end = self.data, hashlib.sha256(), _text_end(self.data)
         for name, value in self.sent_fields:
             sha.update(name.lower() + b":" + value + b"\n")
@@ -152,7 +159,8 @@ class RawMessage:
             for change in (b"\r\n", b"\n"), (b"\n>From ", b"\nFrom "), (b"\n>>From ", b"\nFrom "):
                 chunk = chunk.replace(*change)
             sha.update(chunk)
-        return sha.hexdigest()
+        self._digest = sha.hexdigest()
+        return self._digest
 
 
 def file_bytes(path: str | os.PathLike[str]) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,7 @@ def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[Lesson]:
         machine.settle()
         for i in np.flatnonzero(fold == k):
             values[i] = machine.decision(lessons[i].keys, lessons[i].values)
-    return [replace(lesson, value=value) for lesson, value in zip(lessons, values, strict=True)]
+    return [lesson._replace(value=value) for lesson, value in zip(lessons, values, strict=True)]
 
 
 def _mistake(

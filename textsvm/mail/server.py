@@ -1,9 +1,10 @@
 """The resident filter: a process that keeps the weights in memory and answers mail programs over a socket.
 
-An asyncio thread serves all clients, however slow they are; it parses only the lines of the protocol. Other
-threads decompress, read and decide: separate threads for small, medium and large messages, so that small
-messages never wait for large messages. Another thread learns and is the only writer of the store. A lesson
-is answered when it is on disk.
+An asyncio thread serves all clients, however slow they are; it parses only the lines of the protocol. A
+connection costs little until its first bytes arrive, and large messages are received in turns, a part at a
+time. Other threads decompress, read and decide, separate threads for small, medium and large messages, and
+serve processes in turns. Another thread learns and is the only writer of the store. A lesson is answered when
+it is on disk and decisions take it into account.
 
 No client can stall the others: time per connection, bytes of all messages together (also decompressed),
 waiting large messages and the number of connections are bounded. Beyond the bounds a request is refused, and
@@ -22,10 +23,13 @@ import pkgutil
 import signal
 import socket
 import stat
+import struct
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from bisect import insort
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from io import BytesIO
@@ -61,6 +65,8 @@ BACKLOG, ACCEPTED = 1024, 16
 REFUSAL_DELAY, BUSY_CLIENTS = 1.0, 20
 #: Longest line and total of the lines of a request; bytes that are received or sent in a step.
 MAX_LINE, MAX_LINES, _PART = 1 << 14, 1 << 16, 1 << 16
+#: Parts of fewer than `SHORT` bytes after which a client is read only every `PAUSE` seconds.
+FREE_PARTS, SHORT, PAUSE = 8, 1024, 0.1
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
 
 
@@ -70,12 +76,13 @@ class Server:
     def __init__(self, filter: Filter, log: Callable[[str], None], threads: int = 2) -> None:
         self.filter = filter
         self.log = log
-        self._small = ThreadPoolExecutor(threads, "small")
-        self._medium = ThreadPoolExecutor(1, "medium")
-        self._large = ThreadPoolExecutor(1, "large")
-        self._learning = ThreadPoolExecutor(1, "learn")
-        self._clients: dict[asyncio.Task[None], _ClientState] = {}
-        self._lock = Lock()  # guards `_held` and `_ClientState.size`
+        self._small = _Threads(threads, "small")
+        self._medium = _Threads(1, "medium")
+        self._large = _Threads(1, "large")
+        self._learning = _Threads(1, "learn")
+        self._clients: dict[_Client, None] = {}  # in the order of their connection
+        self._lock = Lock()  # guards `_held` and `_Client.size`
+        self._turn = asyncio.Lock()  # of large messages
         self._held = 0
         self._lessons = self._waiting = 0
 
@@ -87,10 +94,10 @@ class Server:
             loop.add_signal_handler(number, end.set)
         closers = [await interface(self.classify) for interface in interfaces]
         for listener in sockets:
-            # `backlog` is also the number that asyncio accepts before it serves the others.
-            server = await asyncio.start_server(self._serve, sock=listener, limit=MAX_LINE, backlog=ACCEPTED)
+            listener.setblocking(False)
             listener.listen(BACKLOG)
-            closers.append(server.close)
+            loop.add_reader(listener, self._accept, listener)
+            closers += [partial(loop.remove_reader, listener), listener.close]  # type: ignore[list-item]
         notify("READY=1")
         await end.wait()
         notify("STOPPING=1")
@@ -100,38 +107,82 @@ class Server:
 
     async def classify(self, data: bytes) -> Decision:
         """The decision on a message; raise `Refused` if there is none."""
-        return await self._run(self._pool(len(data)), lambda: self.filter.classify(data))
+        return await self._run(self._pool(len(data)), 0, lambda: self.filter.classify(data))
 
-    def _pool(self, size: int) -> ThreadPoolExecutor:
+    def _pool(self, size: int) -> _Threads:
         """The threads for a message of this size."""
         return self._small if size <= SMALL else self._medium if size <= LARGE else self._large
 
     async def _finish(self) -> None:
         """Finish the requests that have begun; disconnect the other clients."""
-        if self._clients:
-            await asyncio.wait(self._clients, timeout=FIRST_LINE_TIMEOUT)
-        for task, client in self._clients.items():
-            if not client.begun:
-                task.cancel()
-        if self._clients:
-            await asyncio.wait(self._clients, timeout=STOP_TIMEOUT)
+        await self._wait(FIRST_LINE_TIMEOUT)
+        for client in [client for client in self._clients if not client.begun]:
+            self._disconnect(client)
+        await self._wait(STOP_TIMEOUT)
         for pool in (self._small, self._medium, self._large, self._learning):
-            pool.shutdown(wait=True, cancel_futures=True)
-        if self._clients:  # of a lesson that took longer
-            await asyncio.wait(self._clients, timeout=FIRST_LINE_TIMEOUT)
+            pool.executor.shutdown(wait=True, cancel_futures=True)
+        await self._wait(FIRST_LINE_TIMEOUT)  # for a lesson that took longer
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        client = self._clients[task] = _ClientState()
-        writer.transport.max_size = _PART  # type: ignore[attr-defined]  # bytes that asyncio receives at a time
+    async def _wait(self, seconds: float) -> None:
+        """Wait until all clients are served, for a limited time."""
+        if tasks := [client.task for client in self._clients if client.task]:
+            await asyncio.wait(tasks, timeout=seconds)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Accept waiting connections; the oldest without a complete request make room for them."""
+        loop = asyncio.get_running_loop()
+        for _ in range(ACCEPTED):
+            try:
+                client = _Client(listener.accept()[0])
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    loop.remove_reader(listener)
+                    loop.call_later(1.0, loop.add_reader, listener, self._accept, listener)
+                return
+            client.timer = loop.call_later(CLIENT_TIMEOUT, self._disconnect, client)
+            self._clients[client] = None
+            oldest = (each for each in self._clients if each.reading)
+            if len(self._clients) > MAX_CLIENTS:
+                self._disconnect(next(oldest))
+            if client in self._clients:
+                self._start(client)
+
+    def _start(self, client: _Client) -> None:
+        """Begin to read the request when its first bytes, or the end of the stream, have arrived."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(client.connection)
+        try:
+            client.connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            loop.add_reader(client.connection, self._start, client)
+        except OSError:
+            self._forget(client)
+        else:
+            client.task = loop.create_task(self._serve(client))
+
+    def _disconnect(self, client: _Client) -> None:
+        client.reading = False
+        if client.task is not None:
+            client.task.cancel()
+        else:
+            asyncio.get_running_loop().remove_reader(client.connection)
+            self._forget(client)
+
+    def _forget(self, client: _Client) -> None:
+        self._release(client)
+        self._clients.pop(client, None)
+        client.timer.cancel()
+        client.connection.close()
+
+    async def _serve(self, client: _Client) -> None:
+        loop = asyncio.get_running_loop()
         try:
             try:
-                if len(self._clients) > MAX_CLIENTS:
-                    self._disconnect_oldest()
-                with _timeout(writer):
-                    request, data = await self._read(reader, client)
+                request, data = await self._read(client)
                 client.reading = False
+                client.timer.cancel()
                 answer = await self._answer(client, request, data)
                 del data
             except Refused as error:
@@ -141,29 +192,16 @@ class Server:
             if client.released and len(self._clients) > BUSY_CLIENTS:
                 await asyncio.sleep(REFUSAL_DELAY)
             client.message = BytesIO()
-            with _timeout(writer):
-                for part in answer:
-                    for start in range(0, len(part), _PART):  # a transport copies what it has to keep
-                        writer.write(part[start : start + _PART])
-                        await writer.drain()
-                writer.write_eof()
+            client.timer.cancel()
+            client.timer = loop.call_later(CLIENT_TIMEOUT, self._disconnect, client)
+            for part in answer:
+                await loop.sock_sendall(client.connection, part)
         except (OSError, EOFError, asyncio.CancelledError) as error:
             error.__traceback__ = None  # its frames hold the answer
         finally:
-            self._release(client)
-            del self._clients[task]
-            writer.close()
+            self._forget(client)
 
-    def _disconnect_oldest(self) -> None:
-        """Disconnect the client that has waited longest without a complete request."""
-        for task, client in self._clients.items():
-            if client.reading and task is not asyncio.current_task():
-                client.reading = False
-                task.cancel()
-                return
-        raise Refused(EX_TEMPFAIL, "too many clients at once; try again")
-
-    def _reserve(self, client: _ClientState, size: int) -> None:
+    def _reserve(self, client: _Client, size: int) -> None:
         """Count bytes of a message; large messages only while there is room."""
         with self._lock:
             if client.released:
@@ -173,33 +211,36 @@ class Server:
             client.size += size
             self._held += size
 
-    def _release(self, client: _ClientState) -> None:
+    def _release(self, client: _Client) -> None:
         with self._lock:
             self._held -= client.size
             client.size, client.released = 0, True
         client.message = BytesIO()
 
-    async def _read(self, reader: asyncio.StreamReader, client: _ClientState) -> tuple[Request, bytes]:
-        line = await _line(reader)
+    async def _read(self, client: _Client) -> tuple[Request, bytes]:
+        line = await client.read_line()
         if not line:
             raise EOFError
         client.begun = True
         request = spamd.read_request(line)
         if request.has_fields:
-            request = spamd.read_fields(request, await _lines(reader))
+            request = spamd.read_fields(request, await client.read_fields())
         if not request.has_message:
             return request, b""
-        await self._collect(reader, client, LARGEST + 1 if request.length is None else request.length)
+        await self._collect(client, LARGEST + 1 if request.length is None else request.length)
         size = client.message.tell()
         if request.length not in (None, size):
             reason = f"(Content-Length mismatch: Expected {request.length} bytes, got {size} bytes)"
             raise Refused(EX_PROTOCOL, reason)
         return request, client.message.getvalue()  # no copy: it is the buffer itself
 
-    async def _collect(self, reader: asyncio.StreamReader, client: _ClientState, most: int) -> None:
+    async def _collect(self, client: _Client, most: int) -> None:
         """Receive a message of at most `most` bytes; a further byte shows that it is longer."""
         while (size := client.message.tell()) < most:
-            part = await reader.read(min(_PART, most + 1 - size))
+            if size >= SMALL:
+                async with self._turn:
+                    await asyncio.sleep(0)  # the other clients have their turn
+            part = await client.receive(min(_PART, most + 1 - size))
             if not part:
                 return
             if size + len(part) > LARGEST:
@@ -207,9 +248,7 @@ class Server:
             self._reserve(client, len(part))
             client.message.write(part)
 
-    async def _answer(
-        self, client: _ClientState, request: Request, data: bytes
-    ) -> Sequence[bytes | memoryview]:
+    async def _answer(self, client: _Client, request: Request, data: bytes) -> Sequence[bytes | memoryview]:
         if request.verb == "PING":
             return [spamd.PONG]
         if request.verb == "SKIP":
@@ -217,32 +256,34 @@ class Server:
         if request.compressed:
             data = await self._decompress(client, data)
         if request.verb == "TELL":
-            return [await self._tell(request, data)]
-        return await self._run(self._pool(len(data)), lambda: spamd.check(request, data, self.filter))
+            return [await self._tell(client, request, data)]
+        check = partial(spamd.check, request, data, self.filter)
+        return await self._run(self._pool(len(data)), client.process, lambda: client.send(check()))
 
-    async def _decompress(self, client: _ClientState, data: bytes) -> bytes:
+    async def _decompress(self, client: _Client, data: bytes) -> bytes:
         """The message that was sent compressed; its bytes count among those of all messages."""
         message = None
         if len(data) <= SMALL:
-            message = await self._run(self._small, lambda: spamd.decompressed(data, SMALL))
+            message = await self._run(self._small, client.process, lambda: spamd.decompressed(data, SMALL))
         if message is None:
-            message = await self._run(
-                self._large, lambda: spamd.decompressed(data, LARGEST, partial(self._reserve, client))
-            )
+            reserve = partial(self._reserve, client)
+            work = partial(spamd.decompressed, data, LARGEST, reserve)
+            message = await self._run(self._large, client.process, work)
         if message is None:
             raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
         return message
 
-    async def _tell(self, request: Request, data: bytes) -> bytes:
-        """The answer to a lesson; after the last waiting lesson, the model for decisions is updated."""
+    async def _tell(self, client: _Client, request: Request, data: bytes) -> bytes:
+        """The answer to a lesson; after the last waiting lesson, decisions take it into account."""
         self._lessons += 1
         try:
-            return await self._run(self._learning, lambda: spamd.tell(request, data, self.filter))
+            work = partial(spamd.tell, request, data, self.filter)
+            return await self._run(self._learning, client.process, work)
         finally:
             self._lessons -= 1
             if not self._lessons:
-                with suppress(RuntimeError):  # the server ends
-                    self._learning.submit(self._refresh)
+                with suppress(RuntimeError, asyncio.CancelledError):  # the server ends
+                    await self._learning.run(client.process, self._refresh)
 
     def _refresh(self) -> None:
         try:
@@ -250,22 +291,20 @@ class Server:
         except (InputError, MemoryError, OSError) as error:
             self.log(f"decisions do not take the last lessons into account yet: {error}")
 
-    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
-        """Result of the work in a thread pool; every error is logged and becomes `Refused`."""
+    async def _run(self, pool: _Threads, process: int, work: Callable[[], _T]) -> _T:
+        """Result of the work for a process in a thread pool; every error is logged and becomes `Refused`."""
         large = pool is self._large
         if large and self._waiting > MAX_WAITING:
             raise Refused(EX_TEMPFAIL, "too many large messages at once; try again")
         self._waiting += large
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, work)
+            return await pool.run(process, work)
         except Refused:
             raise
-        except InputError as error:
-            self.log(str(error))
-            raise Refused(EX_TEMPFAIL, str(error)) from error
-        except MemoryError as error:
-            self.log("out of main memory: a message was not processed")
-            raise Refused(EX_TEMPFAIL, "out of main memory") from error
+        except (InputError, MemoryError) as error:
+            message = str(error) or "out of main memory: a message was not processed"
+            self.log(message)
+            raise Refused(EX_TEMPFAIL, message) from error
         except Exception as error:
             self.log(f"a message was not processed: {error!r}")
             raise Refused(EX_SOFTWARE, repr(error)) from error
@@ -273,46 +312,116 @@ class Server:
             self._waiting -= large
 
 
-class _ClientState:
-    """State of a client: whether its request has begun and is incomplete, and its message so far."""
+class _Threads:
+    """Threads that work for processes in turns (start-time fair queueing); no process gets all of several."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int, name: str) -> None:
+        self.executor = ThreadPoolExecutor(threads, name)
+        self._free, self._most = threads, max(1, threads - 1)
+        self._waiting: list[tuple[int, int, int, asyncio.Future[None]]] = []  # turn, number, process
+        self._number = self._turn = 0
+        self._turns: dict[int, int] = {}  # of the last work of each process
+        self._active = Counter[int]()  # threads by process
+
+    async def run(self, process: int, work: Callable[[], _T]) -> _T:
+        """Result of the work; work of a process waits behind the earlier work of all others."""
+        loop = asyncio.get_running_loop()
+        turn = self._turns[process] = max(self._turn, self._turns.get(process, 0)) + 1
+        self._number += 1
+        start = loop.create_future()
+        insort(self._waiting, (turn, self._number, process, start))
+        self._start()
+        await start
+        try:
+            return await loop.run_in_executor(self.executor, work)
+        finally:
+            self._free += 1
+            self._active[process] -= 1
+            self._start()
+
+    def _start(self) -> None:
+        """Start the first waiting work if a thread is free for its process."""
+        for entry in self._waiting if self._free else ():
+            turn, _, process, start = entry
+            if self._active[process] < self._most:
+                self._waiting.remove(entry)
+                self._turn = turn
+                self._free -= 1
+                self._active[process] += 1
+                start.set_result(None)
+                break
+        if not self._waiting:
+            self._active += Counter()  # without zeros
+            self._turns.clear()
+            self._turn = 0
+
+
+class _Client:
+    """A connection, the state of its request, its bytes that were not read yet, and its message so far."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.process = 0  # id, if known
+        if hasattr(socket, "SO_PEERCRED") and connection.family == socket.AF_UNIX:
+            self.process = struct.unpack(
+                "i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4)
+            )[0]
+        self.task: asyncio.Task[None] | None = None  # since its first bytes have arrived
+        self.timer: asyncio.TimerHandle
         self.begun = self.released = False
         self.reading = True
-        self.size = 0
+        self.size = self.short_parts = 0
+        self.buffer = bytearray()
         self.message = BytesIO()
 
+    def send(self, answer: Sequence[bytes | memoryview]) -> Sequence[bytes | memoryview]:
+        """Send a short answer at once, without the thread of the clients; return the rest."""
+        if sum(map(len, answer)) > _PART:
+            return answer
+        data = b"".join(answer)
+        with suppress(OSError):
+            data = data[self.connection.send(data) :]
+            if not data:
+                self.connection.shutdown(socket.SHUT_WR)
+        return [data]
 
-@contextmanager
-def _timeout(writer: asyncio.StreamWriter) -> Iterator[None]:
-    """A block that waits for a client; the connection is closed after `CLIENT_TIMEOUT` seconds."""
-    timer = asyncio.get_running_loop().call_later(CLIENT_TIMEOUT, writer.transport.abort)
-    try:
-        yield
-    finally:
-        timer.cancel()
+    async def receive(self, most: int) -> bytes:
+        """The next bytes, at most this number; none at the end."""
+        return self._take(most) if self.buffer else await self._receive(most)
 
+    async def _receive(self, most: int) -> bytes:
+        if self.short_parts > FREE_PARTS:
+            await asyncio.sleep(PAUSE)
+        part = await asyncio.get_running_loop().sock_recv(self.connection, most)
+        self.short_parts += len(part) < SHORT
+        return part
 
-async def _line(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.readline()
-    except ValueError:
-        raise Refused(EX_PROTOCOL, "(a line without end)") from None
+    def _take(self, size: int) -> bytes:
+        part = bytes(self.buffer[:size])
+        del self.buffer[:size]
+        return part
 
+    async def read_line(self) -> bytes:
+        """The next line with its end; at the end of the stream the rest."""
+        while (size := self.buffer.find(b"\n") + 1) == 0 and len(self.buffer) <= MAX_LINE:
+            part = await self._receive(MAX_LINE)
+            if not part:
+                return self._take(MAX_LINE)
+            self.buffer += part
+        if not 0 < size <= MAX_LINE:
+            raise Refused(EX_PROTOCOL, "(a line without end)")
+        return self._take(size)
 
-async def _lines(reader: asyncio.StreamReader) -> list[bytes]:
-    """Fields up to the empty line."""
-    lines: list[bytes] = []
-    size = 0
-    while line := await _line(reader):
-        size += len(line)
-        line = line.rstrip(b"\r\n")
-        if not line:
-            return lines
-        if len(lines) > 255 or size > MAX_LINES:
-            break
-        lines.append(line)
-    raise Refused(EX_PROTOCOL, "(no end of the headers)")
+    async def read_fields(self) -> list[bytes]:
+        """Fields up to the empty line."""
+        lines, size = list[bytes](), 0
+        while (line := await self.read_line()) and len(lines) <= 256 and size <= MAX_LINES:
+            size += len(line)
+            if not line.rstrip(b"\r\n"):
+                return lines
+            lines.append(line.rstrip(b"\r\n"))
+        raise Refused(EX_PROTOCOL, "(no end of the headers)")
 
 
 def listen(path: Path) -> socket.socket:

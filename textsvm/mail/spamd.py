@@ -20,15 +20,14 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from textsvm.mail.decision import kind_of
+from textsvm.mail.decision import Decision, kind_of
 from textsvm.mail.raw_message import RawMessage, bogosity_field, marked_pieces
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Decision, Filter
+    from textsvm.mail.filter import Filter
 
 PONG = b"SPAMD/1.5 0 PONG\r\n"
 EX_OK, EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_PROTOCOL = 0, 65, 70, 75, 76
@@ -51,8 +50,7 @@ class Refused(Exception):
         self.code = code
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """A request without its message."""
 
     verb: str
@@ -160,7 +158,7 @@ def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryvie
     message = RawMessage(data)
     decision = mail.classify(message)
     if request.filter == "bogofilter":  # its settings, which also apply while a single kind was learnt
-        decision = replace(decision, kind=kind_of(decision.score))
+        decision = Decision(kind_of(decision.score), decision.score, decision.value)
     if request.verb == "CHECK":
         return [_head(_spam_field(request, decision), *_decision_fields(request, decision))]
     if request.verb in ("PROCESS", "HEADERS"):
