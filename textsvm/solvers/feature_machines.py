@@ -130,7 +130,7 @@ class FeatureMachine:
                 left = min(most, self.max_epochs - epochs)
                 coef, passes = self._descend(descent, order, coef, bias, goal, left)
                 epochs += passes
-                if goal <= tol and passes < left:  # descent alone may suffice
+                if tol >= ROUGH and goal <= tol and passes < left:  # descent alone may suffice
                     coef = balance(coef, box)
                     solution = self._assess(coef, epochs)
                     if solution.converged:
