@@ -74,7 +74,7 @@ def test_without_a_kernel_a_classifier_chooses_one(tmp_path):
     ours = SVC().fit(corpus.texts, corpus.labels)
     assert trained["chosen"] == ours.chosen_
     assert (trained["kernel_spelled"], trained["C"]) == (spell(ours.kernel_), ours.C_)
-    assert trained["chosen"].endswith("with C = 1.5, the default for texts with words")
+    assert trained["chosen"].endswith("with C = 1.5: the default for texts with words")
     fitted = textsvm.load(tmp_path / "m")
     assert fitted.kernel.structure.key == ours.kernel_.structure.key
     assert {**fitted.get_params(deep=False), "kernel": "auto", "C": 1.0} == SVC().get_params(deep=False)
@@ -92,7 +92,7 @@ def test_the_fast_kernel_is_a_part_of_the_default(tmp_path):
     for trained in (first, second):
         kernel = "spectrum:1-5,log,idf,odds,keep_case+words:1-2,log,idf,odds,keep_case"
         assert (trained["kernel_spelled"], trained["C"]) == (kernel, 1)
-        assert trained["chosen"] == f"{kernel} with C = 1, the default for texts with words"
+        assert trained["chosen"] == f"{kernel} with C = 1: the default for texts with words"
     assert first["objective"] == second["objective"]
 
 

@@ -146,7 +146,10 @@ def test_what_cannot_be_compared(tmp_path):
 
 
 def test_parameters_chosen_in_folds_are_counted():
-    chosen = [f"{kernel} was chosen in 7 trials: 90 %" for kernel in ("a with C = 1", "b", "a with C = 1")]
+    chosen = [
+        f"{kernel}: the smallest log loss of 7 trials, 90 %"
+        for kernel in ("a with C = 1", "b", "a with C = 1")
+    ]
     assert baselines._chosen_in_folds(chosen) == "a with C = 1 in 2 of 3 folds; b in 1 of 3 folds"
     assert baselines._chosen_in_folds(chosen[:1]) == chosen[0]
     assert baselines._chosen_in_folds([]) == ""

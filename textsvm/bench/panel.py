@@ -164,7 +164,7 @@ def _difference(of: dict[str, Any], pair: tuple[str, str]) -> str:
 
 
 def _chosen(of: dict[str, Any], name: str) -> str:
-    return of[name]["chosen"].partition(" was chosen")[0] if name in of else ""
+    return of[name]["chosen"].partition(": ")[0] if name in of else ""
 
 
 def _seconds(of: dict[str, Any], name: str) -> str:

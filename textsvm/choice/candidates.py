@@ -69,7 +69,7 @@ class Candidate:
     def description(self, C: float) -> str:
         """Kernel and C in a sentence, given the classifier's parameter C."""
         of = "DNA" if self.dna else "texts with words" if self.words else "texts without words"
-        return f"{spell(self.kernel())} with C = {self.C * C:.3g}, the default for {of}"
+        return f"{spell(self.kernel())} with C = {self.C * C:.3g}: the default for {of}"
 
 
 def auto(texts: Sequence[str]) -> Candidate:

@@ -223,7 +223,7 @@ def _chosen_in_folds(chosen: list[str]) -> str:
     """Chosen parameters; for several folds without their accuracies, and with the number of folds."""
     if len(chosen) < 2:
         return "".join(chosen)
-    counts = Counter(each.partition(" was chosen")[0] for each in chosen)
+    counts = Counter(each.partition(": ")[0] for each in chosen)
     return "; ".join(f"{each} in {count} of {len(chosen)} folds" for each, count in counts.most_common())
 
 
