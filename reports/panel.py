@@ -34,8 +34,8 @@ NOTE = """`auto` is `SVC()`, `fast` is `SVC("fast")`. The baselines are scikit-l
 - *characters + words*: TF-IDF characters 1-5 and words 1-2 + LinearSVC, C tuned by cross-validation.
 
 Each set is measured by a process of its own on {cores} of the {all} cores of this machine. An empty cell was not run. Time is
-seconds of the machine / seconds of the baseline, median over the sets. The defaults were chosen on these sets:
-[unseen_sets.md](unseen_sets.md) has 197 other sets. [default_study.md](default_study.md) describes the experiments
+seconds of the machine / seconds of the baseline, median over the sets. The defaults were chosen on these sets
+and 61 others: [default_study.md](default_study.md). [default_study.md](default_study.md) describes the experiments
 behind the default, [gpu/panel.md](gpu/panel.md) has the times on a GPU.
 
 ![Points of accuracy that SVC() is ahead of each baseline](panel.svg)
