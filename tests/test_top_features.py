@@ -64,7 +64,9 @@ def test_coefficients_give_the_decision(tokens, normalised, labels):
 def test_occurrences_of_the_intersection_kernel_are_features():
     model = SVC(Spectrum(1, "intersection", normalised=False), device="cpu").fit(TEXTS, LABELS)
     names, coef = model.get_feature_names_out(), model.coef_[0]
-    X = np.array([[text.count(name[0]) >= int(name[3:]) for name in names] for text in TEXTS], float)
+    assert {" ", " >=2"} <= set(names)
+    X = np.array([[text.count(name[0]) >= int(name[3:] or 1) for name in names] for text in TEXTS], float)
+    assert {side.kind for side in model.top_features()} == {"counted substrings"}
     np.testing.assert_allclose(X @ coef + model.intercept_, model.decision_function(TEXTS), atol=1e-5)
 
 

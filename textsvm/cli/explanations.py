@@ -73,6 +73,8 @@ def show(console: Console, identifier: str, explanation: Explanation) -> None:
 _LEGEND = {
     "substrings": "weight: of the heaviest of the merged substrings, for this class against the others",
     "words": "weight: for this class against the others",
+    "counted substrings": "weight: of the heaviest of the merged substrings; >=2: of the second occurrence",
+    "counted words": "weight: for this class against the others; >=2: of the second occurrence",
     "numbers": "weight: for this class against the others",
     "patterns": "weight: sum of the contributions to the support vectors; . stands for any symbol",
     "training documents": "weight: dual coefficient; the kernel has no list of features to weigh",

@@ -54,7 +54,7 @@ class TopFeatures:
     """The heaviest features of a class, or of one side of a regression."""
 
     label: Any  #: "a higher number", "a lower number" for regression; "inside", "outside" for one class
-    kind: str  #: "substrings", "words", "numbers", "patterns" or "training documents"
+    kind: str  #: "substrings", "counted substrings", "words", "numbers", "patterns" or "training documents"
     features: list[Feature] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def top_features(machine: Any, n: int = 30, labels: Collection[Any] | None = Non
     if machine.kernel_ is None:
         raise InputError("a model of a precomputed kernel matrix has no texts, so it has no features")
     tables = feature_weights(machine)
-    text = _support_text(machine) if any(each.kind == "substrings" for each in tables) else ""
+    text = _support_text(machine) if any(each.kind.endswith("substrings") for each in tables) else ""
     result = []
     for mix, label in zip(*_class_mixes(machine), strict=True):
         if labels is not None and label not in labels:
@@ -173,7 +173,7 @@ def _heaviest(
     label: Any, table: FeatureWeights, weights: NDArray[np.float64], n: int, text: str
 ) -> TopFeatures:
     """The heaviest features of a table for a class."""
-    substrings = table.kind == "substrings"
+    substrings = table.kind.endswith("substrings")
     order = np.argsort(-weights, kind="stable")[: CANDIDATES * max(n, 30) if substrings else n].tolist()
     pairs = [(str(table.names[i]), float(weights[i])) for i in order if weights[i] > 0]
     features = merge(pairs, text) if substrings else [Feature(*pair) for pair in pairs]

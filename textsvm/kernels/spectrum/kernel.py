@@ -123,8 +123,9 @@ class SpectrumWeights:
         names = pmer_names(vectors.vocabulary, pmers, kernel.structure.read(examples).alphabet)
         if kernel.weight == "intersection":
             numbers = (features - vectors.starts[pmers] + 1).astype(str).astype(object)
-            names = names + ">=" + numbers
+            names = np.where(numbers == "1", names, names + ">=" + numbers)
         kind = "substrings" if kernel.tokens == "characters" else "words"
+        kind = f"counted {kind}" if kernel.weight == "intersection" else kind
         weights = vectors.weights[vectors.row[features]].astype(np.float64)
         return [FeatureWeights(kind, names, weights)]
 
