@@ -417,6 +417,28 @@ def test_clients_of_a_process_wait_for_those_of_others():
     assert asyncio.run(order(2))[:3] == [(2, 0), (2, 1), (1, 0)]  # a thread is free for others
 
 
+@pytest.mark.parametrize("when", ["waiting", "granted", "running"])
+def test_work_that_is_given_up_keeps_no_thread(when):
+    async def give_up():
+        pool = server_module._Threads(1, "x")
+        first = asyncio.ensure_future(pool.run(1, partial(time.sleep, 0.05)))
+        given_up = asyncio.ensure_future(pool.run(2, partial(time.sleep, 0.05)))
+        if when == "waiting":
+            await asyncio.sleep(0)
+            given_up.cancel()
+        await first
+        await asyncio.sleep(0.01 if when == "running" else 0)
+        given_up.cancel()
+        with suppress(asyncio.CancelledError):
+            await given_up
+        result = await asyncio.wait_for(pool.run(3, lambda: "done"), 5)
+        assert (pool._free, pool._waiting) == (1, [])
+        pool.executor.shutdown()
+        return result
+
+    assert asyncio.run(give_up()) == "done"
+
+
 def test_a_connection_without_a_request_has_no_task(tmp_path):
     async def accept():
         tested = server_module.Server(ToyFilter(), print)

@@ -331,16 +331,18 @@ class _Threads:
         start = loop.create_future()
         insort(self._waiting, (turn, self._number, process, start))
         self._start()
-        await start
         try:
+            await start
             return await loop.run_in_executor(self.executor, work)
         finally:
-            self._free += 1
-            self._active[process] -= 1
+            if not start.cancelled():  # otherwise the client went away while it waited
+                self._free += 1
+                self._active[process] -= 1
             self._start()
 
     def _start(self) -> None:
         """Start the first waiting work if a thread is free for its process."""
+        self._waiting = [entry for entry in self._waiting if not entry[3].cancelled()]
         for entry in self._waiting if self._free else ():
             turn, _, process, start = entry
             if self._active[process] < self._most:
