@@ -15,6 +15,7 @@ from textsvm.mail.decision import (
     FIRST,
     HAM,
     LAST,
+    MANY,
     PRIOR,
     PRIOR_MAILS,
     SPAM,
@@ -135,9 +136,10 @@ def test_a_few_lessons_do_not_make_scores_flat():
 def test_it_is_the_greatest_likelihood(n_spam, n_ham):
     values, spam = values_of(n_spam, n_ham)
     few = min(n_spam, n_ham)
-    at_prior = min(LAST, FIRST * (few / 10) ** (1 / 3))
+    at_prior = min(LAST, FIRST * (min(few, MANY) / 10) ** (1 / 3) * max(1, few / MANY) ** 0.6)
+    mails = PRIOR_MAILS * min(1, MANY / few)
     aim = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [SPAM, 1 - SPAM])
-    weight = np.append(np.where(spam, few / n_spam, few / n_ham), [PRIOR_MAILS, PRIOR_MAILS])
+    weight = np.append(np.where(spam, few / n_spam, few / n_ham), [mails, mails])
     weight /= weight.sum()
     points = np.append(values, [at_prior, -at_prior])
 

@@ -8,9 +8,11 @@ lessons do not lead to scores of 0 and 1.
 Both kinds have the same total weight, so that scores do not depend on the share of spam. The prior counts as
 much as `PRIOR_MAILS` mails of each kind at the values v and -v, with scores of .99 and .01. Values of new
 mails grow with the number n of lessons of the rarer kind, because more of their features are known: v = FIRST
-(n / 10)^(1/3), at most `LAST`, is where the filter calls about as much ham spam as Bogofilter does after 10,
-20 and 50 lessons of each kind. So a filter that knows few mails is useful, and the score grows with the value
-from the first lesson on. A fit with a negative slope is replaced by a flat sigmoid.
+(n / 10)^(1/3) is where the filter calls about as much ham spam as Bogofilter does after 10, 20 and `MANY`
+lessons of each kind. So a filter that knows few mails is useful, and the score grows with the value from the
+first lesson on. With more lessons v grows with n^0.6, to `LAST`, and the prior counts less, because mail
+changes with time: of mails that come later, a higher v calls fewer hams spam. A fit with a negative slope is
+replaced by a flat sigmoid.
 
 A message that was learnt is on its side: its score is at least .99, or at most .45 (`Decision.taught`).
 """
@@ -44,8 +46,8 @@ CODES = {"spam": 0, "ham": 1, "unsure": 2}
 #: Versions of the features: 4-mers alone, and with words.
 FEATURES = {1: [P, MAX_HEADER, MAX_BYTES], 2: [P, MAX_HEADER, MAX_BYTES, *SHARES]}
 #: Slope before any mail is known. Value at which the score is .99 after ten lessons of each kind, the largest
-#: such value, and the number of mails of each kind that count as this prior.
-PRIOR, FIRST, LAST, PRIOR_MAILS = 5.0, 0.295, 0.85, 100.0
+#: such value, and the number of mails of each kind that count as this prior, up to `MANY` lessons.
+PRIOR, FIRST, LAST, PRIOR_MAILS, MANY = 5.0, 0.295, 1.0, 100.0, 50
 #: Newton's method: maximum number of steps (four to ten are taken), and tolerance of the decrease.
 _MAX_STEPS, _TOLERANCE = 50, 1e-12
 
@@ -100,11 +102,12 @@ def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
     if not n_spam or not n_ham:
         return PlattSigmoid(PRIOR)
     few = min(n_spam, n_ham)
-    value = min(LAST, FIRST * (few / 10) ** (1 / 3))
+    value = min(LAST, FIRST * (min(few, MANY) / 10) ** (1 / 3) * max(1.0, few / MANY) ** 0.6)
+    mails = PRIOR_MAILS * min(1.0, MANY / few)
     target = np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2))
     weight = np.where(spam, few / n_spam, few / n_ham)
     target = np.append(target, [SPAM, 1 - SPAM])
-    weight = np.append(weight, [PRIOR_MAILS, PRIOR_MAILS])
+    weight = np.append(weight, [mails, mails])
     slope, offset = _newton(np.append(values, [value, -value]), target, weight / weight.sum())
     return PlattSigmoid(slope, offset) if slope > 0 else PlattSigmoid()
 
