@@ -9,9 +9,8 @@ Both kinds have the same total weight, so that scores do not depend on the share
 much as `PRIOR_MAILS` mails of each kind at the values v and -v, with scores of .99 and .01. Values of new
 mails grow with the number n of lessons of the rarer kind, because more of their features are known: v = FIRST
 (n / 10)^(1/3) is where the filter calls about as much ham spam as Bogofilter does after 10, 20 and `MANY`
-lessons of each kind. So a filter that knows few mails is useful, and the score grows with the value from the
-first lesson on. With more lessons v grows with n^0.6, to `LAST`, and the prior counts less, because mail
-changes with time: of mails that come later, a higher v calls fewer hams spam. A fit with a negative slope is
+lessons of each kind, so that a filter that knows few mails is useful. With more lessons v grows with n^0.6, to
+`LAST`, and the prior counts less: fewer hams among later mails are called spam. A fit with a negative slope is
 replaced by a flat sigmoid.
 
 A message that was learnt is on its side: its score is at least .99, or at most .45 (`Decision.taught`).
@@ -101,7 +100,7 @@ def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
     n_spam, n_ham = np.count_nonzero(spam), np.count_nonzero(~spam)
     if not n_spam or not n_ham:
         return PlattSigmoid(PRIOR)
-    few = min(n_spam, n_ham)
+    few = int(min(n_spam, n_ham))
     value = min(LAST, FIRST * (min(few, MANY) / 10) ** (1 / 3) * max(1.0, few / MANY) ** 0.6)
     mails = PRIOR_MAILS * min(1.0, MANY / few)
     target = np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2))
