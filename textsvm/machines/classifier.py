@@ -49,9 +49,8 @@ RARE = 0.05
 def rare_class_bias(totals: NDArray[np.float64]) -> NDArray[np.float64]:
     """Additions to the biases of one-vs-rest machines that favour rare classes, shape (n_machines,).
 
-    `totals` are the sums of the weights of the classes. Hinge machines favour frequent classes where texts
-    are uncertain: on 62 public sets the addition raises macro-F1 by 0.2 points, at the same accuracy
-    (reports/default_study.md).
+    `totals` are the sums of the weights of the classes. On 62 public sets the addition raises macro-F1 by 0.2
+    points, at the same accuracy (reports/default_study.md).
     """
     logs = np.log(totals)
     if len(logs) == 2:

@@ -9,8 +9,8 @@ Both kinds have the same total weight, so that scores do not depend on the share
 much as `PRIOR_MAILS` mails of each kind at the values v and -v, with scores of .99 and .01. Values of new
 mails grow with the number n of lessons of the rarer kind, because more of their features are known: v = FIRST
 (n / 10)^(1/3) is where the filter calls about as much ham spam as Bogofilter does after 10, 20 and `MANY`
-lessons of each kind, so that a filter that knows few mails is useful. With more lessons v grows with n^0.6, to
-`LAST`, and the prior counts less: fewer hams among later mails are called spam. A fit with a negative slope is
+lessons of each kind, so that a filter that knows few mails is useful. With more lessons v grows as n^0.6, to
+`LAST`, and the prior counts less: fewer hams among later mails are called spam. A fit of negative slope is
 replaced by a flat sigmoid.
 
 A message that was learnt is on its side: its score is at least .99, or at most .45 (`Decision.taught`).
