@@ -162,6 +162,16 @@ def test_dna_has_kernels_of_its_own():
     assert model.chosen_.endswith("the default for DNA")
 
 
+@pytest.mark.parametrize("kernel", ["auto", "fast"])
+def test_capitals_of_dna_without_a_normal_form_are_ordinary_letters(kernel):
+    texts, y = sequences()
+    model = auto(kernel=kernel, normalise="none")
+    assert model.fit(texts, y).chosen_.endswith("the default for DNA")
+    capitals = [text.upper() for text in texts]
+    assert model.fit(capitals, y).chosen_.endswith("the default for texts without words")
+    assert auto(kernel=kernel).fit(capitals, y).chosen_.endswith("the default for DNA")
+
+
 def test_kernels_of_the_default():
     odds = "spectrum:1-5,log,idf,odds,keep_case"
     words = "words:1-2,log,idf,odds,keep_case"

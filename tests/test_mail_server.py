@@ -13,7 +13,7 @@ import threading
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -384,12 +384,18 @@ def test_a_large_message_is_held_once_and_given_back(tmp_path):
         assert memory(process, "VmHWM") < base + (80 << 20)
 
 
+@contextmanager
+def reading_a_line():
+    """The other end of a connection, its client, and the task that reads a line."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        client = server_module._Client(theirs)
+        yield ours, client, asyncio.ensure_future(client.read_line())
+
+
 def test_small_parts_are_read_at_intervals():
     async def receive():
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            client = server_module._Client(theirs)
-            reading = asyncio.ensure_future(client.read_line())
+        with reading_a_line() as (ours, client, reading):
             for byte in b"x" * 150 + b"\n":
                 ours.sendall(bytes([byte]))
                 await asyncio.sleep(0.001)
@@ -591,10 +597,7 @@ def test_the_buffer_of_a_slow_client_is_bounded():
     """Small parts of a line, then many bytes."""
 
     async def receive():
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            client = server_module._Client(theirs)
-            reading = asyncio.ensure_future(client.read_line())
+        with reading_a_line() as (ours, client, reading):
             for part in [b"x" * 10] * 12 + [b"y" * server_module.MAX_LINE]:
                 ours.sendall(part)
                 await asyncio.sleep(0.01)

@@ -1,8 +1,8 @@
-"""The default kernels of a classifier: weighted means of an informed and a plain kernel.
+"""The default kernels of a classifier: means of kernels with learnt weights and a plain kernel.
 
-The informed kernel weights substrings and words by idf and by their log odds in the classes; the plain kernel
-is the intersection kernel, which learns no weights. They err on different texts, so that a machine on their
-mean is more accurate. DNA has gapped k-mers in place of the informed kernel.
+The former weight substrings and words by idf and by their log odds in the classes; the plain kernel is the
+intersection kernel, which learns no weights. They err on different texts, so that a machine on their mean is
+more accurate. DNA has gapped k-mers in place of the kernels with learnt weights.
 
 The form was chosen on 83 public sets by leaving whole sets out, weights and C on 63 of them:
 reports/default_study.md has the figures, and the kernels that were tried without gain.
@@ -20,22 +20,20 @@ from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.kernels.spelling import spell
 from textsvm.text.documents import Documents, MultiView, View
 
-#: Mean number of words per text from which kernels on words are used.
-FEW_WORDS = 2.0
-#: Characters of a text in which words are counted.
-BEGINNING = 1000
+#: Mean number of words per text from which kernels on words are used, and characters of a text that count.
+FEW_WORDS, BEGINNING = 2.0, 1000
 #: DNA: fewest characters per text in the mean, and smallest share of texts without ambiguity codes.
 LONG_ENOUGH, UNAMBIGUOUS = 20, 0.9
 #: Other weights of the plain kernel that trials compare.
 PLAIN = (0.2, 0.7, 1.0)
-_BASES, _CODES = (re.compile(rf"\s*[{codes}]+\s*", re.I) for codes in ("acgtun", "acgtunrykmswbdhv"))
+_BASES, _CODES = (rf"\s*[{codes}]+\s*" for codes in ("acgtun", "acgtunrykmswbdhv"))
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A kernel, and its C in units of the classifier's parameter C."""
 
-    words: bool = False  #: Whether the informed kernel has words and pairs of words
+    words: bool = False  #: Whether words and pairs of words are compared, too
     dna: bool = False
     plain: float = 0.5  #: Weight of the plain kernel, from 0 to 1
     C: float = 1.5
@@ -44,18 +42,18 @@ class Candidate:
         """A new kernel object."""
         plain = Spectrum((1, 5), "intersection", keep_case=not self.dna)
         if self.dna:
-            informed: list[Kernel] = [GappedKmers(7, 2, canonical=True)]
+            learning: list[Kernel] = [GappedKmers(7, 2, canonical=True)]
         else:
-            informed = [Spectrum((1, 5), "log", idf=True, odds=True, keep_case=True)]
+            learning = [Spectrum((1, 5), "log", idf=True, odds=True, keep_case=True)]
         if self.words:
-            informed.append(Spectrum((1, 2), "log", idf=True, odds=True, tokens="words", keep_case=True))
+            learning.append(Spectrum((1, 2), "log", idf=True, odds=True, tokens="words", keep_case=True))
         if self.plain == 0:
-            return Sum(informed) if len(informed) > 1 else informed[0]
+            return Sum(learning) if len(learning) > 1 else learning[0]
         if self.plain == 1:
             return plain
-        share = (1 - self.plain) / len(informed)
+        share = (1 - self.plain) / len(learning)
         equal = abs(share - self.plain) < 1e-9
-        return Sum([*informed, plain], None if equal else [share] * len(informed) + [self.plain])
+        return Sum([*learning, plain], None if equal else [share] * len(learning) + [self.plain])
 
     def alternatives(self) -> list[Candidate]:
         """This candidate, and others with more and with less of the plain kernel."""
@@ -71,16 +69,16 @@ class Candidate:
         return f"{spell(self.kernel())} with C = {self.C * C:.3g}: the default for {of}"
 
 
-def auto(texts: Sequence[str]) -> Candidate:
-    """The default for training texts."""
-    if is_dna(texts):
+def auto(texts: Sequence[str], folded: bool = True) -> Candidate:
+    """The default for training texts; `folded` says whether their normal form has no capitals."""
+    if is_dna(texts, folded):
         return Candidate(dna=True, plain=1 / 3, C=1.0)
     return Candidate(words=True, plain=1 / 3) if has_words(texts) else Candidate()
 
 
-def fast(texts: Sequence[str]) -> Candidate:
+def fast(texts: Sequence[str], folded: bool = True) -> Candidate:
     """The default without the plain kernel: less accurate, and half the time."""
-    if is_dna(texts):
+    if is_dna(texts, folded):
         return Candidate(dna=True, plain=0.0, C=1.0)
     return Candidate(words=has_words(texts), plain=0.0, C=1.0)
 
@@ -90,9 +88,10 @@ def has_words(texts: Sequence[str]) -> bool:
     return sum(len(text[:BEGINNING].split()) for text in texts) >= FEW_WORDS * len(texts)
 
 
-def is_dna(texts: Sequence[str]) -> bool:
-    """Whether texts are sequences of DNA or RNA; some may have ambiguity codes."""
-    if not all(map(_CODES.fullmatch, texts)):
+def is_dna(texts: Sequence[str], folded: bool = True) -> bool:
+    """Whether texts are sequences of DNA or RNA, some with ambiguity codes; in lower case if not `folded`."""
+    bases, codes = (re.compile(letters, re.I if folded else 0) for letters in (_BASES, _CODES))
+    if not all(map(codes.fullmatch, texts)):
         return False
     enough = sum(map(len, texts)) >= LONG_ENOUGH * len(texts)
-    return enough and sum(map(bool, map(_BASES.fullmatch, texts))) >= UNAMBIGUOUS * len(texts)
+    return enough and sum(map(bool, map(bases.fullmatch, texts))) >= UNAMBIGUOUS * len(texts)

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from textsvm.machines.training import PreparedRows
     from textsvm.solvers.problems import Classification, Machines
 
-#: Factor of `tol` for kernel="auto" and "fast": decision values change by about 0.01 at most, in a third of
-#: the time.
+#: Factor of `tol` for kernel="auto" and "fast": a third of the time; values change by 0.01 or less.
 ROUGHER = 20.0
 
 #: What a factor of e in the weight of a class moves its bias by, for kernel="auto" and "fast".
@@ -158,7 +157,8 @@ class Classifier(KernelMachine):
         return reason
 
     def _default(self, texts: list[str]) -> Candidate:
-        return candidates.auto(texts) if self.kernel == "auto" else candidates.fast(texts)
+        choose = candidates.auto if self.kernel == "auto" else candidates.fast
+        return choose(texts, self.normalise != "none")
 
     def _encode_for(
         self, default: Candidate, texts: list[str], target: Target, progress: StageProgress | None

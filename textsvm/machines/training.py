@@ -112,8 +112,8 @@ def why_no_features(machine: Machine, kernel: Kernel, device: Device, problem: P
             f"bounded-gap, linear and their sums have; {instead} or another kernel"
         )
     if device.kind == "cuda" and (kernel.features.host_only or _reads_numbers(kernel)):
-        which = "gapped k-mers" if kernel.features.host_only else "vectors"
-        return f"machines of {which} are trained from kernel values on a card; {instead}"
+        kind = "gapped k-mers" if kernel.features.host_only else "vectors"
+        return f"machines of {kind} are trained from kernel values on a card; {instead}"
     with_bias = getattr(machine, "multiclass", None) != "crammer-singer"
     if not (with_bias if problem is None else newton.can_solve(problem)):
         return f"machines of crammer-singer are trained from kernel values; {instead}, or ovr or ovo"
