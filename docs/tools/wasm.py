@@ -1,0 +1,50 @@
+"""Build textsvm.wasm from textsvm.c: `python docs/tools/wasm.py` (needs `pip install ziglang`).
+
+The module is the same for all models. `--check` fails if the shipped file differs from a fresh build.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent.parent / "textsvm" / "exporting"
+EXPORTS = ("textsvm_memory", "textsvm_open_in", "textsvm_decide_with", "__heap_base")
+
+
+def build() -> bytes:
+    """The module as bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "textsvm.wasm")
+        exports = [f"-Wl,--export={name}" for name in EXPORTS]
+        command = [
+            sys.executable,
+            "-m",
+            "ziglang",
+            "cc",
+            "-target",
+            "wasm32-wasi",
+            "-std=c99",
+            "-O3",
+            "-msimd128",
+        ]
+        command += [
+            "-DTEXTSVM_FREESTANDING",
+            "-mexec-model=reactor",
+            "-Wl,--no-entry",
+            "-Wl,--strip-all",
+            *exports,
+        ]
+        subprocess.run([*command, "-o", str(path), "textsvm.c"], check=True, cwd=FOLDER)
+        return path.read_bytes()
+
+
+if __name__ == "__main__":
+    target = FOLDER / "textsvm.wasm"
+    if sys.argv[1:] == ["--check"]:
+        if target.read_bytes() != build():
+            sys.exit("textsvm.wasm is out of date; run python docs/tools/wasm.py")
+    else:
+        target.write_bytes(build())

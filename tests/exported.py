@@ -1,0 +1,165 @@
+"""Exported models in C, for tests: compiled once, called through ctypes. Hostile texts for all formats."""
+
+from __future__ import annotations
+
+import ctypes
+import lzma
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import textsvm.exporting
+
+SOURCES = Path(textsvm.exporting.__file__).parent
+WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror"]
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="no node")
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL:
+    folder = tempfile.mkdtemp()
+    path = os.path.join(folder, "textsvm.so")
+    command = [
+        "gcc",
+        "-std=c99",
+        "-O3",
+        *WARNINGS,
+        "-shared",
+        "-fPIC",
+        str(SOURCES / "textsvm.c"),
+        "-o",
+        path,
+    ]
+    subprocess.run([*command, "-lm"], check=True)
+    loaded = ctypes.CDLL(path)
+    shutil.rmtree(folder)
+    loaded.textsvm_open.restype = ctypes.c_void_p
+    loaded.textsvm_class.restype = ctypes.c_char_p
+    loaded.textsvm_memory.restype = ctypes.c_size_t
+    loaded.textsvm_decisions.restype = loaded.textsvm_classes.restype = ctypes.c_size_t
+    return loaded
+
+
+class CModel:
+    """A model file in C."""
+
+    def __init__(self, content: bytes, max_symbols: int = 1 << 16) -> None:
+        self.words, error = (
+            np.frombuffer(content + bytes(-len(content) % 8), np.uint64).copy(),
+            ctypes.c_int(),
+        )
+        data = self.words.ctypes.data_as(ctypes.c_void_p)
+        handle = library().textsvm_open(
+            data, ctypes.c_size_t(len(content)), ctypes.c_size_t(max_symbols), ctypes.byref(error)
+        )
+        self.error = error.value
+        self.handle = ctypes.c_void_p(handle)
+
+    def __del__(self) -> None:
+        library().textsvm_close(self.handle)
+
+    @property
+    def n_decisions(self) -> int:
+        return int(library().textsvm_decisions(self.handle))
+
+    @property
+    def n_classes(self) -> int:
+        return int(library().textsvm_classes(self.handle))
+
+    def try_decide(self, content: bytes) -> tuple[int, np.ndarray]:
+        values = np.empty(self.n_decisions)
+        code = library().textsvm_decide_with(
+            self.handle, content, ctypes.c_size_t(len(content)), values.ctypes.data_as(ctypes.c_void_p)
+        )
+        return code, values
+
+    def decide(self, content: bytes | str) -> np.ndarray:
+        content = content.encode() if isinstance(content, str) else content
+        code, values = self.try_decide(content)
+        assert code == 0
+        return values
+
+    def predict(self, values: np.ndarray) -> int:
+        return int(library().textsvm_predict(self.handle, values.ctypes.data_as(ctypes.c_void_p)))
+
+    def class_name(self, number: int) -> str:
+        return library().textsvm_class(self.handle, number, None).decode()
+
+    def labels(self, values: np.ndarray) -> list[bool]:
+        has = np.zeros(self.n_classes, np.uint8)
+        code = library().textsvm_labels(
+            self.handle, values.ctypes.data_as(ctypes.c_void_p), has.ctypes.data_as(ctypes.c_void_p)
+        )
+        assert code == 0
+        return has.astype(bool).tolist()
+
+    def probabilities(self, values: np.ndarray) -> np.ndarray:
+        p = np.empty(self.n_classes)
+        code = library().textsvm_probabilities(
+            self.handle, values.ctypes.data_as(ctypes.c_void_p), p.ctypes.data_as(ctypes.c_void_p)
+        )
+        assert code == 0
+        return p
+
+    def set_of(self, p: np.ndarray, coverage: float, per_class: bool) -> list[bool]:
+        has = np.zeros(self.n_classes, np.uint8)
+        code = library().textsvm_set(
+            self.handle, p.ctypes.data_as(ctypes.c_void_p), ctypes.c_double(coverage), int(per_class),
+            has.ctypes.data_as(ctypes.c_void_p),
+        )  # fmt: skip
+        assert code == 0
+        return has.astype(bool).tolist()
+
+
+#: Characters with special rules of normalisation, case, composition, order or direction.
+SPECIAL = (
+    "ΣσςİıIiſẞßKÅŉǰΐΰևẖẗẘẙẚΆΈᾳᾼᾀᾴῌͅéèãüå" "각한글가각각ᆩ가" "ﬀﬁﬂﬃﬄﬅﬆ①②㎏㍿Ⅷ½ﷺﷻ" "ｈｅｌｌｏ，。！ﾊﾟｶﾞ"
+    "̴̧̨̣́̀̂̈̇ͅ҉़्َِّ॒ۖा" "\u200d\u200c\u200b\u2060\ufeff\u00ad\u061c\u202e" "👩\u200d👩\u200d👧👍🏽🇩🇪𝔘𝕟𝐢"
+    "\u0378\u0380\U000e0100\U0010fffd\ue000\uffff\U00020000\U0002f800豈" "क़ग़ড়גּשׁཀྵ྆าำཱིໍາ"
+    "\u0300\u0301\u0345\u05b0\u0f39\u1dce\u3099\u309aかはガ゙" "ꙮѢѣⰀⰰꭰᏸᏰԱևႠⴀᲐა𐐀𐐨𞤀𞤢𝟘"
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000 "
+    ".,;:!?'\"()[]{}<>@#$%^&*+-=_/\\|~`§¶†‡•…‰€£¥¢©®™°±×÷≠≤∞∑√∫"
+    "ÀÉÎÕÜàéîõüÿŸŽžŁłĐđØøÆæŒœÞþ" "0123456789٠١٢३४"
+)  # fmt: skip
+
+
+def random_text(rng: np.random.Generator, alphabet: str = "", most: int = 60) -> str:
+    """A text of letters, special characters and arbitrary code points."""
+    kind = rng.integers(4)
+    points = []
+    for _ in range(int(rng.integers(most))):
+        source = rng.integers(10)
+        if source < (6, 2, 4, 9)[kind]:
+            letters = alphabet or "abcdefgh ABCDEFGH tuvw"
+            points.append(letters[rng.integers(len(letters))])
+        elif source < 9:
+            points.append(SPECIAL[rng.integers(len(SPECIAL))])
+        else:
+            point = int(rng.integers(0x110000 if rng.integers(2) else 0x3000))
+            points.append(chr(point if not 0xD800 <= point < 0xE000 else 0x0301))
+    return "".join(points)
+
+
+def panel_rows(name: str, part: str, n: int) -> tuple[list[str], list[str]]:
+    """Labels and texts of a set of the panel; skips without it."""
+    root = Path(os.environ.get("TEXTSVM_DATA", "/nonexistent"))
+    paths = [root / folder / f"{name}-{part}.tsv.xz" for folder in ("panel", "panel2")]
+    path = next((each for each in paths if each.exists()), None)
+    if path is None:
+        pytest.skip(f"no data set {name}")
+    with lzma.open(path, "rt", encoding="utf-8", newline="\n") as lines:
+        rows = [line.rstrip("\n").split("\t", 1) for _, line in zip(range(n), lines, strict=False)]
+    return [row[0] for row in rows], [row[1] for row in rows]
+
+
+def close(actual: Any, expected: Any) -> bool:
+    """Equal up to 1e-9 of the values, or of 1 for values near 0."""
+    return bool(np.all(np.abs(np.asarray(actual) - expected) <= 1e-9 * np.maximum(1, np.abs(expected))))

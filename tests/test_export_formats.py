@@ -1,0 +1,372 @@
+"""Exported models in JavaScript, WebAssembly and JSON; files, errors and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import run
+from exported import SOURCES, WARNINGS, close, needs_gcc, needs_node
+from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, check, default_model, training
+
+import textsvm
+from textsvm import EditDistance, GappedKmers, InputError, Product, Spectrum, Sum
+from textsvm.exporting import files
+from textsvm.exporting.form import form_of
+from textsvm.text.normal_form import normalise
+
+pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
+NODE = shutil.which("node") or ""
+
+
+def in_node(folder: Path, texts: list[Any], wasm: bool = False) -> list[dict[str, Any]]:
+    """Results of an exported folder for some texts."""
+    names = ["model.bin", "textsvm.mjs", *["textsvm.wasm"] * wasm]
+    command = [NODE, str(Path(__file__).parent / "exported.mjs"), *(str(folder / name) for name in names)]
+    done = subprocess.run(command, input=json.dumps(texts).encode(), check=True, capture_output=True)
+    return json.loads(done.stdout)
+
+
+def compare(model: Any, texts: list[str], folder: Path, wasm: bool = False) -> list[dict[str, Any]]:
+    """Compare the results of JavaScript with Python."""
+    textsvm.export(model, folder, to="js", force=True)
+    results = in_node(folder, texts, wasm)
+    decide = getattr(model, "decision_function", model.predict)
+    expected = decide(texts).reshape(len(texts), -1)
+    for text, result, values in zip(texts, results, expected, strict=True):
+        assert close(result["decision"], values), ascii(text)
+    return results
+
+
+@needs_node
+@pytest.mark.parametrize("kernel", KERNELS[3:6], ids=repr)
+def test_javascript(kernel, tmp_path):
+    model = textsvm.SVC(kernel).fit(*training(PLAIN))
+    results = compare(model, HOSTILE[:150] + PLAIN, tmp_path / "model")
+    assert [each["predicted"] for each in results] == model.predict(HOSTILE[:150] + PLAIN).tolist()
+
+
+@needs_node
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", [*KERNELS[:3], *KERNELS[6:]], ids=repr)
+def test_more_javascript(kernel, tmp_path):
+    compare(textsvm.SVC(kernel).fit(*training(PLAIN)), HOSTILE + PLAIN, tmp_path / "model")
+
+
+@needs_node
+@pytest.mark.parametrize("wasm", [False, True])
+def test_default_in_node(wasm, tmp_path):
+    texts = [*HOSTILE, *PLAIN, "\ud800 lone", "long " * 4000]
+    model = default_model()
+    results = compare(model, texts, tmp_path / "model", wasm)
+    for text, result in zip(texts, results, strict=True):
+        has_features = bool(text.strip())
+        assert not has_features or close(result["explained"], result["decision"]), ascii(text)
+    parts = [b"a\xc3", b"\xed\xa0\x80b", b"\xf0\x9f\x91", b"\xff\xfe", b"\xef\xbb\xbfbom"]
+    of_bytes = in_node(tmp_path / "model", [list(part) for part in parts], wasm)
+    expected = model.decision_function([part.decode("utf-8", "replace") for part in parts])
+    assert close([each["decision"] for each in of_bytes], expected.reshape(len(parts), -1))
+
+
+@needs_node
+def test_alphabets_and_errors_in_node(tmp_path):
+    model = textsvm.SVC(Spectrum((1, 3), tokens="blosum62")).fit(*training(PROTEINS))
+    compare(model, PROTEINS, tmp_path / "proteins")
+    assert in_node(tmp_path / "proteins", ["A?"])[0]["name"] == "TextsvmError"
+    kernel = Sum([GappedKmers(4, 2, canonical=True), Spectrum((1, 3), "intersection")])
+    compare(textsvm.SVC(kernel).fit(*training(DNA)), [*DNA, "nnn", "ra", "t"], tmp_path / "dna")
+    assert in_node(tmp_path / "dna", ["axc"])[0]["name"] == "TextsvmError"
+
+
+@needs_node
+def test_calibrated_and_labels_in_node(tmp_path):
+    texts, labels = training(PLAIN)
+    model = textsvm.CalibratedSVC(textsvm.SVC(Spectrum((1, 3))), reject=0.5, cv=3).fit(texts, labels)
+    results = compare(model, HOSTILE, tmp_path / "model")
+    assert np.abs([each["probabilities"] for each in results] - model.predict_proba(HOSTILE)).max() < 1e-9
+    assert [each["predicted"] for each in results] == model.predict(HOSTILE).tolist()
+    sets = model.predict_set(HOSTILE, 0.8)
+    assert [each["set"] for each in results] == [model.classes_[row].tolist() for row in sets]
+    several = [[{"a"}, {"b", "a"}, {"c"}][i % 3] for i in range(len(texts))]
+    model = textsvm.MultilabelSVC(Spectrum((1, 3))).fit(texts, several)
+    results = compare(model, HOSTILE, tmp_path / "model")
+    assert [tuple(each["predicted"]) for each in results] == model.predict(HOSTILE)
+    model = textsvm.SVC(Spectrum((1, 3)), multiclass="ovo").fit(texts, labels)
+    compare(model, HOSTILE, tmp_path / "model")
+
+
+@pytest.mark.slow
+def test_wasm_is_up_to_date():
+    pytest.importorskip("ziglang")
+    script = SOURCES.parent.parent / "docs" / "tools" / "wasm.py"
+    if not script.exists():
+        pytest.skip("no checkout")
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def decide_json(model: dict[str, Any], text: str) -> np.ndarray:
+    """Decision values of a text by the description of the JSON format, for identity outputs."""
+    values = np.array(model["biases"], float)
+    form = model["text"]
+    for term in model["terms"]:
+        read = normalise(
+            text, form["normalise"], punctuation=form["punctuation"], keep_case=term["keep_case"]
+        )
+        split = {"characters": list, "words": re.compile(r"\w+|[^\w\s]").findall}[term["tokens"]]
+        symbols = split(read[: form["max_length"]])
+        sums, squares = np.zeros(len(values)), 0.0
+        for table in term["tables"]:
+            found: Counter[tuple[str, ...]] = Counter()
+            for offsets, value in zip(table["offsets"], table["values"], strict=True):
+                reach = table["span"] if len(table["offsets"]) == 1 else offsets[-1] + 1
+                for i in range(len(symbols) - reach + 1):
+                    found[tuple(symbols[i + k] for k in offsets)] += value
+            known = {tuple(string): k for k, string in enumerate(table["strings"])}
+            for string, amount in found.items():
+                k = known.get(string)
+                learnt = k is not None and table["factors"] is not None
+                factor = table["factors"][k] if learnt else 1.0 if k is not None else term["unknown"]
+                f = {"count": amount, "log": 1 + math.log(amount)}.get(term["count"], 1)
+                x = float(np.float32(factor * f))
+                squares += x * x * table["times"] * (amount if term["count"] == "intersection" else 1)
+                if k is not None:
+                    rows = table["weights"][k]
+                    sums += x * np.sum(
+                        rows[: int(amount)] if term["count"] == "intersection" else rows, axis=0
+                    )
+        if term["normalised"] and squares == 0:
+            same = [each["values"] for each in term["featureless"] if each["symbols"] == symbols]
+            values += np.sum(same, axis=0) if same else 0.0
+        else:
+            values += sums * (1 / math.sqrt(squares) if term["normalised"] else term["scale"])
+    return values
+
+
+@pytest.mark.parametrize("kernel", ["auto", KERNELS[5], KERNELS[10]], ids=repr)
+def test_json(kernel, tmp_path):
+    model = default_model() if kernel == "auto" else textsvm.SVC(kernel).fit(*training(PLAIN))
+    textsvm.export(model, tmp_path / "model.json")
+    content = json.loads((tmp_path / "model.json").read_bytes())
+    texts = HOSTILE[:40] + PLAIN
+    assert close([decide_json(content, text) for text in texts], model.decision_function(texts))
+
+
+@needs_gcc
+def test_c_program(tmp_path):
+    model = default_model()
+    textsvm.export(model, tmp_path / "model", to="c")
+    (tmp_path / "main.c").write_text(PROGRAM)
+    folder, program = tmp_path / "model", tmp_path / "program"
+    sources = [tmp_path / "main.c", folder / "textsvm.c", folder / "textsvm_model.c"]
+    command = ["gcc", "-std=c99", *WARNINGS, "-g", "-fsanitize=address,undefined", f"-I{folder}"]
+    subprocess.run([*command, *map(str, sources), "-o", str(program), "-lm"], check=True)
+    done = subprocess.run([str(program)], input=b"\n".join(map(str.encode, PLAIN)), capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().splitlines() == [*model.predict(PLAIN).tolist(), "fuzzed"]
+
+
+PROGRAM = r"""
+#include "textsvm.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    char line[1000];
+    double decision[3];
+    unsigned state = 1;
+    if (textsvm_global_open(textsvm_model(), textsvm_model_bytes(), 500)) return 1;
+    while (fgets(line, sizeof line, stdin)) {
+        if (textsvm_decide(line, strcspn(line, "\n"), decision)) return 2;
+        puts(textsvm_class(textsvm_global(), textsvm_predict(textsvm_global(), decision), NULL));
+    }
+    for (int i = 0; i < 3000; i++) { /* random bytes, in a buffer of their size for the sanitiser */
+        size_t n = (size_t)(i % 700);
+        char *bytes = malloc(n ? n : 1);
+        int code;
+        for (size_t k = 0; k < n; k++) {
+            state = state * 1664525u + 1013904223u;
+            bytes[k] = i % 3 ? (char)(state >> 24) : "\xcc\x81\xed\xef\xb7\xba\xc3 a\xf0"[(state >> 24) % 10];
+        }
+        code = textsvm_decide(bytes, n, decision);
+        free(bytes);
+        if (code && code != TEXTSVM_TOO_LONG) return 3;
+    }
+    puts("fuzzed");
+    textsvm_close(textsvm_global());
+    return 0;
+}
+"""
+
+
+@needs_gcc
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", [0, 3, 9, 11], ids=lambda number: repr(KERNELS[number]))
+def test_damaged_files_in_c(kernel, tmp_path):
+    texts, labels = training(PLAIN)
+    model = textsvm.CalibratedSVC(textsvm.SVC(KERNELS[kernel]), cv=3).fit(texts, labels)
+    textsvm.export(model, tmp_path / "model", to="c")
+    program, file = sanitised(tmp_path), str(tmp_path / "model" / "model.bin")
+    done = subprocess.run([program, file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:2000]
+
+
+def sanitised(folder: Path) -> str:
+    """A program that decides texts by damaged copies of a file; `folder` has the export "model"."""
+    (folder / "main.c").write_text(DAMAGE)
+    sources = [folder / "main.c", folder / "model" / "textsvm.c"]
+    command = ["gcc", "-std=c99", "-O1", "-g", "-fsanitize=address,undefined", f"-I{folder / 'model'}"]
+    subprocess.run([*command, *map(str, sources), "-o", str(folder / "program"), "-lm"], check=True)
+    return str(folder / "program")
+
+
+DAMAGE = r"""
+#include "textsvm.h"
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static unsigned state = 1;
+static unsigned draw(unsigned n) {
+    state = state * 1664525u + 1013904223u;
+    return (state >> 8) % n;
+}
+static unsigned mix(unsigned x) {
+    x = (x ^ x >> 16) * 0x85EBCA6Bu;
+    x = (x ^ x >> 13) * 0xC2B2AE35u;
+    return x ^ x >> 16;
+}
+static void set_checksum(uint32_t *words, size_t n) { /* so that the other checks are tested */
+    unsigned a = 0, b = 0;
+    words[36] = words[37] = 0;
+    for (size_t i = 0; i < n; i++) {
+        unsigned x = mix(words[i] ^ (unsigned)i * 0x9E3779B9u);
+        a += x, b += x * (x | 1);
+    }
+    words[36] = a, words[37] = b;
+}
+int main(int n, char **names) {
+    static const char *texts[] = {
+        "win CASH, now", "\xcc\x81\xed\xef\xb7\xba a\xf0 \xe1\xbe\xb3\xcc\x88", "", "aaaaaaaaaa aaaa"};
+    FILE *file = fopen(names[n - 1], "rb");
+    uint32_t *whole = malloc(1 << 26), *copy;
+    size_t bytes = fread(whole, 1, 1 << 26, file), words = bytes / 4;
+    int opened = 0;
+    fclose(file);
+    copy = malloc(bytes);
+    for (int i = 0; i < 3000; i++) {
+        textsvm *m;
+        memcpy(copy, whole, bytes);
+        for (unsigned k = draw(4) + 1; k--;) {
+            /* words of the header, of views or terms, or any; one bit, small or large */
+            size_t at = draw(3) ? draw(64) : draw((unsigned)words);
+            if (draw(2)) at = whole[11 + 2 * draw(2)] * 2 + draw(64);
+            if (at >= words) at = draw((unsigned)words);
+            copy[at] = draw(3) ? copy[at] ^ 1u << draw(32) : draw(2) ? draw(100) : ~draw(100);
+        }
+        set_checksum(copy, copy[3] <= words / 2 ? 2 * (size_t)copy[3] : 0);
+        m = textsvm_open(copy, bytes, 200, NULL);
+        if (!m) continue;
+        opened++;
+        double *values = malloc(8 * textsvm_decisions(m)), *p = malloc(8 * (textsvm_classes(m) + 1));
+        unsigned char *has = malloc(textsvm_classes(m) + 1);
+        for (int k = 0; k < 4; k++) {
+            if (textsvm_decide_with(m, texts[k], strlen(texts[k]), values)) continue;
+            textsvm_class(m, textsvm_predict(m, values), NULL);
+            textsvm_labels(m, values, has);
+            if (!textsvm_probabilities(m, values, p)) textsvm_set(m, p, 0.9, k & 1, has);
+        }
+        free(values), free(p), free(has);
+        textsvm_close(m);
+    }
+    free(copy), free(whole);
+    return opened < 100;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "to"), [pytest.param("m.json", "json", marks=pytest.mark.slow), ("js", "js")]
+)
+def test_command(name, to, tmp_path):
+    textsvm.save(default_model(), tmp_path / "model")
+    arguments = ["export", str(tmp_path / "model"), "--to", to, "-o", str(tmp_path / name)]
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert name in done.stdout.decode()
+    again = run(*arguments)
+    assert again.returncode == 2
+    assert again.stderr.count(b"force") == 1
+    assert b"--to" not in again.stderr
+
+
+@pytest.mark.slow
+def test_command_errors(tmp_path):
+    textsvm.save(default_model(), tmp_path / "model")
+    done = run("export", str(tmp_path / "model"), "-o", str(tmp_path / "m.onyx"))
+    assert done.returncode == 2
+    assert b"m.onyx is not one of .html" in done.stderr
+    assert run("export", str(tmp_path / "model")).returncode == 2
+    done = run("export", str(tmp_path / "model"), "-o", str(tmp_path / "folder"))
+    assert b"give the format (--to)" in done.stderr
+    done = run("export", str(tmp_path / "model"), "--to", "bin", "-o", str(tmp_path / "model"), "--force")
+    assert done.returncode == 2
+    assert b"would replace the model" in done.stderr
+    (tmp_path / "m.json").write_text("old")
+    done = run("export", str(tmp_path / "model"), "-o", str(tmp_path / "m.json"), "--force")
+    assert done.returncode == 0
+    assert (tmp_path / "m.json").read_text().startswith('{"format":"textsvm model"')
+
+
+PRODUCT = Product([Spectrum(1), EditDistance()])
+
+
+def test_models_that_cannot_be_exported(tmp_path):
+    texts, labels = ["ab", "cd", "abc", "cde"], [0, 1, 0, 1]
+    models = {
+        "which has no list of features": textsvm.SVC(PRODUCT).fit(texts, labels),
+        "has no list of features": textsvm.SVC(Sum([Spectrum(1), PRODUCT])).fit(texts, labels),
+        "a model of vectors instead": textsvm.SVC(textsvm.Linear()).fit(np.eye(4), labels),
+        "precomputed": textsvm.SVC("precomputed").fit(np.eye(4, dtype=np.float32), labels),
+        "function of tokens cannot": textsvm.SVC(Spectrum(1, tokens=list)).fit(texts, labels),
+        "not fitted": textsvm.SVC(),
+    }
+    for message, model in models.items():
+        with pytest.raises((InputError, ValueError), match=message):
+            textsvm.export(model, tmp_path / "out", to="c")
+        assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match="does not exist"):
+        textsvm.export(default_model(), tmp_path / "no" / "out.json")
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(InputError, match="is a folder"):
+        textsvm.export(default_model(), tmp_path / "folder.json")
+
+
+@needs_gcc
+def test_pipeline():
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    svc = textsvm.SVC(Spectrum((1, 2)))
+    check(Pipeline([("svc", svc)]).fit(*training(PLAIN)), PLAIN)
+    several = Pipeline([("lower", FunctionTransformer(str.lower)), ("svc", svc)])
+    with pytest.raises(InputError, match="first steps would be missing"):
+        form_of(several)
+
+
+def test_no_array_of_an_older_model_stays(tmp_path, monkeypatch):
+    textsvm.export(default_model(), tmp_path, to="c")
+    assert (tmp_path / "textsvm_model.c").exists()
+    monkeypatch.setattr(files, "MOST_ARRAY", 1000)
+    written = textsvm.export(default_model(), tmp_path, to="c", force=True)
+    assert sorted(tmp_path.iterdir()) == sorted(written)
+    assert not (tmp_path / "textsvm_model.c").exists()

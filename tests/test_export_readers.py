@@ -1,0 +1,243 @@
+"""Readers of exported models in C and JavaScript: damaged files, wrong arguments, and tasks."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from exported import SOURCES, WARNINGS, CModel, close, library, needs_gcc, needs_node
+from test_export import DNA, PLAIN, default_model, training
+from test_export_formats import NODE
+
+import textsvm
+from textsvm import BoundedGap, CalibratedSVC, GappedKmers, MultilabelSVC, Spectrum, Sum
+from textsvm.exporting.binary import pack, with_checksum
+from textsvm.exporting.form import form_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
+NO_MODEL, NO_MEMORY, TOO_LONG, UNSUPPORTED, BAD_ARGUMENT = 1, 2, 3, 4, 6
+NO_CLASS = -2
+
+
+@lru_cache
+def content() -> bytes:
+    return pack(form_of(default_model()))
+
+
+def packed(kernel: Any, texts: list[str] = PLAIN, **options: Any) -> np.ndarray:
+    """Words of the model file of a kernel."""
+    model = textsvm.SVC(kernel, **options).fit(*training(texts))
+    return np.frombuffer(pack(form_of(model)), np.uint32).copy()
+
+
+def error_of(words: np.ndarray) -> int:
+    return CModel(with_checksum(words.tobytes())).error
+
+
+def flipped(data: bytes) -> list[tuple[int, int]]:
+    """Byte and bit of 200 flips."""
+    rng = np.random.default_rng(0)
+    return [(int(rng.integers(len(data))), int(rng.integers(8))) for _ in range(200)]
+
+
+@needs_gcc
+def test_flipped_bits_in_c():
+    assert CModel(content()).error == 0
+    for byte, bit in flipped(content()):
+        damaged = bytearray(content())
+        damaged[byte] ^= 1 << bit
+        assert CModel(bytes(damaged)).error == NO_MODEL, (byte, bit)
+
+
+def in_node(script: str, *arguments: Any) -> Any:
+    """JSON that a script prints; it has Model, WasmModel, readFileSync and the arguments."""
+    start = f"""
+        import {{ readFileSync }} from "node:fs";
+        import {{ Model, WasmModel, TextsvmError }} from {json.dumps((SOURCES / "textsvm.mjs").as_uri())};
+        const wasm = readFileSync({json.dumps(str(SOURCES / "textsvm.wasm"))});
+        const given = {json.dumps([str(each) if isinstance(each, Path) else each for each in arguments])};
+        const failure = (work) => {{
+          try {{ return work(); }} catch (error) {{ return [error.name, error.message]; }}
+        }};
+        const print = (value) => console.log(JSON.stringify(value));
+    """
+    done = subprocess.run([NODE, "--input-type=module"], input=(start + script).encode(), capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "model.bin").write_bytes(content())
+    return tmp_path / "model.bin"
+
+
+@needs_node
+def test_flipped_bits_in_javascript(file):
+    script = """
+        const data = readFileSync(given[0]);
+        new Model(data);
+        print(given[1].map(([byte, bit]) => {
+          const copy = new Uint8Array(data);
+          copy[byte] ^= 1 << bit;
+          return failure(() => new Model(copy) && "opened")[0];
+        }));
+    """
+    assert set(in_node(script, file, flipped(content()))) == {"TextsvmError"}
+
+
+@needs_node
+def test_misaligned_buffer(file):
+    script = """
+        const whole = Buffer.concat([Buffer.from([7]), readFileSync(given[0])]);
+        print([...new Model(whole.subarray(1)).decide("win cash")]);
+    """
+    assert close(in_node(script, file), default_model().decision_function(["win cash"])[0])
+
+
+@needs_node
+def test_texts_of_other_types_in_javascript(file):
+    script = """
+        const data = readFileSync(given[0]), models = [new Model(data), await WasmModel.load(data, wasm)];
+        print(models.flatMap((model) => [undefined, null, 5, {}, ["a"]].flatMap((text) =>
+          [failure(() => model.predict(text)), failure(() => model.explain(text))])));
+    """
+    failures = in_node(script, file)
+    assert {name for name, _ in failures} == {"TextsvmError"}
+    assert {message for _, message in failures[::2]} == {"a text must be a string or a Uint8Array"}
+
+
+@needs_gcc
+def test_offsets_ascend():
+    words = packed(GappedKmers(4, 2))
+    table = 2 * words[2 * words[13] + 6]
+    offsets = words[2 * words[table + 10] :]
+    assert error_of(words) == 0
+    offsets[:2] = offsets[1], offsets[0]
+    assert error_of(words) == NO_MODEL
+
+
+@needs_gcc
+def test_no_contiguous_windows_on_both_strands():
+    words = packed(GappedKmers(3, 0, canonical=True), DNA)
+    assert error_of(words) == 0
+    words[2 * words[2 * words[13] + 6] + 4] = 1
+    assert error_of(words) == NO_MODEL
+
+
+@needs_gcc
+def test_kernels_of_the_same_text_on_both_strands():
+    kernel = Sum([GappedKmers(3, 0, canonical=True), GappedKmers(4, 1), GappedKmers(3, 1, canonical=True)])
+    model = textsvm.SVC(kernel).fit(*training(DNA))
+    exported, texts = CModel(pack(form_of(model))), [*DNA, "acgu", "nnnn", ""]
+    assert close([exported.decide(text) for text in texts], model.decision_function(texts))
+
+
+@needs_gcc
+@pytest.mark.parametrize(("form", "code"), [("none", 0), ("unicode", 1), ("paper", 2)])
+@pytest.mark.parametrize("punctuation", [False, True])
+def test_normal_form_of_the_header(form, code, punctuation):
+    kernel = Sum([Spectrum(2), Spectrum(1, tokens="words")])
+    words = packed(kernel, normalise=form, punctuation=punctuation)
+    assert words[27:29].tolist() == [code, punctuation]
+    words[27] = 3
+    assert error_of(words) == NO_MODEL
+
+
+def opened(words: bytes, max_symbols: int) -> tuple[int, int, int]:
+    """Error codes of both ways to open a model, and the size of its memory."""
+    error, room = ctypes.c_int(), np.zeros(1 << 20)
+    exported = CModel(words, max_symbols)
+    data, most = exported.words.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(max_symbols)
+    n, memory = ctypes.c_size_t(len(words)), library().textsvm_memory
+    library().textsvm_open_in(data, n, most, room.ctypes.data_as(ctypes.c_void_p), ctypes.byref(error))
+    return exported.error, error.value, memory(data, n, most)
+
+
+@needs_gcc
+def test_too_many_symbols():
+    assert opened(content(), (1 << 28) + 1) == (BAD_ARGUMENT, BAD_ARGUMENT, 0)
+    patterns = packed(BoundedGap(4)).tobytes()
+    assert opened(patterns, 1 << 28) == (NO_MEMORY, NO_MEMORY, 0)
+
+
+@needs_gcc
+def test_white_space_counts_as_symbols():
+    assert CModel(content(), 100).try_decide(b" " * 100)[0] == 0
+    assert CModel(content(), 100).try_decide(b" " * 101)[0] == TOO_LONG
+
+
+@needs_gcc
+def test_tasks():
+    texts, labels = training(PLAIN)
+    kernel = Spectrum((1, 3))
+    models = [
+        textsvm.SVC(kernel).fit(texts, labels),
+        MultilabelSVC(kernel).fit(texts, [[{"a"}, {"b"}][i % 2] for i in range(len(texts))]),
+        textsvm.SVR(kernel).fit(texts, np.arange(len(texts)) / 3),
+        textsvm.OneClassSVM(kernel, nu=0.2).fit(texts),
+    ]
+    for task, model in enumerate(models):
+        exported = CModel(pack(form_of(model)))
+        assert library().textsvm_task(exported.handle) == task
+        assert exported.n_decisions == (3, 2, 1, 1)[task]
+        number = exported.predict(exported.decide(texts[0]))
+        assert (number == NO_CLASS) == (task in (1, 2))
+        assert task not in (1, 2) or exported.class_name(number) == ""
+
+
+@needs_gcc
+def test_coverage():
+    model = CalibratedSVC(textsvm.SVC(Spectrum((1, 3))), cv=3).fit(*training(PLAIN))
+    p, has = np.full(3, 1 / 3), np.zeros(3, np.uint8)
+    arrays = [each.ctypes.data_as(ctypes.c_void_p) for each in (p, has)]
+    for trained, coverage, code in (
+        (model, 0.95, 0),
+        (model, 95.0, BAD_ARGUMENT),
+        (default_model(), 0.95, UNSUPPORTED),
+    ):
+        exported = CModel(pack(form_of(trained)))
+        of = (exported.handle, arrays[0], ctypes.c_double(coverage), 0, arrays[1])
+        assert library().textsvm_set(*of) == code
+
+
+@needs_gcc
+def test_example_of_the_header(tmp_path):
+    texts, _ = training(PLAIN)
+    model = textsvm.SVC(Spectrum(2)).fit(texts, [f"class {i % 40}" for i in range(len(texts))])
+    textsvm.export(model, tmp_path / "c", to="c")
+    comment = (SOURCES / "textsvm.h").read_text().split("#ifndef")[0]
+    example = "\n".join(re.findall(r"^ \*     (.*)", comment, re.MULTILINE))
+    (tmp_path / "main.c").write_text(f"""
+        #include "textsvm.h"
+        #include <stdio.h>
+        #include <stdlib.h>
+        static void run(const void *data, size_t bytes, const char *text, size_t length) {{ {example} }}
+        int main(void) {{
+            run("no model", 8, "at", 2);
+            run(textsvm_model(), textsvm_model_bytes(), "cash at noon", 12);
+            return 0;
+        }}
+    """)
+    sources = [tmp_path / "main.c", tmp_path / "c" / "textsvm.c", tmp_path / "c" / "textsvm_model.c"]
+    command = ["gcc", "-std=c99", *WARNINGS, "-g", "-fsanitize=address,undefined", f"-I{tmp_path / 'c'}"]
+    subprocess.run([*command, *map(str, sources), "-o", str(tmp_path / "program"), "-lm"], check=True)
+    done = subprocess.run([str(tmp_path / "program")], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, model.predict(["cash at noon"])[0] + "\n"), done.stderr
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("kernel", "n"), [(Spectrum((3, 4)), 97), (BoundedGap(4), 0), (GappedKmers(4, 1), 0)]
+)
+def test_substrings_of_four_characters(kernel, n, tmp_path):
+    textsvm.export(textsvm.SVC(kernel).fit(*training(PLAIN)), tmp_path / "m.bin")
+    script = 'print(new Model(readFileSync(given[0])).explain("x".repeat(100)).substrings);'
+    assert in_node(script, tmp_path / "m.bin") == {"all": n, "unknown": n}

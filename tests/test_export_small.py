@@ -1,0 +1,171 @@
+"""Smaller model files: size, agreement of their evaluation with C and JavaScript, loss, and the command."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from command import run
+from exported import CModel, close, needs_gcc, needs_node
+from test_export import DNA, HOSTILE, KERNELS, PLAIN, default_model, training
+from test_export_formats import in_node
+
+import textsvm
+from textsvm import GappedKmers, InputError, Spectrum
+from textsvm.exporting import small
+from textsvm.exporting.binary import pack, packed_tables
+from textsvm.exporting.form import form_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
+WORDS = ["good", "bad", "film", "actor", "plot", "dull", "great", "the", "a", "not", "very", "scene", "music"]
+
+
+@lru_cache
+def corpus(n: int = 400) -> tuple[list[str], list[str]]:
+    """Texts of random words and letters, whose class is decided by some of the words."""
+    rng = np.random.default_rng(1)
+    texts = []
+    for _ in range(n):
+        letters = "".join(rng.choice(list("abcdefghijklmnop"), 8))
+        texts.append(" ".join([*rng.choice(WORDS, 12), letters, letters[::-1]]))
+    return texts, [
+        "pos" if t.count("good") + t.count("great") > t.count("bad") + t.count("dull") else "neg"
+        for t in texts
+    ]
+
+
+@lru_cache
+def model() -> Any:
+    return textsvm.SVC().fit(*corpus())
+
+
+def encoded(machine: Any, texts: list[str]) -> Any:
+    return machine.source.encode_test(texts, machine.kept)
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, GappedKmers(3, 1, canonical=True)], ids=repr)
+def test_evaluation_of_the_whole_model_is_predict(kernel):
+    dna = getattr(kernel, "canonical", False)
+    machine = textsvm.SVC(kernel).fit(*training(DNA if dna else PLAIN))
+    texts = [*DNA[:5], "acgu", "rac"] if dna else [text for text in HOSTILE if len(text.split()) > 3]
+    form = form_of(machine)
+    values = small.Sample(form, encoded(machine, texts)).values(packed_tables(form))
+    scores = machine.scores(values, len(machine.classes_))
+    assert close(scores, machine.decision_function(texts))
+
+
+@needs_gcc
+@pytest.mark.parametrize("types", small.CHOICES, ids=str)
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_evaluation_of_reduced_tables_is_c(types, share):
+    texts, form = [*corpus()[0][:50], "unknown letters", "good good good"], form_of(model())
+    whole, sample = packed_tables(form), small.Sample(form, encoded(model(), texts))
+    worths = [sample.worths(k, tables) for k, tables in enumerate(whole)]
+    tables = small.smaller(form, whole, worths, types, int(share * len(pack(form))))
+    tables = [sample.with_norms(k, *pair) for k, pair in enumerate(zip(whole, tables, strict=True))]
+    exported, values = CModel(small.write(form, tables)), sample.values(tables)
+    assert exported.error == 0
+    assert close([exported.decide(text) for text in texts], values)
+
+
+@needs_gcc
+def test_sizes_and_loss():
+    texts, labels = corpus()
+    accuracy, errors = np.mean(model().predict(texts) == labels), []
+    for size in (220_000, 300_000, 400_000):
+        reduction = small.reduced_model(model(), form_of(model()), size, texts)
+        exported = CModel(reduction.content)
+        assert (
+            size - 3000 < len(reduction.content) <= size or reduction.n_strings[0] == reduction.n_strings[1]
+        )
+        values = np.array([exported.decide(text) for text in texts])
+        assert close(values, reduction.values[1])
+        assert close(model().decision_function(texts), reduction.values[0][:, 0])
+        errors.append(reduction.difference[0])
+        predicted = [exported.class_name(exported.predict(row)) for row in values]
+        before, after = small.accuracy_before_and_after(model(), reduction, labels)
+        assert (before, after) == (accuracy, np.mean(np.array(predicted) == labels))
+    assert errors == sorted(errors, reverse=True)
+    assert after > accuracy - 0.01
+    assert errors[-1] < 0.02
+
+
+@needs_node
+@pytest.mark.parametrize("wasm", [False, True])
+def test_javascript_reads_the_smaller_file(wasm, tmp_path):
+    texts = corpus()[0][:20]
+    textsvm.export(model(), tmp_path / "js", to="js", max_size="250kB", held_out=texts)
+    content = (tmp_path / "js" / "model.bin").read_bytes()
+    assert len(content) <= 250_000
+    expected = small.reduced_model(model(), form_of(model()), 250_000, texts).values[1]
+    assert close([each["decision"] for each in in_node(tmp_path / "js", texts, wasm)], expected)
+
+
+def test_a_whole_model_that_fits_is_unchanged():
+    form = form_of(default_model())
+    reduction = small.reduced_model(default_model(), form, 100_000_000)
+    assert reduction.content == pack(form)
+    assert reduction.bits == (64, 64)
+    assert reduction.difference == (0, 0)
+
+
+def test_sizes_as_text():
+    sizes = {
+        "2MB": 2_000_000,
+        "500kB": 500_000,
+        "2 MiB": 2 << 20,
+        "1.5kib": 1536,
+        "700": 700,
+        700: 700,
+        "9b": 9,
+    }
+    assert {size: small.parse_size(size) for size in sizes} == sizes
+    for wrong in ("", "0", "-1", "2 XB", "MB", 0, True, -3, "1e6"):
+        with pytest.raises(InputError, match="must be a positive number of bytes"):
+            small.parse_size(wrong)
+
+
+def test_errors(tmp_path):
+    form = form_of(default_model())
+    with pytest.raises(InputError, match="does not fit into 1,000 bytes") as raised:
+        small.reduced_model(default_model(), form, 1000)
+    least = int(re.search(r"at least ([\d,]+)", str(raised.value))[1].replace(",", ""))
+    assert len(small.reduced_model(default_model(), form, least).content) <= least
+    with pytest.raises(InputError, match="does not fit"):
+        small.reduced_model(default_model(), form, least - 1)
+    with pytest.raises(InputError, match="cannot be made smaller as json"):
+        textsvm.export(default_model(), tmp_path / "m.json", max_size="2MB")
+    textsvm.save(textsvm.SVC(Spectrum(2)).fit(["abc", "bcd"], [0, 1]), tmp_path / "model", texts=False)
+    with pytest.raises(InputError, match="no texts by which to choose"):
+        textsvm.export(textsvm.load(tmp_path / "model"), tmp_path / "m.bin", max_size="170kB")
+    assert not (tmp_path / "m.bin").exists()
+
+
+@pytest.mark.slow
+def test_command(tmp_path):
+    texts, labels = corpus()
+    textsvm.save(model(), tmp_path / "model")
+    rows = "".join(f"{label},{text}\n" for label, text in zip(labels, texts, strict=True))
+    (tmp_path / "held-out.csv").write_text("label,text\n" + rows)
+    out = tmp_path / "small.bin"
+    arguments = ["export", str(tmp_path / "model"), "-o", str(out), "--max-size", "250kB"]
+    done = run(*arguments, "--texts", str(tmp_path / "held-out.csv"))
+    assert done.returncode == 0, done.stderr
+    assert out.stat().st_size <= 250_000
+    assert b"accuracy on the texts: " in done.stdout
+    done = run(*arguments, "--force", "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["strings"][1] < facts["strings"][0]
+    assert "accuracy" not in facts
+    assert (
+        run("export", str(tmp_path / "model"), "-o", str(out), "--texts", str(tmp_path / "model")).returncode
+        == 2
+    )
+    done = run(*arguments[:-1], "100", "--force")
+    assert done.returncode == 1
+    assert b"does not fit into 100 bytes" in done.stderr

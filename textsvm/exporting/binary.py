@@ -1,0 +1,445 @@
+"""The binary model file, which C and JavaScript read without parsing; docs/export_format.md describes it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.exporting.form import Form
+from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
+from textsvm.runtime.plain_json import to_json
+from textsvm.text.normal_form import begins
+
+Hashes = NDArray[np.uint32]
+MAGIC, NONE, UNIT = b"TEXTSVM\0", 0xFFFFFFFF, 8
+HEADER_WORDS, VIEW_WORDS, TERM_WORDS, TABLE_WORDS, PAIRS_WORDS = 64, 8, 16, 32, 16
+#: Version of the file, and the first of the two words of its checksum.
+VERSION, CHECKSUM = 3, 36
+#: Start values and multipliers of the two hashes of a string of symbols.
+SEEDS, STEPS = (0x9E3779B9, 0x7F4A7C15), (0x85EBCA6B, 0xC2B2AE35)
+TASKS = ("classes", "labels", "number", "novelty")
+COMBINATIONS = ("identity", "difference", "ovo")
+NORMAL_FORMS = ("none", "unicode", "paper")
+TOKENS = ("characters", "words", "whitespace", "blosum62")
+COUNTS = ("count", "presence", "log", "intersection", "edit", "gap")
+#: Codes of the types of weights and factors; 0 is no array.
+TYPES = {np.dtype(np.float32): 1, np.dtype(np.float64): 2, np.dtype(np.int16): 3, np.dtype(np.int8): 4}
+#: Strings per bucket.
+PER_BUCKET = 2
+#: Counts c whose 1 + ln c the file has.
+LOGS = 1024
+#: Type of factors that are the first element of each row of weights.
+IN_ROW = 5
+#: Tags that a reader may read behind the end.
+SCANNED = 4
+#: Bits of the class of a code point: white space; punctuation or symbol; word character; may combine with its
+#: predecessor; changed by NFKC; changed by NFKC with case folding.
+SPACE, PUNCT, WORD, JOINS, CHANGES, CHANGES_FOLDED = (1 << bit for bit in range(6))
+BLOCK = 128
+_WORD = re.compile(r"\w")
+_HANGUL = range(0xAC00, 0xD7A4)
+#: Planes without any property: unassigned and private use.
+_EMPTY = (range(0x40000, 0xE0000), range(0xE1000, sys.maxunicode + 1))
+
+
+@dataclass(frozen=True)
+class PackedTable:
+    """A table of features as arrays of the file, with n strings sorted by bucket."""
+
+    table: FeatureTable
+    starts: NDArray[np.uint32]  #: shape (n_buckets + 1,): First string of each bucket
+    #: uint16, uint32 or uint64, shape (n,): Low bits of the key of each string, its first hash times 2**32
+    #: plus its second hash.
+    tags: NDArray[Any]
+    factors: NDArray[np.floating] | None  #: shape (n,)
+    #: shape (n + 1 + number of repeats, n_machines): Weights of the strings, a row of zeros for unknown
+    #: strings, and cumulated weights of 2, 3, ... occurrences of strings with several rows. Floats, or int8
+    #: or int16 in units of `scales`.
+    weights: NDArray[Any]
+    scales: NDArray[np.float64] | None  #: shape (n_machines,)
+    more: NDArray[np.int64] | None  #: shape (n + 1,): First repeat of each string; None without repeats
+    unknown: float | None = None  #: Factor of other strings, if it is not that of the term
+
+
+def pack(form: Form) -> bytes:
+    """The model file of a form with 64-bit weights and 64-bit hashes."""
+    return write(form, packed_tables(form))
+
+
+def packed_tables(form: Form) -> list[list[PackedTable]]:
+    """The tables of each term with 64-bit weights and tags; none for support vectors."""
+    return [[] if isinstance(term, PairTerm) else _pack_term(term) for term in form.terms]
+
+
+def _pack_term(term: FeatureTerm) -> list[PackedTable]:
+    hashes = symbol_hashes(term.alphabet)
+    return [pack_table(table, hashes) for table in term.tables]
+
+
+def pack_table(table: FeatureTable, hashes: tuple[Hashes, Hashes]) -> PackedTable:
+    """Sort the strings of a table by bucket; weights of repeated occurrences are cumulated."""
+    first, second = string_hashes(table.codes, hashes)
+    n_buckets = max(1, -(-len(first) // PER_BUCKET))
+    bucket = (first.astype(np.uint64) * np.uint64(n_buckets)) >> np.uint64(32)
+    keys = first.astype(np.uint64) << np.uint64(32) | second
+    order = np.lexsort((keys, bucket))
+    if (keys[order][1:] == keys[order][:-1]).any():
+        raise InputError("two features of the model have the same 64-bit hash; leave a training text out")
+    starts = np.searchsorted(bucket[order], np.arange(n_buckets + 1, dtype=np.uint64)).astype(np.uint32)
+    factors = None if table.factors is None else table.factors[order]
+    rows, more = _ordered_rows(table, order)
+    return PackedTable(table, starts, keys[order], factors, rows, None, more)
+
+
+def _ordered_rows(
+    table: FeatureTable, order: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+    """`PackedTable.weights` and `more` of strings in this order."""
+    weights, first_rows = cumulated(table), np.cumsum(table.rows) - table.rows
+    repeats = table.rows[order] - 1
+    more = np.concatenate([[0], np.cumsum(repeats)])
+    number = np.arange(more[-1]) - np.repeat(more[:-1], repeats)
+    extra = weights[np.repeat(first_rows[order], repeats) + 1 + number]
+    spare = np.zeros((1, weights.shape[1]))
+    return np.concatenate([weights[first_rows[order]], spare, extra]), more if len(extra) else None
+
+
+def cumulated(table: FeatureTable) -> NDArray[np.float64]:
+    """Sums of the weights of the first 1, 2, ... occurrences of each string."""
+    weights = table.weights.copy()
+    ends = np.cumsum(table.rows)
+    for place in np.flatnonzero(table.rows > 1):
+        part = slice(ends[place] - table.rows[place], ends[place])
+        weights[part] = np.cumsum(weights[part], axis=0)
+    return weights
+
+
+def symbol_hashes(alphabet: NDArray[Any]) -> tuple[Hashes, Hashes]:
+    """The two hashes of each symbol: of a code point, or of the code points of a token."""
+    if alphabet.dtype != object:
+        points = alphabet.astype(np.uint32)
+        return mix(points ^ np.uint32(SEEDS[0])), mix(points ^ np.uint32(SEEDS[1]))
+    texts = [token.encode("utf-32-le", "surrogatepass") for token in alphabet]
+    lengths = np.array([len(text) // 4 for text in texts], np.uint32)
+    points = np.zeros((len(texts), int(lengths.max(initial=0))), np.uint32)
+    points[np.arange(points.shape[1]) < lengths[:, None]] = np.frombuffer(b"".join(texts), np.uint32)
+    states = [np.full(len(texts), seed, np.uint32) for seed in SEEDS]
+    for place, column in enumerate(points.T):
+        for state, seed, step in zip(states, SEEDS, STEPS, strict=True):
+            longer = state * np.uint32(step) + mix(column ^ np.uint32(seed))
+            state[:] = np.where(place < lengths, longer, state)
+    return mix(states[0] ^ lengths), mix(states[1] + lengths)
+
+
+def string_hashes(codes: NDArray[np.int64], hashes: tuple[Hashes, Hashes]) -> tuple[Hashes, Hashes]:
+    """The two hashes of strings, given by codes of shape (n, p)."""
+    states = [np.full(len(codes), seed, np.uint32) for seed in SEEDS]
+    for column in codes.T:
+        for state, symbols, step in zip(states, hashes, STEPS, strict=True):
+            state *= np.uint32(step)
+            state += symbols[column]
+    return states[0], states[1]
+
+
+def mix(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The finaliser of MurmurHash3: a bijection."""
+    values = values ^ (values >> np.uint32(16))
+    values = values * np.uint32(0x85EBCA6B)
+    values ^= values >> np.uint32(13)
+    values = values * np.uint32(0xC2B2AE35)
+    return values ^ (values >> np.uint32(16))
+
+
+class _Writer:
+    """Sections of the file, each at a multiple of 8 bytes."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.units = HEADER_WORDS * 4 // UNIT
+
+    def add(self, array: Any, dtype: Any = None) -> int:
+        """Append an array, or bytes; returns its offset in units of 8 bytes."""
+        content = array if isinstance(array, bytes) else np.ascontiguousarray(array, dtype).tobytes()
+        offset = self.units
+        self.parts.append(content + bytes(-len(content) % UNIT))
+        self.units += len(self.parts[-1]) // UNIT
+        if self.units >= NONE:
+            raise InputError("the model takes more than 32 GiB and cannot be exported")
+        return offset
+
+    def words(self, rows: Sequence[Sequence[int]], width: int) -> int:
+        """Append records of 32-bit words."""
+        table = np.zeros((len(rows), width), np.uint32)
+        for row, values in zip(table, rows, strict=True):
+            row[: len(values)] = values
+        return self.add(table)
+
+
+def write(form: Form, tables: Sequence[Sequence[PackedTable]]) -> bytes:
+    """The model file of a form with the packed tables of each term."""
+    out, header = _Writer(), np.zeros(HEADER_WORDS, np.uint32)
+    views = list(dict.fromkeys(term.view for term in form.terms))
+    _add_sizes(form, header)
+    view_words = [[view.keep_case, TOKENS.index(view.tokens)] for view in views]
+    header[10:12] = len(views), out.words(view_words, VIEW_WORDS)
+    terms = [_term_words(out, views, *pair) for pair in zip(form.terms, tables, strict=True)]
+    header[12:14] = len(terms), out.words(terms, TERM_WORDS)
+    header[14] = out.add(form.biases, np.float64)
+    header[15] = 0 if form.thresholds is None else out.add(form.thresholds, np.float64)
+    _add_outputs(out, form, header)
+    header[31] = _add_unicode(out, form, [view.tokens for view in views])
+    n_logs = LOGS if any(term.count == "log" for term in form.feature_terms) else 0
+    logs = 1 + np.log(np.maximum(np.arange(n_logs), 1))
+    header[32:34] = n_logs, out.add(logs, np.float64)
+    about = json.dumps(to_json(form.about)).encode()
+    header[34:36] = out.add(about), len(about)
+    header[3] = out.units
+    return with_checksum(header.astype("<u4").tobytes() + b"".join(out.parts))
+
+
+def with_checksum(content: bytes) -> bytes:
+    """A model file with the checksum of its words in its header."""
+    words = np.frombuffer(content, "<u4").copy()
+    words[CHECKSUM : CHECKSUM + 2] = 0
+    sums = np.zeros(2, np.uint32)
+    for first in range(0, len(words), 1 << 16):  # parts that stay in the cache
+        part = words[first : first + (1 << 16)]
+        places = np.arange(first, first + len(part)).astype(np.uint32) * np.uint32(SEEDS[0])
+        x = mix(part ^ places)
+        sums += np.array([x, x * (x | np.uint32(1))]).sum(axis=1, dtype=np.uint32)
+    words[CHECKSUM : CHECKSUM + 2] = sums
+    return words.tobytes()
+
+
+def _add_sizes(form: Form, header: NDArray[np.uint32]) -> None:
+    header[:2] = np.frombuffer(MAGIC, np.uint32)
+    header[2] = VERSION
+    header[4:6] = TASKS.index(form.task), COMBINATIONS.index(form.combine)
+    header[6:9] = form.n_machines, form.n_decisions, len(form.classes or ())
+    header[9] = NONE if form.text.max_length is None else min(form.text.max_length, NONE - 1)
+    header[27:29] = NORMAL_FORMS.index(form.text.normalise), form.text.punctuation
+
+
+def _term_words(
+    out: _Writer, views: Sequence[Any], term: FeatureTerm | PairTerm, tables: Sequence[PackedTable]
+) -> list[int]:
+    words = [views.index(term.view)]
+    if isinstance(term, PairTerm):
+        flag = term.relative if term.recurrence == "edit" else term.normalised
+        numbers = out.add([term.rate, term.scale], np.float64)
+        words += [COUNTS.index(term.recurrence), int(flag), 0, 0, numbers, _pairs(out, term)]
+    else:
+        numbers = out.add([0.0, term.scale], np.float64)
+        rows = out.words([_table_words(out, table, term) for table in tables], TABLE_WORDS)
+        words += [COUNTS.index(term.count), int(term.normalised), int(term.both_strands), len(tables)]
+        words += [numbers, rows]
+    words += [len(term.featureless), 0, 0]
+    if len(term.featureless):
+        words[8:] = out.add(_featureless_hashes(term)), out.add(term.featureless_values, np.float64)
+    return words
+
+
+def _pairs(out: _Writer, term: PairTerm) -> int:
+    """Record of support vectors in the order of length; returns its offset."""
+    order = np.argsort(term.support.lengths, kind="stable")
+    support = term.support.take(order)
+    used, codes = np.unique(support.codes, return_inverse=True)
+    first, second = symbol_hashes(term.alphabet[used])
+    keys = first.astype(np.uint64) << np.uint64(32) | second
+    sorted_keys, ranks = np.unique(keys, return_inverse=True)
+    if len(sorted_keys) < len(used):
+        raise InputError("two symbols of the model have the same 64-bit hash; leave a training text out")
+    words = [len(support), len(used), out.add(sorted_keys), out.add(support.offsets, np.uint32)]
+    words += [out.add(ranks[codes], np.uint32), out.add(term.coef[order], np.float64)]
+    if term.levels is not None and term.roots is not None:
+        words += [len(term.levels), out.add(term.levels, np.float64)]
+        words += [out.add(term.roots[order], np.float64), term.shortest]
+    return out.words([words], PAIRS_WORDS)
+
+
+def _featureless_hashes(term: FeatureTerm | PairTerm) -> Hashes:
+    """Hashes of the texts without features, shape (n, 2)."""
+    hashes = symbol_hashes(term.alphabet)
+    pairs = [string_hashes(codes[None], hashes) for codes in term.featureless]
+    lengths = np.array([len(codes) for codes in term.featureless], np.uint32)
+    first, second = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    return np.stack([mix(first ^ lengths), second], axis=1)
+
+
+def _table_words(out: _Writer, packed: PackedTable, term: FeatureTerm) -> list[int]:
+    table = packed.table
+    p = table.offsets.shape[1]
+    plain = not term.both_strands and table.span == p and table.offsets.tolist() == [list(range(p))]
+    words = [p, table.span, len(table.offsets), table.times, int(plain)]
+    words += [len(packed.starts) - 1, len(packed.tags), 8 * packed.tags.dtype.itemsize]
+    unknown = term.unknown if packed.unknown is None else packed.unknown
+    rows, factor_type, factors = _rows_with_factors(out, packed, unknown)
+    tags = np.concatenate([packed.tags, np.zeros(1 + SCANNED, packed.tags.dtype)])
+    words += [factor_type, TYPES[rows.dtype], out.add(table.offsets, np.uint32)]
+    words += [out.add(table.values, np.float64), out.add(packed.starts), out.add(tags), factors]
+    words += [out.add(rows), 0 if packed.scales is None else out.add(packed.scales, np.float64)]
+    more = 0 if packed.more is None else out.add(packed.more, np.uint32)
+    return [*words, more, len(packed.weights) - len(packed.tags) - 1]
+
+
+def _rows_with_factors(out: _Writer, packed: PackedTable, unknown: float) -> tuple[NDArray[Any], int, int]:
+    """Rows of weights, which begin with the factor if it has their type; type and offset of the factors."""
+    rows = packed.weights
+    if packed.factors is None:
+        return rows, 0, 0
+    column = np.append(packed.factors, unknown).astype(packed.factors.dtype)
+    if column.dtype != rows.dtype:
+        return rows, TYPES[column.dtype], out.add(column)
+    column = np.append(column, np.zeros(len(rows) - len(column), rows.dtype))
+    return np.concatenate([column[:, None], rows], axis=1), IN_ROW, 0
+
+
+def _add_outputs(out: _Writer, form: Form, header: NDArray[np.uint32]) -> None:
+    """Calibration, rejection, prediction sets and names of classes."""
+    maps = form.calibration
+    if maps is not None:
+        sigmoid = "a" in maps
+        x, y = (maps["a"], maps["b"]) if sigmoid else (maps["x"], maps["y"])
+        starts = np.arange(len(x) + 1) if sigmoid else maps["starts"]
+        header[16:18] = 1 if sigmoid else 2, len(starts) - 1
+        header[18:21] = out.add(x, np.float64), out.add(y, np.float64), out.add(starts, np.uint32)
+    if form.reject:
+        header[21:23] = len(form.reject), out.add([*form.reject, 0.0][:2], np.float64)
+    if form.conformity is not None:
+        own, starts = form.conformity.own, form.conformity.starts
+        header[23:27] = len(own), out.add(np.sort(own)), out.add(own), out.add(starts, np.uint32)
+    names = [name_of(label).encode("utf-8", "replace") + b"\0" for label in form.classes or ()]
+    header[29:31] = out.add(np.cumsum([0, *map(len, names)]), np.uint32), out.add(b"".join(names))
+
+
+def name_of(label: Any) -> str:
+    """Name of a class, as Python prints the label; bytes are decoded."""
+    return str(to_json(label))
+
+
+def _add_unicode(out: _Writer, form: Form, tokens: Sequence[Any]) -> int:
+    """Unicode tables as far as the views need them; returns 0 if they need none."""
+    normalises = form.text.normalise == "unicode"
+    words = any(each in ("words", "whitespace") for each in tokens)
+    if not (normalises or words or (form.text.normalise == "none" and not form.text.punctuation)):
+        return 0
+    tables = unicode_tables(normalises)
+    record = [
+        len(tables.stage1), out.add(tables.stage1), len(tables.classes), out.add(tables.classes),
+        out.add(tables.orders), *_mapping_words(out, tables.decompositions),
+        *_mapping_words(out, tables.folds), len(tables.pairs), out.add(tables.pairs),
+    ]  # fmt: skip
+    return out.words([record], 16)
+
+
+def _mapping_words(out: _Writer, images: PointImages) -> list[int]:
+    return [len(images.keys), out.add(images.keys), out.add(images.starts), out.add(images.data)]
+
+
+@dataclass(frozen=True)
+class PointImages:
+    """Sorted code points and their images, in UTF-16."""
+
+    keys: NDArray[np.uint32]
+    starts: NDArray[np.uint32]  #: shape (n + 1,)
+    data: NDArray[np.uint16]
+
+    @classmethod
+    def of(cls, images: dict[int, str]) -> PointImages:
+        """From the images of some code points."""
+        keys = sorted(images)
+        parts = [np.frombuffer(images[key].encode("utf-16-le"), np.uint16) for key in keys]
+        starts = np.cumsum([0, *map(len, parts)])
+        return cls(
+            np.array(keys, np.uint32),
+            starts.astype(np.uint32),
+            np.concatenate([np.empty(0, np.uint16), *parts]),
+        )
+
+
+@dataclass(frozen=True)
+class UnicodeTables:
+    """Two-stage tables: the entry of a code point c is ``stage2[stage1[c >> 7], c & 127]``."""
+
+    stage1: NDArray[np.uint16]  #: Code points beyond it have class 0 and order 0.
+    classes: NDArray[np.uint8]  #: shape (number of blocks, 128)
+    orders: NDArray[np.uint8]  #: Canonical combining classes, shape (number of blocks, 128)
+    decompositions: PointImages  #: NFKD, without Hangul syllables
+    folds: PointImages  #: NFKD of the folded case of code points without a decomposition
+    pairs: NDArray[np.uint32]  #: shape (n, 3): First, second and composed code point, sorted
+
+
+@lru_cache(maxsize=2)
+def unicode_tables(normalises: bool) -> UnicodeTables:
+    """Tables for classes alone, or for normalisation, too."""
+    classes, orders = np.zeros((2, sys.maxunicode + 1), np.uint8)
+    images: tuple[dict[int, str], dict[int, str]] = ({}, {})
+    for point in _points():
+        char = chr(point)
+        classes[point] = _plain_class(char)
+        if normalises:
+            classes[point] |= _changes(char)
+            orders[point] = unicodedata.combining(char)
+            _add_images(char, *images)
+    blocks = np.concatenate([classes.reshape(-1, BLOCK), orders.reshape(-1, BLOCK)], axis=1)
+    distinct, stage1 = np.unique(blocks, axis=0, return_inverse=True)
+    last = int(np.flatnonzero(blocks.any(axis=1))[-1])
+    pairs = _compositions() if normalises else np.empty((0, 3), np.uint32)
+    decompositions, folds = map(PointImages.of, images)
+    return UnicodeTables(
+        stage1.ravel()[: last + 1].astype(np.uint16),
+        distinct[:, :BLOCK].copy(),
+        distinct[:, BLOCK:].copy(),
+        decompositions,
+        folds,
+        pairs,
+    )
+
+
+def _add_images(char: str, decompositions: dict[int, str], folds: dict[int, str]) -> None:
+    """Add the decomposition of a character, or its folded case if it has none."""
+    split = unicodedata.normalize("NFKD", char)
+    if split != char:
+        if ord(char) not in _HANGUL:
+            decompositions[ord(char)] = split
+    elif (folded := char.casefold()) != char:
+        folds[ord(char)] = unicodedata.normalize("NFKD", folded)
+
+
+def _points() -> list[int]:
+    return [*range(_EMPTY[0].start), *range(_EMPTY[0].stop, _EMPTY[1].start)]
+
+
+def _plain_class(char: str) -> int:
+    kind = SPACE if char.isspace() else WORD if _WORD.match(char) else 0
+    return kind | (PUNCT if unicodedata.category(char)[0] in "PS" else 0)
+
+
+def _changes(char: str) -> int:
+    composed = unicodedata.normalize("NFKC", char)
+    changed = CHANGES if composed != char else 0
+    if unicodedata.normalize("NFKC", composed.casefold()) != char:
+        changed |= CHANGES_FOLDED
+    return changed | (0 if begins(ord(char)) else JOINS)
+
+
+def _compositions() -> NDArray[np.uint32]:
+    """Primary composites of Unicode, without Hangul."""
+    pairs = []
+    for point in _points():
+        parts = unicodedata.decomposition(chr(point)).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            first, second = (int(part, 16) for part in parts)
+            if unicodedata.normalize("NFC", chr(first) + chr(second)) == chr(point):
+                pairs.append((first, second, point))
+    return np.array(sorted(pairs), np.uint32)

@@ -1,0 +1,379 @@
+"""Write trained models as files of all export formats.
+
+The HTML page needs no network, and its security policy allows no connection. The model file is in it as
+base64; textsvm.mjs reads it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from textsvm.errors import InputError
+from textsvm.exporting import small
+from textsvm.exporting.binary import name_of, pack
+from textsvm.exporting.form import Form, form_of
+from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
+from textsvm.machines.top_features import TopFeatures
+from textsvm.reporting.formatting import cut, safe, visible
+from textsvm.reporting.html import json_element, page
+from textsvm.runtime.files import replacing
+from textsvm.runtime.plain_json import to_json
+
+#: Formats with their files; a single name is the suffix of a file, several are the files of a folder.
+FORMATS = {
+    "c": ("textsvm.c", "textsvm.h", "model.bin"),
+    "js": ("textsvm.mjs", "textsvm.d.ts", "textsvm.wasm", "model.bin"),
+    "page": (".html",),
+    "json": (".json",),
+    "onnx": (".onnx",),
+    "bin": (".bin",),
+}
+ARRAY = "textsvm_model.c"
+#: Formats with the binary model file, which can be made smaller.
+SIZED = ("c", "js", "page", "bin")
+#: Largest model that is also written as an array in C.
+MOST_ARRAY = 4 << 20
+
+
+def export(
+    model: Any,
+    path: str | os.PathLike[str],
+    to: str | None = None,
+    force: bool = False,
+    max_size: int | str | None = None,
+    held_out: Sequence[str] | None = None,
+) -> list[Path]:
+    """Write a trained model for programs without Python.
+
+    Parameters
+    ----------
+    model : SVC, CalibratedSVC, MultilabelSVC, SVR or OneClassSVM
+        Fitted, on texts, with a kernel that has features (spectrum, words, gapped, bounded-gap), a kernel of
+        pairs (edit distance, gap-weighted) with at most 4,000 support vectors, or a sum of these.
+    path : path
+        A folder for "c" and "js", which is created; a file for the other formats.
+    to : {"c", "js", "page", "json", "onnx", "bin"}, optional
+        "c": C source and the model file, for models up to 4 MiB also as an array in C. "js": a module for
+        JavaScript, its types, a WebAssembly module and the model file. "page": an HTML page that classifies
+        and explains texts as they are typed. "json": all features and weights as text. "onnx": a graph that
+        reads strings, for onnxruntime; needs the package onnx. "bin": the model file alone. By default the
+        suffix of the path decides: .html, .json, .onnx or .bin.
+    force : bool
+        Replace existing files.
+    max_size : int or str, optional
+        Most bytes of the model file, such as 500000, "500kB", "2MB" or "2MiB": strings with little effect are
+        left out, and weights get 8 or 16 bits. Of a page the model inside counts.
+    held_out : list of str, optional
+        Texts like those that the exported model will decide, by which `max_size` chooses; by default the
+        support vectors.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
+
+    Raises
+    ------
+    InputError
+        If the model cannot be exported, the format is unknown, or a file exists. Nothing is written then.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, export
+    >>> model = SVC(Spectrum(3)).fit(["win cash now", "lunch at noon"], ["spam", "ham"])
+    >>> [path.name for path in export(model, "spam-in-c", to="c")]
+    ['textsvm.c', 'textsvm.h', 'model.bin', 'textsvm_model.c']
+    """
+    target = Path(path)
+    to = check_target(target, to, force, max_size)
+    form = form_of(model)
+    content = None if max_size is None else small.reduced_model(model, form, max_size, held_out).content
+    return write_form(form, target, to, content)
+
+
+def write_form(form: Form, target: Path, to: str, content: bytes | None = None) -> list[Path]:
+    """Write the files of a format; `content` is the model file, by default of the whole model."""
+    contents = dict(_contents(form, to, content))
+    if len(FORMATS[to]) == 1:
+        _write(target, next(iter(contents.values())))
+        return [target]
+    target.mkdir(exist_ok=True)
+    if to == "c" and ARRAY not in contents:  # that of an older model
+        (target / ARRAY).unlink(missing_ok=True)
+    for name, each in contents.items():
+        _write(target / name, each)
+    return [target / name for name in contents]
+
+
+def check_target(target: Path, to: str | None, force: bool, max_size: int | str | None = None) -> str:
+    """The format; InputError if it is unknown or has no `max_size`, or a file exists."""
+    to = _format_of(target) if to is None else to
+    if to not in FORMATS:
+        raise InputError(f"the export format {to!r} is not one of {', '.join(FORMATS)}")
+    if max_size is not None and small.parse_size(max_size) and to not in SIZED:
+        raise InputError(f"a model cannot be made smaller as {to}; {', '.join(SIZED)} take a largest size")
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"the folder {target.absolute().parent} does not exist; create it first")
+    single = len(FORMATS[to]) == 1
+    if target.exists() and target.is_dir() == single:
+        found, needed = ("folder", "file") if single else ("file", "folder")
+        raise InputError(f"{target} is a {found}; name a {needed}")
+    if not force and (existing := [path for path in paths_of(target, to) if path.exists()]):
+        raise InputError(f"{existing[0]} exists; name another path, or replace it (--force)")
+    return to
+
+
+def _format_of(target: Path) -> str:
+    suffixes = {names[0]: to for to, names in FORMATS.items() if len(names) == 1}
+    if (suffix := target.suffix.lower()) in suffixes:
+        return suffixes[suffix]
+    raise InputError(
+        f"give the format (--to), since the suffix of {target} is not one of {', '.join(suffixes)}"
+    )
+
+
+def paths_of(target: Path, to: str) -> list[Path]:
+    """All files that a format may have."""
+    names = FORMATS[to]
+    return [target] if len(names) == 1 else [target / name for name in (*names, *[ARRAY] * (to == "c"))]
+
+
+def _contents(form: Form, to: str, content: bytes | None) -> Iterator[tuple[str, bytes]]:
+    names = FORMATS[to]
+    if to in ("json", "onnx"):
+        yield names[0], json_of(form) if to == "json" else _onnx_of(form)
+        return
+    content = pack(form) if content is None else content
+    if to == "page":
+        yield names[0], page_of(form, content)
+        return
+    for name in names:
+        yield name, content if name.endswith(".bin") else (files(__package__) / name).read_bytes()
+    if to == "c" and len(content) <= MOST_ARRAY:
+        yield ARRAY, array_of(content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def _onnx_of(form: Form) -> bytes:
+    try:
+        from textsvm.exporting.onnx import onnx_of
+    except ModuleNotFoundError as error:
+        raise InputError("the format onnx needs the package onnx: pip install onnx") from error
+    return onnx_of(form)
+
+
+def array_of(content: bytes) -> bytes:
+    """C source with the model file as an array; little-endian, as the file."""
+    words = [f"0x{word:x}u" for word in np.frombuffer(content, "<u4")]
+    lines = [",".join(words[first : first + 12]) for first in range(0, len(words), 12)]
+    return (
+        "/* A model for textsvm.c: textsvm_global_open(textsvm_model(), textsvm_model_bytes(), n). */\n"
+        "#include <stddef.h>\n#include <stdint.h>\n\n"
+        "const void *textsvm_model(void);\nsize_t textsvm_model_bytes(void);\n\n"
+        f"static const union {{ uint32_t words[{len(words)}]; uint64_t aligned; }} model = {{{{\n"
+        + ",\n".join(lines)
+        + "\n}};\n\nconst void *textsvm_model(void) { return model.words; }\n"
+        "size_t textsvm_model_bytes(void) { return sizeof model.words; }\n"
+    ).encode()
+
+
+def json_of(form: Form) -> bytes:
+    """The model as JSON, see docs/export_format.md."""
+    values = {
+        "format": "textsvm model",
+        "version": 1,
+        **form.about,
+        "text": vars(form.text),
+        "combine": form.combine,
+        "biases": form.biases,
+        "thresholds": form.thresholds,
+        "calibration": form.calibration,
+        "reject": form.reject,
+        "prediction_sets": None if form.conformity is None else form.conformity.state(),
+        "terms": [_term_json(term) for term in form.terms],
+    }
+    return json.dumps(to_json(values), separators=(",", ":")).encode() + b"\n"
+
+
+def _term_json(term: FeatureTerm | PairTerm) -> dict[str, Any]:
+    symbols = [str(each) if term.alphabet.dtype == object else chr(each) for each in term.alphabet.tolist()]
+    values: Any = [] if term.featureless_values is None else term.featureless_values
+    own = _pairs_json(term, symbols) if isinstance(term, PairTerm) else _features_json(term, symbols)
+    return {
+        "kernel": term.kernel,
+        "tokens": term.view.tokens,
+        "keep_case": term.view.keep_case,
+        "normalised": term.normalised,
+        "scale": term.scale,
+        "featureless": [
+            {"symbols": [symbols[code] for code in codes.tolist()], "values": row}
+            for codes, row in zip(term.featureless, values, strict=True)
+        ],
+        **own,
+    }
+
+
+def _features_json(term: FeatureTerm, symbols: list[str]) -> dict[str, Any]:
+    return {
+        "count": term.count,
+        "unknown": term.unknown,
+        "both_strands": term.both_strands,
+        "tables": [_table_json(table, symbols) for table in term.tables],
+    }
+
+
+def _pairs_json(term: PairTerm, symbols: list[str]) -> dict[str, Any]:
+    texts = np.split(term.support.codes, term.support.offsets[1:-1]) if len(term.support) else []
+    return {
+        "recurrence": term.recurrence,
+        "rate": term.rate,
+        "relative": term.relative,
+        "levels": term.levels,
+        "shortest": term.shortest,
+        "support_vectors": [[symbols[code] for code in text.tolist()] for text in texts],
+        "coefficients": term.coef,
+        "roots": term.roots,
+    }
+
+
+def _table_json(table: FeatureTable, symbols: list[str]) -> dict[str, Any]:
+    weights, ends = table.weights.tolist(), np.cumsum(table.rows).tolist()
+    return {
+        "offsets": table.offsets,
+        "span": table.span,
+        "values": table.values,
+        "times": table.times,
+        "strings": [[symbols[code] for code in codes] for codes in table.codes.tolist()],
+        "factors": table.factors,
+        "weights": [weights[end - rows : end] for end, rows in zip(ends, table.rows.tolist(), strict=True)],
+    }
+
+
+# The page
+
+#: Classes whose heaviest features are listed, features of each kind, and symbols of a feature.
+MOST_CLASSES, MOST_FEATURES, SHOWN = 12, 12, 40
+NO_FEATURES = "It compares whole texts, so the page cannot say which letters decide"
+_LEADS = {
+    "classes": "Type or paste a text: the model decides between {}.",
+    "labels": "Type or paste a text: the model gives it any of the labels {}.",
+    "number": "Type or paste a text: the model predicts a number.",
+    "novelty": "Type or paste a text: the model says whether it is of the kind it was trained on.",
+}
+_TRY = """<section><label for="text"><h2>Text</h2></label>
+<textarea id="text" rows="7" spellcheck="false" placeholder="Type or paste a text here." autofocus></textarea>
+<div id="answer" role="status"></div></section>
+<section id="why" hidden><h2>Why</h2>
+<p class="choice" hidden><label>What speaks for <select id="class"></select></label></p>
+<p class="key"><span class="mark f3">for</span><span class="mark a3">against</span><b id="side"></b></p>
+<div id="coloured" class="document" role="img" aria-label="The text, coloured by contribution"></div>
+<p class="note" id="words"></p></section>
+<section id="values" hidden><h2>All classes</h2><div class="scroll" id="table" tabindex="0"></div></section>
+<noscript><section class="warning">This page needs JavaScript to classify texts.</section></noscript>"""
+
+
+def page_of(form: Form, content: bytes) -> bytes:
+    """The page; `content` is the model file."""
+    names = ", ".join(name_of(each) for each in (form.classes or [])[:8])
+    more = len(form.classes or []) - 8
+    names += f" and {more} others" if more > 0 else ""
+    body = [_TRY, _features(form), _limits(form)]
+    data = f'<script type="application/octet-stream" id="model">{base64.b64encode(content).decode()}</script>'
+    data += json_element("facts", form.about["training"])
+    module = files(__package__).joinpath("textsvm.mjs").read_text("utf-8").replace("\nexport ", "\n")
+    script = files(__package__).joinpath("page.js").read_text("utf-8")
+    title = f"Try the model: {names}" if form.task in ("classes", "labels") else "Try the model"
+    return page(title, _LEADS[form.task].format(names), body, data, script=module + script).encode()
+
+
+def _features(form: Form) -> str:
+    """The heaviest features of the first classes."""
+    if not form.top:
+        return ""
+    labels = list(dict.fromkeys(each.label for each in form.top))
+    parts = []
+    for label in labels[:MOST_CLASSES]:
+        lists = "".join(_feature_list(each) for each in form.top if each.label == label and each.features)
+        parts.append(f"<section><h2>{safe(label)}</h2>{lists}</section>")
+    more = f" The first {MOST_CLASSES} of {len(labels)} classes." if len(labels) > MOST_CLASSES else ""
+    return (
+        f'<section><h2>Features with the largest weights</h2><p class="note">They add most to the decision '
+        f"value of a class. ␣ is a space; th&gt;=3 counts from the third occurrence on.{more}</p></section>"
+        f'<div class="grid">{"".join(parts)}</div>'
+    )
+
+
+def _feature_list(top: TopFeatures) -> str:
+    items = "".join(
+        f"<li><code>{safe(visible(cut(feature.text, SHOWN)))}</code> {feature.weight:.2f}</li>"
+        for feature in top.features[:MOST_FEATURES]
+    )
+    return f'<p class="kind">{safe(top.kind)}</p><ul class="substrings">{items}</ul>'
+
+
+def _limits(form: Form) -> str:
+    """What the model was trained on, and its accuracy."""
+    note = (
+        "It knows nothing but the texts it was trained on: on texts of another kind it can be wrong with "
+        f"confidence. {_hint(form)}The text stays in this page: the page cannot send anything."
+    )
+    if not (form.about["training"]["holdout"] or form.info.get("estimate")):
+        note += " Its accuracy on other texts was not recorded when it was trained."
+    table = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in _facts(form))
+    return (
+        f'<section><h2>Limits of this model</h2><p class="note">{note}</p>'
+        f'<table class="facts"><tbody>{table}</tbody></table></section>'
+    )
+
+
+def _hint(form: Form) -> str:
+    """What the page can say about texts of another kind; as page.js, by strings of 4 characters."""
+    if form.has_pairs:
+        return f"{NO_FEATURES}. "
+    recorded = (form.info.get("drift") or {}).get("features") is not None
+    counted = any(
+        term.view.tokens == "characters" and any(table.codes.shape[1] == 4 for table in term.tables)
+        for term in form.feature_terms
+    )
+    return "The page warns if many strings of 4 characters are new to it. " if recorded and counted else ""
+
+
+def _facts(form: Form) -> list[tuple[str, str]]:
+    facts: dict[str, Any] = form.about["training"]
+    rows = [("Kernel", form.kernel)]
+    if n := facts.get("n_train"):
+        rows.append(("Training texts", f"{n:,}"))
+    if classes := facts.get("classes"):
+        rows.append(("By class", ", ".join(f"{each['class']}: {each['documents']:,}" for each in classes)))
+    estimate = facts.get("estimate") or {}
+    where = f"documents held out of training ({estimate.get('held_out')})"
+    return rows + _figures(facts["holdout"], "held-out texts") + _figures(estimate, where)
+
+
+def _figures(held: dict[str, Any], where: str) -> list[tuple[str, str]]:
+    """Accuracy on texts held out of training, as the model records it."""
+    of = f" ({held['n']:,} texts)" if "n" in held else ""
+    names = {"accuracy": "Accuracy", "macro_f1": "Macro-F1", "micro_f1": "Micro-F1"}
+    figures = [
+        (f"{title} on {where}", f"{100 * held[name]:.1f} %{of}")
+        for name, title in names.items()
+        if held.get(name) is not None
+    ]
+    errors = {"rmse": "Root mean squared error", "mae": "Mean absolute error"}
+    return figures + [
+        (f"{title} on {where}", f"{held[name]:.4g}{of}")
+        for name, title in errors.items()
+        if held.get(name) is not None
+    ]

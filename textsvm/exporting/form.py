@@ -1,0 +1,189 @@
+"""Plain description of a trained model: normal form of texts, weights of features, and decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm import __version__
+from textsvm.errors import InputError
+from textsvm.kernels.contract import FeatureTerm, PairTerm
+from textsvm.kernels.inputs import TextForm
+from textsvm.kernels.spelling import spell
+from textsvm.machines.top_features import TopFeatures
+from textsvm.runtime import device as devices
+from textsvm.selection.conformal import Conformity
+
+#: Information of a model that exported files repeat: no paths, no ids of training texts.
+PUBLIC = ("n_train", "n_support", "classes", "C", "loss", "drift", "estimate")
+#: Of it, measures on the texts of `train --holdout`.
+HELD_OUT = ("task", "n", "accuracy", "macro_f1", "micro_f1", "rmse", "log_loss")
+#: Most support vectors of a kernel that compares texts with each of them.
+MOST_SUPPORT = 4000
+#: Task of each estimator.
+TASK_OF = {"SVC": "classes", "MultilabelSVC": "labels", "SVR": "number", "OneClassSVM": "novelty"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """A trained model without code, for writers of export formats."""
+
+    task: str  #: "classes", "labels" (several per text), "number" or "novelty"
+    text: TextForm  #: How texts are normalised
+    #: The kernel as a sum; values of machines are summed over the terms.
+    terms: Sequence[FeatureTerm | PairTerm]
+    biases: NDArray[np.float64]  #: shape (n_machines,): Added to the values of the machines
+    #: Decision values from values of machines: "identity"; "difference" of the second and the first; "ovo",
+    #: votes of machines for pairs of classes, see `textsvm.machines.classifier.class_scores`.
+    combine: str
+    classes: list[Any] | None  #: Labels as JSON values
+    #: shape (n_classes,): A text gets label k if its value is above thresholds[k].
+    thresholds: NDArray[np.float64] | None
+    calibration: dict[str, NDArray[Any]] | None  #: See `CalibratedClassifier.calibration_state`
+    reject: tuple[float, ...]  #: Bounds of probabilities of rejected texts: none, one or two
+    conformity: Conformity | None  #: For prediction sets
+    kernel: str  #: Kernel in its short form
+    info: dict[str, Any]  #: Information saved with the model, such as training data
+    top: list[TopFeatures]  #: The heaviest features of each class
+
+    @property
+    def n_machines(self) -> int:
+        """Number of binary machines."""
+        return len(self.biases)
+
+    @property
+    def n_decisions(self) -> int:
+        """Number of decision values."""
+        of_classes = 0 if self.classes is None else len(self.classes)
+        return {"identity": self.n_machines, "difference": 1, "ovo": of_classes}[self.combine]
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether a kernel compares texts with support vectors."""
+        return len(self.feature_terms) < len(self.terms)
+
+    @property
+    def feature_terms(self) -> list[FeatureTerm]:
+        """The kernels with features."""
+        return [term for term in self.terms if isinstance(term, FeatureTerm)]
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """JSON values that describe the model, for all formats; without paths and ids of documents."""
+        held = self.info.get("holdout") or {}
+        return {
+            "written_by": f"textsvm {__version__}",
+            "task": self.task,
+            "kernel": self.kernel,
+            "classes": self.classes,
+            "top_features": [each.as_dict() for each in self.top],
+            "training": {
+                **{name: self.info[name] for name in PUBLIC if name in self.info},
+                "holdout": {name: held[name] for name in HELD_OUT if held.get(name) is not None},
+            },
+        }
+
+
+def form_of(model: Any, n_top: int = 20) -> Form:
+    """Describe a fitted estimator; InputError if it cannot be exported.
+
+    Features of kernels that compare texts with support vectors would take too long to list.
+
+    Parameters
+    ----------
+    model : SVC, CalibratedSVC, MultilabelSVC, SVR or OneClassSVM
+        Fitted; or a Pipeline of it alone.
+    n_top : int
+        Number of heaviest features of each class to list.
+    """
+    model = _only_step(model)
+    name = getattr(model, "estimator_name", type(model).__name__)
+    if name not in TASK_OF and name != "CalibratedSVC":
+        raise InputError(
+            f"a model of {name} cannot be exported; export takes {', '.join(TASK_OF)} and CalibratedSVC"
+        )
+    model.require_fitted()
+    machine = getattr(model, "estimator_", model)
+    task = TASK_OF[machine.estimator_name]
+    terms = _terms(machine)
+    classes = getattr(machine, "classes_", None)
+    conformity: Conformity | None = getattr(model, "conformity_", None)
+    return Form(
+        task, machine.text_form, terms, np.asarray(machine.intercept_, np.float64), _combine(machine, task),
+        None if classes is None else classes.tolist(),
+        vars(machine)["thresholds_"] if task == "labels" else None,
+        model.calibration_state() if name == "CalibratedSVC" else None,
+        _bounds(getattr(model, "reject", None)),
+        conformity, spell(machine.kernel_), getattr(machine, "info_", {}),
+        [] if any(isinstance(term, PairTerm) for term in terms) else machine.top_features(n_top),
+    )  # fmt: skip
+
+
+def _bounds(reject: Any) -> tuple[float, ...]:
+    return () if reject is None else tuple(np.atleast_1d(np.asarray(reject, float)).tolist())
+
+
+def _only_step(model: Any) -> Any:
+    steps = [step for _, step in getattr(model, "steps", []) if step not in (None, "passthrough")]
+    if len(steps) > 1:
+        raise InputError(
+            f"a {type(model).__name__} of several steps cannot be exported: an exported model reads texts as "
+            "they are, so its first steps would be missing"
+        )
+    return steps[0] if steps else model
+
+
+def machine_of(model: Any) -> Any:
+    """The machine of an estimator, which may be calibrated or the only step of a Pipeline."""
+    model = _only_step(model)
+    return getattr(model, "estimator_", model)
+
+
+def _terms(machine: Any) -> list[FeatureTerm | PairTerm]:
+    """The kernel as a sum of kernels with features or support vectors; InputError if it has another form."""
+    if reason := _obstacle(machine.kernel_):
+        raise InputError(f"{reason} cannot be exported; docs/tasks/export.md lists the models that can")
+    _require_few(machine)
+    cpu = devices.select("cpu")
+    with machine.at_work(cpu):
+        predictor = machine.source.predictor(machine.kept, machine.dual_coef_, cpu)
+        terms: list[FeatureTerm | PairTerm] = predictor.feature_terms(machine.kept.documents)
+    return terms
+
+
+def _require_few(machine: Any) -> None:
+    """Raise InputError if a text would be compared with too many support vectors."""
+    n_support = len(machine.kept.documents)
+    pairs = [kernel for _, kernel in machine.kernel_.structure.terms if kernel.features is None]
+    if pairs and n_support > MOST_SUPPORT:
+        raise InputError(
+            f"the kernel {spell(pairs[0])} compares texts with {n_support:,} support vectors, and an "
+            f"exported model has at most {MOST_SUPPORT:,} of them; train on fewer texts, approximate it "
+            "(--approximate nystrom:1000), or take a kernel with features such as bounded-gap"
+        )
+
+
+def _obstacle(kernel: Any) -> str:
+    """Why this kernel cannot be exported, as the start of an error message, or ""."""
+    if kernel is None:
+        return "a model of a precomputed kernel matrix, which reads no texts,"
+    if not kernel.structure.reads_texts:
+        return f"a model of {kernel.structure.examples} instead of texts"
+    if any(callable(view.tokens) for view in kernel.structure.views):
+        return "a model with a function of tokens"
+    for _, term in kernel.structure.terms:
+        if term.features is None and term.structure.pair_term is None:
+            return f"the kernel {spell(term)}, which has no list of features,"
+    return ""
+
+
+def _combine(machine: Any, task: str) -> str:
+    n_machines = len(machine.intercept_)
+    if task == "classes" and len(machine.classes_) == 2 and n_machines == 2:
+        return "difference"
+    ovo = task == "classes" and machine.multiclass == "ovo" and len(machine.classes_) > 2
+    return "ovo" if ovo else "identity"

@@ -1,0 +1,711 @@
+"""Models as ONNX graphs: texts in, decision values, labels and probabilities out.
+
+Strings of symbols are numbered within the batch, length by length: the number of a string is that of the pair
+of its prefix and its last symbol (`Unique`), and its place among the strings of the model is that of the same
+pair there (`LabelEncoder`). No hash is taken, and strings that the model does not know count in the norm.
+
+The characters of all texts of a batch are one array of int64, ordered by text. A character that a model can
+distinguish from others has a fixed number; all others are numbered within the batch, so no two differ less
+than in Python.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations, groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from textsvm.errors import InputError
+from textsvm.exporting.binary import CHANGES_FOLDED, PUNCT, SPACE, WORD, cumulated, name_of, unicode_tables
+from textsvm.exporting.form import Form
+from textsvm.kernels.contract import FeatureTable, FeatureTerm
+from textsvm.kernels.inputs import TextForm
+from textsvm.runtime.plain_json import to_json
+from textsvm.selection.calibration import UNSURE
+from textsvm.text.documents import View
+from textsvm.text.normal_form import normalise
+
+#: A pair (i, k) of numbers, k below BASE, is the key i * BASE + k; END follows the last symbol of a string.
+BASE = 1 << 31
+INT32, INT64, BOOL, DOUBLE = 6, 7, 9, 11
+END = BASE - 1
+#: Numbers of characters outside the table, and of padding.
+OTHER, PADDING = -1, -2
+#: Hangul: first syllable, leading consonant, vowel and (before the) final consonant, and numbers of them.
+_S, _L, _V, _T, _N_L, _N_V, _N_T = 0xAC00, 0x1100, 0x1161, 0x11A7, 19, 21, 28
+
+
+class Graph:
+    """Nodes of an ONNX graph: ``g.Add(a, b)`` adds a node and returns the name of its output.
+
+    Inputs are names of values, numbers or arrays. Bodies of loops share the constants of the whole graph.
+    """
+
+    def __init__(self, whole: Graph | None = None) -> None:
+        self.nodes: list[Any] = []
+        self.whole = whole or self
+        self.constants: dict[Any, Any] = {}
+        self.n_names = 0
+
+    def __getattr__(self, operator: str) -> Callable[..., Any]:
+        if operator.startswith("_"):
+            raise AttributeError(operator)
+        return partial(self.add, operator)
+
+    def name(self) -> str:
+        """A new name."""
+        self.whole.n_names += 1
+        return f"v{self.whole.n_names}"
+
+    def add(self, operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+        """Add a node; returns the name of its output, or a list of several."""
+        names = [self.name() for _ in range(outputs)]
+        node = helper.make_node(operator, [self.value(each) for each in inputs], names, **attributes)
+        self.nodes.append(node)
+        return names[0] if outputs == 1 else names
+
+    def value(self, given: Any) -> str:
+        """Name of a value: a name, or a constant."""
+        if isinstance(given, str):
+            return given
+        array = np.asarray(given)
+        key = (array.dtype.str, array.shape, array.tobytes() if array.dtype != object else tuple(array.flat))
+        constants = self.whole.constants
+        if key not in constants:
+            constants[key] = numpy_helper.from_array(array, self.name())
+        return str(constants[key].name)
+
+    def named(self, value: str, name: str) -> str:
+        """Give a value a name."""
+        self.nodes.append(helper.make_node("Identity", [value], [name]))
+        return name
+
+    def look_up(self, keys: Any, table: Sequence[Any], values: Sequence[int], other: int) -> str:
+        """Values of keys (int64 or string), `other` for keys outside the table."""
+        kind = "strings" if table and isinstance(table[0], str) else "int64s"
+        lists = {f"keys_{kind}": table, "values_int64s": values, "default_int64": other}
+        return (
+            str(self.LabelEncoder(keys, domain="ai.onnx.ml", **lists)) if table else self.filled(keys, other)
+        )
+
+    def filled(self, like: Any, number: Any) -> str:
+        """An array of a number in the shape of another array."""
+        return str(self.Expand(number, self.Shape(like)))
+
+    def where(self, condition: str) -> str:
+        """Places where a condition holds, of an array of one axis."""
+        return str(self.Squeeze(self.NonZero(condition), [0]))
+
+    def total(self, places: str, values: Any, size: Any, zero: Any = 0) -> str:
+        """Sums of the values at each place, shape (size,)."""
+        zeros = self.Expand(zero, self.Reshape(size, [1]))
+        return str(self.ScatterElements(zeros, places, values, axis=0, reduction="add"))
+
+    def loop(
+        self, trips: Any, states: Sequence[str], body: Callable[..., tuple[str, list[str]]]
+    ) -> list[str]:
+        """Repeat ``condition, states = body(graph, trip, *states)`` while the condition holds."""
+        inner = Graph(self.whole)
+        trip, going, *inside = (self.name() for _ in range(len(states) + 2))
+        condition, after = body(inner, trip, *inside)
+        kinds = [TensorProto.INT64, TensorProto.BOOL, *[TensorProto.INT64] * len(states)]
+        entering = [
+            helper.make_tensor_value_info(name, kind, [] if k < 2 else None)
+            for k, (name, kind) in enumerate(zip((trip, going, *inside), kinds, strict=True))
+        ]
+        leaving = [
+            helper.make_tensor_value_info(inner.Identity(name), kind, None)
+            for name, kind in zip((condition, *after), kinds[1:], strict=True)
+        ]
+        graph = helper.make_graph(inner.nodes, self.name(), entering, leaving)
+        result = self.add("Loop", trips, np.array(True), *states, outputs=len(states), body=graph)
+        return [result] if len(states) == 1 else result
+
+    def walk(self, strings: Sequence[Sequence[int]], symbols: str, starts: str, ends: str) -> str:
+        """Place in `strings` of the symbols between each start and its end, -1 if they are another string."""
+        edges: dict[int, int] = {}
+        for place, string in enumerate(strings):
+            node = 0
+            for symbol in string:
+                node = edges.setdefault(node * BASE + symbol, len(edges) + 1)
+            edges[node * BASE + END] = -2 - place
+        padded = self.Concat(symbols, [END], axis=0)
+        last = self.Size(symbols)
+
+        def step(g: Graph, trip: str, node: str) -> tuple[str, list[str]]:
+            at = g.Add(starts, trip)
+            symbol = g.Gather(padded, g.Where(g.Less(at, ends), at, last))
+            key = g.Add(g.Mul(node, BASE), symbol)
+            after = g.Where(g.Less(node, 0), node, g.look_up(key, [*edges], [*edges.values()], -1))
+            inside = g.Cast(g.GreaterOrEqual(after, 0), to=INT32)
+            return g.Greater(g.ReduceSum(inside, keepdims=0), np.int32(0)), [after]
+
+        [end] = self.loop(1 + max(map(len, strings)), [self.filled(starts, 0)], step)
+        return str(self.Max(self.Sub(-2, end), -1))
+
+
+class Characters:
+    """The table of characters of a model: their numbers, classes and images.
+
+    Characters that the normal form changes have the first numbers, combining characters the next.
+    """
+
+    def __init__(self, form: Form) -> None:
+        self.form = form.text
+        self.views = list(dict.fromkeys(term.view for term in form.terms))
+        unicode = unicode_tables(True)
+        classes, orders = (part[unicode.stage1].ravel() for part in (unicode.classes, unicode.orders))
+        words = any(view.tokens != "characters" for view in self.views)
+        bits = SPACE | PUNCT | (WORD if words else 0)
+        changed = {*np.flatnonzero(classes & CHANGES_FOLDED).tolist(), *unicode.decompositions.keys.tolist()}
+        changed |= {*range(_S, _S + _N_L * _N_V * _N_T)}
+        images = {point: self.image(chr(point)) for point in sorted(changed)}
+        used = [np.flatnonzero((classes & bits) | orders), [*range(128), *_symbols_of(form)]]
+        if form.text.normalise == "paper":  # a character outside the table becomes a space
+            used = [range(128)]
+            images = {c: both for c, both in images.items() if {*both} != {" "}}
+            images |= {c: self.image(chr(c)) for c in range(128)}
+        spelled = {*"".join(image for both in images.values() for image in both)}
+        rest = np.setdiff1d(np.concatenate([*used, [*map(ord, spelled)]]).astype(np.int64), [*images])
+        order = np.pad(orders, (0, 0x110000 - len(orders)))
+        rest = rest[np.argsort(order[rest] == 0, kind="stable")]
+        self.points = np.concatenate([[*images], rest]).astype(np.int64)
+        self.size = len(self.points)
+        self.images = [*zip(*images.values(), strict=True)]
+        self.number = {chr(c): k for k, c in enumerate(self.points.tolist())}
+        self.orders = order[self.points]
+        self.classes = np.pad(classes, (0, 0x110000 - len(classes)))[self.points]
+
+    def image(self, char: str) -> tuple[str, str]:
+        """Normal form of a character with its case and without, decomposed."""
+        form = self.form.normalise
+        if form == "unicode":
+            return unicodedata.normalize("NFKD", char), unicodedata.normalize("NFKD", char.casefold())
+        return normalise(char, form, keep_case=True), normalise(char, form)
+
+    def of_class(self, g: Graph, ids: str, bit: int) -> str:
+        """Whether characters have a class."""
+        return _entry(g, ids, (self.classes & bit) > 0)
+
+    def order(self, g: Graph, ids: str) -> str:
+        """Canonical combining classes."""
+        return str(g.Cast(_entry(g, ids, self.orders), to=INT64))
+
+    def composites(self) -> dict[int, int]:
+        """Number of the composite of each pair of characters."""
+        pairs = [tuple(map(chr, row)) for row in unicode_tables(True).pairs.tolist()]
+        for place in range(_N_L * _N_V):
+            syllable = _S + place * _N_T
+            pairs.append((chr(_L + place // _N_V), chr(_V + place % _N_V), chr(syllable)))
+            pairs += [(chr(syllable), chr(_T + k), chr(syllable + k)) for k in range(1, _N_T)]
+        return {self.number[a] * BASE + self.number[b]: self.number[c] for a, b, c in pairs}
+
+
+def _symbols_of(form: Form) -> Iterable[int]:
+    """Code points of the symbols of a model."""
+    for term in form.terms:
+        symbols = term.alphabet.tolist()
+        yield from symbols if term.alphabet.dtype != object else map(ord, "".join(symbols))
+
+
+def _entry(g: Graph, ids: str, values: NDArray[Any]) -> str:
+    """Entries of a table for some numbers; 0 outside the table, whose zeros at the end are left out."""
+    size = int(np.flatnonzero(values).max(initial=-1)) + 1
+    return str(g.Gather(np.append(values[:size], values.dtype.type(0)), g.Min(ids, size)))
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Symbols of all texts of a batch, as names of values."""
+
+    ids: str  #: Number of each symbol
+    text: str  #: Text of each symbol
+    starts: str  #: First symbol of each text
+    ends: str
+    known: dict[str, int]  #: Number of each symbol that the model knows
+
+
+def read(g: Graph, texts: str, form: Form) -> dict[View, Symbols]:
+    """The symbols of a batch of texts for each view of a model."""
+    table = Characters(form)
+    n_texts = g.Size(texts)
+    options = {"mark": 0, "mincharnum": 1, "pad_value": "", "separators": [""]}
+    chars = g.Tokenizer(texts, domain="com.microsoft", **options)
+    numbers = [*range(table.size), PADDING]
+    ids = g.look_up(chars, [*table.number, ""], numbers, OTHER)
+    places = g.NonZero(g.Greater(ids, PADDING))
+    text = g.Squeeze(g.Slice(places, [0], [1], [0]), [0])
+    pairs = g.Transpose(places, perm=[1, 0])
+    _, _, local, _ = g.Unique(g.GatherND(chars, pairs), outputs=4)
+    ids = g.GatherND(ids, pairs)
+    ids = g.Where(g.Less(ids, 0), g.Add(local, table.size), ids)
+    cased = {case: _normalised(g, table, ids, text, case) for case in {v.keep_case for v in table.views}}
+    symbols = {}
+    for view in table.views:
+        known = _vocabulary(form, view)
+        split = _words if view.tokens != "characters" else _characters
+        symbols[view] = split(g, table, *cased[view.keep_case], n_texts, view.tokens, known)
+    return symbols
+
+
+def _vocabulary(form: Form, view: View) -> list[str]:
+    """Tokens of all terms of a view."""
+    terms = [term for term in form.terms if term.view == view and term.alphabet.dtype == object]
+    return [*dict.fromkeys(token for term in terms for token in term.alphabet.tolist())]
+
+
+def _spans(g: Graph, text: str, n_texts: str) -> tuple[str, str]:
+    sizes = g.total(text, g.filled(text, 1), n_texts)
+    ends = g.CumSum(sizes, 0)
+    return g.Sub(ends, sizes), ends
+
+
+def _characters(
+    g: Graph, table: Characters, ids: str, text: str, n_texts: str, tokens: str, known: list[str]
+) -> Symbols:
+    return Symbols(ids, text, *_spans(g, text, n_texts), table.number)
+
+
+def _normalised(g: Graph, table: Characters, ids: str, text: str, keep_case: bool) -> tuple[str, str]:
+    """Characters of the normalised texts."""
+    form, space = table.form, table.number[" "]
+    if form.normalise == "paper":
+        ids, text = _mapped(g, table, ids, text, int(not keep_case))
+        # Other characters than those of the table are spaces.
+        ids = g.Where(g.Less(ids, table.size), ids, space)
+    elif form.normalise == "unicode":
+        ids, text = g.loop(1 if keep_case else 2, [ids, text], partial(_compatible, table))
+    bits = SPACE * (form.normalise == "unicode") | PUNCT * (
+        not form.punctuation and form.normalise != "paper"
+    )
+    if bits:
+        ids = g.Where(table.of_class(g, ids, bits), space, ids)
+    if form.normalise != "none":
+        ids, text = _single_spaces(g, ids, text, space, form.normalise == "unicode")
+    return (ids, text) if form.max_length is None else _cut(g, ids, text, form)
+
+
+def _cut(g: Graph, ids: str, text: str, form: TextForm) -> tuple[str, str]:
+    place = g.Range(0, g.Size(text), 1)
+    first = g.Gather(g.where(_begins(g, text)), g.Sub(g.CumSum(g.Cast(_begins(g, text), to=INT64), 0), 1))
+    kept = g.Less(g.Sub(place, first), form.max_length)
+    return g.Compress(ids, kept, axis=0), g.Compress(text, kept, axis=0)
+
+
+def _before(g: Graph, values: str, first: int) -> str:
+    """Each value's predecessor; `first` for the first."""
+    return str(g.Slice(g.Concat([first], values, axis=0), [0], [-1], [0]))
+
+
+def _begins(g: Graph, text: str) -> str:
+    """Whether each character is the first of its text."""
+    return str(g.Not(g.Equal(text, _before(g, text, -1))))
+
+
+def _compatible(table: Characters, g: Graph, step: str, ids: str, text: str) -> tuple[str, list[str]]:
+    """NFKC of the characters, in step 1 of their folded case."""
+    ids, text = _mapped(g, table, ids, text, step)
+    return g.Identity(np.array(True)), [*_composed(g, table, _ordered(g, table, ids, text), text)]
+
+
+def _mapped(g: Graph, table: Characters, ids: str, text: str, step: Any) -> tuple[str, str]:
+    """Replace each character by its image, several characters or none."""
+    n = len(table.images[0])
+    images = [image for images in table.images for image in (*images, " ")]
+    sizes = np.array([*map(len, images)])
+    starts = (np.cumsum(sizes) - sizes).astype(np.int32)
+    row = g.Add(g.Min(ids, n), g.Mul(step, n + 1))
+    size = g.Cast(g.Gather(sizes.astype(np.uint8), row), to=INT64)
+    grid = g.Less(g.Range(0, g.ReduceMax(g.Concat([1], size, axis=0), keepdims=0), 1), g.Unsqueeze(size, [1]))
+    owner, place = (g.Squeeze(g.Slice(g.NonZero(grid), [k], [k + 1], [0]), [0]) for k in (0, 1))
+    points = np.array([table.number[c] for image in images for c in image], np.int32)
+    first = g.Cast(g.Gather(starts, g.Gather(row, owner)), to=INT64)
+    image = g.Gather(points, g.Add(first, place))
+    ids = g.Gather(ids, owner)
+    return g.Where(g.Less(ids, n), g.Cast(image, to=INT64), ids), g.Gather(text, owner)
+
+
+def _ordered(g: Graph, table: Characters, ids: str, text: str) -> str:
+    """Sort each run of combining characters by class, stably."""
+    order = table.order(g, ids)
+    run = g.CumSum(g.Cast(g.Or(g.Equal(order, 0), _begins(g, text)), to=INT64), 0)
+    places = g.where(g.Greater(order, 0))
+    size = g.Size(places)
+    rank = g.Add(g.Mul(g.Gather(run, places), 256), g.Gather(order, places))
+    rank = g.Add(g.Mul(rank, size), g.Range(0, size, 1))
+    _, by_rank = g.TopK(rank, g.Reshape(size, [1]), largest=0, outputs=2)
+    return str(g.ScatterElements(ids, places, g.Gather(ids, g.Gather(places, by_rank))))
+
+
+def _composed(g: Graph, table: Characters, ids: str, text: str) -> tuple[str, str]:
+    """Compose pairs until none is left: in each round the first after each starter."""
+    composites = table.composites()
+
+    def step(g: Graph, trip: str, ids: str, text: str) -> tuple[str, list[str]]:
+        starter, place, whole = _candidates(g, table, composites, ids, text)
+        mask = g.Cast(g.total(place, g.filled(place, 1), g.Size(ids)), to=BOOL)
+        free = g.Not(g.Or(g.Gather(mask, starter), g.Equal(starter, _before(g, starter, -1))))
+        starter, place, whole = (g.Compress(each, free, axis=0) for each in (starter, place, whole))
+        kept = g.Not(g.Cast(g.total(place, g.filled(place, 1), g.Size(ids)), to=BOOL))
+        ids = g.ScatterElements(ids, starter, whole)
+        after = [g.Compress(each, kept, axis=0) for each in (ids, text)]
+        return g.Greater(g.Size(place), 0), after
+
+    ids, text = g.loop("", [ids, text], step)
+    return ids, text
+
+
+def _candidates(
+    g: Graph, table: Characters, composites: dict[int, int], ids: str, text: str
+) -> tuple[str, str, str]:
+    """Starters and later characters that may compose, and their composites."""
+    order = table.order(g, ids)
+    is_starter = g.Equal(order, 0)
+    before = g.CumSum(g.Cast(is_starter, to=INT64), 0, exclusive=1)
+    starters = g.Concat(g.where(is_starter), [0], axis=0)
+    starter = g.Gather(starters, g.Max(g.Sub(before, 1), 0))
+    previous = _before(g, order, 0)
+    open_ = g.Or(g.Equal(previous, 0), g.Less(previous, order))
+    same = g.And(g.Greater(before, 0), g.Equal(g.Gather(text, starter), text))
+    key = g.Add(g.Mul(g.Gather(ids, starter), BASE), ids)
+    whole = g.look_up(key, [*composites], [*composites.values()], -1)
+    place = g.where(g.And(g.And(open_, same), g.GreaterOrEqual(whole, 0)))
+    return g.Gather(starter, place), place, g.Gather(whole, place)
+
+
+def _single_spaces(g: Graph, ids: str, text: str, space: int, strip: bool) -> tuple[str, str]:
+    """Runs of spaces as one, none at the ends if they are stripped."""
+    begins, is_space = _begins(g, text), g.Equal(ids, space)
+    after = g.Equal(_before(g, ids, space if strip else -1), space)
+    after = g.Or(begins, after) if strip else g.And(g.Not(begins), after)
+    kept = g.Not(g.And(is_space, after))
+    ids, text = (g.Compress(each, kept, axis=0) for each in (ids, text))
+    if strip:
+        following = g.Slice(g.Concat(text, [-1], axis=0), [1], [END], [0])
+        kept = g.Not(g.And(g.Equal(ids, space), g.Not(g.Equal(text, following))))
+        ids, text = (g.Compress(each, kept, axis=0) for each in (ids, text))
+    return ids, text
+
+
+def _words(
+    g: Graph, table: Characters, ids: str, text: str, n_texts: str, tokens: str, known: list[str]
+) -> Symbols:
+    """Words as symbols: known words by their place in the vocabulary, others numbered within the batch."""
+    starts, ends = _word_spans(g, table, ids, text, tokens)
+    ranks = _ranks(g, ids, starts, ends)
+    _, first, local, _ = g.Unique(ranks, outputs=4)
+    spelled = [[table.number[c] for c in word] for word in known]
+    place = g.Gather(g.walk(spelled or [[]], ids, g.Gather(starts, first), g.Gather(ends, first)), local)
+    words = g.Where(g.Less(place, 0), g.Add(local, len(known)), place)
+    text = g.Gather(text, starts)
+    return Symbols(words, text, *_spans(g, text, n_texts), {word: k for k, word in enumerate(known)})
+
+
+def _word_spans(g: Graph, table: Characters, ids: str, text: str, tokens: str) -> tuple[str, str]:
+    """First character of each word, and the end."""
+    inside = g.Not(table.of_class(g, ids, SPACE))
+    joins = table.of_class(g, ids, WORD) if tokens == "words" else inside
+    behind = g.Cast(_before(g, g.Cast(joins, to=INT64), 0), to=BOOL)
+    first = g.And(inside, g.Or(_begins(g, text), g.Not(g.And(joins, behind))))
+    owner = g.Sub(g.CumSum(g.Cast(first, to=INT64), 0), 1)
+    starts, inside = g.where(first), g.where(inside)
+    owner = g.Gather(owner, inside)
+    return starts, g.Add(starts, g.total(owner, g.filled(owner, 1), g.Size(starts)))
+
+
+def _ranks(g: Graph, ids: str, starts: str, ends: str) -> str:
+    """Numbers of words, equal for equal words; the prefixes that are compared double in length."""
+    marks = g.total(starts, g.filled(starts, 1), g.Size(ids))
+    owner = g.Sub(g.CumSum(marks, 0), 1)
+    limit = g.Gather(g.Concat([0], ends, axis=0), g.Add(owner, 1))
+    size = g.ReduceMax(g.Concat([0], g.Sub(ends, starts), axis=0), keepdims=0)
+
+    def step(g: Graph, trip: str, ranks: str, width: str) -> tuple[str, list[str]]:
+        at = g.Add(g.Range(0, g.Size(ranks), 1), width)
+        longer = g.Less(at, limit)
+        second = g.Add(g.Gather(g.Concat(ranks, [0], axis=0), g.Where(longer, at, 0)), 1)
+        key = g.Add(g.Mul(ranks, BASE), g.Where(longer, second, 0))
+        _, _, ranks, _ = g.Unique(key, outputs=4)
+        return g.Less(g.Mul(width, 2), size), [ranks, g.Mul(width, 2)]
+
+    ranks, _ = g.loop("", [ids, g.Identity(1)], step)
+    return str(g.Gather(ranks, starts))
+
+
+#: Versions of the operators and of the format, which onnxruntime 1.15 and later read.
+OPSETS = {"": 18, "ai.onnx.ml": 3, "com.microsoft": 1}
+IR_VERSION = 9
+#: Largest file: protobuf's limit.
+MOST_BYTES = (1 << 31) - 1
+FLOAT = 1
+
+
+@dataclass(frozen=True)
+class Level:
+    """Occurrences of the first k symbols of the strings of some tables, as names of values."""
+
+    start: str  #: First symbol of each occurrence
+    pattern: str  #: Pattern of each occurrence
+    string: str  #: Number of the string of each occurrence
+    count: str  #: Number of occurrences of each string
+    text: str  #: Text of each string
+    node: str  #: Place of each string among the strings of the model, negative for none
+    n_nodes: int
+
+
+def onnx_of(form: Form) -> bytes:
+    """The model as ONNX; InputError if it cannot be expressed."""
+    _check(form)
+    g = Graph()
+    outputs = _outputs(g, form, _machine_values(g, form))
+    infos = [
+        helper.make_tensor_value_info(g.named(value, name), kind, ["n"] if name == "label" else ["n", None])
+        for name, (value, kind) in outputs.items()
+    ]
+    texts = helper.make_tensor_value_info("texts", 8, ["n"])
+    graph = helper.make_graph(g.nodes, "textsvm", [texts], infos, [*g.constants.values()])
+    opsets = [helper.make_opsetid(*pair) for pair in OPSETS.items()]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="textsvm")
+    helper.set_model_props(model, {"textsvm": json.dumps(to_json(form.about))})
+    if model.ByteSize() > MOST_BYTES:
+        raise InputError("the model takes more than 2 GiB, the limit of ONNX files; take another format")
+    return bytes(model.SerializeToString())
+
+
+def _check(form: Form) -> None:
+    if form.has_pairs:
+        raise InputError(
+            "a kernel of pairs cannot be expressed in ONNX; take another format, such as c or js"
+        )
+    for term in form.feature_terms:
+        if term.both_strands or term.view.tokens == "blosum62":
+            subject = "a kernel of both strands of DNA" if term.both_strands else "tokens='blosum62'"
+            raise InputError(f"{subject} cannot be expressed in ONNX; take another format, such as c or js")
+    n_weights = sum(
+        table.weights.size + table.codes.size for term in form.feature_terms for table in term.tables
+    )
+    if 8 * n_weights > MOST_BYTES:
+        raise InputError("the model takes more than 2 GiB, the limit of ONNX files; take another format")
+
+
+# Values of the machines
+
+
+def _machine_values(g: Graph, form: Form) -> str:
+    """Values of all machines, shape (n, n_machines)."""
+    symbols = read(g, "texts", form)
+    size = g.Size("texts")
+    zeros = g.Expand(0.0, g.Concat(g.Reshape(size, [1]), [form.n_machines], axis=0))
+    values = g.Add(zeros, form.biases)
+    for term in form.feature_terms:
+        values = g.Add(values, _term_values(g, term, symbols[term.view], size, zeros))
+    return str(values)
+
+
+def _term_values(g: Graph, term: FeatureTerm, symbols: Symbols, size: str, zeros: str) -> str:
+    number = np.array([symbols.known[_symbol(each)] for each in term.alphabet.tolist()], np.int64)
+    tables = sorted(term.tables, key=lambda table: len(table.offsets))
+    sums, squares = zeros, g.Expand(0.0, g.Reshape(size, [1]))
+    for _, group in groupby(tables, key=lambda table: len(table.offsets)):
+        same = list(group)
+        level = _empty_strings(g, symbols, len(same[0].offsets))
+        parents = [np.zeros(len(table.codes), np.int64) for table in same]
+        for table, found, nodes in _levels(g, symbols, level, 0, same, parents, number):
+            sums, squares = _table_values(g, term, table, found, nodes, symbols, (sums, squares))
+    if not term.normalised:
+        return str(g.Mul(sums, term.scale))
+    some = g.Greater(squares, 0.0)
+    scaled = g.Div(sums, g.Unsqueeze(g.Sqrt(g.Where(some, squares, 1.0)), [1]))
+    return str(g.Where(g.Unsqueeze(some, [1]), scaled, _featureless(g, term, symbols, number, zeros)))
+
+
+def _symbol(symbol: Any) -> str:
+    return symbol if isinstance(symbol, str) else chr(symbol)
+
+
+def _featureless(g: Graph, term: FeatureTerm, symbols: Symbols, number: NDArray[np.int64], zeros: str) -> str:
+    """Values of texts that equal a training text without features."""
+    if not len(term.featureless) or term.featureless_values is None:
+        return zeros
+    strings = [number[codes].tolist() for codes in term.featureless]
+    values = np.concatenate([term.featureless_values, np.zeros((1, term.featureless_values.shape[1]))])
+    place = g.walk(strings, symbols.ids, symbols.starts, symbols.ends)
+    return str(g.Gather(values, g.Where(g.Less(place, 0), len(strings), place)))
+
+
+def _empty_strings(g: Graph, symbols: Symbols, n_patterns: int) -> Level:
+    """Level 0: each position and pattern begins the empty string of its text."""
+    places = g.Range(0, g.Mul(g.Size(symbols.ids), n_patterns), 1)
+    start = g.Div(places, n_patterns)
+    texts = g.Range(0, g.Size(symbols.starts), 1)
+    zero = g.filled(texts, 0)
+    return Level(start, g.Mod(places, n_patterns), g.Gather(symbols.text, start), zero, texts, zero, 1)
+
+
+def _levels(
+    g: Graph, symbols: Symbols, level: Level, k: int, tables: Sequence[FeatureTable],
+    parents: Sequence[NDArray[np.int64]], number: NDArray[np.int64],
+) -> Iterator[tuple[FeatureTable, Level, NDArray[np.int64]]]:  # fmt: skip
+    """Each table with the level of its strings and their nodes; tables share levels as long as they can."""
+    groups: dict[bytes, list[int]] = {}
+    for i, table in enumerate(tables):
+        if table.offsets.shape[1] == k:
+            yield table, level, parents[i]
+        else:
+            groups.setdefault(table.offsets[:, k].tobytes(), []).append(i)
+    for group in groups.values():
+        keys = [parents[i] * BASE + number[tables[i].codes[:, k]] for i in group]
+        edges = np.unique(np.concatenate(keys))
+        deeper = _extended(g, symbols, level, tables[group[0]].offsets[:, k], edges)
+        nodes = [np.searchsorted(edges, each) for each in keys]
+        yield from _levels(g, symbols, deeper, k + 1, [tables[i] for i in group], nodes, number)
+
+
+def _extended(
+    g: Graph, symbols: Symbols, level: Level, offsets: NDArray[np.int64], edges: NDArray[np.int64]
+) -> Level:
+    """Strings with another symbol, at these offsets of the patterns, as far as the texts reach."""
+    at = g.Add(level.start, g.Gather(offsets, level.pattern))
+    limit = g.Gather(g.Gather(symbols.ends, level.text), level.string)
+    inside = g.Less(at, limit)
+    at, start, pattern, string = (
+        g.Compress(each, inside, axis=0) for each in (at, level.start, level.pattern, level.string)
+    )
+    key = g.Add(g.Mul(string, BASE), g.Gather(symbols.ids, at))
+    pairs, _, string, count = g.Unique(key, outputs=4)
+    parent, symbol = g.Div(pairs, BASE), g.Mod(pairs, BASE)
+    edge = g.Add(g.Mul(g.Gather(level.node, parent), BASE), symbol)
+    node = g.look_up(edge, edges.tolist(), range(len(edges)), -1)
+    return Level(start, pattern, string, count, g.Gather(level.text, parent), node, len(edges))
+
+
+def _table_values(
+    g: Graph, term: FeatureTerm, table: FeatureTable, level: Level, nodes: NDArray[np.int64],
+    symbols: Symbols, before: tuple[str, str],
+) -> tuple[str, str]:  # fmt: skip
+    """Sums of weights, and of squares, with the features of a table."""
+    sums, squares = before
+    amount, present = _amounts(g, table, level, symbols)
+    amount, text, node = (g.Compress(each, present, axis=0) for each in (amount, level.text, level.node))
+    node = g.Where(g.Less(node, 0), level.n_nodes, node)
+    factors = np.full(level.n_nodes + 1, term.unknown)
+    factors[nodes] = 1.0 if table.factors is None else table.factors
+    x = g.Gather(factors, node)
+    if term.count in ("count", "log"):
+        x = g.Mul(x, amount if term.count == "count" else g.Add(g.Log(amount), 1.0))
+    x = g.Cast(g.Cast(x, to=FLOAT), to=DOUBLE)
+    square = g.Mul(g.Mul(x, x), float(table.times))
+    square = g.Mul(square, amount) if term.count == "intersection" else square
+    squares = g.ScatterElements(squares, text, square, axis=0, reduction="add")
+    first, rows = np.full(level.n_nodes + 1, -1), np.ones(level.n_nodes + 1, np.int64)
+    first[nodes], rows[nodes] = np.cumsum(table.rows) - table.rows, table.rows
+    known = g.GreaterOrEqual(g.Gather(first, node), 0)
+    x, text, node, amount = (g.Compress(each, known, axis=0) for each in (x, text, node, amount))
+    row = g.Gather(first, node)
+    if table.rows.max(initial=1) > 1:
+        row = g.Add(row, g.Sub(g.Min(g.Cast(amount, to=INT64), g.Gather(rows, node)), 1))
+    features = g.Mul(g.Unsqueeze(x, [1]), g.Gather(cumulated(table), row))
+    return g.ScatterND(sums, g.Unsqueeze(text, [1]), features, reduction="add"), squares
+
+
+def _amounts(g: Graph, table: FeatureTable, level: Level, symbols: Symbols) -> tuple[str, str]:
+    """Amount of each string, and whether it is above 0."""
+    reach = table.span if len(table.offsets) == 1 else table.offsets.max() + 1
+    if len(table.offsets) == 1 and reach == table.offsets.max() + 1 and (table.values == 1).all():
+        return g.Cast(level.count, to=DOUBLE), g.Greater(level.count, 0)
+    values = g.Gather(table.values.astype(float), level.pattern)
+    if len(table.offsets) == 1:
+        limit = g.Gather(g.Gather(symbols.ends, level.text), level.string)
+        values = g.Where(g.LessOrEqual(g.Add(level.start, reach), limit), values, 0.0)
+    amount = g.total(level.string, values, g.Size(level.count), 0.0)
+    return amount, g.Greater(amount, 0.0)
+
+
+# Decisions
+
+
+def _outputs(g: Graph, form: Form, values: str) -> dict[str, tuple[str, int]]:
+    """Name of the value and type of each output."""
+    decision = _decision(g, form, values)
+    outputs = {"decision": (decision, DOUBLE)}
+    if form.task == "number":
+        return outputs
+    if form.task == "novelty":
+        label = g.Where(g.GreaterOrEqual(g.Squeeze(decision, [1]), 0.0), 1, -1)
+        return {"label": (label, INT64), **outputs}
+    if form.task == "labels":
+        assert form.thresholds is not None
+        return {"labels": (g.Greater(decision, form.thresholds), BOOL), **outputs}
+    assert form.classes is not None
+    if form.calibration is None:
+        single = form.n_decisions == 1
+        best = g.Cast(g.Greater(decision, 0.0), to=INT64) if single else None
+        best = g.Squeeze(best, [1]) if single else g.ArgMax(decision, axis=1, keepdims=0)
+        return {"label": _label(g, form, best, None), **outputs}
+    p = _probabilities(g, form, decision, form.calibration)
+    label = _label(g, form, g.ArgMax(p, axis=1, keepdims=0), p)
+    return {"label": label, **outputs, "probabilities": (p, DOUBLE)}
+
+
+def _decision(g: Graph, form: Form, values: str) -> str:
+    if form.combine == "difference":
+        return str(g.MatMul(values, np.array([[-1.0], [1.0]])))
+    if form.combine == "identity":
+        return values
+    pairs = list(combinations(range(form.n_decisions), 2))
+    first, second = (np.eye(form.n_decisions)[[pair[k] for pair in pairs]] for k in (0, 1))
+    wins = g.Cast(g.Greater(values, 0.0), to=DOUBLE)
+    votes = g.Add(g.MatMul(wins, second), g.MatMul(g.Sub(1.0, wins), first))
+    sums = g.MatMul(values, second - first)
+    return str(g.Add(votes, g.Div(sums, g.Mul(3.0, g.Add(g.Abs(sums), 1.0)))))
+
+
+def _probabilities(g: Graph, form: Form, decision: str, maps: dict[str, NDArray[Any]]) -> str:
+    if "a" in maps:
+        p = g.Div(1.0, g.Add(1.0, g.Exp(g.Add(g.Mul(decision, maps["a"]), maps["b"]))))
+    else:
+        parts = [slice(*pair) for pair in zip(maps["starts"][:-1], maps["starts"][1:], strict=True)]
+        lines = [
+            _interpolated(g, g.Slice(decision, [k], [k + 1], [1]), maps["x"][part], maps["y"][part])
+            for k, part in enumerate(parts)
+        ]
+        p = g.Concat(*lines, axis=1)
+    if form.n_decisions == 1:
+        return str(g.Concat(g.Sub(1.0, p), p, axis=1))
+    total = g.ReduceSum(p, [1], keepdims=1)
+    some = g.Greater(total, 0.0)
+    return str(g.Where(some, g.Div(p, g.Where(some, total, 1.0)), 1 / form.n_decisions))
+
+
+def _interpolated(g: Graph, values: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
+    """`numpy.interp` of a column."""
+    left = g.ReduceSum(g.Cast(g.LessOrEqual(x, values), to=INT64), [1], keepdims=1)
+    left = g.Sub(left, 1)
+    slopes = np.diff(y) / np.where(np.diff(x) > 0, np.diff(x), 1)
+    at = g.Max(left, 0)
+    line = g.Add(g.Gather(y, at), g.Mul(g.Gather(np.append(slopes, 0.0), at), g.Sub(values, g.Gather(x, at))))
+    return str(g.Where(g.Less(left, 0), y[0], line))
+
+
+def _label(g: Graph, form: Form, best: str, p: str | None) -> tuple[str, int]:
+    """Labels, as integers or strings; "unsure" for rejected texts."""
+    classes = form.classes or []
+    unsure = None
+    if len(form.reject) == 1:
+        unsure = g.Less(g.ReduceMax(p, [1], keepdims=0), form.reject[0])
+    elif form.reject:
+        second = g.Gather(p, 1, axis=1)
+        best = g.Cast(g.GreaterOrEqual(second, form.reject[1]), to=INT64)
+        unsure = g.And(g.Greater(second, form.reject[0]), g.Less(second, form.reject[1]))
+    if unsure is None and all(type(each) is int for each in classes):
+        return g.Gather(np.array(classes, np.int64), best), INT64
+    label = g.Gather(np.array([name_of(each) for each in classes], object), best)
+    return label if unsure is None else g.Where(unsure, np.array(UNSURE, object), label), 8

@@ -1,0 +1,145 @@
+// The page of an exported model: decide and explain the text at each change.
+(() => {
+  const at = (id) => document.getElementById(id), facts = JSON.parse(at("facts").textContent);
+  const model = new Model(Uint8Array.from(atob(at("model").textContent), (c) => c.charCodeAt(0)));
+  const percent = (p) => (100 * p).toFixed(1) + " %", several = model.classes.length > 2 || model.task === "labels";
+  const pick = at("class"), text = at("text");
+  const element = (name, content, kind) => {
+    const made = document.createElement(name);
+    made.textContent = content;
+    if (kind) made.className = kind;
+    return made;
+  };
+
+  // The class of the answer, or the likeliest if it is unsure; of labels that with the largest margin.
+  const answered = (decision) => {
+    const best = (values) => values.indexOf(Math.max(...values));
+    if (model.task === "labels") return best(decision.map((value, k) => value - (model.thresholds ? model.thresholds[k] : 0)));
+    const k = model.classNumber(decision);
+    return k < 0 ? best(model.probabilities(decision)) : k;
+  };
+  // The decision value that is explained, and the sign with which it speaks for the chosen class.
+  const explained = (decision) => {
+    if (!several) return [0, model.task === "classes" && answered(decision) === 0 ? -1 : 1];
+    return [pick.value === "" ? answered(decision) : Number(pick.value), 1];
+  };
+  const side = (number, sign) => {
+    if (model.task === "number") return "a higher number";
+    if (model.task === "novelty") return "the known kind";
+    return several ? model.classes[number] : model.classes[sign > 0 ? 1 : 0];
+  };
+
+  const sentence = (decision) => {
+    const said = model.label(decision), p = model.probabilities(decision);
+    if (model.task === "number") return [Number(said.toPrecision(4)).toLocaleString("en"), ""];
+    const value = (v) => (v > 0 ? "+" : "") + v.toFixed(2);
+    if (model.task === "novelty") return [said ? "of the known kind" : "new", `decision value ${value(decision[0])}`];
+    if (model.task === "labels") return [said.length ? said.join(", ") : "no label", ""];
+    const k = model.classNumber(decision);
+    if (p && k >= 0) return [said, `probability ${percent(p[k])}`];
+    if (p) {
+      const likeliest = [...p.keys()].sort((a, b) => p[b] - p[a]).slice(0, 3);
+      return [said, `probabilities ${likeliest.map((i) => `${model.classes[i]} ${percent(p[i])}`).join(", ")}`];
+    }
+    return [said, decision.length === 1 ? `decision value ${value(decision[0])}` : `decision value ${value(decision[k])}`];
+  };
+
+  // Doubts: a small margin, and substrings that are new to the model.
+  const doubts = (decision, substrings) => {
+    const drift = facts.drift || {}, found = [];
+    const ordered = [...decision].sort((a, b) => b - a);
+    const margin = decision.length === 1 ? Math.abs(decision[0]) : ordered[0] - ordered[1];
+    if (drift.margin && model.task === "classes" && margin < 0.25 * drift.margin)
+      found.push(`Close to the boundary: margin ${margin.toFixed(2)}, for training texts ${drift.margin.toFixed(2)} in the median.`);
+    if (drift.features != null && substrings.all >= 20 && substrings.unknown / substrings.all > 1.5 * drift.features + 0.1)
+      found.push(`${percent(substrings.unknown / substrings.all)} of its substrings of 4 characters are new to the model, of training texts ${percent(drift.features)}: do not rely on the answer.`);
+    return found;
+  };
+
+  const colour = (shares) => {
+    const most = shares.reduce((large, share) => Math.max(large, Math.abs(share)), 0.02), pieces = document.createDocumentFragment();
+    let run = "", kind = "", i = 0;
+    const close = () => {
+      if (run) pieces.append(kind ? element("span", run, kind) : run);
+      run = "";
+    };
+    for (const character of text.value) {
+      let share = 0;
+      for (const end = i + character.length; i < end; i++) share += shares[i];
+      const level = Math.ceil(4 * Math.min(1, Math.abs(share) / most) - 0.3), next = level > 0 ? (share > 0 ? "f" : "a") + level : "";
+      if (next !== kind) close();
+      kind = next;
+      run += character;
+    }
+    close();
+    at("coloured").replaceChildren(pieces);
+  };
+
+  const words = (shares, name) => {
+    const sums = new Map();
+    for (const match of text.value.matchAll(/\S+/g)) {
+      let sum = 0;
+      for (let u = match.index; u < match.index + match[0].length; u++) sum += shares[u];
+      sums.set(match[0], (sums.get(match[0]) || 0) + sum);
+    }
+    const ordered = [...sums].sort((a, b) => b[1] - a[1]), listed = (pairs) => pairs.map(([word, sum]) => `${word} ${sum > 0 ? "+" : ""}${sum.toFixed(2)}`).join(", ");
+    const best = ordered.filter((pair) => pair[1] > 0).slice(0, 5), worst = ordered.filter((pair) => pair[1] < 0).slice(-5).reverse();
+    at("words").textContent = [best.length && `Most for ${name}: ${listed(best)}.`, worst.length && `Most against: ${listed(worst)}.`].filter(Boolean).join(" ");
+  };
+
+  const table = (decision) => {
+    const p = model.probabilities(decision), rows = model.classes.map((name, k) => [name, decision[k], p && p[k]]);
+    rows.sort((a, b) => (p ? b[2] - a[2] : b[1] - a[1]));
+    const made = document.createElement("table"), head = made.createTHead().insertRow(), body = made.createTBody();
+    for (const title of p ? ["class", "decision value", "probability"] : ["class", "decision value"]) head.append(element("th", title));
+    for (const [name, value, probability] of rows.slice(0, 50)) {
+      const row = body.insertRow();
+      row.append(element("th", name), element("td", value.toFixed(3)));
+      if (p) row.append(element("td", percent(probability)));
+    }
+    at("table").replaceChildren(made);
+  };
+
+  const update = () => {
+    const empty = text.value.trim() === "";
+    at("why").hidden = empty || !model.explains;
+    at("values").hidden = empty || !several;
+    if (empty) {
+      at("answer").replaceChildren();
+      return;
+    }
+    const decision = model.decide(text.value), [number, sign] = explained(decision), [said, detail] = sentence(decision);
+    const { contributions, substrings } = model.explains ? model.explain(text.value, number, decision)
+      : { contributions: null, substrings: { all: 0, unknown: 0 } };
+    at("answer").replaceChildren(
+      element("strong", said), element("span", detail),
+      ...doubts(decision, substrings).map((doubt) => element("p", doubt, "note doubt")));
+    if (contributions) {
+      const shares = [...contributions].map((share) => sign * share), name = side(number, sign);
+      at("side").textContent = name;
+      colour(shares);
+      words(shares, name);
+    }
+    if (several) table(decision);
+  };
+
+  if (several) {
+    pick.append(new Option("the prediction", ""), ...model.classes.map((name, k) => new Option(name, k)));
+    pick.closest("p").hidden = false;
+    pick.addEventListener("change", update);
+  }
+  let waiting = false, took = 0;
+  text.addEventListener("input", () => {
+    if (waiting) return;
+    waiting = true;
+    const work = () => {
+      const start = performance.now();
+      waiting = false;
+      update();
+      took = performance.now() - start;
+    };
+    if (took > 50 && !model.explains) setTimeout(work, 2 * took); // many support vectors: typing comes first
+    else requestAnimationFrame(work);
+  });
+  update();
+})();

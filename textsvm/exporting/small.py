@@ -1,0 +1,419 @@
+"""Smaller model files: fewer strings, weights of 8 or 16 bits, and tags of 16 or 32 bits.
+
+A string is worth the mean square of its contribution to the values of the machines, on the texts of the model
+or on held-out texts. Strings of all tables are kept in the order of worth per byte. The strings that a table
+does not have, dropped ones among them, then get the factor with which texts keep their norm in the mean. Of
+all combinations of types the one is chosen whose values differ least from those of the whole model.
+
+A text of training has strings that no other text has, and a new text has as many unknown ones. So a share of
+the strings of few texts counts as unknown in texts of training (absolute discounting, Ney et al. 1994).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.exporting.binary import PackedTable, packed_tables, string_hashes, symbol_hashes, write
+from textsvm.exporting.form import Form, machine_of
+from textsvm.kernels.contract import FeatureTable, FeatureTerm
+from textsvm.runtime.parallel import Progress
+from textsvm.runtime.plain_json import to_json
+from textsvm.text.documents import Documents
+
+#: Strings per bucket.
+PER_BUCKET = 6
+#: Most symbols of the texts that are counted.
+MOST_SYMBOLS = 1 << 20
+#: Training texts that are subtracted from the number of texts with a string.
+DISCOUNT = 0.7
+#: Types of weights and tags.
+CHOICES = tuple((np.dtype(w), np.dtype(t)) for w in ("int8", "int16") for t in ("uint16", "uint32"))
+#: Largest weights of 8 bits, relative to the largest weight of a machine.
+CLIPS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12)
+#: Share of the file that the list of the heaviest features may take.
+SHARE = 0.02
+#: Bytes that alignment may take per table.
+ALIGNMENT = 56
+_LONG = np.dtype(np.uint64)
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmg])(i?)b|b)?\s*", re.IGNORECASE)
+Tables = Sequence[Sequence[PackedTable]]
+Types = tuple[np.dtype[Any], np.dtype[Any]]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A smaller model file, compared with the whole model."""
+
+    content: bytes
+    n_strings: tuple[int, int]  #: Strings in all tables, before and after
+    bits: tuple[int, int]  #: Of weights and tags; 64 for the whole model
+    difference: tuple[float, float]  #: Of the values of machines: root mean square, largest
+    #: shape (n_texts, n_machines): Values of the machines, of the whole and of the smaller model
+    values: tuple[Floats, Floats] = field(repr=False)
+    #: Numbers of the texts among those given
+    chosen: NDArray[np.int64] | None = field(default=None, repr=False)
+
+    @classmethod
+    def compared(
+        cls, form: Form, whole: Tables, tables: Tables, types: Types, before: Floats, after: Floats
+    ) -> Reduction:
+        """The file of smaller tables with these types; values by the whole and by the smaller tables."""
+        whole_n, n = (sum(len(table.tags) for each in part for table in each) for part in (whole, tables))
+        error, bits = np.abs(after - before), (8 * types[0].itemsize, 8 * types[1].itemsize)
+        difference = float(np.sqrt((error**2).mean())), float(error.max())
+        return cls(write(form, tables), (whole_n, n), bits, difference, (before, after))
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Features of texts: an entry for each different string of a text."""
+
+    text: NDArray[np.int64]  #: Number of the text
+    row: NDArray[np.int64]  #: Number of the string, n for an unknown string
+    weighted: NDArray[np.int64]  #: Row of weights, which depends on the amount (intersection)
+    x: Floats
+    squares: Floats  #: Addend of k(s, s)
+
+
+@dataclass(frozen=True)
+class CountedStrings:
+    """Strings of a table in some texts."""
+
+    keys: NDArray[np.uint64]  #: shape (n_strings,): Hashes, sorted
+    amounts: scipy.sparse.csr_array  #: shape (n_texts, n_strings)
+    hidden: NDArray[np.bool_]  #: shape (number of entries,): Entries that count as unknown
+
+    @classmethod
+    def counted(cls, table: FeatureTable, symbols: Any, n_texts: int, discount: float) -> CountedStrings:
+        """Count the strings of `symbols_of`; entries are hidden with probability `discount` / texts."""
+        hashes, owner, ends = symbols
+        parts = []
+        for offsets, value in zip(table.offsets, table.values, strict=True):
+            reach = table.span if len(table.offsets) == 1 else offsets[-1] + 1
+            at = np.flatnonzero(np.arange(len(ends)) + reach <= ends)
+            parts.append((*string_hashes(at[:, None] + offsets, hashes), owner[at], np.full(len(at), value)))
+        first, second, texts, values = map(np.concatenate, zip(*parts, strict=True))
+        keys, string = np.unique(first.astype(np.uint64) << np.uint64(32) | second, return_inverse=True)
+        amounts = scipy.sparse.csr_array((values, (texts, string.ravel())), shape=(n_texts, len(keys)))
+        n_with = np.bincount(amounts.indices, minlength=len(keys))
+        chance = np.random.default_rng(0).random(amounts.nnz)
+        return cls(keys, amounts, chance * n_with[amounts.indices] < discount)
+
+    def entries(self, term: FeatureTerm, table: PackedTable, hide: bool = True) -> Entries:
+        """Features by a table of the file, as its readers compute them."""
+        n, amount = len(table.tags), self.amounts.data
+        row = rows_of(table, self.keys)[self.amounts.indices]
+        row = np.where(self.hidden, n, row) if hide else row
+        x = np.ones(len(row))
+        if table.factors is not None:
+            x = np.append(table.factors, _unknown(term, table))[row]
+        weighted, times = row, 1.0
+        if term.count == "intersection":
+            weighted, times = _repeated(table, row, amount), amount
+        elif term.count != "presence":
+            x = x * (amount if term.count == "count" else 1 + np.log(amount))
+        x = x.astype(np.float32).astype(np.float64)
+        text = np.repeat(np.arange(self.amounts.shape[0]), np.diff(self.amounts.indptr))
+        return Entries(text, row, weighted, x, x * x * times * table.table.times)
+
+
+def _unknown(term: FeatureTerm, table: PackedTable) -> float:
+    return term.unknown if table.unknown is None else table.unknown
+
+
+def _repeated(table: PackedTable, row: NDArray[np.int64], amount: Floats) -> NDArray[np.int64]:
+    """Rows of the cumulated weights of several occurrences."""
+    if table.more is None:
+        return row
+    ends = np.append(table.more, table.more[-1])
+    begin, end = ends[row], ends[row + 1]
+    last = len(table.tags) + 1 + np.minimum(begin + amount.astype(np.int64) - 2, end - 1)
+    return np.where((amount > 1) & (end > begin), last, row)
+
+
+def rows_of(table: PackedTable, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Number of the string with each key, as far as the tags tell; the number of strings for other keys."""
+    n, shift = len(table.tags), np.uint64(32)
+    if not n:
+        return np.zeros(len(keys), np.int64)
+    codes, wanted = table.tags, keys
+    if codes.dtype != np.uint64:
+        n_buckets = np.uint64(len(table.starts) - 1)
+        sizes = np.diff(table.starts).astype(np.int64)
+        buckets = np.repeat(np.arange(n_buckets, dtype=np.uint64), sizes)
+        codes = buckets << shift | codes
+        wanted = ((keys >> shift) * n_buckets >> shift) << shift | keys.astype(table.tags.dtype)
+    order = np.argsort(codes, kind="stable")
+    at = order[np.minimum(np.searchsorted(codes[order], wanted), n - 1)]
+    return np.where(codes[at] == wanted, at, n)
+
+
+def symbols_of(term: FeatureTerm, documents: Documents) -> tuple[list[Any], Any, Any]:
+    """The two hashes of each symbol of some texts, the text of each symbol, and the end of its windows."""
+    text = np.repeat(np.arange(len(documents)), documents.lengths)
+    begins, ends = documents.offsets[text], documents.offsets[text + 1]
+    if not term.both_strands:
+        return [each[documents.codes] for each in symbol_hashes(documents.alphabet)], text, ends
+    points = [chr(point).replace("u", "t") for point in documents.alphabet.tolist()]
+    base = np.array(["acgt".find(point) for point in points], np.int64)[documents.codes]
+    base = np.concatenate([base, np.where(base < 0, -1, 3 - base)[::-1]])
+    n = len(base)
+    ends = np.concatenate([ends, n - begins[::-1]])
+    ambiguous = np.where(base < 0, np.arange(n), n)
+    ends = np.minimum(ends, np.minimum.accumulate(ambiguous[::-1])[::-1])
+    letters = symbol_hashes(np.frombuffer(b"acgt", np.uint8))
+    return [each[base] for each in letters], np.concatenate([text, text[::-1]]), ends
+
+
+class Sample:
+    """Texts by which a model is reduced; those without features in a term get no value of it."""
+
+    def __init__(
+        self, form: Form, documents: Any, training: bool = False, progress: Progress | None = None
+    ) -> None:
+        self.form, self.n, self.training = form, len(documents), training
+        self.strings: list[list[CountedStrings]] = []
+        for k, term in enumerate(form.feature_terms):
+            symbols = symbols_of(term, documents.of(term.view))
+            discount = DISCOUNT if training else 0.0
+            self.strings.append(
+                [CountedStrings.counted(table, symbols, self.n, discount) for table in term.tables]
+            )
+            if progress is not None:
+                progress(k + 1, len(form.feature_terms))
+
+    def values(self, tables: Tables) -> Floats:
+        """Values of the machines by packed tables, shape (n_texts, n_machines)."""
+        return self.form.biases + sum(self._of_term(k, tables[k]) for k in range(len(tables)))
+
+    def _of_term(self, k: int, tables: Sequence[PackedTable]) -> Floats:
+        term, values = self.form.feature_terms[k], np.zeros((self.n, self.form.n_machines))
+        for table, strings in zip(tables, self.strings[k], strict=True):
+            entries = strings.entries(term, table)
+            shape, starts = (self.n, len(table.weights)), strings.amounts.indptr
+            weights = table.weights if table.scales is None else table.weights * table.scales
+            values += scipy.sparse.csr_array((entries.x, entries.weighted, starts), shape=shape) @ weights
+        return values * self.scales(k, tables)[:, None]
+
+    def scales(self, k: int, tables: Sequence[PackedTable]) -> Floats:
+        """1 / sqrt(k(s, s)) of each text in a normalised term, shape (n_texts,)."""
+        term, squares = self.form.feature_terms[k], np.zeros(self.n)
+        if not term.normalised:
+            return np.full(self.n, term.scale)
+        for table, strings in zip(tables, self.strings[k], strict=True):
+            entries = strings.entries(term, table)
+            squares += np.bincount(entries.text, entries.squares, self.n)
+        return np.divide(1, np.sqrt(squares), out=np.zeros(self.n), where=squares > 0)
+
+    def worths(self, k: int, tables: Sequence[PackedTable]) -> list[tuple[Floats, Floats]]:
+        """For each table the mean squares of the values of each string, and of a weight of 1 in its place."""
+        scales = self.scales(k, tables)
+        return [self._worth(k, *pair, scales) for pair in zip(tables, self.strings[k], strict=True)]
+
+    def _worth(
+        self, k: int, table: PackedTable, strings: CountedStrings, scales: Floats
+    ) -> tuple[Floats, Floats]:
+        entries, n = strings.entries(self.form.feature_terms[k], table, hide=False), len(table.tags)
+        norms, unit = (table.weights**2).sum(axis=1), (entries.x * scales[entries.text]) ** 2
+        n_with = np.bincount(entries.row, minlength=n + 1)[:n]
+        share = (n_with - DISCOUNT if self.training else n_with + 1 - DISCOUNT) / np.maximum(n_with, 1)
+        units = np.bincount(entries.row, unit, n + 1)[:n] * share
+        worths = np.bincount(entries.row, unit * norms[entries.weighted], n + 1)[:n] * share
+        squares = 1.0 if table.factors is None else table.factors.astype(np.float64) ** 2
+        seldom = (1 - DISCOUNT) / 2 * squares * (scales**2).mean()  # strings of none of the texts
+        return np.where(n_with > 0, worths, seldom * norms[:n]), np.where(n_with > 0, units, seldom)
+
+    def with_norms(
+        self, k: int, whole: Sequence[PackedTable], tables: Sequence[PackedTable]
+    ) -> list[PackedTable]:
+        """Tables with factors of unknown strings that keep the mean of k(s, s)."""
+        term, scales = self.form.feature_terms[k], self.scales(k, whole)
+        if not term.normalised:
+            return list(tables)
+        result = []
+        for before, table, strings in zip(whole, tables, self.strings[k], strict=True):
+            entries = strings.entries(term, replace(table, unknown=1.0))
+            unknown, weight = entries.row == len(table.tags), scales[entries.text] ** 2
+            lost = strings.entries(term, before).squares - np.where(unknown, 0, entries.squares)
+            room = float((entries.squares * weight)[unknown].sum())
+            factor = np.sqrt(max(0.0, float(lost @ weight)) / room) if room else term.unknown
+            result.append(
+                table if table.factors is None else replace(table, unknown=float(np.float32(factor)))
+            )
+        return result
+
+
+def accuracy_before_and_after(model: Any, reduction: Reduction, labels: Sequence[Any]) -> tuple[float, ...]:
+    """Shares of the held-out texts with the right class, by the whole and by the smaller model."""
+    machine, truth = machine_of(model), np.asarray(labels, dtype=object)[reduction.chosen]
+    scores = [machine.scores(values, len(machine.classes_)) for values in reduction.values]
+    return tuple(float((machine.predictions(each, machine.classes_) == truth).mean()) for each in scores)
+
+
+def sampled_documents(documents: Any, form: Form) -> NDArray[np.int64]:
+    """Numbers of as many documents as are counted, drawn with a fixed seed."""
+    symbols = max(int(documents.of(term.view).lengths.sum()) for term in form.feature_terms)
+    share = min(1.0, MOST_SYMBOLS / max(1, symbols))
+    order = np.random.default_rng(0).permutation(len(documents))
+    return np.sort(order[: max(1, int(share * len(documents)))])
+
+
+def reduced_model(
+    model: Any,
+    form: Form,
+    size: int | str,
+    held_out: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Reduction:
+    """`reduced` with held-out texts, or with the support vectors; InputError if the model has no texts."""
+    if form.has_pairs:
+        raise InputError("a model with support vectors cannot be made smaller; leave --max-size out")
+    machine = machine_of(model)
+    if held_out is not None and len(held_out):
+        documents = machine.source.encode_test(machine.validate(held_out, fitting=False), machine.kept)
+    elif not len(documents := machine.support_documents_):
+        raise InputError(
+            "the model has no texts by which to choose strings; give texts like those that it will decide "
+            "(--texts)"
+        )
+    chosen = sampled_documents(documents, form)
+    result = reduced(form, documents.take(chosen), size, held_out is None, progress)
+    return replace(result, chosen=chosen)
+
+
+def reduced(
+    form: Form, documents: Any, size: int | str, training: bool = False, progress: Progress | None = None
+) -> Reduction:
+    """The model file in at most `size` bytes; InputError if that cannot be reached.
+
+    Parameters
+    ----------
+    form : Form
+        The whole model.
+    documents : Documents or MultiView
+        Texts like those that the model will decide, with the views of its kernel.
+    size : int or str
+        Bytes, or a text such as "500kB", "2MB" or "2MiB".
+    training : bool
+        Whether the model was trained on these texts.
+    progress : callable, optional
+    """
+    most, whole = parse_size(size), packed_tables(form)
+    sample = Sample(form, documents, training, progress)
+    values = sample.values(whole)
+    result = Reduction.compared(form, whole, whole, (_LONG, _LONG), values, values)
+    if len(result.content) <= most:
+        return result
+    form = _brief(form, _room(replace(form, top=[]), whole, most))
+    room = _room(form, whole, most)
+    worths = [sample.worths(k, tables) for k, tables in enumerate(whole)]
+    results = []
+    for types in CHOICES:
+        tables = smaller(form, whole, worths, types, room)
+        tables = [sample.with_norms(k, *pair) for k, pair in enumerate(zip(whole, tables, strict=True))]
+        results.append(Reduction.compared(form, whole, tables, types, values, sample.values(tables)))
+    return min(results, key=lambda result: result.difference[0])
+
+
+def _brief(form: Form, room: int) -> Form:
+    """The model with fewer features in its description, if these take much of the room for strings."""
+    for n in (20, 10, 5, 2, 0):
+        brief = replace(form, top=[replace(each, features=each.features[:n]) for each in form.top if n])
+        if len(json.dumps(to_json(brief.about["top_features"]))) <= SHARE * room:
+            break
+    return brief
+
+
+def _room(form: Form, whole: Tables, most: int) -> int:
+    """Bytes for strings; InputError if there are none."""
+    none = [
+        [_part(table, np.zeros(len(table.tags), bool), None, CHOICES[0]) for table in tables]
+        for tables in whole
+    ]
+    fixed = len(write(form, none)) + ALIGNMENT * sum(map(len, whole))
+    if fixed > most:
+        raise InputError(
+            f"the model does not fit into {most:,} bytes: Unicode tables, names and biases take at least "
+            f"{fixed:,}; give a larger size (--max-size)"
+        )
+    return most - fixed
+
+
+def smaller(form: Form, whole: Tables, worths: Any, types: Types, room: int) -> list[list[PackedTable]]:
+    """Tables with the strings of the largest worth per byte."""
+    tables = [table for each in whole for table in each]
+    flat = [worth for each in worths for worth in each]
+    costs = [_cost(table, form.n_machines, types) for table in tables]
+    cost = np.concatenate(costs)
+    order = np.argsort(-np.concatenate([worth for worth, _ in flat]) / cost, kind="stable")
+    kept = np.zeros(len(cost), bool)
+    kept[order[np.cumsum(cost[order]) <= room]] = True
+    parts = np.split(kept, np.cumsum([len(each) for each in costs])[:-1])
+    small = iter(
+        [_part(*each, types) for each in zip(tables, parts, (units for _, units in flat), strict=True)]
+    )
+    return [[next(small) for _ in each] for each in whole]
+
+
+def _cost(table: PackedTable, n_machines: int, types: Types) -> Floats:
+    """Bytes of each string."""
+    weights, tags = types
+    rows = np.ones(len(table.tags)) if table.more is None else 1 + np.diff(table.more)
+    fields = (table.factors is not None) + (table.more is not None) + 1 / PER_BUCKET
+    return tags.itemsize + 4 * fields + weights.itemsize * n_machines * rows
+
+
+def _part(table: PackedTable, kept: NDArray[np.bool_], units: Floats | None, types: Types) -> PackedTable:
+    """A table of some of the strings, with other types."""
+    weight_type, tag_type = types
+    keys, rows, owner = table.tags[kept], np.append(kept, True), np.append(np.arange(len(kept)), 0)
+    more = None
+    if table.more is not None:
+        repeats = np.diff(table.more)
+        rows = np.append(rows, np.repeat(kept, repeats))
+        owner = np.append(owner, np.repeat(owner[:-1], repeats))
+        more = np.append(0, np.cumsum(repeats[kept])) if repeats[kept].any() else None
+    n_buckets = max(1, -(-len(keys) // PER_BUCKET))
+    bucket = (keys >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)
+    starts = np.searchsorted(bucket, np.arange(n_buckets + 1, dtype=np.uint64)).astype(np.uint32)
+    importance = np.ones(int(rows.sum())) if units is None else np.append(units, 0)[owner[rows]]
+    weights, scales = _quantised(table.weights[rows], importance, weight_type)
+    factors = None if table.factors is None else table.factors[kept].astype(np.float32)
+    return PackedTable(table.table, starts, keys.astype(tag_type), factors, weights, scales, more)
+
+
+def _quantised(weights: Floats, importance: Floats, dtype: np.dtype[Any]) -> tuple[NDArray[Any], Floats]:
+    """Whole numbers, and the unit of each machine with the smallest sum of squared errors."""
+    most = np.iinfo(dtype).max
+    peak = np.abs(weights).max(axis=0, initial=0)
+    peak[peak == 0] = 1
+    units = np.array([clip * peak / most for clip in (CLIPS if most < 1 << 8 else CLIPS[:1])])
+    errors = [importance @ (weights - _rounded(weights, unit, most) * unit) ** 2 for unit in units]
+    unit = np.take_along_axis(units, np.argmin(errors, axis=0)[None], axis=0)[0]
+    return _rounded(weights, unit, most).astype(dtype), unit
+
+
+def _rounded(weights: Floats, unit: Floats, most: int) -> Floats:
+    return np.clip(np.rint(weights / unit), -most, most)
+
+
+def parse_size(size: int | str) -> int:
+    """Bytes from a number or a text such as "2MB" (2,000,000) or "2MiB" (2,097,152)."""
+    match = None if isinstance(size, bool) else _SIZE.fullmatch(str(size))
+    power = " kmg".index((match[2] or " ").lower()) if match else 0
+    value = int(float(match[1]) * (1024 if match[3] else 1000) ** power) if match else 0
+    if value <= 0:
+        raise InputError(
+            f"a size must be a positive number of bytes, such as 500000, '2MB' or '2MiB', got {size!r}"
+        )
+    return value

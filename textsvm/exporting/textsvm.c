@@ -1,0 +1,1520 @@
+/* textsvm: see textsvm.h. The file format and the algorithm are described in docs/export_format.md. */
+#include "textsvm.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#ifndef TEXTSVM_FREESTANDING
+#include <stdlib.h>
+#endif
+
+#if defined(__wasm__) /* without prefetching: a read that nothing waits for */
+#define PREFETCH(p) ((void)*(const volatile unsigned char *)(p))
+#elif defined(__GNUC__) || defined(__clang__)
+#define PREFETCH(p) __builtin_prefetch(p)
+#else
+#define PREFETCH(p) ((void)0)
+#endif
+
+typedef uint32_t u32;
+typedef uint64_t u64;
+
+/* ---- The file ------------------------------------------------------------------------------------- */
+
+#define VERSION 3u
+#define CHECKSUM 36u /* first of its two words in the header */
+#define NONE 0xFFFFFFFFu
+#define HEADER_WORDS 64
+#define VIEW_WORDS 8
+#define TERM_WORDS 16
+#define TABLE_WORDS 32
+#define PAIRS_WORDS 16
+#define SCANNED 4u /* rows of a bucket that are compared at once; the file has as many spare tags */
+
+enum { COMBINE_IDENTITY, COMBINE_DIFFERENCE, COMBINE_OVO };
+enum { FORM_NONE, FORM_UNICODE, FORM_PAPER };
+enum { TOKENS_CHARACTERS, TOKENS_WORDS, TOKENS_WHITESPACE, TOKENS_PROTEIN };
+enum { COUNT_PLAIN, COUNT_PRESENCE, COUNT_LOG, COUNT_INTERSECTION, PAIRS_EDIT, PAIRS_GAP };
+enum { TYPE_NONE, TYPE_F32, TYPE_F64, TYPE_I16, TYPE_I8, TYPE_IN_ROW };
+enum { CALIBRATION_NONE, CALIBRATION_SIGMOID, CALIBRATION_ISOTONIC };
+/* Flags of code points. */
+enum { SPACE = 1, PUNCT = 2, WORD = 4, JOINS = 8, CHANGES = 16, CHANGES_FOLDED = 32 };
+
+typedef struct {
+    u32 p, span, n_patterns, n_buckets, n_strings, n_repeats, tag_bits, factor_type, weight_type, times, contiguous, stride;
+    const u32 *offsets, *starts, *repeat_starts;
+    const double *values, *scales;
+    const void *tags, *factors, *weights;
+} table;
+
+typedef struct {
+    u32 keep_case, tokens;
+} view;
+
+typedef struct { /* support vectors of a kernel that compares texts with each of them */
+    u32 n, n_symbols, p, shortest;
+    const u64 *keys;
+    const u32 *starts, *codes;
+    const double *coef, *levels, *roots;
+} pairs;
+
+typedef struct {
+    u32 view, count, normalised, both_strands, n_tables, n_featureless, n_log;
+    double rate, scale;
+    const u32 *tables, *featureless;
+    const double *featureless_values, *logs;
+} term;
+
+typedef struct { /* sorted keys, starts and UTF-16 data */
+    const u32 *keys, *starts;
+    const uint16_t *data;
+    u32 n;
+} mapping;
+
+struct textsvm {
+    const u32 *w; /* the file as words */
+    u64 units;    /* its size in units of 8 bytes */
+    u32 n_machines, n_decisions, n_classes;
+    const double *biases;
+    /* Unicode */
+    const uint16_t *stage1;
+    const unsigned char *stage2, *orders;
+    u32 n_stage1;
+    mapping decompositions, folds;
+    const u32 *pairs;
+    u32 n_pairs;
+    /* Working memory */
+    size_t max_symbols;
+    u32 *points, *symbols, *piece, *piece2, *s1, *s2, *h1, *h2, *list;
+    u64 *keys;
+    u32 *counts;
+    u32 *clear; /* see pair_strands */
+    double *amounts, *sums, *term_sums, *scores;
+    u32 *codes;            /* of the symbols, for pairs */
+    u64 *masks, *queues;   /* edit distance */
+    double *state, *lanes, *equal; /* gap-weighted */
+    int allocated;
+};
+
+static const void *at(const textsvm *m, u32 offset) { return m->w + 2 * (size_t)offset; }
+
+#define SEED1 0x9E3779B9u
+#define SEED2 0x7F4A7C15u
+#define STEP1 0x85EBCA6Bu
+#define STEP2 0xC2B2AE35u
+
+static u32 mix(u32 x) {
+    x ^= x >> 16;
+    x *= 0x85EBCA6Bu;
+    x ^= x >> 13;
+    x *= 0xC2B2AE35u;
+    return x ^ x >> 16;
+}
+
+/* Add n words of the file, from number `first` on, to its checksum. */
+static void add_words(const u32 *restrict w, u32 first, size_t n, u32 *restrict sums) {
+    u32 a = 0, b = 0;
+    for (size_t i = 0; i < n; i++) {
+        u32 x = mix(w[i] ^ (first + (u32)i) * SEED1);
+        a += x, b += x * (x | 1);
+    }
+    sums[0] += a, sums[1] += b;
+}
+
+/* Whether the n words of the file have the checksum in its header, which counts as 0 in it. */
+static int has_checksum(const u32 *w, size_t n) {
+    static const u32 zeros[2] = {0, 0};
+    u32 sums[2] = {0, 0};
+    add_words(w, 0, CHECKSUM, sums);
+    add_words(zeros, CHECKSUM, 2, sums);
+    add_words(w + CHECKSUM + 2, CHECKSUM + 2, n - CHECKSUM - 2, sums);
+    return sums[0] == w[CHECKSUM] && sums[1] == w[CHECKSUM + 1];
+}
+
+/* Whether `bytes` bytes at an offset in units of 8 bytes lie within the file. */
+static int inside(const textsvm *m, u32 offset, u64 bytes) {
+    return offset >= HEADER_WORDS / 2 && offset <= m->units && bytes <= 8 * (m->units - offset);
+}
+
+static u64 type_bytes(u32 type) {
+    static const unsigned char sizes[] = {0, 4, 8, 2, 1};
+    return type < sizeof sizes ? sizes[type] : 0;
+}
+
+static table table_of(const textsvm *m, const u32 *w) {
+    table t;
+    t.p = w[0], t.span = w[1], t.n_patterns = w[2], t.times = w[3], t.contiguous = w[4];
+    t.n_buckets = w[5], t.n_strings = w[6], t.tag_bits = w[7], t.factor_type = w[8], t.weight_type = w[9];
+    t.offsets = at(m, w[10]), t.values = at(m, w[11]), t.starts = at(m, w[12]), t.tags = at(m, w[13]);
+    t.factors = at(m, w[14]), t.weights = at(m, w[15]);
+    t.scales = w[16] ? at(m, w[16]) : NULL;
+    t.repeat_starts = w[17] ? at(m, w[17]) : NULL, t.n_repeats = w[18];
+    t.stride = m->n_machines + (t.factor_type == TYPE_IN_ROW);
+    return t;
+}
+
+static term term_of(const textsvm *m, u32 number) {
+    const u32 *w = (const u32 *)at(m, m->w[13]) + (size_t)TERM_WORDS * number;
+    term t;
+    const double *numbers = at(m, w[5]);
+    t.view = w[0], t.count = w[1], t.normalised = w[2], t.both_strands = w[3];
+    t.n_tables = t.count < PAIRS_EDIT ? w[4] : 0, t.rate = numbers[0];
+    t.scale = numbers[1];
+    t.tables = at(m, w[6]), t.n_featureless = w[7], t.featureless = at(m, w[8]), t.featureless_values = at(m, w[9]);
+    t.n_log = m->w[32], t.logs = at(m, m->w[33]);
+    return t;
+}
+
+static pairs pairs_of(const textsvm *m, const term *t) {
+    const u32 *w = t->tables;
+    pairs b;
+    b.n = w[0], b.n_symbols = w[1], b.keys = at(m, w[2]), b.starts = at(m, w[3]), b.codes = at(m, w[4]);
+    b.coef = at(m, w[5]), b.p = w[6], b.levels = at(m, w[7]), b.roots = at(m, w[8]), b.shortest = w[9];
+    return b;
+}
+
+static view view_of(const textsvm *m, u32 number) {
+    const u32 *w = (const u32 *)at(m, m->w[11]) + (size_t)VIEW_WORDS * number;
+    view v;
+    v.keep_case = w[0], v.tokens = w[1];
+    return v;
+}
+
+static int check_table(const textsvm *m, const u32 *w, int both_strands) {
+    u64 strings = (u64)w[6] + 1, rows = strings + w[18], stride = (u64)m->n_machines + (w[8] == TYPE_IN_ROW);
+    if (w[4] && (both_strands || w[2] != 1 || w[1] != w[0])) /* only windows of one strand are contiguous */
+        return 0;
+    if (w[0] < 1 || w[1] < w[0] || w[2] < 1 || w[5] < 1 || (w[7] != 16 && w[7] != 32 && w[7] != 64))
+        return 0;
+    if (!type_bytes(w[9]) || !inside(m, w[10], 4 * (u64)w[0] * w[2]) || !inside(m, w[11], 8 * (u64)w[2]))
+        return 0;
+    for (u64 i = 0; i < (u64)w[0] * w[2]; i++) { /* each pattern ascends: its last offset tells its reach */
+        const u32 *offset = (const u32 *)at(m, w[10]) + i;
+        if (*offset >= w[1] || (i % w[0] && *offset <= offset[-1]))
+            return 0;
+    }
+    if (!inside(m, w[12], 4 * ((u64)w[5] + 1)) || !inside(m, w[13], w[7] / 8 * (strings + SCANNED)))
+        return 0;
+    if (w[8] > TYPE_F64 ? w[8] != TYPE_IN_ROW || w[9] > TYPE_F64 : w[8] && !inside(m, w[14], type_bytes(w[8]) * strings))
+        return 0;
+    if (w[17] && !inside(m, w[17], 4 * strings))
+        return 0;
+    return inside(m, w[15], type_bytes(w[9]) * rows * stride) &&
+           (w[9] < TYPE_I16 || (w[16] && inside(m, w[16], 8 * (u64)m->n_machines)));
+}
+
+#define MOST_LEVELS 1000u
+#define MOST_STATE (1u << 24)
+
+/* Symbols of the longest support vector. */
+static u32 longest_of(const pairs *b) {
+    u32 longest = 0;
+    for (u32 i = 0; i < b->n; i++)
+        if (b->starts[i + 1] - b->starts[i] > longest)
+            longest = b->starts[i + 1] - b->starts[i];
+    return longest;
+}
+
+static int check_pairs(const textsvm *m, const term *t) {
+    const u32 *w = t->tables;
+    pairs b = pairs_of(m, t);
+    if (!inside(m, w[2], 8 * (u64)b.n_symbols) || !inside(m, w[3], 4 * ((u64)b.n + 1)) || b.starts[0])
+        return 0;
+    for (u32 i = 0; i < b.n; i++)
+        if (b.starts[i + 1] < b.starts[i])
+            return 0;
+    if (!inside(m, w[4], 4 * (u64)b.starts[b.n]) || !inside(m, w[5], 8 * (u64)b.n * m->n_machines))
+        return 0;
+    for (u32 i = 0; i < b.starts[b.n]; i++)
+        if (b.codes[i] >= b.n_symbols)
+            return 0;
+    if (t->count == PAIRS_EDIT)
+        return 1;
+    return b.p && b.p <= MOST_LEVELS && (u64)b.p * longest_of(&b) <= MOST_STATE &&
+           inside(m, w[7], 8 * (u64)b.p) && inside(m, w[8], 8 * (u64)b.n);
+}
+
+static int check_terms(const textsvm *m) {
+    const u32 *w = m->w;
+    if (w[27] > FORM_PAPER || !inside(m, w[11], 4 * (u64)VIEW_WORDS * w[10]) || !inside(m, w[13], 4 * (u64)TERM_WORDS * w[12]))
+        return 0;
+    for (u32 i = 0; i < w[10]; i++) {
+        view v = view_of(m, i);
+        if (v.tokens > TOKENS_PROTEIN)
+            return 0;
+    }
+    for (u32 i = 0; i < w[12]; i++) {
+        const u32 *t = (const u32 *)at(m, w[13]) + (size_t)TERM_WORDS * i;
+        int of_pairs = t[1] >= PAIRS_EDIT;
+        if (t[0] >= w[10] || t[1] > PAIRS_GAP || !inside(m, t[5], 16) ||
+            !inside(m, t[6], of_pairs ? 4 * PAIRS_WORDS : 4 * (u64)TABLE_WORDS * t[4]))
+            return 0;
+        if (t[7] && (!inside(m, t[8], 8 * (u64)t[7]) || !inside(m, t[9], 8 * (u64)t[7] * m->n_machines)))
+            return 0;
+        if (of_pairs) {
+            term of = term_of(m, i);
+            if (!check_pairs(m, &of))
+                return 0;
+        }
+        for (u32 k = 0; k < t[4] && !of_pairs; k++)
+            if (!check_table(m, (const u32 *)at(m, t[6]) + (size_t)TABLE_WORDS * k, t[3] != 0))
+                return 0;
+    }
+    return 1;
+}
+
+static int read_mapping(const textsvm *m, const u32 *w, mapping *map) {
+    map->n = w[0];
+    if (!w[0])
+        return 1;
+    if (!inside(m, w[1], 4 * (u64)w[0]) || !inside(m, w[2], 4 * ((u64)w[0] + 1)))
+        return 0;
+    map->keys = at(m, w[1]), map->starts = at(m, w[2]), map->data = at(m, w[3]);
+    for (u32 i = 0; i < w[0]; i++)
+        if (map->starts[i + 1] < map->starts[i])
+            return 0;
+    return inside(m, w[3], 2 * (u64)map->starts[w[0]]);
+}
+
+static int read_unicode(textsvm *m, u32 offset) {
+    const u32 *w;
+    if (!offset)
+        return 1; /* no view needs the tables */
+    if (!inside(m, offset, 64))
+        return 0;
+    w = at(m, offset);
+    if (!inside(m, w[1], 2 * (u64)w[0]) || !inside(m, w[3], 128 * (u64)w[2]) || !inside(m, w[4], 128 * (u64)w[2]))
+        return 0;
+    m->n_stage1 = w[0], m->stage1 = at(m, w[1]), m->stage2 = at(m, w[3]), m->orders = at(m, w[4]);
+    for (u32 i = 0; i < w[0]; i++)
+        if (m->stage1[i] >= w[2])
+            return 0;
+    m->n_pairs = w[13], m->pairs = at(m, w[14]);
+    return read_mapping(m, w + 5, &m->decompositions) && read_mapping(m, w + 9, &m->folds) &&
+           (!w[13] || inside(m, w[14], 12 * (u64)w[13]));
+}
+
+static int check_outputs(const textsvm *m) {
+    const u32 *w = m->w;
+    u64 c = m->n_classes;
+    if (w[4] > TEXTSVM_NOVELTY || w[5] > COMBINE_OVO || w[16] > CALIBRATION_ISOTONIC || w[21] > 2)
+        return 0;
+    if ((w[5] == COMBINE_IDENTITY && m->n_decisions != m->n_machines) ||
+        (w[5] == COMBINE_DIFFERENCE && (m->n_machines != 2 || m->n_decisions != 1)) ||
+        (w[5] == COMBINE_OVO && (m->n_machines != c * (c - 1) / 2 || m->n_decisions != c)))
+        return 0;
+    if (w[4] <= TEXTSVM_LABELS && m->n_decisions != c && !(c == 2 && m->n_decisions == 1))
+        return 0;
+    if ((w[15] && !inside(m, w[15], 8 * (u64)m->n_decisions)) || (w[21] && !inside(m, w[22], 16)))
+        return 0;
+    if (w[16]) {
+        if (w[17] != m->n_decisions || w[4] != TEXTSVM_CLASSES || !inside(m, w[20], 4 * ((u64)w[17] + 1)))
+            return 0;
+        const u32 *starts = at(m, w[20]);
+        for (u32 i = 0; i < w[17]; i++)
+            if (starts[i + 1] <= starts[i])
+                return 0;
+        if (!inside(m, w[18], 8 * (u64)starts[w[17]]) || !inside(m, w[19], 8 * (u64)starts[w[17]]))
+            return 0;
+    }
+    if (w[23]) {
+        if (!w[16] || !inside(m, w[24], 8 * (u64)w[23]) || !inside(m, w[25], 8 * (u64)w[23]) ||
+            !inside(m, w[26], 4 * (c + 1)))
+            return 0;
+        const u32 *starts = at(m, w[26]);
+        for (u32 i = 0; i < m->n_classes; i++)
+            if (starts[i + 1] < starts[i] || starts[i + 1] > w[23])
+                return 0;
+    }
+    if (m->n_classes) {
+        if (!inside(m, w[29], 4 * (c + 1)))
+            return 0;
+        const u32 *starts = at(m, w[29]);
+        for (u32 i = 0; i < m->n_classes; i++)
+            if (starts[i + 1] <= starts[i] || !inside(m, w[30], starts[i + 1]) ||
+                ((const char *)at(m, w[30]))[starts[i + 1] - 1])
+                return 0;
+    }
+    return 1;
+}
+
+/* Read and check the header, but not the checksum; all later offsets are within the file. */
+static int read_model(textsvm *m, const void *data, size_t bytes) {
+    const u32 *w = data;
+    memset(m, 0, sizeof *m);
+    if (!data || (uintptr_t)data % 8 || bytes < 4 * HEADER_WORDS || memcmp(data, "TEXTSVM", 8))
+        return 0;
+    m->w = w, m->units = w[3];
+    if (w[2] != VERSION || 8 * m->units > bytes)
+        return 0;
+    m->n_machines = w[6], m->n_decisions = w[7], m->n_classes = w[8];
+    if (!m->n_machines || !m->n_decisions || m->n_machines > 1u << 24 || m->n_classes > 1u << 24)
+        return 0;
+    if (!inside(m, w[14], 8 * (u64)m->n_machines) || !inside(m, w[33], 8 * (u64)w[32]))
+        return 0;
+    m->biases = at(m, w[14]);
+    return check_terms(m) && check_outputs(m) && read_unicode(m, w[31]);
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------- */
+
+#define LANES 4u /* support vectors side by side */
+
+#define MOST_SYMBOLS ((size_t)1 << 28)
+#define MOST_OCCURRENCES ((u64)1 << 29) /* of strings in a text: slots have less than 32 bits */
+
+/* Place the working memory from `base` on; returns its size, 0 if texts may have too many strings. */
+static u64 place(textsvm *m, unsigned char *base, size_t max_symbols) {
+    u64 used = (sizeof *m + 15) / 16 * 16, masks = 0, queues = 0, state = 0, lanes = 0;
+    u64 occurrences = max_symbols, slots = 64;
+    int real = 0, any_pairs = 0, strands = 0;
+    for (u32 i = 0; i < m->w[12]; i++) {
+        term t = term_of(m, i);
+        strands |= t.both_strands != 0;
+        for (u32 k = 0; k < t.n_tables; k++) {
+            table b = table_of(m, t.tables + (size_t)TABLE_WORDS * k);
+            u64 symbols = (u64)max_symbols * (t.both_strands ? 2 : 1);
+            if (symbols && b.n_patterns > MOST_OCCURRENCES / symbols)
+                return 0;
+            occurrences = symbols * b.n_patterns > occurrences ? symbols * b.n_patterns : occurrences;
+            real |= b.n_patterns > 1;
+        }
+        if (t.count >= PAIRS_EDIT) {
+            pairs b = pairs_of(m, &t);
+            u64 longest = longest_of(&b), wide = LANES * (longest + 2), own = (u64)max_symbols + 2;
+            any_pairs = 1;
+            if (t.count == PAIRS_EDIT) {
+                masks = b.n_symbols >= masks ? b.n_symbols + 1ull : masks;
+                queues = max_symbols / 64 + 1;
+            } else {
+                state = b.p * (wide > own ? wide : own) > state ? b.p * (wide > own ? wide : own) : state;
+                lanes = (wide > own ? wide : own) > lanes ? (wide > own ? wide : own) : lanes;
+            }
+        }
+    }
+    while (slots < 2 * occurrences + 2)
+        slots *= 2;
+    m->max_symbols = max_symbols;
+#define ROOM(field, number) \
+    (m->field = (void *)(base ? base + used : NULL), used += ((u64)(number) * sizeof *m->field + 15) / 16 * 16)
+    ROOM(points, max_symbols + 8);
+    ROOM(symbols, max_symbols + 8);
+    ROOM(piece, max_symbols + 64);
+    ROOM(piece2, max_symbols + 64);
+    ROOM(s1, 2 * max_symbols + 8);
+    ROOM(s2, 2 * max_symbols + 8);
+    ROOM(h1, 2 * max_symbols + 8);
+    ROOM(h2, 2 * max_symbols + 8);
+    ROOM(clear, strands ? 2 * max_symbols : 1);
+    ROOM(list, occurrences + 8);
+    ROOM(keys, slots);
+    ROOM(counts, slots);
+    ROOM(amounts, real ? slots : 1);
+    ROOM(sums, m->n_machines);
+    ROOM(term_sums, m->n_machines);
+    ROOM(scores, (size_t)m->n_classes + 1);
+    ROOM(codes, any_pairs ? max_symbols + 8 : 1);
+    ROOM(masks, LANES * masks);
+    ROOM(queues, 2 * LANES * queues);
+    ROOM(state, state);
+    ROOM(lanes, lanes);
+    ROOM(equal, lanes);
+#undef ROOM
+    return used;
+}
+
+/* Size of the working memory; 0 with a code in `error` if there is none. */
+static size_t memory_of(textsvm *m, const void *data, size_t bytes, size_t max_symbols, int *error) {
+    u64 size = 0;
+    *error = max_symbols > MOST_SYMBOLS        ? TEXTSVM_BAD_ARGUMENT
+             : !read_model(m, data, bytes)     ? TEXTSVM_NO_MODEL
+                                               : TEXTSVM_OK;
+    if (*error)
+        return 0;
+    size = place(m, NULL, max_symbols);
+    if (size && size <= SIZE_MAX / 2)
+        return (size_t)size;
+    *error = TEXTSVM_NO_MEMORY;
+    return 0;
+}
+
+size_t textsvm_memory(const void *data, size_t bytes, size_t max_symbols) {
+    textsvm m;
+    int error;
+    return memory_of(&m, data, bytes, max_symbols, &error);
+}
+
+textsvm *textsvm_open_in(const void *data, size_t bytes, size_t max_symbols, void *memory, int *error) {
+    textsvm m, *placed = memory;
+    int code;
+    memory_of(&m, data, bytes, max_symbols, &code);
+    if (!code)
+        code = !memory ? TEXTSVM_NO_MEMORY : has_checksum(m.w, 2 * (size_t)m.units) ? TEXTSVM_OK : TEXTSVM_NO_MODEL;
+    if (error)
+        *error = code;
+    if (code)
+        return NULL;
+    place(&m, memory, max_symbols);
+    *placed = m;
+    return placed;
+}
+
+#ifndef TEXTSVM_FREESTANDING
+textsvm *textsvm_open(const void *data, size_t bytes, size_t max_symbols, int *error) {
+    textsvm *m, checked;
+    int code;
+    size_t size = memory_of(&checked, data, bytes, max_symbols, &code);
+    void *memory = size ? calloc(1, size) : NULL;
+    if (!size) {
+        if (error)
+            *error = code;
+        return NULL;
+    }
+    m = textsvm_open_in(data, bytes, max_symbols, memory, error);
+    if (m)
+        m->allocated = 1;
+    else
+        free(memory);
+    return m;
+}
+
+static textsvm *global;
+
+void textsvm_close(textsvm *m) {
+    if (m && m == global)
+        global = NULL;
+    if (m && m->allocated)
+        free(m);
+}
+
+int textsvm_global_open(const void *data, size_t bytes, size_t max_symbols) {
+    int error;
+    textsvm *m = textsvm_open(data, bytes, max_symbols, &error);
+    if (m) {
+        textsvm_close(global);
+        global = m;
+    }
+    return error;
+}
+
+int textsvm_decide(const char *utf8, size_t n, double *decision) {
+    return global ? textsvm_decide_with(global, utf8, n, decision) : TEXTSVM_NO_MODEL;
+}
+
+textsvm *textsvm_global(void) { return global; }
+#endif
+
+/* ---- Text ----------------------------------------------------------------------------------------- */
+
+/* Decode UTF-8 to at most `most` code points; returns their number, or NONE if there are more. */
+static size_t decode(const unsigned char *s, size_t n, u32 *out, size_t most) {
+    size_t i = 0, k = 0;
+    while (i < n) {
+        unsigned char b = s[i++];
+        u32 point = 0xFFFD;
+        if (k == most)
+            return NONE;
+        if (b < 0x80) {
+            out[k++] = b;
+            continue;
+        }
+        if (b >= 0xC2 && b <= 0xF4) {
+            unsigned more = b < 0xE0 ? 1 : b < 0xF0 ? 2 : 3;
+            unsigned char low = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
+            unsigned char high = b == 0xED ? 0x9F : b == 0xF4 ? 0x8F : 0xBF;
+            u32 value = b & (0x3Fu >> more);
+            while (more && i < n && s[i] >= low && s[i] <= high) {
+                value = value << 6 | (s[i++] & 0x3Fu);
+                low = 0x80, high = 0xBF;
+                more--;
+            }
+            if (!more)
+                point = value;
+        }
+        out[k++] = point;
+    }
+    return k;
+}
+
+static u32 flags_of(const textsvm *m, u32 point) {
+    u32 block = point >> 7;
+    return block < m->n_stage1 ? m->stage2[(size_t)m->stage1[block] * 128 + (point & 127)] : 0;
+}
+
+static u32 order_of(const textsvm *m, u32 point) {
+    u32 block = point >> 7;
+    return block < m->n_stage1 ? m->orders[(size_t)m->stage1[block] * 128 + (point & 127)] : 0;
+}
+
+#define HANGUL 0xAC00u
+#define HANGULS 11172u
+
+/* Append the image of a code point, itself if it has none; 0 if there is no room. */
+static int map_point(const mapping *map, u32 point, u32 *out, size_t *n, size_t room) {
+    u32 low = 0, high = map->n;
+    while (low < high) {
+        u32 middle = low + (high - low) / 2;
+        if (map->keys[middle] < point)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == map->n || map->keys[low] != point) {
+        if (*n >= room)
+            return 0;
+        out[(*n)++] = point;
+        return 1;
+    }
+    for (u32 i = map->starts[low]; i < map->starts[low + 1]; i++) {
+        u32 unit = map->data[i];
+        if ((unit & 0xFC00) == 0xD800 && i + 1 < map->starts[low + 1])
+            unit = 0x10000 + ((unit & 0x3FF) << 10) + (map->data[++i] & 0x3FFu);
+        if (*n >= room)
+            return 0;
+        out[(*n)++] = unit;
+    }
+    return 1;
+}
+
+/* Canonical order: sort runs of non-starters by combining class, stably. */
+static void reorder(const textsvm *m, u32 *points, size_t n, u32 *spare) {
+    size_t i = 0;
+    while (i < n) {
+        size_t first = i, end;
+        u32 starts[257], total = 0;
+        while (i < n && order_of(m, points[i]))
+            i++;
+        end = i++;
+        if (end - first < 2)
+            continue;
+        if (end - first <= 16) {
+            for (size_t a = first + 1; a < end; a++) {
+                u32 point = points[a], order = order_of(m, point);
+                size_t b = a;
+                for (; b > first && order_of(m, points[b - 1]) > order; b--)
+                    points[b] = points[b - 1];
+                points[b] = point;
+            }
+            continue;
+        }
+        memset(starts, 0, sizeof starts);
+        for (size_t a = first; a < end; a++)
+            starts[order_of(m, points[a])]++;
+        for (u32 a = 0; a < 257; a++) {
+            u32 number = starts[a];
+            starts[a] = total;
+            total += number;
+        }
+        for (size_t a = first; a < end; a++)
+            spare[starts[order_of(m, points[a])]++] = points[a];
+        memcpy(points + first, spare, (end - first) * sizeof *points);
+    }
+}
+
+static u32 composed(const textsvm *m, u32 a, u32 b) {
+    u32 low = 0, high = m->n_pairs;
+    if (a - 0x1100u < 19 && b - 0x1161u < 21)
+        return HANGUL + ((a - 0x1100u) * 21 + (b - 0x1161u)) * 28;
+    if (a - HANGUL < HANGULS && (a - HANGUL) % 28 == 0 && b - 0x11A8u < 27)
+        return a + (b - 0x11A7u);
+    while (low < high) {
+        u32 middle = low + (high - low) / 2;
+        const u32 *pair = m->pairs + 3 * (size_t)middle;
+        if (pair[0] < a || (pair[0] == a && pair[1] < b))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < m->n_pairs && m->pairs[3 * (size_t)low] == a && m->pairs[3 * (size_t)low + 1] == b)
+        return m->pairs[3 * (size_t)low + 2];
+    return 0;
+}
+
+static size_t compose(const textsvm *m, u32 *points, size_t n) {
+    size_t starter = (size_t)-1, k = 0;
+    u32 last = 0;
+    for (size_t i = 0; i < n; i++) {
+        u32 point = points[i], order = order_of(m, point), whole;
+        int adjacent = starter != (size_t)-1 && starter + 1 == k;
+        if (starter != (size_t)-1 && (adjacent || (last < order && last)) &&
+            (whole = composed(m, points[starter], point)) != 0) {
+            points[starter] = whole;
+            continue;
+        }
+        if (!order)
+            starter = k;
+        last = order;
+        points[k++] = point;
+    }
+    return k;
+}
+
+/* NFKD of code points without the final order; returns its length, NONE for no room. */
+static size_t decompose(const textsvm *m, const u32 *in, size_t n, u32 *out, size_t room) {
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        u32 s = in[i] - HANGUL;
+        if (s < HANGULS) {
+            if (k + 3 > room)
+                return NONE;
+            out[k++] = 0x1100 + s / 588;
+            out[k++] = 0x1161 + s % 588 / 28;
+            if (s % 28)
+                out[k++] = 0x11A7 + s % 28;
+        } else if (!map_point(&m->decompositions, in[i], out, &k, room))
+            return NONE;
+    }
+    return k;
+}
+
+/* NFKC of a piece of a text, then NFKC of its folded case unless `keep_case`; returns its length, NONE for
+ * no room. */
+static size_t normalise_piece(textsvm *m, const u32 *in, size_t n, int keep_case, u32 **out) {
+    size_t room = m->max_symbols + 32, k = decompose(m, in, n, m->piece, room), folded = 0;
+    u32 *points = m->piece;
+    if (k == NONE)
+        return NONE;
+    reorder(m, points, k, m->piece2);
+    if (!keep_case) {
+        if (n > 1) { /* U+0345 folds to a letter: where it composes matters */
+            size_t composed_size = compose(m, m->piece, k);
+            memcpy(m->piece2, m->piece, composed_size * sizeof *m->piece);
+            k = decompose(m, m->piece2, composed_size, m->piece, room);
+            if (k == NONE)
+                return NONE;
+        }
+        points = m->piece2;
+        for (size_t i = 0; i < k; i++)
+            if (!map_point(&m->folds, m->piece[i], points, &folded, room))
+                return NONE;
+        k = folded;
+        reorder(m, points, k, m->piece);
+    }
+    *out = points;
+    return compose(m, points, k);
+}
+
+typedef struct {
+    const textsvm *m;
+    u32 *out;
+    size_t n, room;
+    int collapse, spaced, keep_punctuation;
+} writer;
+
+static int put(writer *to, u32 point, u32 flags) {
+    if (!to->keep_punctuation && (flags & PUNCT))
+        point = ' ', flags = SPACE;
+    if (to->collapse && (flags & SPACE)) {
+        if (to->spaced)
+            return 1;
+        point = ' ';
+        to->spaced = 1;
+    } else
+        to->spaced = 0;
+    if (to->n >= to->room)
+        return 0;
+    to->out[to->n++] = point;
+    return 1;
+}
+
+static int put_paper(writer *to, u32 point, int keep_case) {
+    int upper = point - 'A' < 26u;
+    u32 flags = 0;
+    if (!keep_case) {
+        if (upper)
+            point += 32;
+        else if (point == 0x212A) /* the Kelvin sign */
+            point = 'k';
+        else if (point == 0x130) /* I with a dot: i and a combining dot */
+            return put(to, 'i', 0) && put(to, ' ', SPACE);
+    }
+    if (!(point - 'a' < 26u || point - '0' < 10u || (keep_case && upper)))
+        flags = SPACE;
+    return put(to, point, flags);
+}
+
+static int put_unicode(textsvm *m, writer *to, const u32 *in, size_t n, int keep_case) {
+    u32 changes = keep_case ? CHANGES : CHANGES_FOLDED;
+    size_t i = 0;
+    while (i < n) {
+        u32 point = in[i], flags = flags_of(m, point);
+        size_t end = i + 1;
+        if (!(end < n && in[end] >= 0x300 && (flags_of(m, in[end]) & JOINS)) && !(flags & (JOINS | changes))) {
+            if (!put(to, point, flags))
+                return 0;
+        } else if (point - 'A' < 26u && !(end < n && in[end] >= 0x300)) {
+            if (!put(to, point + 32, WORD))
+                return 0;
+        } else {
+            u32 *piece;
+            size_t k;
+            while (end < n && (flags_of(m, in[end]) & JOINS))
+                end++;
+            k = normalise_piece(m, in + i, end - i, keep_case, &piece);
+            if (k == NONE)
+                return 0;
+            for (size_t j = 0; j < k; j++)
+                if (!put(to, piece[j], flags_of(m, piece[j])))
+                    return 0;
+        }
+        i = end;
+    }
+    return 1;
+}
+
+/* Normal form of the code points in m->points, into m->symbols; returns its length, NONE for no room. */
+static size_t normalise(textsvm *m, view v, size_t n) {
+    const u32 form = m->w[27];
+    writer to;
+    int done = 1;
+    to.m = m, to.out = m->symbols, to.n = 0, to.room = m->max_symbols;
+    to.collapse = form != FORM_NONE, to.spaced = form == FORM_UNICODE;
+    to.keep_punctuation = form == FORM_PAPER || (int)m->w[28];
+    if (form == FORM_UNICODE)
+        done = put_unicode(m, &to, m->points, n, (int)v.keep_case);
+    else
+        for (size_t i = 0; i < n && done; i++)
+            done = form == FORM_PAPER ? put_paper(&to, m->points[i], (int)v.keep_case)
+                                        : put(&to, m->points[i], flags_of(m, m->points[i]));
+    if (!done)
+        return NONE;
+    if (form == FORM_UNICODE && to.n && to.spaced)
+        to.n--;
+    return to.n > m->w[9] ? m->w[9] : to.n;
+}
+
+/* ---- Symbols -------------------------------------------------------------------------------------- */
+
+/* Two hashes of each token of m->symbols, into s1 and s2; returns the number of tokens. */
+static size_t hash_words(textsvm *m, size_t n, int single_chars) {
+    size_t k = 0;
+    u32 a = SEED1, b = SEED2, length = 0;
+    for (size_t i = 0; i <= n; i++) {
+        u32 flags = i < n ? flags_of(m, m->symbols[i]) : SPACE;
+        int within = !(flags & SPACE) && (!single_chars || (flags & WORD)), single_char = !(flags & SPACE) && !within;
+        if (length && !within) {
+            m->s1[k] = mix(a ^ length), m->s2[k++] = mix(b + length);
+            a = SEED1, b = SEED2, length = 0;
+        }
+        if (within || single_char) {
+            a = a * STEP1 + mix(m->symbols[i] ^ SEED1);
+            b = b * STEP2 + mix(m->symbols[i] ^ SEED2);
+            length++;
+        }
+        if (single_char) {
+            m->s1[k] = mix(a ^ length), m->s2[k++] = mix(b + length);
+            a = SEED1, b = SEED2, length = 0;
+        }
+    }
+    return k;
+}
+
+/* Replace letters of proteins by the first letter of their group; returns 0 if there is another symbol. */
+static int group_proteins(u32 *symbols, size_t n) {
+    static const char group_of[] = "adcddfghilkllhkpdkaacifxfd";
+    for (size_t i = 0; i < n; i++) {
+        u32 letter = symbols[i] | 32;
+        if (symbols[i] != '*' && !(symbols[i] < 128 && letter - 'a' < 26u))
+            return 0;
+        if (symbols[i] != '*')
+            symbols[i] = (u32)group_of[letter - 'a'];
+    }
+    return 1;
+}
+
+static void hash_points(const u32 *restrict symbols, size_t n, u32 *restrict s1, u32 *restrict s2) {
+    for (size_t i = 0; i < n; i++)
+        s1[i] = mix(symbols[i] ^ SEED1);
+    for (size_t i = 0; i < n; i++)
+        s2[i] = mix(symbols[i] ^ SEED2);
+}
+
+static void extend(u32 *restrict h, const u32 *restrict s, size_t n, u32 step) {
+    for (size_t i = 0; i < n; i++)
+        h[i] = h[i] * step + s[i];
+}
+
+/* ---- Features ------------------------------------------------------------------------------------- */
+
+#define CHUNK 32
+
+typedef struct {
+    double squares;
+    double *sums;
+} totals;
+
+/* Whether row i has this key, as far as the table has its bits. */
+static int has_key(const table *b, u32 i, u64 key) {
+    if (b->tag_bits == 64)
+        return ((const u64 *)b->tags)[i] == key;
+    return b->tag_bits == 32 ? ((const u32 *)b->tags)[i] == (u32)key
+                             : ((const uint16_t *)b->tags)[i] == (uint16_t)key;
+}
+
+/* Row of a key among the rows from `row` to `end`; `none` without one. */
+static u32 scan(const table *b, u32 row, u32 end, u64 key, u32 none) {
+    while (row < end && !has_key(b, row, key))
+        row++;
+    return row < end ? row : none;
+}
+
+/* Rows of some strings; the spare row behind the strings for unknown ones. The first rows of a bucket are
+ * compared without branches, which would be unpredictable. */
+static void find_rows(const table *b, const u64 *restrict keys, size_t n, u32 *restrict rows) {
+    u32 ends[CHUNK];
+    static const unsigned char lowest[16] = {4, 0, 1, 0, 2, 0, 1, 0, 3, 0, 1, 0, 2, 0, 1, 0};
+    const u32 *starts = b->starts, none = b->n_strings, bits = b->tag_bits;
+    const char *tags = b->tags, *weights = b->weights, *factors = b->factors;
+    const u64 buckets = b->n_buckets, row_bytes = b->stride * type_bytes(b->weight_type);
+    const u64 factor_bytes = b->factor_type <= TYPE_F64 ? type_bytes(b->factor_type) : 0;
+    for (size_t k = 0; k < n; k++) {
+        rows[k] = (u32)((keys[k] >> 32) * buckets >> 32);
+        PREFETCH(starts + rows[k]);
+    }
+    for (size_t k = 0; k < n; k++) {
+        u32 first = starts[rows[k]], end = starts[rows[k] + 1];
+        end = end > none ? none : end; /* in a damaged file */
+        rows[k] = first > end ? end : first, ends[k] = end;
+        PREFETCH(tags + (size_t)rows[k] * bits / 8);
+    }
+    for (size_t k = 0; k < n; k++) {
+        u64 key = keys[k];
+        u32 row = rows[k], end = ends[k], same, found;
+        if (bits == 64) {
+            const u64 *t = (const u64 *)(const void *)tags + row;
+            same = (u32)(t[0] == key) | (u32)(t[1] == key) << 1 | (u32)(t[2] == key) << 2 | (u32)(t[3] == key) << 3;
+        } else
+            same = (u32)has_key(b, row, key) | (u32)has_key(b, row + 1, key) << 1 |
+                   (u32)has_key(b, row + 2, key) << 2 | (u32)has_key(b, row + 3, key) << 3;
+        found = row + lowest[same];
+        found = found < end ? found : none;
+        if (!same && end - row > SCANNED)
+            found = scan(b, row + SCANNED, end, key, none);
+        rows[k] = found;
+        PREFETCH(weights + found * row_bytes);
+        if (factor_bytes)
+            PREFETCH(factors + found * factor_bytes);
+    }
+}
+
+/* Factors of some rows. */
+static void read_factors(const table *b, const u32 *rows, size_t n, double *factors) {
+    const void *data = b->factor_type == TYPE_IN_ROW ? b->weights : b->factors;
+    u32 type = b->factor_type == TYPE_IN_ROW ? b->weight_type : b->factor_type;
+    size_t stride = b->factor_type == TYPE_IN_ROW ? b->stride : 1;
+    for (size_t k = 0; k < n; k++)
+        factors[k] = type == TYPE_F64   ? ((const double *)data)[rows[k] * stride]
+                     : type == TYPE_F32 ? (double)((const float *)data)[rows[k] * stride]
+                                        : 1;
+}
+
+/* Add x[k] times the weights of row k. */
+static void add_rows(const textsvm *m, const table *b, const u32 *rows, const double *x, size_t n, double *sums) {
+    size_t machines = m->n_machines, first = b->stride - machines;
+#define ADD(type, scale)                                                                          \
+    for (size_t k = 0; k < n; k++) {                                                              \
+        const type *row = (const type *)b->weights + (size_t)rows[k] * b->stride + first;         \
+        for (size_t i = 0; i < machines; i++)                                                     \
+            sums[i] += x[k] * (double)row[i] * (scale);                                           \
+    }
+    if (b->weight_type == TYPE_F64 && machines == 1) {
+        const double *weights = (const double *)b->weights + first;
+        double sum = 0;
+        for (size_t k = 0; k < n; k++)
+            sum += x[k] * weights[(size_t)rows[k] * b->stride];
+        sums[0] += sum;
+    } else if (b->weight_type == TYPE_F64)
+        ADD(double, 1)
+    else if (b->weight_type == TYPE_F32)
+        ADD(float, 1)
+    else if (b->weight_type == TYPE_I16)
+        ADD(int16_t, b->scales[i])
+    else
+        ADD(signed char, b->scales[i])
+#undef ADD
+}
+
+/* Add the features of some strings with their values. */
+static void add_features(const textsvm *m, const term *t, const table *b, const u64 *keys, const double *amounts,
+                         size_t n, totals *to) {
+    u32 rows[CHUNK];
+    double x[CHUNK], squares = 0;
+    find_rows(b, keys, n, rows);
+    read_factors(b, rows, n, x);
+    if (t->count == COUNT_INTERSECTION)
+        for (size_t k = 0; k < n; k++) {
+            x[k] = (double)(float)x[k];
+            squares += amounts[k] * x[k] * x[k];
+            if (amounts[k] > 1 && b->repeat_starts && rows[k] < b->n_strings) {
+                u32 first = b->repeat_starts[rows[k]], end = b->repeat_starts[rows[k] + 1];
+                if (end > b->n_repeats)
+                    end = first; /* in a damaged file */
+                if (end > first) {
+                    double last = (double)first + amounts[k] - 2;
+                    rows[k] = b->n_strings + 1 + (last < end ? (u32)last : end - 1);
+                }
+            }
+        }
+    else {
+        if (t->count == COUNT_PLAIN)
+            for (size_t k = 0; k < n; k++)
+                x[k] *= amounts[k];
+        else if (t->count == COUNT_LOG)
+            for (size_t k = 0; k < n; k++)
+                x[k] *= amounts[k] < t->n_log ? t->logs[(u32)amounts[k]] : 1 + log(amounts[k]);
+        for (size_t k = 0; k < n; k++) {
+            x[k] = (double)(float)x[k];
+            squares += x[k] * x[k];
+        }
+    }
+    to->squares += squares * b->times;
+    add_rows(m, b, rows, x, n, to->sums);
+}
+
+/* Look the counted strings of the working memory up, and add their features. */
+static void look_up(textsvm *m, const term *t, const table *b, size_t n, totals *to) {
+    for (size_t j = 0; j < n; j += CHUNK) {
+        u64 keys[CHUNK];
+        double amounts[CHUNK];
+        size_t some = n - j < CHUNK ? n - j : CHUNK;
+        for (size_t k = 0; k < some; k++) {
+            u32 slot = m->list[j + k];
+            keys[k] = m->keys[slot];
+            amounts[k] = b->n_patterns > 1 ? m->amounts[slot] : (double)m->counts[slot];
+        }
+        add_features(m, t, b, keys, amounts, some, to);
+    }
+}
+
+/* Number of bits of the table of distinct strings for this number of occurrences. */
+static u32 clear_slots(textsvm *m, size_t occurrences) {
+    u32 bits = 6;
+    while (((size_t)1 << bits) < 2 * occurrences)
+        bits++;
+    memset(m->counts, 0, ((size_t)1 << bits) * sizeof *m->counts);
+    return bits;
+}
+
+/* Count the strings with hashes h1 and h2 of n windows; returns the number of distinct ones. */
+static size_t count_windows(textsvm *m, size_t n) {
+    u32 bits = clear_slots(m, n), shift = 32 - bits, mask = (1u << bits) - 1;
+    u32 *counts = m->counts, *list = m->list;
+    u64 *keys = m->keys;
+    size_t distinct = 0;
+    for (size_t i = 0; i < n; i++) {
+        u64 key = (u64)m->h1[i] << 32 | m->h2[i];
+        u32 slot = m->h1[i] >> shift, count = counts[slot];
+        while ((keys[slot] ^ key) & (0 - (u64)(count != 0))) { /* one branch: empty or not is unpredictable */
+            slot = (slot + 1) & mask;
+            count = counts[slot];
+        }
+        keys[slot] = key;
+        counts[slot] = count + 1;
+        list[distinct] = slot;
+        distinct += !count;
+    }
+    return distinct;
+}
+
+/* Count the strings of all patterns in n symbols with hashes s1 and s2; returns the number of distinct ones.
+ * `clear` has the number of symbols from each symbol on that a window may have, NULL for no bound. */
+static size_t count_patterns(textsvm *m, const table *b, size_t n, const u32 *clear) {
+    size_t distinct = 0;
+    u32 bits = clear_slots(m, n * b->n_patterns);
+    u32 shift = 32 - bits, mask = (1u << bits) - 1;
+    for (u32 pattern = 0; pattern < b->n_patterns; pattern++) {
+        const u32 *offsets = b->offsets + (size_t)pattern * b->p;
+        size_t reach = b->n_patterns > 1 ? offsets[b->p - 1] + 1u : b->span;
+        for (size_t i = 0; i + reach <= n; i++) {
+            u32 h1 = SEED1, h2 = SEED2, slot;
+            u64 key;
+            if (clear && clear[i] < reach)
+                continue;
+            for (u32 k = 0; k < b->p; k++) {
+                h1 = h1 * STEP1 + m->s1[i + offsets[k]];
+                h2 = h2 * STEP2 + m->s2[i + offsets[k]];
+            }
+            key = (u64)h1 << 32 | h2;
+            slot = h1 >> shift;
+            while (m->counts[slot] && m->keys[slot] != key)
+                slot = (slot + 1) & mask;
+            if (!m->counts[slot]) {
+                m->keys[slot] = key;
+                m->list[distinct++] = slot;
+                if (b->n_patterns > 1)
+                    m->amounts[slot] = 0;
+            }
+            m->counts[slot]++;
+            if (b->n_patterns > 1)
+                m->amounts[slot] += b->values[pattern];
+        }
+    }
+    return distinct;
+}
+
+/* Values of a text equal to a training text, if neither has any feature. */
+static void add_featureless(const textsvm *m, const term *t, size_t n, double *sums) {
+    u32 h1 = SEED1, h2 = SEED2;
+    for (size_t i = 0; i < n; i++) {
+        h1 = h1 * STEP1 + m->s1[i];
+        h2 = h2 * STEP2 + m->s2[i];
+    }
+    h1 = mix(h1 ^ (u32)n);
+    for (u32 i = 0; i < t->n_featureless; i++)
+        if (t->featureless[2 * (size_t)i] == h1 && t->featureless[2 * (size_t)i + 1] == h2)
+            for (u32 k = 0; k < m->n_machines; k++)
+                sums[k] += t->featureless_values[(size_t)i * m->n_machines + k];
+}
+
+/* Code of a letter of DNA or RNA: 0 to 3, 4 for an ambiguous base, 5 for another symbol. */
+static u32 base_of(u32 symbol) {
+    static const char ambiguous[] = "nrykmswbdhv";
+    if (symbol == 'a' || symbol == 'c' || symbol == 'g')
+        return symbol == 'a' ? 0 : symbol == 'c' ? 1 : 2;
+    if (symbol == 't' || symbol == 'u')
+        return 3;
+    return symbol && symbol < 128 && strchr(ambiguous, (int)symbol) ? 4 : 5;
+}
+
+/* Hashes of the letters of both strands; into `clear` the number of symbols from each one on without an ambiguous
+ * base, within its strand. Returns the number of symbols. */
+static size_t pair_strands(textsvm *m, size_t n) {
+    static const char letters[] = "acgt";
+    for (size_t i = 0; i < n; i++) {
+        u32 base = base_of(m->symbols[i]), letter = (u32)letters[base & 3], pair = (u32)letters[3 - (base & 3)];
+        size_t back = 2 * n - 1 - i;
+        m->s1[i] = mix(letter ^ SEED1), m->s2[i] = mix(letter ^ SEED2);
+        m->s1[back] = mix(pair ^ SEED1), m->s2[back] = mix(pair ^ SEED2);
+        m->clear[i] = m->clear[back] = base < 4;
+    }
+    for (size_t i = 2 * n; i-- > 0;)
+        if (m->clear[i] && i + 1 != 2 * n && i + 1 != n)
+            m->clear[i] += m->clear[i + 1];
+    return 2 * n;
+}
+
+/* Add the values of a term for the n symbols with hashes s1 and s2. */
+static void add_term(textsvm *m, const term *t, size_t n) {
+    totals to;
+    u32 length = 0; /* of the strings whose hashes h1 and h2 hold */
+    double scale;
+    size_t text = n;
+    to.squares = 0, to.sums = m->term_sums;
+    memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
+    if (t->both_strands)
+        n = pair_strands(m, n);
+    for (u32 k = 0; k < t->n_tables; k++) {
+        table b = table_of(m, t->tables + (size_t)TABLE_WORDS * k);
+        size_t windows = n >= b.span ? n - b.span + 1 : 0, distinct;
+        if (b.contiguous) {
+            if (!windows)
+                continue;
+            if (b.p < length)
+                length = 0;
+            if (!length)
+                for (size_t i = 0; i < n; i++)
+                    m->h1[i] = SEED1, m->h2[i] = SEED2;
+            for (; length < b.p; length++) {
+                extend(m->h1, m->s1 + length, n - length, STEP1);
+                extend(m->h2, m->s2 + length, n - length, STEP2);
+            }
+            distinct = count_windows(m, windows);
+        } else {
+            distinct = count_patterns(m, &b, n, t->both_strands ? m->clear : NULL);
+        }
+        look_up(m, t, &b, distinct, &to);
+    }
+    if (t->normalised && !(to.squares > 0)) {
+        memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
+        if (t->both_strands) /* of a single strand again */
+            hash_points(m->symbols, text, m->s1, m->s2);
+        add_featureless(m, t, text, m->term_sums);
+        scale = 1;
+    } else
+        scale = t->normalised ? 1 / sqrt(to.squares) : t->scale;
+    for (u32 k = 0; k < m->n_machines; k++)
+        m->sums[k] += scale * m->term_sums[k];
+}
+
+/* ---- Pairs of texts ------------------------------------------------------------------------------- */
+
+/* Codes of the n symbols with hashes s1 and s2: those of the support vectors, or larger ones of other symbols. */
+static void code_symbols(textsvm *m, const pairs *b, size_t n) {
+    u32 bits = clear_slots(m, n), mask = (1u << bits) - 1;
+    for (size_t i = 0; i < n; i++) {
+        u64 key = (u64)m->s1[i] << 32 | m->s2[i];
+        u32 low = 0, high = b->n_symbols, slot = m->s1[i] >> (32 - bits);
+        while (low < high) {
+            u32 middle = low + (high - low) / 2;
+            if (b->keys[middle] < key)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (low == b->n_symbols || b->keys[low] != key) {
+            while (m->counts[slot] && m->keys[slot] != key)
+                slot = (slot + 1) & mask;
+            m->counts[slot] = 1, m->keys[slot] = key;
+            low = b->n_symbols + slot;
+        }
+        m->codes[i] = low;
+    }
+}
+
+static void add_pair(textsvm *m, const pairs *b, u32 number, double value) {
+    const double *coef = b->coef + (size_t)number * m->n_machines;
+    for (u32 k = 0; k < m->n_machines; k++)
+        m->term_sums[k] += (double)(float)value * coef[k];
+}
+
+static int ones(u64 x) {
+    x -= x >> 1 & 0x5555555555555555u;
+    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
+    x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0Fu;
+    return (int)(x * 0x0101010101010101u >> 56);
+}
+
+/* Differences of 64 symbols of each lane with n symbols, bit-parallel (Myers 1999): vp and vn have the steps
+ * +1 and -1 down a column, the queues those along the row above and then below, a bit for each symbol. */
+static void pass_word(const textsvm *m, size_t n, u64 *restrict vps, u64 *restrict vns) {
+    u64 vp[LANES], vn[LANES], hps[LANES], hns[LANES];
+    for (u32 l = 0; l < LANES; l++)
+        vp[l] = ~(u64)0, vn[l] = 0;
+    for (size_t i = 0; i < n; i += 64) {
+        u64 *queue = m->queues + i / 64 * 2 * LANES;
+        size_t end = n - i < 64 ? n : i + 64;
+        memcpy(hps, queue, sizeof hps);
+        memcpy(hns, queue + LANES, sizeof hns);
+        for (size_t k = i; k < end; k++) {
+            const u64 *masks = m->masks + (size_t)LANES * m->codes[k];
+            for (u32 l = 0; l < LANES; l++) {
+                u64 in_p = hps[l] & 1, in_n = hns[l] & 1, x = masks[l] | in_n;
+                u64 d = (((x & vp[l]) + vp[l]) ^ vp[l]) | x | vn[l], hp = vn[l] | ~(d | vp[l]), hn = vp[l] & d;
+                hps[l] = hps[l] >> 1 | (hp & (u64)1 << 63);
+                hns[l] = hns[l] >> 1 | (hn & (u64)1 << 63);
+                hp = hp << 1 | in_p, hn = hn << 1 | in_n;
+                d = masks[l] | vn[l];
+                vp[l] = hn | ~(d | hp), vn[l] = hp & d;
+            }
+        }
+        for (u32 l = 0; l < LANES && end - i < 64; l++)
+            hps[l] >>= 64 - (end - i), hns[l] >>= 64 - (end - i);
+        memcpy(queue, hps, sizeof hps);
+        memcpy(queue + LANES, hns, sizeof hns);
+    }
+    memcpy(vps, vp, sizeof vp);
+    memcpy(vns, vn, sizeof vn);
+}
+
+/* Set or clear the masks of 64 symbols of a support vector in a lane. */
+static void set_masks(textsvm *m, const pairs *b, u32 number, u32 lane, u32 start, int set) {
+    u32 length = b->starts[number + 1] - b->starts[number];
+    for (u32 k = start; k < length && k - start < 64; k++) {
+        u64 *mask = m->masks + (size_t)LANES * b->codes[b->starts[number] + k] + lane;
+        *mask = set ? *mask | (u64)1 << (k - start) : 0;
+    }
+}
+
+static void add_edit(textsvm *m, const term *t, const pairs *b, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        m->codes[i] = m->codes[i] < b->n_symbols ? m->codes[i] : b->n_symbols;
+    memset(m->masks, 0, (b->n_symbols + (size_t)1) * LANES * sizeof *m->masks);
+    for (u32 first = 0; first < b->n; first += LANES) {
+        u32 width = b->n - first < LANES ? b->n - first : LANES, longest = 0, lengths[LANES];
+        double distances[LANES];
+        for (u32 l = 0; l < width; l++) {
+            lengths[l] = b->starts[first + l + 1] - b->starts[first + l], distances[l] = (double)n;
+            longest = lengths[l] > longest ? lengths[l] : longest;
+        }
+        for (size_t i = 0; i < (n + 63) / 64 * 2 * LANES; i++)
+            m->queues[i] = i / LANES % 2 ? 0 : ~(u64)0;
+        for (u32 start = 0; start < longest; start += 64) {
+            u64 vp[LANES], vn[LANES];
+            for (u32 l = 0; l < width; l++)
+                set_masks(m, b, first + l, l, start, 1);
+            pass_word(m, n, vp, vn);
+            for (u32 l = 0; l < width; l++) {
+                u32 symbols = lengths[l] > start ? lengths[l] - start : 0;
+                u64 used = symbols > 63 ? ~(u64)0 : ((u64)1 << symbols) - 1;
+                distances[l] += ones(vp[l] & used) - ones(vn[l] & used);
+                set_masks(m, b, first + l, l, start, 0);
+            }
+        }
+        for (u32 l = 0; l < width; l++) {
+            double longer = lengths[l] > n ? (double)lengths[l] : (double)n;
+            add_pair(m, b, first + l,
+                     exp(-t->rate * (t->normalised && longer > 0 ? distances[l] / longer : distances[l])));
+        }
+    }
+}
+
+/* A row of level q of the gap-weighted recurrence, side by side in `lanes` lanes: R_q along the columns and S_q, from
+ * S_{q-1} of the row and column before. */
+static inline void next_row(double *restrict at, const double *restrict before, const double *restrict equal,
+                            size_t size, double start, double decay, const size_t lanes) {
+    const double low = decay < 1 ? 0x1p-900 : 0; /* instead of 0: no slow denormal numbers */
+    double r[LANES] = {0};
+    for (size_t k = 0; k < size; k += lanes)
+        for (size_t l = 0; l < lanes; l++) {
+            r[l] = r[l] * decay + (equal[k + l] * (before[k + l] + start) + low);
+            at[k + l] = at[k + l] * decay + r[l];
+        }
+}
+
+/* Sums of the recurrence of n symbols with those of 1 or LANES others, m->lanes, of up to `length` symbols. S_q of
+ * column j is at state[q][j + 1], after a column of zeros. */
+static void sweep(textsvm *m, const pairs *b, double decay, size_t n, size_t length, double *sums, const size_t lanes) {
+    const size_t size = length * lanes, row = size + lanes;
+    memset(m->state, 0, b->p * row * sizeof *m->state);
+    memset(sums, 0, lanes * sizeof *sums);
+    for (size_t i = 0; i < n; i++) {
+        const double symbol = (double)m->codes[i], *last = m->state + (b->p - 1) * row;
+        for (size_t k = 0; k < size; k++)
+            m->equal[k] = m->lanes[k] == symbol;
+        for (size_t k = 0; k < size; k += lanes)
+            for (size_t l = 0; l < lanes; l++)
+                sums[l] += m->equal[k + l] * (last[k + l] + b->levels[b->p - 1]);
+        for (size_t q = b->p - 1; q > 0; q--) { /* the largest first: each reads the row before of the next */
+            double *before = m->state + (q - 1) * row, *at = before + row + lanes;
+            if (lanes == 1)
+                next_row(at, before, m->equal, size, b->levels[q - 1], decay, 1);
+            else
+                next_row(at, before, m->equal, size, b->levels[q - 1], decay, LANES);
+        }
+    }
+}
+
+/* Returns 0 if k(s, s) exceeds the range of double. */
+static int add_gap(textsvm *m, const term *t, const pairs *b, size_t n) {
+    double sums[LANES], own = 0;
+    for (size_t i = 0; i < n; i++)
+        m->lanes[i] = (double)m->codes[i];
+    if (n && n >= b->shortest)
+        sweep(m, b, t->rate, n, n, &own, 1);
+    if (!(own < HUGE_VAL))
+        return 0;
+    if (!(own > 0)) {
+        if (t->normalised)
+            add_featureless(m, t, n, m->term_sums);
+        return 1;
+    }
+    for (u32 first = 0; first < b->n; first += LANES) {
+        u32 width = b->n - first < LANES ? b->n - first : LANES, longest = 0;
+        for (u32 l = 0; l < width; l++) {
+            u32 length = b->starts[first + l + 1] - b->starts[first + l];
+            longest = length > longest ? length : longest;
+        }
+        for (size_t j = 0; j < (size_t)longest * LANES; j++)
+            m->lanes[j] = -1;
+        for (u32 l = 0; l < width; l++)
+            for (u32 j = b->starts[first + l]; j < b->starts[first + l + 1]; j++)
+                m->lanes[(j - b->starts[first + l]) * (size_t)LANES + l] = (double)b->codes[j];
+        sweep(m, b, t->rate, n, longest, sums, LANES);
+        for (u32 l = 0; l < width; l++) {
+            double root = b->roots[first + l], value = sums[l] / sqrt(own) * root;
+            if (value >= 0x1p-60) /* smaller ones may consist of `low` */
+                add_pair(m, b, first + l, t->normalised ? value : value * sqrt(own * t->scale) * (sqrt(t->scale) / root));
+        }
+    }
+    return 1;
+}
+
+/* Add the values of a term of support vectors for the n symbols with hashes s1 and s2; 0 if it overflows. */
+static int add_pairs(textsvm *m, const term *t, size_t n) {
+    pairs b = pairs_of(m, t);
+    int done = 1;
+    memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
+    code_symbols(m, &b, n);
+    if (t->count == PAIRS_EDIT)
+        add_edit(m, t, &b, n);
+    else
+        done = add_gap(m, t, &b, n);
+    for (u32 k = 0; k < m->n_machines; k++)
+        m->sums[k] += m->term_sums[k];
+    return done;
+}
+
+/* ---- Decisions ------------------------------------------------------------------------------------ */
+
+size_t textsvm_decisions(const textsvm *m) { return m->n_decisions; }
+size_t textsvm_classes(const textsvm *m) { return m->n_classes; }
+int textsvm_task(const textsvm *m) { return (int)m->w[4]; }
+
+const char *textsvm_class(const textsvm *m, int number, size_t *bytes) {
+    const u32 *starts = at(m, m->w[29]);
+    if (number < 0 || (u32)number >= m->n_classes) {
+        if (bytes)
+            *bytes = 0;
+        return "";
+    }
+    if (bytes)
+        *bytes = starts[number + 1] - starts[number] - 1;
+    return (const char *)at(m, m->w[30]) + starts[number];
+}
+
+static void votes(const textsvm *m, const double *values, double *decision) {
+    double *sums = m->scores;
+    size_t k = 0;
+    for (u32 a = 0; a < m->n_classes; a++)
+        decision[a] = sums[a] = 0;
+    for (u32 a = 0; a < m->n_classes; a++)
+        for (u32 b = a + 1; b < m->n_classes; b++, k++) {
+            decision[values[k] > 0 ? b : a] += 1;
+            sums[b] += values[k];
+            sums[a] -= values[k];
+        }
+    for (u32 a = 0; a < m->n_classes; a++)
+        decision[a] += sums[a] / (3 * (fabs(sums[a]) + 1));
+}
+
+int textsvm_decide_with(textsvm *m, const char *utf8, size_t n, double *decision) {
+    size_t points = decode((const unsigned char *)utf8, n, m->points, m->max_symbols), symbols = 0, tokens = 0;
+    u32 hashed = NONE; /* view of the symbols whose hashes s1 and s2 hold */
+    int normalised = 0;
+    view of = {0, 0};
+    if (points == NONE)
+        return TEXTSVM_TOO_LONG;
+    for (u32 k = 0; k < m->n_machines; k++)
+        m->sums[k] = 0;
+    for (u32 i = 0; i < m->w[12]; i++) {
+        term t = term_of(m, i);
+        if (t.view != hashed) {
+            view v = view_of(m, t.view);
+            if (!normalised || v.keep_case != of.keep_case || v.tokens == TOKENS_PROTEIN ||
+                of.tokens == TOKENS_PROTEIN)
+                symbols = normalise(m, v, points), normalised = 1;
+            if (symbols == NONE)
+                return TEXTSVM_TOO_LONG;
+            if (v.tokens == TOKENS_WORDS || v.tokens == TOKENS_WHITESPACE)
+                tokens = hash_words(m, symbols, v.tokens == TOKENS_WORDS);
+            else {
+                if (v.tokens == TOKENS_PROTEIN && !group_proteins(m->symbols, symbols))
+                    return TEXTSVM_BAD_TEXT;
+                hash_points(m->symbols, symbols, m->s1, m->s2);
+                tokens = symbols;
+            }
+            hashed = t.view, of = v;
+        }
+        if (t.both_strands)
+            for (size_t k = 0; k < symbols; k++)
+                if (base_of(m->symbols[k]) > 4)
+                    return TEXTSVM_BAD_TEXT;
+        if (t.count < PAIRS_EDIT)
+            add_term(m, &t, tokens);
+        else if (!add_pairs(m, &t, tokens))
+            return TEXTSVM_TOO_LONG;
+        if (t.both_strands) /* s1 and s2 are of both strands now */
+            hashed = NONE;
+    }
+    for (u32 k = 0; k < m->n_machines; k++)
+        m->sums[k] += m->biases[k];
+    if (m->w[5] == COMBINE_OVO)
+        votes(m, m->sums, decision);
+    else if (m->w[5] == COMBINE_DIFFERENCE)
+        decision[0] = m->sums[1] - m->sums[0];
+    else
+        for (u32 k = 0; k < m->n_decisions; k++)
+            decision[k] = m->sums[k];
+    return TEXTSVM_OK;
+}
+
+/* Linear interpolation as in numpy.interp. */
+static double interpolate(double value, const double *x, const double *y, size_t n) {
+    size_t low = 0, high = n;
+    while (low < high) { /* the number of x that are at most `value` */
+        size_t middle = low + (high - low) / 2;
+        if (x[middle] <= value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (!low)
+        return y[0];
+    if (low == n || x[low - 1] == value)
+        return y[low - 1];
+    return (y[low] - y[low - 1]) / (x[low] - x[low - 1]) * (value - x[low - 1]) + y[low - 1];
+}
+
+int textsvm_probabilities(const textsvm *m, const double *decision, double *probability) {
+    const u32 *w = m->w;
+    double total = 0;
+    if (!w[16])
+        return TEXTSVM_UNSUPPORTED;
+    for (u32 k = 0; k < w[17]; k++) {
+        const u32 *starts = at(m, w[20]);
+        const double *a = (const double *)at(m, w[18]) + starts[k], *b = (const double *)at(m, w[19]) + starts[k];
+        double p = w[16] == CALIBRATION_SIGMOID ? 1 / (1 + exp(a[0] * decision[k] + b[0]))
+                                                : interpolate(decision[k], a, b, starts[k + 1] - starts[k]);
+        probability[k] = p;
+        total += p;
+    }
+    if (m->n_decisions == 1) {
+        probability[1] = probability[0];
+        probability[0] = 1 - probability[1];
+        return TEXTSVM_OK;
+    }
+    for (u32 k = 0; k < m->n_classes; k++)
+        probability[k] = total > 0 ? probability[k] / total : 1 / (double)m->n_classes;
+    return TEXTSVM_OK;
+}
+
+static int largest(const double *values, u32 n) {
+    u32 best = 0;
+    for (u32 k = 1; k < n; k++)
+        if (values[k] > values[best])
+            best = k;
+    return (int)best;
+}
+
+int textsvm_predict(textsvm *m, const double *decision) {
+    const u32 *w = m->w;
+    if (w[4] == TEXTSVM_LABELS || w[4] == TEXTSVM_NUMBER)
+        return TEXTSVM_NO_CLASS;
+    if (w[4] == TEXTSVM_NOVELTY)
+        return decision[0] >= 0;
+    if (w[16]) {
+        double *p = m->scores;
+        const double *bounds = w[21] ? at(m, w[22]) : NULL;
+        int best;
+        textsvm_probabilities(m, decision, p);
+        best = largest(p, m->n_classes);
+        if (w[21] == 1 && p[best] < bounds[0])
+            return TEXTSVM_UNSURE;
+        if (w[21] == 2)
+            return p[1] >= bounds[1] ? 1 : p[1] > bounds[0] ? TEXTSVM_UNSURE : 0;
+        return best;
+    }
+    return m->n_decisions == 1 ? decision[0] > 0 : largest(decision, m->n_decisions);
+}
+
+int textsvm_labels(const textsvm *m, const double *decision, unsigned char *has) {
+    const double *bounds = m->w[15] ? at(m, m->w[15]) : NULL;
+    if (m->w[4] != TEXTSVM_LABELS)
+        return TEXTSVM_UNSUPPORTED;
+    for (u32 k = 0; k < m->n_decisions; k++)
+        has[k] = decision[k] > (bounds ? bounds[k] : 0);
+    return TEXTSVM_OK;
+}
+
+int textsvm_set(const textsvm *m, const double *probability, double coverage, int per_class, unsigned char *has) {
+    const double *all = at(m, m->w[24]), *own = at(m, m->w[25]);
+    const u32 *starts = at(m, m->w[26]);
+    if (!m->w[23])
+        return TEXTSVM_UNSUPPORTED;
+    if (!(coverage > 0 && coverage < 1))
+        return TEXTSVM_BAD_ARGUMENT;
+    for (u32 k = 0; k < m->n_classes; k++) {
+        const double *values = per_class ? own + starts[k] : all;
+        size_t n = per_class ? starts[k + 1] - starts[k] : m->w[23], low = 0, high = n;
+        while (low < high) {
+            size_t middle = low + (high - low) / 2;
+            if (values[middle] <= probability[k])
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        has[k] = (double)(1 + low) / (double)(n + 1) > 1 - coverage;
+    }
+    has[largest(probability, m->n_classes)] = 1;
+    return TEXTSVM_OK;
+}

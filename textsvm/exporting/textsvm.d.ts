@@ -1,0 +1,64 @@
+/** A text or model that cannot be used. */
+export class TextsvmError extends Error {
+  readonly name: "TextsvmError";
+}
+
+export interface Feature {
+  text: string;
+  weight: number;
+  merged: string[];
+}
+
+export interface TopFeatures {
+  label: string | number | boolean;
+  kind: string;
+  features: Feature[];
+}
+
+export interface Explanation {
+  decision: Float64Array;
+  /** Contribution of each UTF-16 unit of the text to the decision value. */
+  contributions: Float64Array;
+  bias: number;
+  /** Number of substrings of 4 characters, and of those that no training text has; 0 for kernels that do not count
+   *  substrings of 4 characters without gaps. */
+  substrings: { all: number; unknown: number };
+}
+
+/** A trained model, read from a file that `textsvm export --to js` wrote. */
+export class Model {
+  constructor(data: ArrayBuffer | Uint8Array);
+  readonly task: "classes" | "labels" | "number" | "novelty";
+  /** Names of the classes; labels that are not text as JSON. */
+  readonly classes: string[];
+  /** Kernel, labels, heaviest features and training information. */
+  readonly about: Record<string, unknown>;
+  readonly topFeatures: TopFeatures[];
+  /** Decision values of a text (a string, or UTF-8): one for the task "classes" with two classes, for "number" and
+   *  for "novelty", else one for each class, also for two labels. */
+  decide(text: string | Uint8Array): Float64Array;
+  /** A class, "unsure" if it is rejected, a list of labels, a number, or whether a text is inside. */
+  predict(text: string | Uint8Array): string | string[] | number | boolean;
+  /** The prediction from decision values. */
+  label(decision: Float64Array): string | string[] | number | boolean;
+  /** Number of the predicted class from decision values, -1 if it is rejected; for the task "classes". */
+  classNumber(decision: Float64Array): number;
+  /** Calibrated probability of each class; null without calibration. */
+  probabilities(decision: Float64Array): Float64Array | null;
+  /** Classes that include the true class with probability `coverage`; null without calibration. */
+  predictionSet(text: string | Uint8Array, coverage?: number, perClass?: boolean): string[] | null;
+  /** Whether `explain` is available: not for edit distance and gap-weighted subsequences. */
+  readonly explains: boolean;
+  /** Contributions to the decision value with this number; they and the bias sum to it (to the sum of the values of
+   *  its machines for one-vs-one). The values of a text without features that equals a training text are no
+   *  contributions. `decision` has the decision values of the text if they are known. */
+  explain(text: string, number?: number, decision?: Float64Array): Explanation;
+}
+
+/** A model whose decision values are computed by textsvm.wasm. */
+export class WasmModel extends Model {
+  private constructor();
+  /** Read a model and textsvm.wasm. Texts that have, or whose normal form has, more than `maxSymbols` code points
+   *  are left to JavaScript. */
+  static load(data: ArrayBuffer | Uint8Array, wasm: BufferSource, maxSymbols?: number): Promise<WasmModel>;
+}
