@@ -1,0 +1,993 @@
+"""`textsvm serve`: its predictions are those of `textsvm predict`, and no client disturbs another."""
+
+import asyncio
+import csv
+import json
+import os
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from command import fails, run
+
+pytest.importorskip("uvicorn")
+pytest.importorskip("httptools")
+
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    GappedKmers,
+    Gaussian,
+    MultilabelSVC,
+    OneClassSVM,
+    Spectrum,
+    save,
+)
+from textsvm.errors import InputError
+from textsvm.service import LOAD, PREDICT, app, worker
+from textsvm.service.app import RequestLimits, Service, metrics_text
+from textsvm.service.worker import MOST_TEXTS, TURN, ServedModel, Worker
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups of POSIX")
+ROOT = Path(__file__).resolve().parent.parent
+with open(ROOT / "corpora/samples/messages.csv", encoding="utf-8") as table:
+    TEXTS, LABELS = zip(*((row["text"], row["label"]) for row in csv.DictReader(table)), strict=True)
+TEXTS, LABELS = list(TEXTS), list(LABELS)
+#: Hostile for encodings: empty, blank, combining, unassigned, lone surrogate, long.
+ODD = ["", " ", "é", "e\u0301\u0301", "\U000e0fff", "\ud800", "中文", "a" * 3000, "\x00"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Model files: two classes, three classes, calibrated, several labels, numbers, a single class."""
+    folder = tmp_path_factory.mktemp("models")
+    three = [label if i % 3 else "other" for i, label in enumerate(LABELS)]
+    several = [
+        (label, "long") if len(text) > 90 else (label,) for text, label in zip(TEXTS, LABELS, strict=True)
+    ]
+    fitted = {
+        "two": (SVC(Spectrum((1, 3))).fit(TEXTS[:200], LABELS[:200]), {"positive": "ham"}),
+        "three": (SVC(Spectrum(2), multiclass="ovo").fit(TEXTS[:150], three[:150]), {}),
+        "calibrated": (CalibratedSVC(SVC(), cv=3).fit(TEXTS[:150], LABELS[:150]), {}),
+        "labels": (MultilabelSVC(Spectrum(2)).fit(TEXTS[:150], several[:150]), {}),
+        "numbers": (SVR(Spectrum(2)).fit(TEXTS[:150], [len(text) / 100 for text in TEXTS[:150]]), {}),
+        "single": (OneClassSVM(Spectrum(2)).fit(TEXTS[:100]), {"positive": "ham"}),
+    }
+    for name, (model, info) in fitted.items():
+        save(model, folder / f"{name}.textsvm", info=info)
+    return folder
+
+
+class Server:
+    """A running server and its address."""
+
+    def __init__(self, process, lines):
+        self.process, self.lines = process, lines
+        self.port = int(lines[-1].rpartition(":")[2])
+
+    def ask(self, method, path, body=None, **headers):
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        finally:
+            connection.close()
+
+    def predict(self, **request):
+        status, _, body = self.ask("POST", "/predict", json.dumps(request).encode())
+        return status, json.loads(body)
+
+    def metrics(self):
+        status, _, body = self.ask("GET", "/metrics")
+        assert status == 200
+        return parse_metrics(body.decode())
+
+    def worker(self):
+        return int(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0])
+
+    def stop(self, number=signal.SIGTERM):
+        """Exit code and the rest of stderr."""
+        self.process.send_signal(number)
+        rest = self.process.communicate(timeout=30)[1]
+        return self.process.returncode, rest
+
+    def wait_for(self, words):
+        """The next line of stderr with these words."""
+        for line in self.process.stderr:
+            if words in line:
+                return line
+        raise AssertionError(f"no line with {words!r}")
+
+
+@contextmanager
+def serving(*arguments, hangup=False, program=("-m", "textsvm")):
+    """A server; with `hangup` it gets SIGHUP when it begins to load the models."""
+    command = [sys.executable, *program, "serve", *map(str, arguments), "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    lines = []
+    try:
+        for line in process.stderr:
+            lines.append(line.strip())
+            if line.startswith("answering at "):
+                break
+            if hangup and line.startswith("loading "):
+                process.send_signal(signal.SIGHUP)
+        else:
+            raise AssertionError(lines)
+        yield Server(process, lines)
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def server(models):
+    with serving(*sorted(models.glob("*.textsvm")), "--timeout", "2") as started:
+        yield started
+
+
+def parse_metrics(text):
+    """Values by name and labels; every line must have Prometheus' format, and every name a type."""
+    values, types = {}, {}
+    for line in text.splitlines():
+        if match := re.fullmatch(r"# TYPE ([a-z_]+) (counter|gauge|histogram)", line):
+            assert match[1] not in types
+            types[match[1]] = match[2]
+            continue
+        match = re.fullmatch(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)+)\})? ([0-9.e+-]+)', line)
+        assert match, line
+        family = re.sub("_(bucket|sum|count)$", "", match[1])
+        assert family in types or match[1] in types, line
+        assert (match[1], match[2]) not in values
+        values[match[1], match[2] or ""] = float(match[3])
+    return values
+
+
+def predicted(model, texts, folder, *options, code=0):
+    """Rows of `textsvm predict`, without ids."""
+    given = folder / "texts.jsonl"
+    given.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    result = run("predict", model, given, "--text", "text", "-q", *options)
+    assert result.returncode == code, result.stderr.decode()
+    rows = map(json.loads, result.stdout.decode().splitlines())
+    return [{key: value for key, value in row.items() if key != "id"} for row in rows]
+
+
+# Predictions
+
+
+@pytest.mark.parametrize("name", ["two", "three", "calibrated", "labels", "numbers", "single"])
+def test_answers_are_those_of_predict(name, server, models, tmp_path):
+    texts = [*TEXTS[200:230], *(text for text in ODD if text.strip() and text != "\ud800")]
+    proba = ["--proba"] if name == "calibrated" else []
+    expected = predicted(models / f"{name}.textsvm", texts, tmp_path, *proba)
+    assert server.predict(model=name, texts=texts) == (200, {"predictions": expected})
+    for text, row in list(zip(texts, expected, strict=True))[-6:]:
+        assert server.predict(model=name, text=text) == (200, row)
+
+
+@pytest.mark.parametrize("name", ["two", "three", "calibrated", "labels"])
+def test_best_labels_are_those_of_predict(name, server, models, tmp_path):
+    expected = predicted(models / f"{name}.textsvm", TEXTS[:9], tmp_path, "--top", "2")
+    assert server.predict(model=name, texts=TEXTS[:9], top=2) == (200, {"predictions": expected})
+
+
+def test_probabilities_can_be_left_out(server, models, tmp_path):
+    expected = predicted(models / "calibrated.textsvm", TEXTS[:5], tmp_path)
+    answer = server.predict(model="calibrated", texts=TEXTS[:5], probabilities=False)
+    assert answer == (200, {"predictions": expected})
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("two", "label"), ("single", "label"), ("labels", "labels"), ("numbers", "value")]
+)
+def test_empty_texts_get_no_label(name, field, server, models, tmp_path):
+    texts = ["", TEXTS[0], " \n", TEXTS[1], "\u3000"]
+    before = server.metrics()["textsvm_texts_total", f'model="{name}"']
+    _, answer = server.predict(model=name, texts=texts)
+    expected = predicted(models / f"{name}.textsvm", texts, tmp_path, code=1)
+    for row in expected[::2]:
+        assert re.fullmatch(r"line \d: its 'text' is empty", row["reason"])
+        row["reason"] = "the text is empty"
+    assert answer == {"predictions": expected}
+    assert server.predict(model=name, text="") == (200, {field: None, "reason": "the text is empty"})
+    assert server.metrics()["textsvm_texts_total", f'model="{name}"'] == before + 2
+
+
+def test_odd_texts_are_answered(server):
+    status, answer = server.predict(model="two", texts=ODD)
+    assert status == 200
+    assert len(answer["predictions"]) == len(ODD)
+    assert server.predict(model="two", texts=[]) == (200, {"predictions": []})
+
+
+def test_requests_at_the_same_time_get_their_own_answers(server):
+    alone = [server.predict(model="two", text=text)[1] for text in TEXTS[:64]]
+
+    async def ask(k):
+        answers = []
+        for i in range(k, k + 20):
+            model = "two" if i % 3 else "three"
+            answers.append((i, model, await post(server.port, {"model": model, "text": TEXTS[i % 64]})))
+        return answers
+
+    async def everybody():
+        return await asyncio.gather(*(ask(k) for k in range(64)))
+
+    three = [server.predict(model="three", text=text)[1] for text in TEXTS[:64]]
+    for answers in asyncio.run(everybody()):
+        for i, model, answer in answers:
+            assert answer == (200, (alone if model == "two" else three)[i % 64])
+
+
+async def post(port, request, seconds=30):
+    """Status and JSON of POST /predict on a connection of its own."""
+    body = request if isinstance(request, bytes) else json.dumps(request).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        return await asyncio.wait_for(read_answer(reader), seconds)
+    finally:
+        writer.close()
+
+
+async def read_answer(reader):
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    size = int(re.search(r"content-length: (\d+)", head)[1])
+    body = await reader.readexactly(size)
+    return int(head.split()[1]), json.loads(body) if body else None
+
+
+class Scripted:
+    """A worker of this process, without pipes."""
+
+    def __init__(self, path):
+        self.sent = []
+        self.worker = Worker(self.sent.extend)
+        self.worker.models["two"] = ServedModel("two", str(path))
+        self.worker.max_texts, self.worker.max_characters = 5000, 10**6
+        self.model = self.worker.models["two"]
+
+    def ask(self, number, **request):
+        self.worker._receive(number, PREDICT, json.dumps(request).encode())
+
+
+def test_large_requests_take_turns_with_small_ones(models):
+    scripted = Scripted(models / "two.textsvm")
+    scripted.model.room, sizes = 10**6, []
+    predict = scripted.model.predict
+    scripted.model.predict = lambda texts: sizes.append(len(texts)) or predict(texts)
+    scripted.ask(1, texts=["win cash"] * 1000)
+    scripted.worker._call()
+    for number in range(2, 40):
+        scripted.ask(number, text="lunch")
+    answered = scripted.worker._call()
+    assert sizes == [MOST_TEXTS, MOST_TEXTS]  # of the large request TURN and what the others leave
+    assert sorted(number for number, _, _ in answered) == list(range(2, 40))
+    assert TURN < MOST_TEXTS / 4
+
+
+def test_a_call_is_as_long_as_its_time_allows(models):
+    model = ServedModel("two", str(models / "two.textsvm"))
+    predictions = model.predict(["lunch"] * 100)
+    model.room = 500
+    model.count(["lunch"] * 100, predictions, 1.0)
+    assert model.room == 10
+    for _ in range(30):
+        model.count(["lunch"] * 100, predictions, 0.001)
+    assert model.room > 900
+
+
+def test_calls_stay_large_on_a_busy_computer(models):
+    scripted = Scripted(models / "two.textsvm")
+    predict, before = scripted.model.predict, scripted.model.room
+    scripted.model.predict = lambda texts: time.sleep(0.2) or predict(texts)  # another program has the core
+    scripted.ask(1, texts=TEXTS[:100])
+    while scripted.worker.jobs:
+        scripted.worker._call()
+    assert scripted.model.room >= before
+
+
+def test_of_too_many_requests_some_are_answered_in_time(models):
+    scripted = Scripted(models / "two.textsvm")
+    scripted.model.room, scripted.model.count = 400, lambda *_: None
+    for number in range(1, 11):
+        scripted.ask(number, texts=["lunch now?"] * 80)
+    answered = [answer[0] for _ in range(10) for answer in scripted.worker._call()]  # half of all 20 calls
+    assert answered[:2] == [1, 2]
+    scripted.ask(11, text="win cash")
+    assert 11 in [answer[0] for _ in range(2) for answer in scripted.worker._call()]
+
+
+#: Compiled functions, with the number of their types of arguments.
+LATER = """
+import json, sys, numba
+from textsvm.service.worker import ServedModel
+def compiled():
+    modules = [module for name, module in sys.modules.items() if name.startswith("textsvm.")]
+    values = [value for module in modules for value in vars(module).values()]
+    values = [vars(value).get("_dispatcher", value) for value in values if hasattr(value, "__dict__")]
+    return {str(value): len(value.overloads) for value in values if hasattr(value, "overloads")}
+model, texts = ServedModel("two", sys.argv[1]), json.loads(sys.argv[2])
+before = compiled()
+assert len(before) > 20
+for few in ([*texts], texts * 8, [" ".join(texts) * 5], *([text] for text in texts)):
+    model.predict(few)
+assert compiled() == before, compiled().items() - before.items()
+"""
+
+
+def test_requests_compile_no_functions(models):
+    texts = [*TEXTS[:40], *(text for text in ODD if text != "\ud800"), "e\u0301" * 300 + "中文" * 500]
+    texts.append("".join(map(chr, range(0x100, 0xA00))))
+    command = [sys.executable, "-c", LATER, models / "two.textsvm", json.dumps(texts)]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=ROOT)
+
+
+def test_a_text_that_fails_does_not_take_others_with_it(models, capsys):
+    scripted = Scripted(models / "two.textsvm")
+    predict = scripted.model.predict
+
+    def fail(texts):
+        if "bad" in texts:
+            raise ZeroDivisionError
+        return predict(texts)
+
+    scripted.model.predict = fail
+    scripted.ask(1, text="bad")
+    scripted.ask(2, text="good")
+    scripted.ask(3, texts=["good", "bad", "good"])
+    statuses = {number: status for number, status, _ in scripted.worker._call()}
+    assert statuses == {1: 500, 2: 200, 3: 500}
+    assert not scripted.worker.jobs
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+# Wrong requests
+
+WRONG = [
+    (b"", 400, "not JSON"),
+    (b"{", 400, "not JSON"),
+    (b"\xff\xfe", 400, "not UTF-8"),
+    (b'{"text": "\xff"}', 400, "not UTF-8 from byte 10"),
+    (b"[" * 100_000, 400, "not JSON"),
+    (b'{"text":' * 50_000, 400, "not JSON"),
+    (b"1" * 10_000, 400, ""),
+    (b"[]", 400, '"text" or "texts"'),
+    (b"null", 400, '"text" or "texts"'),
+    (b"{}", 400, '"text" or "texts"'),
+    (b'{"text": "a", "texts": ["a"]}', 400, '"text" or "texts"'),
+    (b'{"model": "two", "text": 1}', 400, "must be a string"),
+    (b'{"model": "two", "text": null}', 400, "must be a string"),
+    (b'{"model": "two", "texts": "abc"}', 400, "list of strings"),
+    (b'{"model": "two", "texts": ["a", ["b"]]}', 400, "list of strings"),
+    (b'{"model": "two", "text": "a", "topp": 3}', 400, "no option 'topp'"),
+    (b'{"model": "two", "text": "a", "top": 0}', 400, '"top" must be'),
+    (b'{"model": "two", "text": "a", "top": true}', 400, '"top" must be'),
+    (b'{"model": "numbers", "text": "a", "top": 1}', 400, '"top" must be'),
+    (b'{"model": "two", "text": "a", "probabilities": true}', 400, "calibrated"),
+    (b'{"model": "calibrated", "text": "a", "probabilities": 1}', 400, "true or false"),
+    (b'{"text": "a"}', 400, 'give "model"'),
+    (b'{"model": "none", "text": "a"}', 404, "no model 'none'"),
+    (b'{"model": ["two"], "text": "a"}', 404, "no model"),
+    (json.dumps({"model": "two", "texts": ["a"] * 1001}).encode(), 413, "1,001 texts"),
+    (json.dumps({"model": "two", "text": "a" * 100_001}).encode(), 413, "100,001 characters"),
+    (b" " * (2 << 20) + b"{}", 413, "2,097,152 bytes"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "words"), WRONG, ids=range(len(WRONG)))
+def test_wrong_requests_get_a_sentence(body, status, words, server):
+    code, headers, answer = server.ask("POST", "/predict", body)
+    assert code == status
+    assert headers["Content-Type"] == "application/json"
+    error = json.loads(answer)["error"]
+    assert words in error
+    assert len(error) <= 300
+    assert "\n" not in error
+
+
+def test_a_body_without_length_is_bounded(server):
+    def endless():
+        for _ in range(100):
+            yield b"a" * (1 << 16)
+
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
+    try:
+        connection.request(
+            "POST", "/predict", endless(), encode_chunked=True, headers={"Transfer-Encoding": "chunked"}
+        )
+        assert connection.getresponse().status == 413
+    finally:
+        connection.close()
+    assert server.predict(model="two", text="a")[0] == 200
+
+
+def test_other_methods_and_paths(server):
+    status, headers, _ = server.ask("GET", "/predict")
+    assert (status, headers["Allow"]) == (405, "POST")
+    for method, path, expected in [("GET", "/nothing", 404), ("POST", "/models", 405)]:
+        status, headers, body = server.ask(method, path, b"{}")
+        assert (status, headers["Content-Type"]) == (expected, "application/json")
+        assert f"there is no {method} {path}; there are " in json.loads(body)["error"]
+    _, headers, _ = server.ask("POST", "/predict", b"{}", Origin="http://example.org")
+    assert "Access-Control-Allow-Origin" not in headers
+    for garbage in (
+        b"\x16\x03\x01\x02\x00\x01",
+        b"GET\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    ):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+            client.sendall(garbage)
+            assert received(client) == (400, "this is not a request of HTTP/1.1")
+
+
+def received(client):
+    """Status and sentence of an answer after which the server closes the connection."""
+    answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/json" in head
+    return int(head.split()[1]), json.loads(body)["error"]
+
+
+# Facts
+
+
+def test_models_and_health(server):
+    status, _, body = server.ask("GET", "/models")
+    models = {model["name"]: model for model in json.loads(body)["models"]}
+    assert status == 200
+    assert set(models) == {"two", "three", "calibrated", "labels", "numbers", "single"}
+    assert models["two"]["classes"] == ["ham", "spam"]
+    assert models["two"]["kernel"] == "spectrum:1-3"
+    assert models["numbers"]["classes"] is None
+    assert models["calibrated"]["probabilities"]
+    assert len(models["two"]["digest"]) == 64
+    status, _, body = server.ask("GET", "/healthz")
+    assert (status, json.loads(body)) == (200, {"status": "ok"})
+
+
+def test_metrics_count(server):
+    before = server.metrics()
+    server.predict(model="two", texts=TEXTS[200:210])
+    time.sleep(0.3)  # texts are compared with the training texts from time to time
+    server.predict(model="two", text="ЖЖЖ ДДД ЯЯЯ ЩЩЩ")
+    server.predict(model="two", text=1)
+    after = server.metrics()
+
+    def more(name, labels=""):
+        return after[f"textsvm_{name}", labels] - before.get((f"textsvm_{name}", labels), 0)
+
+    two = 'model="two"'
+    assert more("requests_total", 'code="200"') == 2
+    assert more("requests_total", 'code="400"') == 1
+    assert more("texts_total", two) == 11
+    assert sum(more("predictions_total", f'{two},label="{label}"') for label in ("ham", "spam")) == 11
+    assert more("foreign_texts_total", two) == 1
+    assert more("drift_new_symbols_total", two) >= 12
+    assert more("drift_texts_total", two) <= 11
+    assert more("request_seconds_count") == more("request_seconds_bucket", 'le="+Inf"') == 3
+    buckets = [value for (name, _), value in after.items() if name == "textsvm_request_seconds_bucket"]
+    assert buckets == sorted(buckets)
+    assert after["textsvm_up", ""] == 1
+
+
+def test_labels_of_braces_stay_apart():
+    values = parse_metrics(metrics_text([("n_total", f'label="{label}"', 1) for label in ("a{}b", "{}", "")]))
+    assert set(values) == {("textsvm_n_total", f'label="{label}"') for label in ("a{}b", "{}", "")}
+
+
+# Signals
+
+
+def test_reload_without_a_dropped_request(models, tmp_path):
+    path = tmp_path / "model.textsvm"
+    path.write_bytes((models / "two.textsvm").read_bytes())
+    with serving(f"m={path}") as server:
+        old = server.predict(text="lunch")[1]
+        replacement = SVC(Spectrum((1, 3)), C=0.01).fit(TEXTS[:60], LABELS[:60])
+        answers = asyncio.run(ask_during_reload(server, lambda: save(replacement, path)))
+        new = server.predict(text="lunch")[1]
+        assert new != old
+        assert {json.dumps(answer) for status, answer in answers} == {json.dumps(old), json.dumps(new)}
+        assert {status for status, _ in answers} == {200}
+        assert server.metrics()["textsvm_reload_failures_total", 'model="m"'] == 0
+        path.write_bytes(path.read_bytes()[:-9])
+        server.process.send_signal(signal.SIGHUP)
+        assert "the old model remains" in server.wait_for("model.textsvm")
+        assert server.predict(text="lunch")[1] == new
+        assert server.metrics()["textsvm_reload_failures_total", 'model="m"'] == 1
+        assert server.stop() == (0, "")
+
+
+async def ask_during_reload(server, replace):
+    """Answers to eight clients, from before a reload until after it."""
+    end, answers = False, []
+
+    async def client():
+        while not end:
+            answers.append(await post(server.port, {"text": "lunch"}))
+
+    clients = [asyncio.create_task(client()) for _ in range(8)]
+    await asyncio.sleep(0.2)
+    await asyncio.to_thread(replace)
+    server.process.send_signal(signal.SIGHUP)
+    assert await asyncio.to_thread(server.wait_for, "loaded again: m")
+    await asyncio.sleep(0.2)
+    end = True
+    await asyncio.gather(*clients)
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("number", "host"),
+    [(signal.SIGTERM, "127.0.0.1"), pytest.param(signal.SIGINT, "0.0.0.0", marks=pytest.mark.slow)],
+)
+def test_requests_in_progress_are_answered_at_the_end(number, host, models):
+    with (
+        serving(models / "two.textsvm", "--timeout", "20", "--host", host) as server,
+        slow_request(server.port) as (client, rest),
+    ):
+        warned = [line for line in server.lines if line.startswith("warning: ")]
+        assert len(warned) == (host != "127.0.0.1")
+        assert all("without authentication" in line for line in warned)
+        assert f"loading {models / 'two.textsvm'}" in server.lines
+        server.process.send_signal(number)
+        time.sleep(0.5)
+        with pytest.raises(ConnectionError):
+            server.predict(text="a")
+        client.sendall(rest)
+        assert client.recv(1000).startswith(b"HTTP/1.1 200 OK")
+        assert server.stop(signal.SIGTERM) == (0, "")
+
+
+def test_a_request_without_its_end_is_refused_at_the_end(models):
+    code = "import functools; from textsvm.cli import main; from textsvm.service import server; "
+    code += "server.ClientLimits = functools.partial(server.ClientLimits, stopping=1); main()"
+    with (
+        serving(models / "two.textsvm", program=("-c", code)) as server,
+        slow_request(server.port) as (client, _),
+    ):
+        server.process.send_signal(signal.SIGTERM)
+        assert received(client) == (503, "the server has stopped")
+        assert server.stop() == (0, "")
+
+
+@contextmanager
+def slow_request(port, body=b'{"text": "win cash now"}'):
+    """A connection whose request lacks its end, and the end."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        client.sendall(
+            b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body[:5]
+        )
+        time.sleep(0.2)
+        yield client, body[5:]
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_or_hangs_is_replaced(models):
+    with serving(models / "two.textsvm", "--timeout", "0.5") as server:
+        first = server.worker()
+        os.kill(first, signal.SIGKILL)
+        assert "has ended" in server.wait_for("the process that predicts")
+        until_answered(server)
+        os.kill(server.worker(), signal.SIGSTOP)
+        status, headers, body = server.ask("POST", "/predict", b'{"text": "a"}')
+        assert (status, headers["Retry-After"]) == (503, "1")
+        assert "no prediction within 0.5 seconds" in json.loads(body)["error"]
+        assert "has ended" in server.wait_for("the process that predicts")
+        assert server.worker() != first
+        until_answered(server)
+
+
+@pytest.mark.slow
+def test_a_file_that_is_missing_after_a_restart_is_loaded_later(models, tmp_path):
+    path, content = tmp_path / "model.textsvm", (models / "two.textsvm").read_bytes()
+    path.write_bytes(content)
+    with serving(f"a={path}", models / "three.textsvm") as server:
+        path.unlink()
+        os.kill(server.worker(), signal.SIGKILL)
+        assert "model.textsvm" in server.wait_for("is not there")
+        assert server.wait_for("loaded again") == "loaded again: three\n"
+        assert server.ask("GET", "/healthz")[0] == 503
+        assert server.predict(text="a")[0] == 400
+        assert server.predict(text="a", model="a")[0] == 503
+        assert server.predict(text="a", model="three")[0] == 200
+        path.write_bytes(content)
+        assert server.wait_for("loaded again") == "loaded again: a\n"
+        assert server.predict(text="a", model="a")[0] == 200
+        assert server.ask("GET", "/healthz")[0] == 200
+
+
+def until_answered(server):
+    deadline = time.monotonic() + 30
+    while (status := server.predict(text="a")[0]) != 200:
+        assert status == 503
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert server.ask("GET", "/healthz")[0] == 200
+
+
+@pytest.mark.parametrize("kernel", [GappedKmers(3, 1, canonical=True), Spectrum(2, tokens="blosum62")])
+def test_models_of_sequences_are_loaded(kernel, tmp_path):
+    texts = ["acgtaacctg", "ttgacagtac", "acgtaacc", "ttgacag"]
+    save(SVC(kernel).fit(texts, [0, 1, 0, 1]), tmp_path / "model.textsvm")
+    model = ServedModel("model", str(tmp_path / "model.textsvm"))
+    assert model.predict(texts)[1].tolist() == [0, 1, 0, 1]
+
+
+def test_a_model_that_cannot_be_loaded_is_named(models, monkeypatch, capsys):
+    sent = []
+    idle = Worker(sent.extend)
+    settings = {"max_texts": 9, "max_characters": 9}
+    paths = {"two": str(models / "two.textsvm"), "three": str(models / "nothing.textsvm")}
+    idle._load(1, idle._configure(paths, sorted(paths), **settings))
+    [(number, status, body)] = sent
+    assert (number, status) == (1, 200)
+    assert "nothing.textsvm" in json.loads(body).pop("three")
+    for request, expected, words in [
+        ({}, 400, 'give "model", one of two, three'),
+        ({"model": "three"}, 503, "'three' cannot be loaded"),
+        ({"model": "two"}, None, ""),
+    ]:
+        sent.clear()
+        idle._receive(2, PREDICT, json.dumps({"text": "a", **request}).encode())
+        assert [status for _, status, _ in sent] == ([] if expected is None else [expected])
+        assert all(words in json.loads(body)["error"] for _, _, body in sent)
+    sent.clear()
+    monkeypatch.setattr(worker, "ServedModel", lambda *_: {}["a bug"])
+    idle._load(3, idle._configure(paths, ["two"], **settings))
+    assert "KeyError: 'a bug'" in json.loads(sent[0][2])["two"]
+    assert "Traceback" in capsys.readouterr().err
+
+
+class ScriptedLink:
+    """A worker that answers loads after 20 ms, with the next of some failures."""
+
+    def __init__(self, *failures):
+        self.failures, self.loads, self.loading = list(failures), [], 0
+        self.process = self
+
+    def get_returncode(self):
+        return None
+
+    def close(self):
+        pass
+
+    def refuse_late(self, timeout):
+        pass
+
+    async def ask(self, kind, body=b""):
+        assert (kind, self.loading) == (LOAD, 0)
+        self.loads.append(json.loads(body)["names"])
+        self.loading += 1
+        await asyncio.sleep(0.02)
+        self.loading -= 1
+        return 200, json.dumps(self.failures.pop(0) if self.failures else {}).encode()
+
+
+async def health(service):
+    return (await service._health(None)).status_code
+
+
+def scripted_service(link, monkeypatch):
+    """A service of two models, its lines, and its task; the worker is scripted."""
+    monkeypatch.setattr(app, "_AGAIN", 0.001)
+    lines = []
+    service = Service({"a": "a.textsvm", "b": "b.textsvm"}, RequestLimits(), lines.append)
+    service._link, service._missing = link, set()
+    return service, lines
+
+
+def test_loads_follow_each_other(monkeypatch):
+    async def reload_often():
+        link = ScriptedLink({}, {"b": "b is damaged"})
+        service, lines = scripted_service(link, monkeypatch)
+        task = asyncio.create_task(service._maintain())
+        service.reload()
+        while not link.loading:
+            await asyncio.sleep(0)
+        service.reload()
+        service.reload()  # the two together ask for one more
+        await asyncio.sleep(0.1)
+        assert link.loads == [["a", "b"]] * 2
+        assert lines == ["loaded again: a, b", "b is damaged; the old model remains", "loaded again: a"]
+        assert await health(service) == 200
+        task.cancel()
+
+    asyncio.run(reload_often())
+
+
+def test_a_missing_model_is_tried_again(monkeypatch):
+    async def restart():
+        link = ScriptedLink(*[{"b": "b is damaged"}] * 3)
+        service, lines = scripted_service(link, monkeypatch)
+        attempts = iter([OSError(12, "Cannot allocate memory"), OSError(12, "Cannot allocate memory")])
+
+        async def start():
+            for error in attempts:
+                raise error
+            return link
+
+        service._start = start
+        service._ended(link)
+        assert await health(service) == 503
+        task = asyncio.create_task(service._maintain())
+        while len(link.loads) < 3:
+            await asyncio.sleep(0.001)
+            assert await health(service) == 503
+        await asyncio.sleep(0.1)
+        assert await health(service) == 200
+        assert link.loads == [["a", "b"], ["b"], ["b"], ["b"]]
+        assert service._failed == {"a": 2, "b": 5}
+        assert lines[1:] == [
+            "the process that predicts cannot be started: [Errno 12] Cannot allocate memory",
+            "b is damaged",
+            "loaded again: a",
+            "loaded again: b",
+        ]
+        task.cancel()
+
+    asyncio.run(restart())
+
+
+def test_a_hangup_while_models_are_loaded_is_not_lost(models):
+    with serving(models / "two.textsvm", hangup=True) as server:
+        assert "loaded again: two" in server.wait_for("loaded again")
+        assert server.stop() == (0, "")
+
+
+# Command line
+
+
+def test_missing_packages_are_named(models):
+    code = "import sys; sys.modules['starlette'] = None; from textsvm.cli import main; main()"
+    command = [sys.executable, "-c", code, "serve", models / "two.textsvm", "--port", "0"]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert ended.returncode == 1
+    assert "needs more packages" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_errors_are_sentences(models, tmp_path):
+    assert "nothing.textsvm" in fails("serve", tmp_path / "nothing.textsvm", "--port", "0", "-q")
+    save(SVC(Gaussian()).fit([[0.0], [1.0]], ["a", "b"]), tmp_path / "vectors.textsvm")
+    with pytest.raises(InputError, match="is not a model of texts"):
+        ServedModel("vectors", str(tmp_path / "vectors.textsvm"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"cannot listen at 127.0.0.1:{port}" in fails("serve", models / "two.textsvm", "--port", port)
+    assert "cannot listen at no.invalid" in fails("serve", models / "two.textsvm", "--host", "no.invalid")
+    twice = fails("serve", models / "two.textsvm", f"two={models / 'three.textsvm'}", code=2)
+    assert "the name 'two'" in twice
+
+
+# Attacks
+
+
+def test_slow_clients_are_closed(server):
+    starts = [b"", b"POST /predict HTTP/1.1\r\nHost", b"POST /predict HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"]
+    clients = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in starts]
+    begun = time.monotonic()
+    for client, start in zip(clients, starts, strict=True):
+        client.sendall(start)
+    assert server.predict(model="two", text="a")[0] == 200
+    for client in clients[1:]:
+        status, error = received(client)
+        assert (status, "2 seconds" in error) == (408, True)
+    assert 1.5 < time.monotonic() - begun < 6
+    for client in clients:
+        client.close()
+
+
+def test_headers_are_bounded(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        client.sendall(b"GET /models HTTP/1.1\r\n")
+        lines = b"".join(b"X-%d: " % number + b"a" * 1000 + b"\r\n" for number in range(10))
+        with pytest.raises(ConnectionError):
+            send_for_long(client, lines)
+
+
+@pytest.mark.parametrize(
+    "line", [b"GET /models?%b HTTP/1.1\r\n\r\n", b"GET /models HTTP/1.1\r\nX: %b\r\n\r\n"]
+)
+def test_a_header_in_a_single_read_is_bounded(line, server):
+    for size, expected in [(33_000, 431), (30_000, 200)]:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+            client.sendall(line % (b"a" * size))
+            if expected == 431:
+                assert received(client) == (431, "the header has more than 32,768 bytes")
+            else:
+                assert client.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def send_for_long(client, data):
+    for _ in range(1000):
+        client.sendall(data)
+        time.sleep(0.005)
+
+
+@pytest.mark.slow
+def test_more_requests_than_wait_are_refused(models):
+    with serving(models / "two.textsvm", "--max-requests", "2") as server:
+
+        async def many():
+            return await asyncio.gather(*(post(server.port, {"texts": TEXTS}) for _ in range(20)))
+
+        statuses = [status for status, _ in asyncio.run(many())]
+        assert set(statuses) == {200, 503}
+        assert statuses.count(200) >= 2
+        assert server.predict(text="a")[0] == 200
+
+
+def memory(server):
+    """Resident bytes of a server and its worker."""
+    pids = (server.process.pid, server.worker())
+    return sum(
+        int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) << 10 for pid in pids
+    )
+
+
+async def good_client(port, seconds, model):
+    """Latencies of a client that sends a short text at a time on a single connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    body, latencies = json.dumps({"model": model, "text": "win cash now"}).encode(), []
+    request = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        clock = time.monotonic()
+        writer.write(request)
+        status, _ = await read_answer(reader)
+        assert status == 200
+        latencies.append(time.monotonic() - clock)
+        await asyncio.sleep(0.01)
+    writer.close()
+    return latencies
+
+
+async def attack(port, kind, number, until):
+    """A hostile client that comes again until a time."""
+    starts = {
+        "headers": [b"POST /predict HTTP/1.1\r\n", b"X: a\r\n"],
+        "body": [b"POST /predict HTTP/1.1\r\nContent-Length: 2000000\r\n\r\n", b"a" * 1000],
+        "silent": [b""],
+        "large": [b"POST /predict HTTP/1.1\r\nContent-Length: 2000000\r\n\r\n" + b"[" * 2_000_000],
+        "batch": [],
+        "pipeline": [b"GET /models HTTP/1.1\r\nHost: a\r\n\r\n" * 200],
+    }
+    batch = json.dumps({"model": "two", "texts": [text * 20 for text in TEXTS]}).encode()
+    head = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(batch)
+    starts["batch"] = [head + batch]
+    while time.monotonic() < until:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            for part in [starts[kind][0], *starts[kind][1:] * 1000]:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.2)
+                if time.monotonic() > until or writer.is_closing():
+                    break
+            if len(starts[kind]) == 1:
+                await asyncio.sleep(1)
+            writer.close()
+        except OSError:
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("headers", 300), ("body", 300), ("silent", 1000), ("large", 5), ("batch", 3), ("pipeline", 20)],
+)
+def test_attacks_leave_a_good_client_alone(kind, number, models):
+    """Client and attackers run in this process on the same cores, so the bound is a wide one."""
+    with serving(models / "two.textsvm", models / "calibrated.textsvm", "--timeout", "3") as server:
+
+        async def together():
+            until = time.monotonic() + 10
+            attackers = [asyncio.create_task(attack(server.port, kind, k, until)) for k in range(number)]
+            await asyncio.sleep(1)
+            latencies = await good_client(server.port, 8, "two")
+            await asyncio.gather(*attackers)
+            return latencies
+
+        before = memory(server)
+        latencies = asyncio.run(together())
+        assert len(latencies) > 50
+        assert statistics.quantiles(latencies, n=100)[98] < 0.5
+        assert memory(server) - before < 400 << 20
+        assert server.stop()[0] == 0
+
+
+@pytest.mark.slow
+def test_a_thousand_connections_at_once(models):
+    with serving(models / "two.textsvm", "--max-requests", "2000") as server:
+
+        async def everybody():
+            return await asyncio.gather(*(post(server.port, {"text": TEXTS[k % 700]}) for k in range(900)))
+
+        alone = {text: server.predict(text=text)[1] for text in TEXTS[:20]}
+        answers = asyncio.run(everybody())
+        assert {status for status, _ in answers} == {200}
+        for text, (_, answer) in zip(TEXTS[:20], answers, strict=False):
+            assert answer == alone[text]
+
+
+@pytest.mark.slow
+def test_idle_connections_give_way(models):
+    with serving(models / "two.textsvm") as server:
+        limit = ["prlimit", "--pid", str(server.process.pid), "--nofile"]
+        soft = int(
+            subprocess.run([*limit, "-o", "SOFT", "--noheadings"], capture_output=True, text=True).stdout
+        )
+        idle = []
+        try:
+            for _ in range(min(soft, 800)):
+                idle.append(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+            assert server.predict(text="a")[0] == 200
+        finally:
+            for client in idle:
+                client.close()
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_containerfile(models, tmp_path):
+    """Its commands in a virtual environment; dependencies come from this environment, not the network."""
+    pytest.importorskip("hatchling")
+    page = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
+    recipe = re.search(r"<!-- recipe: Containerfile -->\n```\w*\n(.*?)```", page, re.DOTALL)[1]
+    installed, command = (
+        re.search(r"RUN python -m venv (\S+)", recipe)[1],
+        re.search(r"CMD (\[\"/opt.*serve.*\])", recipe)[1],
+    )
+    assert re.search(r"COPY \S+ /models/model.textsvm\n", recipe)
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        tmp_path,
+        ROOT,
+    ]
+    subprocess.run(build, check=True, capture_output=True)
+    venv, wheel = tmp_path / "venv", next(tmp_path.glob("*.whl"))
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    pip = [venv / "bin/pip", "install", "-q", "--no-deps", "--no-index", wheel]
+    subprocess.run(pip, check=True, capture_output=True)
+    (tmp_path / "model.textsvm").write_bytes((models / "two.textsvm").read_bytes())
+    places = {installed: str(venv), "/models": str(tmp_path)}
+    arguments = json.loads(re.sub("|".join(places), lambda match: places[match[0]], command))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if "site-packages" in path),
+    }
+    process = subprocess.Popen(
+        [*arguments, "--port", "0"], stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
+    )
+    try:
+        line = next(line for line in process.stderr if line.startswith("answering at "))
+        server = Server(process, [line.strip()])
+        assert server.ask("GET", "/healthz")[0] == 200
+        assert server.predict(text="win cash now")[1]["label"] in ("ham", "spam")
+        assert server.stop() == (0, "")
+    finally:
+        process.kill()
+        process.wait()

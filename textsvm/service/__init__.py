@@ -1,0 +1,27 @@
+"""`textsvm serve`: trained models behind HTTP.
+
+`server` runs an ASGI application on a socket and bounds its clients; it knows nothing of models. `app` is the
+application. Bodies of requests go unread to another process, `worker`, which loads the models and predicts,
+so long predictions and loading delay no connection. The processes exchange frames over pipes: `FRAME`
+(length of the body, number of the request, its kind or the status of its answer), then a body.
+"""
+
+import struct
+from collections.abc import Iterator
+
+FRAME = struct.Struct("<IIH")
+LOAD, PREDICT, DESCRIBE, CANCEL = range(4)
+#: Number of a frame that answers no request but shows that the worker is at work.
+PROGRESS_NUMBER = 0
+
+
+def frames(received: bytearray) -> Iterator[tuple[int, int, bytes]]:
+    """Take complete frames: number, kind or status, and body."""
+    while len(received) >= FRAME.size:
+        size, number, kind = FRAME.unpack_from(received)
+        end = FRAME.size + size
+        if len(received) < end:
+            return
+        body = bytes(received[FRAME.size : end])
+        del received[:end]
+        yield number, kind, body

@@ -1,0 +1,325 @@
+"""The ASGI application of `textsvm serve`: POST /predict, GET /models, /healthz and /metrics.
+
+POST /predict goes past Starlette's routing. Bodies go to the worker process unread, and its answers go back
+unchanged. Values of /metrics that are not those of models count POST /predict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from textsvm.errors import InputError, one_line
+from textsvm.service import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, frames
+
+try:
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse, PlainTextResponse, Response
+    from starlette.routing import Route
+except ImportError:  # `server.listen`, called first, reports it
+    pass
+
+#: Upper bounds of the histogram of latencies, in seconds.
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+#: Bytes of a body up to which `RequestLimits.max_bytes_held` does not apply.
+SMALL = 1 << 16
+#: Seconds between looks at the waiting requests.
+_LOOK = 0.25
+#: Seconds between attempts to start a worker or to load a missing model.
+_AGAIN = 2.0
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """Limits of requests."""
+
+    max_body: int = 1 << 21  #: Bytes
+    max_texts: int = 1000
+    max_characters: int = 100_000  #: Of a text
+    max_requests: int = 256  #: That wait for a prediction
+    timeout: float = 10.0  #: Seconds for a prediction
+    max_bytes_held: int = 1 << 26  #: Of all bodies above `SMALL`
+
+
+def _error(message: str) -> bytes:
+    return json.dumps({"error": message}).encode()
+
+
+_BUSY = 503, _error("the server is busy; try again")
+#: Additional headers of some answers.
+_HEADERS = {503: [(b"retry-after", b"1")], 405: [(b"allow", b"POST")]}
+
+
+class _Link(asyncio.SubprocessProtocol):
+    """A worker process, and the requests that it has not answered."""
+
+    def __init__(self, on_end: Callable[[_Link], None]) -> None:
+        self.waiting: dict[int, tuple[asyncio.Future[tuple[int, bytes]], float]] = {}
+        self._on_end, self._number, self._received, self._heard = on_end, 0, bytearray(), 0.0
+
+    def connection_made(self, transport: Any) -> None:
+        self.process, self._stdin = transport, transport.get_pipe_transport(0)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._heard = time.monotonic()
+        self._received += data
+        for number, status, body in frames(self._received):
+            self._answer(number, status, body)
+
+    def process_exited(self) -> None:
+        for number in list(self.waiting):
+            self._answer(number, 503, _error("the process that predicts has ended; try again"))
+        self._on_end(self)
+
+    def _answer(self, number: int, status: int, body: bytes) -> None:
+        future, _ = self.waiting.pop(number, (None, 0.0))
+        if future is not None and not future.done():
+            future.set_result((status, body))
+
+    def ask(self, kind: int, body: bytes = b"") -> asyncio.Future[tuple[int, bytes]]:
+        """Send a request; status and body of its answer."""
+        self._number = self._number % 0xFFFFFFFF + 1
+        future = asyncio.get_running_loop().create_future()
+        self.waiting[self._number] = future, float("inf") if kind == LOAD else time.monotonic()
+        self._stdin.write(FRAME.pack(len(body), self._number, kind) + body)
+        return future
+
+    def refuse_late(self, timeout: float) -> None:
+        """Refuse requests that have waited too long; kill a worker without a sign in all of this time."""
+        before = time.monotonic() - timeout
+        for number, since in [
+            (number, since) for number, (_, since) in self.waiting.items() if since < before
+        ]:
+            self._answer(number, 503, _error(f"no prediction within {timeout:g} seconds; try again"))
+            self._stdin.write(FRAME.pack(0, number, CANCEL))
+            if self._heard < since:
+                self.process.kill()
+
+
+class Service:
+    """ASGI application, and asynchronous context in which its worker runs.
+
+    `models` are paths by name; `say` is called with each line of the log.
+    """
+
+    def __init__(self, models: dict[str, str], limits: RequestLimits, say: Callable[[str], None]) -> None:
+        self.models, self.limits, self._say = models, limits, say
+        self._link: _Link | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._missing = set(models)  #: Models that the worker has not loaded yet
+        self._reloading, self._failures = False, dict[str, str]()
+        self._failed = Counter(dict.fromkeys(models, 0))  #: Loads, after the first, by name
+        self._work = asyncio.Event()  #: For `_maintain`
+        self._answers: Counter[int] = Counter()
+        self._latencies, self._seconds = [0] * (len(BOUNDS) + 1), 0.0
+        self._waiting = self._held = 0
+        pages = {"/models": self._models, "/healthz": self._health, "/metrics": self._metrics}
+        routes: Any = [Route(path, page) for path, page in pages.items()]
+        self._pages = Starlette(routes=routes, exception_handlers={404: _no_page, 405: _no_page})
+
+    async def __aenter__(self) -> Service:
+        failures = await self._load(set(self.models))
+        if failures:
+            await self.__aexit__()
+            raise InputError(next(iter(failures.values())))
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(work) for work in (self._watch(), self._maintain())]
+        return self
+
+    async def __aexit__(self, *failed: Any) -> None:
+        link, self._link = self._link, None
+        for task in self._tasks:
+            task.cancel()
+        if link is not None:
+            link.process.close()
+            while link.process.get_returncode() is None:
+                await asyncio.sleep(0.01)
+
+    async def _start(self) -> _Link:
+        """Start a worker."""
+        code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.service import worker; worker.main()"
+        link, command = _Link(self._ended), (sys.executable, "-c", code)
+        await asyncio.get_running_loop().subprocess_exec(lambda: link, *command, stderr=None)
+        return link
+
+    async def _load(self, names: set[str]) -> dict[str, str]:
+        """Load models, in a new worker if there is none; sentences by name of those that cannot be loaded."""
+        link = self._link or await self._start()
+        settings = {
+            "models": self.models, "names": sorted(names),
+            "max_texts": self.limits.max_texts, "max_characters": self.limits.max_characters,
+        }  # fmt: skip
+        status, body = 503, b""
+        if link.process.get_returncode() is None:  # otherwise nobody would answer
+            status, body = await link.ask(LOAD, json.dumps(settings).encode())
+        if status != 200 or link.process.get_returncode() is not None:
+            return {"": "the process that loads the models has ended; is there enough main memory?"}
+        self._link, failures = link, dict(json.loads(body))
+        self._missing -= names - failures.keys()
+        return failures
+
+    def _ended(self, link: _Link) -> None:
+        if self._link is link:
+            self._link, self._missing = None, set(self.models)
+            self._say(
+                f"the process that predicts has ended ({link.process.get_returncode()}); starting another"
+            )
+            self._work.set()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            if self._link is not None:
+                self._link.refuse_late(self.limits.timeout)
+
+    def reload(self) -> None:
+        """Load the models again; the old models answer until then, and remain if a file cannot be read."""
+        self._reloading = True
+        self._work.set()
+
+    async def _maintain(self) -> None:
+        """Replace a worker that has ended, load missing models, and all at SIGHUP: one load at a time."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            if self._missing or self._reloading:
+                await self._renew()
+            if self._missing:
+                asyncio.get_running_loop().call_later(_AGAIN, self._work.set)
+
+    async def _renew(self) -> None:
+        said = {} if self._reloading else self._failures  # attempts repeat; their sentences do not
+        names, self._reloading = set(self.models) if self._reloading else set(self._missing), False
+        try:
+            failures = await self._load(names)
+        except (OSError, MemoryError) as error:
+            failures = {"": f"the process that predicts cannot be started: {error}"}
+        self._failed.update(names if "" in failures else [*failures])
+        for name, failure in failures.items():
+            if said.get(name) != failure:
+                remains = name in self.models and name not in self._missing
+                self._say(f"{failure}; the old model remains" if remains else failure)
+        self._failures = failures
+        if loaded := [name for name in self.models if name in names - failures.keys() - self._missing]:
+            self._say(f"loaded again: {', '.join(loaded)}")
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] != "/predict":
+            await self._pages(scope, receive, send)
+            return
+        clock = time.perf_counter()
+        answer = await self._predict(scope, receive)
+        if answer is None:
+            return
+        status, body = answer
+        self._answers[status] += 1
+        seconds = time.perf_counter() - clock
+        self._latencies[bisect_left(BOUNDS, seconds)] += 1
+        self._seconds += seconds
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        headers += _HEADERS.get(status, [])
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _predict(self, scope: Any, receive: Any) -> tuple[int, bytes] | None:
+        """Status and body of the answer; None if the client has gone."""
+        if scope["method"] != "POST":
+            return 405, _error('send texts by POST, as in {"text": "win cash now"}')
+        size = int(next((value for name, value in scope["headers"] if name == b"content-length"), 0))
+        body, held, more = b"", 0, True
+        try:
+            while more and size <= self.limits.max_body:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                body, more = body + message["body"] if body else message["body"], message["more_body"]
+                size = max(size, len(body))
+                if len(body) > SMALL:
+                    self._held += len(body) - held
+                    held = len(body)
+                if held and self._held > self.limits.max_bytes_held:
+                    return _BUSY
+            if size > self.limits.max_body:
+                return 413, _error(
+                    f"the body has more than {self.limits.max_body:,} bytes; send several requests"
+                )
+            if self._link is None or self._waiting >= self.limits.max_requests:
+                return _BUSY
+            self._waiting += 1
+            try:
+                return await self._link.ask(PREDICT, body)
+            finally:
+                self._waiting -= 1
+        finally:
+            self._held -= held
+
+    async def _describe(self) -> tuple[int, list[dict[str, Any]]]:
+        status, body = _BUSY if self._link is None else await self._link.ask(DESCRIBE)
+        return status, json.loads(body) if status == 200 else []
+
+    async def _models(self, request: Any) -> Response:
+        status, models = await self._describe()
+        counters = ("training", "labels", "counts")
+        facts = [{name: model[name] for name in model if name not in counters} for model in models]
+        return JSONResponse({"models": facts}, status)
+
+    async def _health(self, request: Any) -> Response:
+        return JSONResponse({"status": "starting"}, 503) if self._missing else JSONResponse({"status": "ok"})
+
+    async def _metrics(self, request: Any) -> Response:
+        status, models = await self._describe()
+        values: list[tuple[str, str, float]] = [
+            ("up", "", int(status == 200)),
+            ("requests_waiting", "", self._waiting),
+        ]
+        values += [("requests_total", f'code="{code}"', number) for code, number in self._answers.items()]
+        values += [
+            ("reload_failures_total", f"model={_quoted(name)}", number)
+            for name, number in self._failed.items()
+        ]
+        total = 0
+        for bound, number in zip([*BOUNDS, "+Inf"], self._latencies, strict=True):
+            total += number
+            values.append(("request_seconds_bucket", f'le="{bound}"', total))
+        values += [("request_seconds_sum", "", self._seconds), ("request_seconds_count", "", total)]
+        for model in models:
+            name = f"model={_quoted(model['name'])}"
+            values += [(f"{key}_total", name, number) for key, number in model["counts"].items()]
+            for label, number in model["labels"].items():
+                values.append(("predictions_total", f"{name},label={_quoted(label)}", number))
+            for key, number in model["training"].items():
+                if number is not None:
+                    values.append((f"training_{key}", name, number))
+        return PlainTextResponse(metrics_text(values), media_type="text/plain; version=0.0.4")
+
+
+async def _no_page(request: Any, error: Any) -> Response:
+    pages = "POST /predict, GET /models, /healthz and /metrics"
+    message = f"there is no {request.method} {request.url.path}; there are {pages}"
+    return JSONResponse({"error": one_line(message)}, error.status_code, error.headers)
+
+
+def _quoted(value: str) -> str:
+    """Value of a label in Prometheus' format."""
+    return '"{}"'.format(value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n"))
+
+
+def metrics_text(values: Iterable[tuple[str, str, float]]) -> str:
+    """Prometheus' text format, from names, labels and values; the values of a name are together."""
+    lines, kinds = dict[str, list[str]](), dict[str, str]()
+    for name, labels, value in values:
+        family = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+        kinds[family] = "counter" if name.endswith("_total") else "gauge" if family == name else "histogram"
+        braced = f"{{{labels}}}" if labels else ""
+        lines.setdefault(family, []).append(f"textsvm_{name}{braced} {value}")
+    return "".join(
+        f"# TYPE textsvm_{family} {kinds[family]}\n" + "\n".join(each) + "\n"
+        for family, each in lines.items()
+    )

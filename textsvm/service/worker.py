@@ -1,0 +1,344 @@
+"""The process of `textsvm serve` that loads models and predicts: frames on stdin, answers on stdout.
+
+All requests that wait for the same model are predicted by the same call: a call takes milliseconds, and each
+further short text some microseconds. A call takes not more symbols than it predicts in about `GOAL` seconds.
+Every second call takes a few texts of each request in turn, so requests with many or long texts delay others
+by little more. The others take the oldest requests, so of too many requests some are answered in time.
+Predictions do not depend on the texts that they are computed with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from textsvm.errors import InputError, one_line
+from textsvm.evaluation import judge
+from textsvm.evaluation.drift import LEAST_MARGIN, Drift, margins
+from textsvm.kernels.spelling import spell
+from textsvm.model.file import load_machine
+from textsvm.service import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
+
+#: Seconds that a call should take.
+GOAL = 0.02
+#: Maximum texts of a call.
+MOST_TEXTS = 256
+#: Maximum symbols of a call.
+MOST_SYMBOLS = 1 << 15
+#: Maximum texts of a request in a call while others wait.
+TURN = 16
+#: Number of texts that are compared with the training texts in each period.
+DRIFT_TEXTS = 32
+#: Length of the period in seconds.
+DRIFT_SECONDS = 0.25
+OPTIONS = {"model", "text", "texts", "top", "probabilities"}
+#: Short and long texts that prepare a model: functions that the first requests need are then compiled.
+PREPARING = ["ready", "caf\u00e9 \u4e2d", *(f"Ready {n}! " * 400 + "\u00e9" * (n % 2) for n in range(20))]
+#: The same for combining characters and more than 256 different characters.
+CHARACTERS = ["e\u0301" + "".join(map(chr, range(0x4E00, 0x4F40))) + " ready" * 2, "ready", "caf\u00e9"]
+#: For models of DNA or proteins, which refuse other letters.
+SEQUENCES = ["acgt", "gattaca", *("acgt" * 400 + "ga" * n for n in range(20))]
+
+Answer = tuple[int, int, bytes]  # number of the request, status, body
+Predictions = tuple[Any, Any, Any, Any]
+
+
+class Refusal(Exception):
+    """A request that is answered by a status and a sentence."""
+
+    def answer(self, number: int) -> Answer:
+        """Answer to the request of this number."""
+        status, message = self.args
+        return number, status, json.dumps({"error": one_line(message)}).encode()
+
+
+class ServedModel:
+    """A loaded model, its counters, and the number of symbols of a call."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name, self.model = name, load_machine(path)
+        machine, info = judge.fitted_machine(self.model), self.model.info_
+        kernel = getattr(machine, "kernel_", None)
+        if kernel is None or not kernel.structure.reads_texts:
+            raise InputError(f"{path} is not a model of texts, which `textsvm serve` needs")
+        self.kernel = spell(kernel)
+        self.positive = positive if isinstance(positive := info.get("positive"), str) else None
+        machine.device = "cpu"
+        self.counts = Counter({"texts": 0, "low_margins": 0, "foreign_texts": 0})
+        self.labels: Counter[str] = Counter()
+        self.room, self._next_drift = 1 << 12, 0.0
+        self._prepare()
+        self.drift = Drift(self.model, info.get("drift"))
+
+    def _prepare(self) -> None:
+        for texts in (PREPARING, SEQUENCES):
+            with suppress(InputError):  # the model refuses these letters
+                self.predict(texts[:2])
+                self.predict(texts)
+                Drift(self.model, None).add_texts(texts[:2])
+                self.predict(CHARACTERS)
+                return
+
+    def predict(self, texts: list[str]) -> Predictions:
+        """Classes, predictions, decision values and probabilities."""
+        return judge.predict(self.model, texts, [], self.positive, None)
+
+    def count(self, texts: list[str], predictions: Predictions, seconds: float) -> None:
+        """Count predictions and signs of drift, and fit the size of calls to the seconds of this one."""
+        classes, predicted, decision, _ = predictions
+        self.counts["texts"] += len(texts)
+        if classes is not None and predicted.ndim == 1:
+            self.labels.update(map(str, predicted.tolist()))
+            least = LEAST_MARGIN * (self.drift.expected["margin"] or 0.0)
+            self.counts["low_margins"] += int((margins(decision) < least).sum())
+        if (now := time.monotonic()) > self._next_drift:
+            self._next_drift = now + DRIFT_SECONDS
+            self.counts["foreign_texts"] += len(self.drift.add_texts(texts[:DRIFT_TEXTS]))
+        symbols = sum(map(len, texts))
+        if seconds > 2 * GOAL:
+            self.room = max(1, int(symbols * GOAL / seconds))
+        elif seconds < GOAL and 2 * symbols > self.room:
+            self.room = min(2 * self.room, MOST_SYMBOLS)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Facts and counters."""
+        names = getattr(self.model, "classes_", None)
+        drift = {f"drift_{name}": number for name, number in self.drift.totals().items()}
+        return {
+            "name": self.name, "estimator": self.model.estimator_name, "kernel": self.kernel,
+            "classes": None if names is None else list(map(str, names)),
+            "probabilities": hasattr(self.model, "predict_proba"),
+            "digest": getattr(self.model, "digest_", None),
+            "training": self.drift.expected, "labels": self.labels, "counts": {**self.counts, **drift},
+        }  # fmt: skip
+
+
+@dataclass
+class TextRequest:
+    """A request to predict."""
+
+    number: int
+    model: ServedModel
+    given: list[str]
+    single: bool
+    top: int | None
+    probabilities: bool
+    taken: int = 0  #: Texts that were predicted, or are in the current call
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.texts = list(filter(str.strip, self.given))  #: Those to predict
+
+    def add(self, predictions: Predictions, part: slice) -> None:
+        """Add the rows of a part of the texts of a call."""
+        classes, *values = predictions
+        predicted, decision, probability = (None if each is None else each[part] for each in values)
+        shown = probability if self.probabilities else None
+        rows = judge.rows_of(classes, predicted, decision, shown, self.model.positive)
+        if self.top is not None:
+            rows = judge.with_top(rows, classes, decision, probability, self.top)
+        self.rows += rows
+
+    def answer(self) -> Answer:
+        """Answer with all rows, also of empty texts."""
+        predicted, empty = iter(self.rows), judge.row_without_text(self.model.model, "the text is empty")
+        rows = [next(predicted) if text.strip() else empty for text in self.given]
+        value = rows[0] if self.single else {"predictions": rows}
+        return self.number, 200, json.dumps(value).encode()
+
+
+class Worker:
+    """Models, and requests that wait for them."""
+
+    def __init__(self, send: Callable[[Sequence[Answer]], None]) -> None:
+        self._send = send
+        self.models: dict[str, ServedModel | None] = {}  #: None until it is loaded
+        self.jobs: list[TextRequest] = []  #: Oldest first
+        self._in_turn = True  #: Whether the last call took texts of the requests in turn
+        self.max_texts = self.max_characters = 0
+
+    def run(self) -> None:
+        """Answer frames until the end of stdin.
+
+        They are read between calls: a thread that reads would delay the calls.
+        """
+        received = bytearray()
+        while True:
+            if not self.jobs or _has_input():
+                if not (data := os.read(0, 1 << 20)):
+                    return
+                received += data
+                for number, kind, body in frames(received):
+                    self._receive(number, kind, body)
+            if self.jobs:
+                self._send(self._call() or [(PROGRESS_NUMBER, 0, b"")])
+
+    def _receive(self, number: int, kind: int, body: bytes) -> None:
+        if kind == PREDICT:
+            try:
+                self.jobs.append(job := self._read(number, body))
+            except Refusal as refusal:
+                self._send([refusal.answer(number)])
+            else:
+                if not job.texts:
+                    self._send([self.jobs.pop().answer()])
+        elif kind == LOAD:  # the old models answer until the new are loaded
+            paths = self._configure(**json.loads(body))
+            threading.Thread(target=self._load, args=(number, paths), daemon=True).start()
+        elif kind == DESCRIBE:
+            models = [model.as_dict() for model in self.models.values() if model]
+            self._send([(number, 200, json.dumps(models).encode())])
+        elif kind == CANCEL:
+            self.jobs = [job for job in self.jobs if job.number != number]
+
+    def _configure(
+        self, models: dict[str, str], names: list[str], max_texts: int, max_characters: int
+    ) -> dict[str, str]:
+        """Set names of all models, and limits; the paths of the models to load."""
+        self.max_texts, self.max_characters = max_texts, max_characters
+        for name in models:
+            self.models.setdefault(name, None)
+        return {name: models[name] for name in names}
+
+    def _load(self, number: int, paths: dict[str, str]) -> None:
+        """Load models; a file that cannot be read leaves the old model."""
+        failures = {}
+        for name, path in paths.items():
+            try:
+                self.models[name] = ServedModel(name, path)
+            except (InputError, OSError, MemoryError) as error:
+                failures[name] = one_line(str(error) or "out of main memory")
+            except Exception as error:  # the server waits for an answer
+                traceback.print_exception(error)
+                failures[name] = one_line(f"{path} cannot be loaded: {type(error).__name__}: {error}")
+        self._send([(number, 200, json.dumps(failures).encode())])
+
+    def _read(self, number: int, body: bytes) -> TextRequest:
+        try:
+            request = json.loads(body.decode())
+        except UnicodeDecodeError as error:
+            raise Refusal(400, f"the body is not UTF-8 from byte {error.start} on") from None
+        except (ValueError, RecursionError) as error:
+            raise Refusal(400, f"the body is not JSON: {one_line(str(error), 100)}") from None
+        if not isinstance(request, dict) or ("text" in request) == ("texts" in request):
+            raise Refusal(400, 'give an object with either "text" or "texts", as in {"text": "win cash"}')
+        if unknown := sorted(request.keys() - OPTIONS):
+            raise Refusal(400, f"there is no option {unknown[0]!r}; there are {', '.join(sorted(OPTIONS))}")
+        single, texts = "text" in request, [request["text"]] if "text" in request else request["texts"]
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise Refusal(400, '"text" must be a string, and "texts" a list of strings')
+        if len(texts) > self.max_texts:
+            raise Refusal(
+                413, f"{len(texts):,} texts are more than {self.max_texts:,}; send several requests"
+            )
+        if (longest := max(map(len, texts), default=0)) > self.max_characters:
+            raise Refusal(
+                413, f"a text has {longest:,} characters, and at most {self.max_characters:,} may be sent"
+            )
+        model = self._model(request.get("model"))
+        return TextRequest(number, model, texts, single, *self._options(model.model, request))
+
+    def _model(self, name: Any) -> ServedModel:
+        names = list(self.models)
+        if name is None and len(names) > 1:
+            raise Refusal(400, f'give "model", one of {", ".join(names)}')
+        if name is not None and (not isinstance(name, str) or name not in names):
+            raise Refusal(404, f"there is no model {str(name)[:100]!r}; there are {', '.join(names)}")
+        model = self.models[name := names[0] if name is None else name]
+        if model is None:
+            raise Refusal(503, f"the model {name!r} cannot be loaded; stderr of the server has the reason")
+        return model
+
+    def _options(self, model: Any, request: dict[str, Any]) -> tuple[int | None, bool]:
+        top, calibrated = request.get("top"), hasattr(model, "predict_proba")
+        probabilities = request.get("probabilities", calibrated)
+        if top is not None and not (type(top) is int and top > 0 and hasattr(model, "decision_function")):
+            raise Refusal(400, '"top" must be a whole number above 0, and the model must have labels')
+        if not isinstance(probabilities, bool) or (probabilities and not calibrated):
+            raise Refusal(400, '"probabilities" must be true or false, and true only of a calibrated model')
+        return top, probabilities
+
+    def _call(self) -> Sequence[Answer]:
+        """Predict texts of requests for the same model; answers of complete requests."""
+        parts, texts = list[tuple[TextRequest, slice]](), list[str]()
+        self._in_turn = not self._in_turn
+        waiting = sorted(self.jobs, key=lambda job: job.taken) if self._in_turn else self.jobs
+        model = waiting[0].model
+        jobs, room = [job for job in waiting if job.model is model], model.room
+        for job, most in [(job, TURN) for job in jobs if self._in_turn] + [(job, MOST_TEXTS) for job in jobs]:
+            begin = len(texts)
+            for text in job.texts[job.taken : job.taken + most]:
+                if texts and (len(text) > room or len(texts) == MOST_TEXTS):
+                    break
+                texts.append(text)
+                room -= len(text)
+            job.taken += len(texts) - begin
+            if len(texts) > begin:
+                parts.append((job, slice(begin, len(texts))))
+        answers = self._answers(model, parts, texts)
+        self.jobs = [job for job in self.jobs if job.number not in answers]
+        return list(answers.values())
+
+    def _answers(
+        self, model: ServedModel, parts: list[tuple[TextRequest, slice]], texts: list[str]
+    ) -> dict[int, Answer]:
+        """Predict parts of requests together, and each alone if that fails; answers of complete requests."""
+        answers, clock, processor = dict[int, Answer](), time.perf_counter(), time.process_time()
+        try:
+            predictions = model.predict(texts)
+        except Exception as error:
+            if len(parts) == 1:
+                return {parts[0][0].number: _refusal(error).answer(parts[0][0].number)}
+            for job, part in parts:
+                alone = texts[part]
+                answers = self._answers(model, [(job, slice(0, len(alone)))], alone) | answers
+            return answers
+        # Smaller calls would not help against other programs that use the processors.
+        seconds = min(time.perf_counter() - clock, time.process_time() - processor)
+        model.count(texts, predictions, seconds)
+        for job, part in parts:
+            job.add(predictions, part)
+            if len(job.rows) == len(job.texts):
+                answers[job.number] = job.answer()
+        return answers
+
+
+def _refusal(error: Exception) -> Refusal:
+    if isinstance(error, InputError):
+        return Refusal(400, str(error))
+    if isinstance(error, MemoryError):
+        return Refusal(503, "out of main memory; send fewer or shorter texts")
+    traceback.print_exception(error)
+    return Refusal(500, "the prediction failed; stderr of the server has the error")
+
+
+def _has_input() -> bool:
+    """Whether stdin can be read without waiting; Windows cannot tell, so requests wait for earlier ones."""
+    return os.name == "posix" and bool(select.select([0], [], [], 0)[0])
+
+
+def main() -> None:
+    """Answer the frames of stdin until its end; signals are for the server."""
+    for number in {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGINT)}:
+        signal.signal(number, signal.SIG_IGN)
+    answers, lock = os.fdopen(os.dup(1), "wb"), threading.Lock()
+    os.dup2(2, 1)  # prints go to stderr
+    import_module("numba")  # without it the first predictions use functions that are slow for many texts
+
+    def send(some: Sequence[Answer]) -> None:
+        with lock:
+            answers.writelines(FRAME.pack(len(body), number, status) + body for number, status, body in some)
+            answers.flush()
+
+    Worker(send).run()
