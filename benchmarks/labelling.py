@@ -1,0 +1,507 @@
+"""Labels that strategies of labelling need, by simulation on many small sets.
+
+Every set of the panels is cut to at most 2,000 random training texts, the pool, and 1,000 test texts. A
+strategy asks for the labels of the pool, a tenth more at a time and single texts at first. The figure is the
+number of labels at which the accuracy on the test texts, as a mean of three successive machines, reaches
+95 % of the accuracy of the same machine with all labels of the pool, relative to the number that random texts
+need in the mean over the seeds. A run that does not reach it counts with the size of the pool, at most 1,000.
+Sets on which the commonest label alone reaches the goal are left out.
+
+All of our strategies have the same kernel and machine. Peers have TF-IDF of words and pairs of words, ten
+random labels at first, and their own machine with all labels as the measure: logistic regression with the
+margin of scikit-activeml or the uncertainty of modAL, small-text's SVM with its breaking of ties, and
+ASReview's default (LinearSVC with C = 0.11, balanced; the most relevant text first; judged by logistic
+regression), for two labels only.
+
+Every run is a line of a file, so that a later call goes on with the missing runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
+from textsvm.bench.panel import names_of, read_set
+from textsvm.errors import InputError
+from textsvm.labelling.learner import Learner
+from textsvm.labelling.machine import Machine, Pool
+from textsvm.labelling.stopping import RECALL, Draw, random_share, retrieval
+from textsvm.labelling.strategies import STRATEGIES, Candidates, rank
+from textsvm.linalg.products import InvertedIndex
+from textsvm.linalg.sparse import Sparse
+
+Index = NDArray[np.int64]
+PANELS = ("panel", "panel2")
+POOL, TEST = 2000, 1000
+#: Labels asked for at a time, as a share of the labels so far; labels at most; share of the full accuracy.
+GROWTH, MOST, GOAL = 0.1, 1000, 0.95
+#: Largest share of the relevant texts in a search; answers between checks; labels of the last training.
+RARE, CHECKED, LAST_TRAINING = 0.2, 50, 600
+#: Answers of the measurement of speed.
+ANSWERS = 60
+#: Random labels that peers begin with.
+FIRST = 10
+#: Module, by which a peer is known to be installed, and its name.
+PEERS = {
+    "scikit-activeml": "skactiveml",
+    "modAL": "modAL",
+    "small-text": "small_text",
+    "ASReview": "asreview",
+}
+#: A strategy with a tenth of the texts drawn at random, as `Learner` has it.
+TENTH = "+tenth"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A set, as kernel values of its pool and of its test texts with the pool."""
+
+    gram: NDArray[np.float32]
+    cross: NDArray[np.float32]
+    y: Index
+    y_test: Index
+    full: float  #: Accuracy of our machine with all labels of the pool
+    texts: NDArray[np.str_]  #: Texts of the pool and of the test part, for peers
+    others: NDArray[np.str_]
+
+
+def prepare(path: Path, name: str, scratch: Path) -> str:
+    """Write the arrays of a set to the scratch folder, if they are not there."""
+    target = scratch / f"{path.name}-{name}.npz"
+    if target.exists():
+        return target.stem
+    data, rng = read_set(path, name), np.random.default_rng(0)
+    train, test = (rng.permutation(len(y))[:most] for y, most in ((data.y_train, POOL), (data.y_test, TEST)))
+    texts, others = [data.train[i] for i in train], [data.test[i] for i in test]
+    classes, y = np.unique(data.y_train[train], return_inverse=True)
+    place = np.searchsorted(classes, data.y_test[test]).clip(max=len(classes) - 1)
+    y_test = np.where(classes[place] == data.y_test[test], place, -1)
+    pool = Pool(texts, np.arange(len(texts)))
+    gram, cross = _products(pool.rows, pool.rows), _products(pool.rows, pool.encode(others))
+    task = Task(gram, cross, y, y_test, 0.0, np.array(texts), np.array(others))
+    learner = Ours(task, "random", rng)
+    learner.fit(np.arange(len(y)))
+    arrays = vars(task) | {"full": learner.accuracy()}
+    with open(target.with_suffix(f".{os.getpid()}"), "wb") as stream:
+        np.savez(stream, **arrays)
+    os.replace(stream.name, target)
+    return target.stem
+
+
+def _products(rows: Any, others: Any) -> NDArray[np.float32]:
+    """Kernel values, shape (len(others), len(rows))."""
+    x, z = (Sparse(m.indptr.astype(np.int64), m.indices, m.data, m.shape[1]) for m in (rows, others))
+    out = np.empty((len(z), len(x)), np.float32)
+    InvertedIndex(x).products(z, np.ones(len(z)), np.ones(len(x)), out)
+    return out
+
+
+@lru_cache(maxsize=2)
+def load(path: Path) -> Task:
+    """The arrays of a set."""
+    with np.load(path) as file:
+        return Task(**{name: file[name] for name in file.files} | {"full": float(file["full"])})
+
+
+class Ours:
+    """The machine of `Learner` with a strategy, on kernel values."""
+
+    def __init__(
+        self, task: Task, strategy: str, rng: np.random.Generator, relevant: int | None = None
+    ) -> None:
+        self.task, self.rng, self.relevant = task, rng, relevant
+        self.strategy, self.tenth = strategy.removesuffix(TENTH), strategy.endswith(TENTH)
+        self.machine: Machine | None = None
+
+    def fit(self, index: Index) -> None:
+        """Train on labelled texts of the pool."""
+        self.index = index
+        self.classes, codes = np.unique(self.task.y[index], return_inverse=True)
+        if len(self.classes) > 1:
+            target = np.where(codes[:, None] == np.arange(len(self.classes)), 1.0, -1.0)
+            self.machine = Machine.train(self.task.gram[np.ix_(index, index)], target)
+
+    def accuracy(self) -> float:
+        """Share of test texts that are classified correctly."""
+        if self.machine is None:
+            return float(np.mean(self.task.y_test == self.classes[0]))
+        values = self.task.cross[:, self.index] @ self.machine.coef + self.machine.bias
+        return float(np.mean(self.classes[values.argmax(axis=1)] == self.task.y_test))
+
+    def choose(self, labelled: Index, free: Index, n: int) -> Index:
+        """The texts to label next."""
+        n_random = self.rng.binomial(n, 0.1) if self.tenth else 0
+        drawn = self.rng.permutation(free)[:n_random]
+        return np.append(drawn, self.best(labelled, np.setdiff1d(free, drawn), n - n_random))
+
+    def best(self, labelled: Index, free: Index, n: int) -> Index:
+        """The texts that the strategy takes."""
+        values, machine = None, self.machine
+        if machine is not None:
+            values = self.task.gram[np.ix_(free, self.index)] @ machine.coef + machine.bias
+        known = [] if machine is None else self.classes.tolist()
+        relevant = known.index(self.relevant) if self.relevant in known else None
+        candidates = Candidates(free, labelled, values, machine, self._similarity, self.rng, relevant)
+        return free[rank(self.strategy, candidates, n)]
+
+    def _similarity(self, some: Index, others: Index) -> NDArray[np.float32]:
+        return self.task.gram[np.ix_(some, others)]
+
+
+class Peer:
+    """A peer's way to choose, with its classifier on TF-IDF of words and pairs of words."""
+
+    def __init__(self, task: Task, strategy: str, rng: np.random.Generator) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self.task, self.strategy, self.rng = task, strategy, rng
+        vectors = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b")
+        self.x, self.x_test = vectors.fit_transform(task.texts), vectors.transform(task.others)
+
+    def fit(self, index: Index) -> None:
+        """Train on labelled texts of the pool."""
+        self.index, self.model = index, self._classifier()
+        self.judge = self.model
+        y = self.task.y[index]
+        if len(np.unique(y)) < 2:
+            return
+        if self.strategy == "ASReview":  # its SVM ranks: nearly all texts are on its relevant side
+            self.judge = self._regression().fit(self.x[index], y)
+            self.model.fit(self.x[index], y, sample_weight=self._weights(y))
+        else:
+            self.model.fit(self.x[index], y)
+
+    def accuracy(self) -> float:
+        """Share of test texts that are classified correctly."""
+        y = self.task.y[self.index]
+        predicted = self.judge.predict(self.x_test) if len(np.unique(y)) > 1 else y[0]
+        return float(np.mean(predicted == self.task.y_test))
+
+    def choose(self, labelled: Index, free: Index, n: int) -> Index:
+        """The texts to label next."""
+        if len(labelled) < FIRST or len(np.unique(self.task.y[labelled])) < 2:
+            return self.rng.permutation(free)[:n]
+        return np.asarray(getattr(self, f"_{PEERS[self.strategy]}")(labelled, free, n))
+
+    def _classifier(self) -> Any:
+        from sklearn.svm import LinearSVC
+
+        if self.strategy == "ASReview":
+            return LinearSVC(C=0.11, loss="squared_hinge")
+        if self.strategy == "small-text":
+            return import_module("small_text").ConfidenceEnhancedLinearSVC()
+        return self._regression()
+
+    def _regression(self) -> Any:
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(C=10, tol=1e-3, max_iter=200)
+
+    def _skactiveml(self, labelled: Index, free: Index, n: int) -> Index:
+        # The function behind its UncertaintySampling, whose own query refuses sparse rows.
+        scores = import_module("skactiveml.pool").uncertainty_scores
+        utility = scores(self.model.predict_proba(self.x[free]), method="margin_sampling")
+        return free[np.argsort(-utility, kind="stable")[:n]]
+
+    def _modAL(self, labelled: Index, free: Index, n: int) -> Index:
+        sampling = import_module("modAL.uncertainty").uncertainty_sampling
+        return free[np.asarray(sampling(self.model, self.x[free], n_instances=n)[0])]
+
+    def _small_text(self, labelled: Index, free: Index, n: int) -> Index:
+        ties = import_module("small_text").BreakingTies()
+        y = self.task.y[labelled]
+        return ties.query(self.model, self.x, free, labelled, y, n=n)
+
+    def _asreview(self, labelled: Index, free: Index, n: int) -> Index:
+        rarer = int(np.bincount(self.task.y).argmin())
+        values = self.model.decision_function(self.x[free]) * (1 if self.model.classes_[1] == rarer else -1)
+        return free[np.argsort(-values, kind="stable")[:n]]
+
+    def _weights(self, y: Index) -> NDArray[np.float64]:
+        balanced = import_module("asreview.models.balancers").Balanced(ratio=9.8)
+        return balanced.compute_sample_weight((y == np.bincount(self.task.y).argmin()).astype(int))
+
+
+@lru_cache(maxsize=8)
+def full_accuracy(path: Path, strategy: str) -> float:
+    """Accuracy of a peer's machine with all labels of the pool."""
+    peer = Peer(load(path), strategy, np.random.default_rng(0))
+    peer.fit(np.arange(len(peer.task.y)))
+    return peer.accuracy()
+
+
+def simulate(path: Path, strategy: str, seed: int) -> dict[str, Any]:
+    """Accuracy of a strategy by the number of labels, until the goal is reached."""
+    task, rng = load(path), np.random.default_rng([seed, 7])
+    row = {"set": path.stem, "strategy": strategy, "seed": seed}
+    if strategy == "ASReview" and task.y.max() > 1:
+        return row
+    learner: Any = (Peer if strategy in PEERS else Ours)(task, strategy, rng)
+    full = full_accuracy(path, strategy) if strategy in PEERS else task.full
+    constant = float(np.mean(task.y_test == np.bincount(task.y).argmax()))
+    if constant >= GOAL * task.full:
+        return row
+    labelled, points, reached, most = np.empty(0, np.int64), [], 0, min(MOST, len(task.y))
+    while len(labelled) < most and reached < 2:
+        n = min(max(1, int(GROWTH * len(labelled))), most - len(labelled))
+        free = np.setdiff1d(np.arange(len(task.y)), labelled)
+        labelled = np.append(labelled, learner.choose(labelled, free, n))
+        learner.fit(labelled)
+        points.append((len(labelled), learner.accuracy()))
+        reached = reached + 1 if np.mean([a for _, a in points[-3:]]) >= GOAL * full else 0
+    needed = labels_needed(points, GOAL * full, most)
+    return row | {"full": full, "most": most, "needed": needed, "points": points}
+
+
+def labels_needed(points: Sequence[tuple[int, float]], goal: float, most: int) -> float:
+    """Labels at which the accuracy, a mean of three successive points, reaches a goal; else `most`."""
+    sizes, accuracy = np.array(points, np.float64).T
+    smooth = np.array([accuracy[max(0, i - 1) : i + 2].mean() for i in range(len(accuracy))])
+    enough = np.flatnonzero(smooth >= goal)
+    if not len(enough):
+        return float(most)
+    i = int(enough[0])
+    if i == 0:
+        return float(sizes[0])
+    share = (goal - smooth[i - 1]) / (smooth[i] - smooth[i - 1])
+    return float(sizes[i - 1] + share * (sizes[i] - sizes[i - 1]))
+
+
+def search(path: Path, seed: int) -> dict[str, Any]:
+    """Search the texts of a rare label until the stopping rule holds: recall, and share of texts read.
+
+    The relevant label is the largest of at most `RARE` of the texts; a set without such a label is left out.
+    """
+    task, rng = load(path), np.random.default_rng([seed, 11])
+    shares = np.bincount(task.y) / len(task.y)
+    rare = int(np.where(shares <= RARE, shares, 0).argmax())
+    row = {"set": path.stem, "strategy": "search", "seed": seed}
+    if shares[rare] > RARE:
+        return row
+    learner = Ours(replace(task, y=(task.y == rare).astype(np.int64)), "relevance", rng, 1)
+    relevant, free, misses, found = learner.task.y, np.arange(len(task.y)), 0, 0
+    labelled, draws = np.empty(0, np.int64), list[Draw]()
+    while len(free) and not retrieval(draws, found, len(free)).enough:
+        n = min(max(1, int(GROWTH * len(labelled))), CHECKED, len(free))
+        if len(labelled) < LAST_TRAINING:
+            learner.fit(labelled) if len(labelled) else None
+        ranking = learner.best(labelled, free, n).tolist()
+        for _ in range(n):
+            drawn = rng.random() < random_share(0.1, misses) or not ranking
+            chosen = int(rng.choice(free)) if drawn else ranking.pop(0)
+            if drawn:
+                draws.append(Draw(found, len(free), bool(relevant[chosen])))
+            elif chosen not in free:
+                continue
+            misses = 0 if relevant[chosen] else misses + 1
+            found, free = found + int(relevant[chosen]), free[free != chosen]
+            labelled = np.append(labelled, chosen)
+    total = int(relevant.sum())
+    about = {"texts": len(task.y), "relevant": total}
+    return row | about | {"recall": found / total, "read": len(labelled) / len(task.y)}
+
+
+def speed(n_texts: int) -> dict[str, Any]:
+    """Longest and median milliseconds of `Learner.next` and `answer`, and seconds of start and refresh."""
+    rng = np.random.default_rng(0)
+    words = [f"{stem}{end}" for stem in ("lab", "ter", "mon", "gri", "sel") for end in range(200)]
+    topics = [rng.permutation(words)[:300] for _ in range(4)]
+    labels = rng.integers(4, size=n_texts)
+    texts = [" ".join(rng.choice(topics[label], 30)) for label in labels.tolist()]
+    clock = time.perf_counter()
+    learner = Learner(texts)
+    learner.refresh()
+    start, answers, refreshes = time.perf_counter() - clock, [], []
+    for _ in range(ANSWERS):
+        clock = time.perf_counter()
+        proposal = learner.next()
+        assert proposal is not None
+        learner.answer(proposal.index, str(labels[proposal.index]))
+        answers.append(1000 * (time.perf_counter() - clock))
+        clock = time.perf_counter()
+        learner.refresh()
+        refreshes.append(time.perf_counter() - clock)
+    return {
+        "texts": n_texts, "start, s": start, "next and answer, ms": float(np.median(answers)),
+        "longest, ms": max(answers), "refresh, s": float(np.median(refreshes)),
+    }  # fmt: skip
+
+
+class Runs:
+    """Lines of a file, a line per run; runs that are in the file are not repeated."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        self.rows: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Append a run."""
+        self.rows.append(row)
+        with open(self.path, "a", encoding="utf-8") as lines:
+            lines.write(json.dumps(row) + "\n")
+
+    def missing(self, tasks: Sequence[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
+        """Tasks (set, strategy, seed) without a run."""
+        known = {(row["set"], row["strategy"], row["seed"]) for row in self.rows}
+        return [task for task in tasks if task not in known]
+
+
+def run_task(scratch: Path, task: tuple[str, str, int]) -> dict[str, Any]:
+    """A run in a worker process."""
+    name, strategy, seed = task
+    path = scratch / f"{name}.npz"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of peers: classes of a single text, and no convergence
+        return search(path, seed) if strategy == "search" else simulate(path, strategy, seed)
+
+
+def one_thread() -> None:
+    """Initialise a worker process."""
+    threadpool_limits(1)
+    os.environ["NUMBA_NUM_THREADS"] = "1"  # of textsvm, too
+
+
+def in_processes(jobs: int, deadline: float, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    """Results of calls (function, arguments...) in processes, as they come; none starts after a deadline."""
+    rest, running = iter(calls), set[Any]()
+    with ProcessPoolExecutor(jobs, initializer=one_thread) as pool:
+        while True:
+            while len(running) < 2 * jobs and time.monotonic() < deadline:
+                call = next(rest, None)
+                if call is None:
+                    break
+                running.add(pool.submit(*call))
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (each.result() for each in done)
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row per strategy: labels needed relative to random texts, over the sets that both have."""
+    needed: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if "needed" in row:
+            needed[row["strategy"]][row["set"]].append(row["needed"])
+    random, table = needed.get("random", {}), []
+    for strategy, by_set in needed.items():
+        names = [name for name in by_set if name in random]
+        ratios = {name: np.mean(by_set[name]) / np.mean(random[name]) for name in names}
+        if names:
+            table.append(ratio_row(strategy, ratios, min(len(by_set[name]) for name in names)))
+    return sorted(table, key=lambda row: float(row["mean"]))
+
+
+def ratio_row(strategy: str, ratios: dict[str, Any], seeds: int) -> dict[str, Any]:
+    """The row of a strategy in the table."""
+    values, worst = np.array(list(ratios.values())), max(ratios, key=lambda name: float(ratios[name]))
+    return {
+        "strategy": strategy, "sets": len(values), "seeds": seeds, "mean": float(values.mean()),
+        "geometric mean": float(np.exp(np.log(values).mean())), "median": float(np.median(values)),
+        "worst": float(values.max()), "worst set": worst, "above 1.1": int((values > 1.1).sum()),
+    }  # fmt: skip
+
+
+def search_row(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Summary of the searches."""
+    runs = [row for row in rows if "recall" in row]
+    if not runs:
+        return []
+    recall, read = (np.array([row[name] for row in runs]) for name in ("recall", "read"))
+    kept = f"{100 * (recall >= RECALL).mean():.1f} %"
+    return [{"searches": len(runs), "95 % found": kept, "recall": recall.mean(), "read": read.mean()}]
+
+
+class LabellingReport(BenchmarkReport):
+    """Tables of the strategies, of the searches and of the speed."""
+
+    def write(self) -> None:
+        """Write both files."""
+        lines = [self.note]
+        for rows in self.rows.values():
+            if rows["table"]:
+                cells = [list(row.values()) for row in rows["table"]]
+                lines += ["", *markdown_lines(list(rows["table"][0]), cells, ".2f")]
+        self.write_files(lines, {"rows": list(self.rows.values())})
+
+
+@benchmark(
+    "labelling",
+    "Labels that strategies need",
+    "reports/labelling_runs",
+    option("--strategies", help="strategies, separated by commas (default: all); 'search': stopping rule"),
+    option("--seeds", type=int, default=20, help="runs of each strategy on each set"),
+    option("--sets", help="names of sets, separated by commas (default: all)"),
+    option("--anchors", action="store_true", help="also the peers that are installed"),
+    option("--jobs", type=int, default=2, recorded=False, help="processes"),
+    option(
+        "--deadline", type=float, default=math.inf, recorded=False, help="seconds after which none starts"
+    ),
+    option("--runs", type=Path, default=Path("labelling.jsonl"), recorded=False, help="file of the runs"),
+    option(
+        "--scratch", type=Path, default=Path(gettempdir()), recorded=False, help="folder of kernel values"
+    ),
+    option("--texts", type=int, help="measure the speed on this many texts instead"),
+    report=LabellingReport,
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Simulate, and write tables of all runs of the file."""
+    if options.texts:
+        report.row("speed", lambda: {"table": [speed(options.texts)]})
+        return
+    deadline, runs = time.monotonic() + options.deadline, Runs(options.runs)
+    options.scratch.mkdir(parents=True, exist_ok=True)
+    strategies = [name for name in STRATEGIES if name != "relevance"]
+    if options.strategies:
+        strategies = options.strategies.split(",")
+    if options.anchors:
+        strategies += [name for name, module in PEERS.items() if find_spec(module)]
+    known = {*STRATEGIES, *PEERS, "search", *(name + TENTH for name in STRATEGIES)}
+    if unknown := set(strategies) - known:
+        raise InputError(f"there is no strategy {', '.join(sorted(unknown))}")
+    names = prepared(options, deadline)
+    tasks = [(n, s, seed) for seed, s, n in product(range(options.seeds), strategies, names)]
+    calls = ((run_task, options.scratch, task) for task in runs.missing(tasks))
+    for row in in_processes(options.jobs, deadline, calls):
+        runs.add(row)
+    report.rows = {
+        "strategies": {"table": summary(runs.rows)},
+        "searches": {"table": search_row(runs.rows)},
+    }
+    report.write()
+
+
+def prepared(options: argparse.Namespace, deadline: float) -> list[str]:
+    """Names of the sets whose arrays are in the scratch folder; the first compiles for all processes."""
+    pairs = [
+        (folder, name)
+        for folder in (data_folder() / panel for panel in PANELS)
+        for name in names_of(folder, None)
+        if options.sets is None or name in options.sets.split(",")
+    ]
+    if not pairs:
+        raise InputError("--sets names no set of the panels")
+    first = prepare(*pairs[0], options.scratch)
+    calls = ((prepare, *pair, options.scratch) for pair in pairs[1:])
+    return [first, *sorted(in_processes(options.jobs, deadline, calls))]

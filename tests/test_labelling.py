@@ -1,0 +1,432 @@
+"""Labelling with the machine: choices, answers, estimates and stopping."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from textsvm.errors import InputError
+from textsvm.labelling import machine as rows
+from textsvm.labelling.learner import Learner
+from textsvm.labelling.machine import Machine
+from textsvm.labelling.stopping import Draw, cohen_kappa, labels_per_point, random_share, retrieval
+from textsvm.labelling.strategies import STRATEGIES
+
+WORDS = {
+    "fruit": ["apple", "cherry", "plum", "pear", "grape", "melon"],
+    "car": ["wheel", "engine", "road", "brake", "seat", "horn"],
+}
+
+
+def corpus(n: int = 120, seed: int = 0) -> tuple[list[str], list[str]]:
+    """Texts of four words of their label."""
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(sorted(WORDS), n).tolist()
+    return [" ".join(rng.choice(WORDS[label], 4)) + f" {i}x" for i, label in enumerate(labels)], labels
+
+
+def label_texts(learner: Learner, labels: list[str], n: int) -> list[tuple[int, str]]:
+    """Answer n texts; return index and reason of each."""
+    shown = []
+    for _ in range(n):
+        choice = learner.next()
+        if choice is None:
+            break
+        shown.append((choice.index, choice.reason))
+        learner.answer(choice.index, labels[choice.index], choice.reason == "random")
+        learner.refresh()
+    return shown
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_choices_depend_on_the_seed_alone(strategy):
+    texts, labels = corpus(60)
+    runs = [label_texts(Learner(texts, strategy=strategy, seed=seed), labels, 20) for seed in (0, 0, 1)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_every_text_is_asked_for_until_none_is_left():
+    texts, labels = corpus(30)
+    learner = Learner(texts)
+    shown = [index for index, reason in label_texts(learner, labels, 60) if reason != "doubt"]
+    assert learner.next() is None
+    assert len(shown) == len(set(shown))
+
+
+def test_retract_leaves_the_machine_as_without_the_answer():
+    texts, labels = corpus()
+    one, other = (Learner(texts) for _ in range(2))
+    for i in range(30):
+        one.answer(i, labels[i])
+        one.refresh()
+        if i != 7:
+            other.answer(i, labels[i])
+    one.retract(7)
+    one.refresh()
+    other.refresh()
+    for i in range(len(texts)):
+        assert one.guess(i) == other.guess(i)
+    assert one.progress() == other.progress()
+
+
+def test_restore_gives_the_state_of_the_answers():
+    texts, labels = corpus()
+    learner, journal = Learner(texts), []
+    for _ in range(30):
+        choice = learner.next()
+        copies = learner.answer(choice.index, labels[choice.index], choice.reason == "random")
+        journal.append((choice.index, labels[choice.index], choice.reason == "random"))
+        journal += [(copy, labels[choice.index], False) for copy in copies]
+        learner.refresh()
+    again = Learner(texts)
+    again.restore(journal)
+    assert again.next() == learner.next()
+    for name in ("n_labelled", "n_random", "accuracy", "interval"):
+        assert getattr(again.progress(), name) == getattr(learner.progress(), name)
+    assert [again.guess(i) for i in range(5)] == [learner.guess(i) for i in range(5)]
+
+
+def test_left_out_values_are_those_of_machines_without_the_texts():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 5))
+    gram, target = x @ x.T, np.where(rng.random((20, 3)) < 0.5, 1.0, -1.0)
+    machine = Machine.train(gram, target, multilabel=True)
+    for group in ([3], [0, 7, 11]):
+        rest = np.setdiff1d(np.arange(20), group)
+        other = Machine.train(gram[np.ix_(rest, rest)], target[rest], multilabel=True)
+        np.testing.assert_allclose(machine.without(group)[rest], other.coef, atol=1e-9)
+        assert not machine.without(group)[group].any()
+    values = (gram[3] + 1) @ machine.without([3])
+    np.testing.assert_allclose(machine.left_out[3], values, atol=1e-9)
+
+
+def test_the_estimate_of_accuracy_has_no_bias():
+    """Labels without any relation to the texts: accuracy of a half, although the machine knows each label."""
+    estimates = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        texts = [" ".join(rng.choice(WORDS["fruit"] + WORDS["car"], 6)) for _ in range(60)]
+        labels = rng.permutation(["a", "b"] * 30).tolist()
+        learner = Learner(texts, random_share=0.5, seed=seed)
+        for _ in range(50):
+            proposal = learner.next()
+            learner.answer(proposal.index, labels[0], proposal.reason == "random")
+            labels = labels[1:] + labels[:1]
+        learner.refresh()
+        estimates.append(learner.progress().accuracy)
+    assert np.mean(estimates) == pytest.approx(0.5, abs=0.15)
+
+
+def test_near_copies_get_the_label_and_lose_it_alone():
+    texts, labels = corpus(40)
+    texts += [texts[0].upper(), "  " + texts[0], texts[1].replace(" ", "\t")]
+    learner = Learner(texts)
+    assert learner.answer(0, labels[0]) == [40, 41]
+    learner.retract(41)
+    assert learner.answer(41, labels[0]) == []
+    assert learner.answer(42, labels[1]) == [1]
+    assert learner.progress().n_labelled == 5
+
+
+def test_a_doubtful_label_comes_back_once():
+    texts, labels = corpus(70)
+    wrong = "fruit" if labels[5] == "car" else "car"
+    learner = Learner(texts, strategy="random")
+    learner.answer(5, wrong)
+    shown = label_texts(learner, [*labels[:5], wrong, *labels[6:]], 60)
+    assert [each for each in shown if each[1] == "doubt"].count((5, "doubt")) == 1
+    assert learner.progress().n_labelled <= 70
+
+
+def test_a_second_answer_replaces_the_first():
+    texts, labels = corpus(30)
+    learner, other = Learner(texts), Learner(texts)
+    for i in range(20):
+        learner.answer(i, "car" if i == 3 else labels[i])
+        other.answer(i, labels[i])
+    learner.answer(3, labels[3])
+    learner.answer(4, None)
+    learner.refresh()
+    other.refresh()
+    assert learner.guess(25) == other.guess(25)
+
+
+def test_several_labels_per_text():
+    texts, labels = corpus(60)
+    texts = [f"{text} {texts[i - 1]}" for i, text in enumerate(texts)]
+    given = [sorted({label, labels[i - 1]} - {"car"} if i % 2 else {label}) for i, label in enumerate(labels)]
+    learner = Learner(texts, ["fruit", "car"], multilabel=True)
+    shown = label_texts(learner, given, 40)
+    learner.answer(shown[0][0], [])
+    learner.refresh()
+    assert len(shown) == 40
+    assert {label for label, _ in learner.guess(0).scores} == {"fruit", "car"}
+    assert 0 <= learner.progress().accuracy <= 1
+
+
+def test_a_label_may_be_new_at_any_time():
+    texts, labels = corpus(40)
+    learner = Learner(texts, ["fruit"])
+    label_texts(learner, labels, 20)
+    learner.add_label("none")
+    learner.add_label("none")
+    assert learner.labels == ["fruit", "car", "none"]
+    learner.answer(learner.next().index, "other")
+    learner.refresh()
+    assert {label for label, _ in learner.guess(0).scores} == {"fruit", "car", "other"}
+
+
+@pytest.mark.parametrize("texts", [[""], ["", " ", ""], ["a"] * 30, ["x", "yy", "", "zzz"], ["...", "!!"]])
+def test_odd_texts(texts):
+    learner = Learner(texts)
+    for _ in range(40):
+        choice = learner.next()
+        if choice is None:
+            break
+        learner.answer(choice.index, "ab"[choice.index % 2])
+        learner.refresh()
+        learner.guess(0)
+        learner.progress()
+    assert learner.next() is None
+    assert learner.progress().n_labelled == len(texts)
+
+
+def test_a_single_label_and_skipped_texts_train_nothing():
+    texts, _ = corpus(30)
+    learner = Learner(texts)
+    label_texts(learner, ["same"] * 30, 20)
+    assert learner.guess(0) is None
+    assert learner.progress().accuracy is None
+    skipping = Learner(texts)
+    label_texts(skipping, [None] * 30, 40)
+    assert skipping.next() is None
+    assert skipping.progress().n_labelled == 0
+
+
+def test_texts_outside_the_pool_can_be_labelled(monkeypatch):
+    monkeypatch.setattr(rows, "TEXTS", 30)
+    texts, labels = corpus(60)
+    learner = Learner(texts)
+    label_texts(learner, labels, 100)
+    assert learner.next() is None
+    assert learner.progress().n_labelled == 60
+    assert learner.guess(0).scores[0][0] == labels[0]
+
+
+def test_texts_shown_elsewhere_are_left_out():
+    texts, _ = corpus(30)
+    learner = Learner(texts)
+    first = learner.next().index
+    assert learner.next().index == first
+    assert learner.next([first]).index != first
+
+
+def search(n: int, n_relevant: int, noise: float, seed: int) -> tuple[float, float]:
+    """Recall and share of texts read when the stopping rule holds, with a ranking of some noise."""
+    rng = np.random.default_rng(seed)
+    relevant = np.arange(n) < n_relevant
+    ranking = np.argsort(-(relevant + noise * rng.standard_normal(n))).tolist()
+    free, draws, found, misses = set(range(n)), [], 0, 0
+    while free and not (len(free) % 10 == 0 and retrieval(draws, found, len(free)).enough):
+        if rng.random() < random_share(0.1, misses):
+            chosen = int(rng.choice(sorted(free)))
+            draws.append(Draw(found, len(free), bool(relevant[chosen])))
+        else:
+            chosen = next(i for i in ranking if i in free)
+        free.remove(chosen)
+        found, misses = found + int(relevant[chosen]), 0 if relevant[chosen] else misses + 1
+    return found / n_relevant, 1 - len(free) / n
+
+
+def test_the_stopping_rule_keeps_its_promise():
+    runs = np.array([search(300, 90, 0.5, seed) for seed in range(15)])
+    assert np.mean(runs[:, 0] >= 0.95) >= 0.9
+    assert runs[:, 1].mean() < 0.95
+
+
+def test_random_draws_alone_bound_the_number_of_relevant_texts():
+    nothing = [Draw(50, 1000 - i, False) for i in range(900)]
+    assert not retrieval(nothing[:100], 50, 900).enough
+    assert retrieval(nothing, 50, 100).enough
+    assert retrieval([], 10, 0).recall == 1
+    assert not retrieval([], 0, 100).enough
+
+
+def test_search_reports_recall():
+    texts, labels = corpus(50)
+    learner = Learner(texts, relevant="fruit")
+    label_texts(learner, labels, 50)
+    state = learner.progress().retrieval
+    assert state.enough
+    assert state.found == labels.count("fruit")
+
+
+def test_labels_per_point():
+    curve = [(n, 1 - 2 * n**-0.5) for n in (50, 100, 200, 400)]
+    goal = 2 * 400**-0.5 - 0.01
+    assert labels_per_point(curve) == pytest.approx((2 / goal) ** 2 - 400, rel=1e-6)
+    assert labels_per_point([(50, 0.5), (100, 0.5), (200, 0.5)]) is None
+    assert labels_per_point(curve[:2]) is None
+
+
+def test_kappa():
+    pairs = ["a"] * 20 + ["a"] * 5 + ["b"] * 10 + ["b"] * 15, ["a"] * 20 + ["b"] * 5 + ["a"] * 10 + ["b"] * 15
+    assert cohen_kappa(*pairs) == pytest.approx(0.4)
+    assert np.isnan(cohen_kappa(["a"], ["a"]))
+    assert np.isnan(cohen_kappa([], []))
+
+
+def test_a_guess_names_the_label_and_the_letters():
+    texts, labels = corpus()
+    learner = Learner(texts)
+    assert learner.guess(0) is None
+    for i in range(40):
+        learner.answer(i, labels[i])
+    learner.refresh()
+    guess = learner.guess(50)
+    assert guess.scores[0][0] == labels[50]
+    assert sum(value for _, value in guess.scores) == pytest.approx(1)
+    assert "".join(texts[50][a:b] for a, b, _ in guess.spans) == texts[50]
+
+
+def test_unusable_arguments_are_refused():
+    for arguments in ({"strategy": "none"}, {"random_share": 2}, {"labels": [" "]}):
+        with pytest.raises(InputError):
+            Learner(["a text"], **arguments)
+    with pytest.raises(InputError):
+        Learner([])
+    learner = Learner(["a text", "another"])
+    for index, label in ((2, "a"), (0, ["a"]), (0, "")):
+        with pytest.raises(InputError):
+            learner.answer(index, label)
+    with pytest.raises(InputError):
+        learner.retract(0)
+
+
+def test_many_labels_of_one_class_at_first_stop_nothing():
+    texts, _ = corpus(60)
+    learner = Learner(texts, random_share=1)
+    for n in range(24):
+        learner.answer(learner.next().index, "other" if n < 14 else "ab"[n % 2], True)
+        learner.refresh()
+    assert learner.progress().curve
+    multi = Learner(texts, multilabel=True)
+    multi.restore([(i, ["a"], True) for i in range(20)])
+    assert multi.progress().accuracy == 1
+
+
+def test_random_draws_come_from_all_texts(monkeypatch):
+    """The strategy takes texts of the pool; draws from there would miss what is elsewhere."""
+    monkeypatch.setattr(rows, "TEXTS", 50)
+    texts, labels = corpus(400)
+    drawn = []
+    for seed in range(3):
+        learner = Learner(texts, strategy="random", seed=seed, random_share=0.9)
+        pool = set(learner._pool.members.tolist())
+        for index, reason in label_texts(learner, labels, 40):
+            drawn += [index in pool] if reason == "random" else []
+    assert np.mean(drawn) == pytest.approx(0.1, abs=0.12)
+
+
+@pytest.mark.slow
+def test_the_search_keeps_its_promise_beyond_the_pool(monkeypatch):
+    """A ranking of a pool that hardly errs says nothing about the texts outside."""
+    monkeypatch.setattr(rows, "TEXTS", 100)
+    texts, labels = corpus(240)
+    learner = Learner(texts, relevant="fruit")
+    while (choice := learner.next()) is not None and not learner.progress().retrieval.enough:
+        learner.answer(choice.index, labels[choice.index], choice.reason == "random")
+        if learner.progress().n_labelled % 8 == 0:
+            learner.refresh()
+        found = sum(learner.relevant in given for given in learner._answers.values())
+    assert found >= 0.95 * labels.count("fruit")
+
+
+def test_random_answers_are_those_that_were_proposed_so():
+    """Skipped texts, texts that the user picks, and texts that the strategy takes in their turn."""
+    texts, labels = corpus(60)
+    learner = Learner(texts, random_share=1)
+    skipped = [learner.next().index]
+    for _ in range(10):
+        proposal = learner.next(skipped)
+        assert proposal.reason == "random"
+        learner.answer(proposal.index, labels[proposal.index], True)
+    learner.refresh()
+    assert learner.progress().n_random == 10
+    picked = Learner(texts, relevant="fruit")
+    for index in picked._order[:5].tolist():
+        picked.answer(index, "fruit")
+    assert not picked._random
+    shares = [len({i for i, reason in label_texts(Learner(texts, seed=s), labels, 40) if reason == "random"})
+              for s in range(2)]  # fmt: skip
+    assert 1 <= sum(shares) <= 20
+
+
+def test_a_corrected_text_takes_its_near_copies_along():
+    texts = corpus(40)[0]
+    texts += [texts[0].upper(), f" {texts[0]}"]
+    learner = Learner(texts)
+    assert learner.answer(0, "a") == [40, 41]
+    learner.answer(41, "c")
+    assert learner.answer(0, "b") == [40]
+    assert learner.answer(0, "b") == []
+    assert [learner._answers[i] for i in (0, 40, 41)] == [("b",), ("b",), ("c",)]
+    again = Learner(texts)
+    again.restore([(0, "a", True), (40, "a", False)], {40: 0})
+    assert again.answer(0, "b") == [40]
+
+
+def test_test_texts_are_never_in_doubt():
+    """Labels that are asked again only where the machine disagrees would make its accuracy look better."""
+    texts, labels = corpus(70)
+    wrong = ["fruit" if label == "car" else "car" for label in labels]
+    learner = Learner(texts, random_share=1)
+    for n in range(60):
+        choice = learner.next()
+        assert choice.reason == "random"
+        learner.answer(choice.index, (wrong if n == 5 else labels)[choice.index], True)
+        learner.refresh()
+
+
+def test_near_copies_do_not_flatter_the_estimates():
+    """Labels without any relation to the texts, each text twice with a letter more: accuracy of a half."""
+    rng = np.random.default_rng(0)
+    every = WORDS["fruit"] + WORDS["car"]
+    texts, answers = [], []
+    for i in range(40):
+        words = " ".join(rng.choice(every, 60))
+        texts += [words, f"{words[:-1]}s"]
+        answers += [(2 * i, "ab"[i % 2], True), (2 * i + 1, "ab"[i % 2], True)]
+    learner = Learner(texts)
+    learner.restore(answers)
+    assert learner._pool.similarity([0], [1])[0, 0] >= 0.95
+    progress = learner.progress()
+    assert progress.accuracy < 0.8
+    assert progress.curve[-1] == (80, progress.accuracy)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_before_a_relevant_text_the_search_does_not_look_for_others(multilabel):
+    """Texts like those that are known to be irrelevant come last, not first."""
+    texts, labels = corpus(60)
+    texts = [f"{text} {text}" for text in texts]
+    learner = Learner(texts, ["a", "b"], relevant="fruit", random_share=0, multilabel=multilabel)
+    cars = [i for i, label in enumerate(labels) if label == "car"]
+    for n, i in enumerate(cars[:-8]):
+        learner.answer(i, ["ab"[n % 2]] if multilabel else "ab"[n % 2])
+    learner.refresh()
+    assert labels[learner.next().index] == "fruit"
+
+
+@pytest.mark.parametrize(
+    "pair", [("1/10", "10/10"), ("thanks :)", "thanks :("), ("so good 😀", "so good 😡"), ("a1", "a2")]
+)
+def test_digits_punctuation_and_emoji_tell_texts_apart(pair):
+    long = " ".join(WORDS["car"] * 8)
+    for texts in (list(pair), [f"{long} {each}" for each in pair]):
+        learner = Learner([*texts, *corpus(30)[0]])
+        learner.refresh()
+        learner._trained = replace(learner._trained, near=learner._alike([0]))
+        assert learner.answer(0, "good") == []

@@ -1,0 +1,805 @@
+"""`textsvm label`: answers on disk, files of other programs, access to the page."""
+
+import asyncio
+import csv
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import hostile_pages
+import pytest
+from command import fails, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from textsvm import InputError
+from textsvm.cli.console import Console
+from textsvm.labelling import files
+from textsvm.labelling.files import (
+    Journal,
+    JournalEntry,
+    LabelledText,
+    content_of,
+    read_labelled,
+    text_digest,
+)
+from textsvm.labelling.learner import Guess, Learner, Progress, Proposal
+from textsvm.labelling.session import SHOWN, Conflict, SecondOpinion, Session
+from textsvm.readers.corpus import Corpus
+
+label = import_module("textsvm.cli.label")
+ROOT = Path(__file__).resolve().parent.parent
+MESSAGES = ROOT / "corpora/samples/messages.csv"
+ONE = {"multilabel": False}
+
+
+def corpus_of(texts, labels=None):
+    names = [f"t{i}" for i in range(len(texts))]
+    return Corpus(names, list(texts), labels, [None] * len(texts), source="texts.csv")
+
+
+class InOrder:
+    """A learner that shows the texts in their order, and takes texts with the same first word for copies."""
+
+    def __init__(self, corpus):
+        self.labels, self.multilabel, self.corpus = ["spam", "ham"], False, corpus
+        self.labelled, self.restored = {}, []
+
+    def add_label(self, label):
+        self.labels += [] if label in self.labels else [label]
+
+    def answer(self, index, label, at_random=False):
+        new = index not in self.done
+        self.labelled[index] = label
+        if label is None or not new:
+            return []
+        word, texts = self.corpus.texts[index].split()[0], self.corpus.texts
+        copies = [i for i, text in enumerate(texts) if text.split()[0] == word and i not in self.done]
+        self.labelled.update(dict.fromkeys(copies, label))
+        return copies
+
+    @property
+    def done(self):
+        return self.labelled.keys()
+
+    def retract(self, index):
+        del self.labelled[index]
+
+    def restore(self, answers, copies=()):
+        self.restored = list(answers)
+        self.labelled.update({index: label for index, label, _ in self.restored})
+
+    def next(self, besides=()):
+        rest = (i for i in range(len(self.corpus)) if i not in self.done and i not in besides)
+        index = next(rest, None)
+        return None if index is None else Proposal(index, "strategy")
+
+    def guess(self, index):
+        return Guess([("ham", 0.75), ("spam", 0.25)], [(0, 3, 1.0), (4, 5, -0.5)])
+
+    def progress(self):
+        return Progress(len(self.done), 0, float("nan"), (0.0, 1.0), [], None)
+
+    def refresh(self):
+        pass
+
+
+TEXTS = ["win cash now", "lunch at noon", "win a prize", "see you soon", "dinner at eight"]
+
+
+@pytest.fixture
+def session(tmp_path):
+    corpus = corpus_of(TEXTS, ["spam", "ham", "spam", "ham", "ham"])
+    journal = Journal(tmp_path / "labels.jsonl", ONE)
+    yield Session(corpus, journal, InOrder(corpus))
+    journal.close()
+
+
+def labels_in(path):
+    return {row["id"]: row["label"] for row in map(json.loads, path.read_text("utf-8").splitlines())}
+
+
+# Answers on disk
+
+
+def test_empty_files_are_left_out(tmp_path):
+    for name, text in (("a", "one"), ("b", ""), ("c", " \n"), ("d", "two")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    corpus = label._read(Console(True), [tmp_path], label.TextReading(), label.LabellingOptions())
+    assert [text.strip() for text in corpus.texts] == ["one", "two"]
+    assert corpus.ids == ["a.txt", "d.txt"]
+
+
+def test_wrong_options_leave_no_file(tmp_path):
+    (texts := tmp_path / "texts").mkdir()
+    for i in range(3):
+        (texts / f"{i}.txt").write_text(f"text {i}")
+    place, inside = tmp_path / "l.jsonl", texts / "l.jsonl"
+    for options, message in (
+        (("-o", place, "--labels", "a,b", "--relevant", "c"), "--relevant c is not one of --labels a,b"),
+        (("-o", place, "--labels", "a,b", "--strategy", "x"), "strategy='x' is not one of mixture"),
+        (("-o", inside, "--labels", "a,b"), "is in the folder of texts"),
+    ):
+        result = run("label", texts, *options, "--no-browser")
+        assert result.returncode in (1, 2)
+        assert message in result.stderr.decode()
+    assert [path.name for path in tmp_path.iterdir()] == ["texts"]
+    assert len([*texts.iterdir()]) == 3
+
+
+def test_every_answer_is_on_disk_before_the_next_text(session, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
+    text = session.next()["text"]
+    answer = session.answer(text["index"], text["seen"], "spam")
+    assert synced == [session.journal.place.stat().st_size]
+    assert (answer["copies"], answer["text"]["id"]) == (1, "t1")
+    assert labels_in(session.journal.path) == {"t0": "spam", "t2": "spam"}
+
+
+def test_undo_change_unsure_and_copies(session):
+    path = session.journal.path
+    session.answer(0, 0, "spam")
+    session.answer(1, 0, None)
+    assert labels_in(path) == {"t0": "spam", "t2": "spam"}
+    session.answer(1, 1, "ham")
+    assert labels_in(path) == {"t0": "spam", "t2": "spam", "t1": "ham"}
+    session.answer(0, 1, "ham")  # copies keep their label
+    assert labels_in(path) == {"t0": "ham", "t2": "spam", "t1": "ham"}
+    assert session.separate(0)["separated"] == 1
+    assert labels_in(path) == {"t0": "ham", "t1": "ham"}
+    undone = session.undo(session.journal.events)
+    assert (undone["text"]["id"], undone["text"]["label"]) == ("t0", "spam")
+    assert labels_in(path) == {"t1": "ham", "t0": "spam"}
+    undone = session.undo(session.journal.events)
+    assert (undone["text"]["id"], undone["text"]["answered"], undone["text"]["label"]) == ("t1", True, None)
+    assert [each["text"] for each in session.overview()["history"]] == ["lunch at noon", "win cash now"]
+
+
+def test_undo_of_a_correction_brings_the_earlier_label_back(session):
+    session.answer(0, 0, "spam")
+    session.answer(1, 0, "ham")
+    session.answer(0, 1, "ham")
+    assert session.undo(session.journal.events)["text"]["label"] == "spam"
+    assert labels_in(session.journal.path) == {"t0": "spam", "t2": "spam", "t1": "ham"}
+    assert session.learner.labelled == {0: "spam", 1: "ham", 2: "spam"}
+    again, learner = reopened(session)
+    assert {index: label for index, label, _ in learner.restored} == {0: "spam", 1: "ham", 2: "spam"}
+    assert again.undo(again.journal.events)["text"]["id"] == "t1"  # the latest answer
+    again.journal.close()
+
+
+def test_each_separated_copy_is_answered_by_itself(tmp_path):
+    corpus = corpus_of(["win cash", "win a prize", "win it", "noon"])
+    session = Session(corpus, Journal(tmp_path / "labels.jsonl", ONE), InOrder(corpus))
+    assert session.answer(0, 0, "spam")["copies"] == 2
+    session.separate(0)
+    assert session.answer(1, 2, "ham")["copies"] == 0
+    assert labels_in(session.journal.path) == {"t0": "spam", "t1": "ham"}
+    again, _ = reopened(session)
+    assert again.next()["text"]["id"] == "t2"
+    again.answer(2, 2, "ham")
+    assert labels_in(session.journal.path) == {"t0": "spam", "t1": "ham", "t2": "ham"}
+    again.journal.close()
+
+
+def test_undo_takes_copies_along(session):
+    session.answer(0, 0, "spam")
+    assert session.undo(session.journal.events)["text"]["index"] == 0
+    assert labels_in(session.journal.path) == {}
+    with pytest.raises(InputError, match="nothing to undo"):
+        session.undo(session.journal.events)
+
+
+def test_stale_answers_are_conflicts(session):
+    before = session.journal.events
+    session.answer(0, 0, "spam")
+    with pytest.raises(Conflict, match="another window"):
+        session.answer(0, 0, "ham")
+    with pytest.raises(Conflict, match="another window"):
+        session.answer(2, 0, "ham")  # a copy, answered with its original
+    with pytest.raises(Conflict, match="newer answer"):
+        session.undo(before)
+    assert labels_in(session.journal.path) == {"t0": "spam", "t2": "spam"}
+
+
+def test_skipped_texts_come_last(session):
+    shown = [session.next()["text"]["index"]]
+    shown += [session.skip(index)["text"]["index"] for index in range(4)]
+    assert shown == [0, 1, 2, 3, 4]
+    assert session.skip(4)["text"]["index"] == 0
+
+
+def reopened(session):
+    session.journal.close()
+    learner = InOrder(session.corpus)
+    return Session(session.corpus, Journal(session.journal.path, ONE), learner), learner
+
+
+def test_a_new_start_goes_on(session):
+    session.add_label("phishing ")
+    session.answer(0, 0, "spam")
+    session.answer(1, 0, "ham")
+    session.answer(3, 0, None)
+    session.answer(1, 1, "phishing")
+    again, learner = reopened(session)
+    assert learner.labels == ["spam", "ham", "phishing"]
+    assert learner.restored == [  # in the order of the first answers
+        (0, "spam", False), (2, "spam", False), (1, "phishing", False), (1, "phishing", False),
+        (3, None, False),
+    ]  # fmt: skip
+    assert again.next()["text"]["index"] == 4
+    assert labels_in(session.journal.path) == {"t0": "spam", "t2": "spam", "t1": "phishing"}
+    again.journal.close()
+
+
+def test_a_correction_after_a_new_start_takes_copies_along(tmp_path):
+    texts = [f"word{i} other{i % 7} thing{i % 5}" for i in range(30)] + ["WORD0 other0 thing0"]
+
+    def started():
+        journal = Journal(tmp_path / "labels.jsonl", ONE)
+        return Session(corpus_of(texts), journal, Learner(texts, ["a", "b"])), journal
+
+    first, journal = started()
+    first.answer(0, 0, "a")
+    first.answer(3, 0, "b")
+    journal.close()
+    again, journal = started()
+    for labels in ("b", "a"):
+        again.answer(0, 1, "b") if labels == "b" else again.undo(journal.events)
+        assert [journal.answers[name].label for name in ("t0", "t30")] == [labels, labels]
+    journal.close()
+
+
+def eventually(condition):
+    for _ in range(500):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("did not happen within 5 seconds")
+
+
+def test_labelling_goes_on_if_learning_fails(session, monkeypatch):
+    def failing(*arguments):
+        raise InputError("probabilities need texts of two classes")
+
+    monkeypatch.setattr(InOrder, "refresh", failing)
+    session.answer(0, 0, "spam")
+    eventually(lambda: session.overview()["problem"] == "probabilities need texts of two classes")
+    monkeypatch.setattr(InOrder, "refresh", lambda self: None)
+    session.answer(1, 0, "ham")
+    eventually(lambda: session.overview()["problem"] is None)
+
+
+def test_a_new_start_is_not_refused_if_learning_fails(session, monkeypatch, capsys):
+    def failing(*arguments):
+        raise ZeroDivisionError("division by zero")
+
+    session.answer(0, 0, "spam")
+    monkeypatch.setattr(InOrder, "restore", failing)
+    monkeypatch.setattr(InOrder, "next", failing)
+    again, _ = reopened(session)
+    shown = again.next()
+    assert (shown["text"]["index"], shown["state"]["problem"]) == (1, "division by zero")
+    assert again.skip(1)["text"]["index"] == 3
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    again.journal.close()
+
+
+@pytest.mark.parametrize("size", [1, 20, 60])
+def test_a_cut_line_is_removed(session, size):
+    session.answer(1, 0, "ham")
+    whole = session.journal.place.read_bytes()
+    session.answer(3, 0, "ham")
+    session.journal.close()
+    session.journal.place.write_bytes(session.journal.place.read_bytes()[: len(whole) + size])
+    again, _ = reopened(session)
+    assert again.journal.repaired
+    assert session.journal.place.read_bytes() == whole
+    assert labels_in(session.journal.path) == {"t1": "ham"}
+    again.journal.close()
+
+
+def test_damage_in_the_middle_is_an_error(session):
+    session.answer(1, 0, "ham")
+    session.journal.close()
+    lines = session.journal.place.read_text("utf-8").splitlines()
+    for bad in ("", "{", "[]", '{"id": "t1"}', '{"labels": 3}', "\x00" * 20):
+        session.journal.place.write_text("\n".join([*lines, bad, lines[-1]]) + "\n", "utf-8")
+        with pytest.raises(InputError, match=r"line 4 of .* is damaged"):
+            Journal(session.journal.path, ONE)
+
+
+def test_a_second_process_is_refused(session):
+    with pytest.raises(InputError, match="another `textsvm label`"):
+        Journal(session.journal.path, ONE)
+
+
+def test_another_corpus_is_recognised(session):
+    session.answer(1, 0, "ham")
+    session.journal.close()
+    for texts in (TEXTS[:1], [TEXTS[0], "lunch at one", *TEXTS[2:]]):
+        corpus = corpus_of(texts)
+        journal = Journal(session.journal.path, ONE)
+        with pytest.raises(InputError, match="1 of 1 labelled texts, first 't1', are not in"):
+            Session(corpus, journal, InOrder(corpus))
+        journal.close()
+    more = corpus_of([*TEXTS, "another"])
+    journal = Journal(session.journal.path, ONE)
+    assert Session(more, journal, InOrder(more)).next()["text"]["index"] == 0
+    journal.close()
+
+
+def test_other_options_and_a_missing_journal(session):
+    session.answer(1, 0, "ham")
+    session.journal.close()
+    with pytest.raises(InputError, match="begun without --multilabel"):
+        Journal(session.journal.path, {"multilabel": True})
+    session.journal.place.unlink()
+    with pytest.raises(InputError, match=r"without its journal, labels.jsonl.journal"):
+        Journal(session.journal.path, ONE)
+
+
+def test_a_full_disk_keeps_both_files_whole(session, monkeypatch):
+    session.answer(1, 0, "ham")
+    before = session.journal.place.read_bytes()
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match="No space left"):
+            session.answer(0, 0, "spam")
+        with pytest.raises(InputError, match="No space left"):
+            session.answer(1, 1, "spam")
+        with pytest.raises(InputError, match="No space left"):
+            session.undo(session.journal.events)
+    assert session.journal.place.read_bytes() == before
+    assert session.learner.labelled == {1: "ham"}
+    session.answer(0, 0, "spam")
+    assert labels_in(session.journal.path) == {"t1": "ham", "t0": "spam", "t2": "spam"}
+    session.undo(session.journal.events)
+    assert session.learner.labelled == {1: "ham"}
+
+
+def test_a_file_of_labels_that_cannot_be_written_is_written_later(session, monkeypatch):
+    def full(path):
+        raise OSError(28, "No space left on device")
+
+    session.answer(1, 0, "ham")
+    with monkeypatch.context() as patch:
+        patch.setattr("textsvm.labelling.files.replacing", full)
+        session.answer(0, 0, "spam")
+        session.separate(0)
+        assert labels_in(session.journal.path) == {"t1": "ham", "t0": "spam", "t2": "spam"}
+        with pytest.raises(OSError, match="No space"):
+            session.journal.close()
+    session.journal.close()
+    assert labels_in(session.journal.path) == {"t1": "ham", "t0": "spam"}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("auucs"), st.integers(0, 4), st.sampled_from(["spam", "ham", None])),
+        max_size=30,
+    )
+)
+def test_files_follow_any_sequence_of_actions(tmp_path_factory, steps):
+    corpus, path = corpus_of(TEXTS), tmp_path_factory.mktemp("labels") / "labels.jsonl"
+    session = Session(corpus, Journal(path, ONE), InOrder(corpus))
+    for action, index, label in steps:
+        if action == "a":
+            session.answer(index, session.journal.revisions[f"t{index}"], label)
+        elif action == "u" and session.journal.answers:
+            session.undo(session.journal.events)
+        elif action == "c":
+            session.separate(index)
+        elif action == "s":
+            session.skip(index)
+    expected = {name: each.label for name, each in session.journal.answers.items()}
+    assert labels_in(path) == {name: label for name, label in expected.items() if label}
+    again, _ = reopened(session)
+    assert {name: each.label for name, each in again.journal.answers.items()} == expected
+    assert list(again.journal.answers) == list(expected)
+    assert {f"t{index}": label for index, label in session.learner.labelled.items()} == expected
+    assert again.journal.revisions == session.journal.revisions
+    again.journal.close()
+
+
+def test_parts_for_an_honest_test(tmp_path):
+    path, texts = tmp_path / "labels.jsonl", dict(zip("abcde", TEXTS, strict=True))
+    journal = Journal(path, ONE)
+
+    def answer(name, chosen, copy_of=None):
+        return JournalEntry(name, text_digest(texts[name]), "spam", chosen, copy_of)
+
+    journal.add([answer("a", "random"), answer("b", "copy", "a")], texts.get)
+    journal.add([answer("c", "strategy"), answer("d", "copy", "c")], texts.get)
+    parts = [json.loads(line)["part"] for line in path.read_text("utf-8").splitlines()]
+    assert parts == ["test", "copy", "train", "train"]
+    journal.add([answer("b", "copy")], texts.get)  # answered by itself
+    journal.withdraw(["d"], texts.get)
+    journal.add([answer("d", "random")], texts.get)
+    rows = map(json.loads, path.read_text("utf-8").splitlines())
+    assert {row["id"]: row["part"] for row in rows} == {"a": "test", "b": "copy", "c": "copy", "d": "test"}
+    journal.close()
+
+
+def test_second_opinion(tmp_path):
+    corpus = corpus_of(TEXTS, ["spam", "ham", "spam", "ham", "ham"])
+    session = Session(corpus, Journal(tmp_path / "second.jsonl", ONE), SecondOpinion(corpus, False))
+    shown = []
+    for said in ("ham", "ham", "spam", None, "ham"):
+        text = session.next()["text"]
+        assert (text["guess"], text["label"]) == (None, None)
+        shown.append((corpus.labels[text["index"]], said))
+        session.answer(text["index"], text["seen"], said)
+    assert session.next()["text"] is None
+    shown = [pair for pair in shown if pair[1]]
+    equal = sum(a == b for a, b in shown)
+    chance = sum(
+        sum(a == name for a, _ in shown) * sum(b == name for _, b in shown) for name in ("spam", "ham")
+    )
+    agreement = session.agreement()
+    assert (agreement["n"], agreement["equal"]) == (4, equal)
+    assert agreement["kappa"] == pytest.approx((equal / 4 - chance / 16) / (1 - chance / 16))
+    assert f"agreement: {equal} of 4" in session.close()[1]
+    with pytest.raises(InputError, match="has no labels"):
+        SecondOpinion(corpus_of(TEXTS), False)
+
+
+def test_search_and_long_texts(session):
+    assert [each["index"] for each in session.search("WIN", 0)["entries"]] == [0, 2]
+    assert session.search("at noon", 0)["entries"][0]["text"] == "lunch at noon"
+    assert session.search("t3", 0)["entries"][0]["index"] == 3
+    ends = {
+        "北京" * 40 + "上海": "上海",
+        "İẞ" * 60 + " cash": "cash",
+        "a " * 60 + "cash " + "b " * 60: "cash",
+    }
+    session.corpus = corpus_of(ends)
+    for index, word in enumerate(ends.values()):
+        snippet = {each["index"]: each["text"] for each in session.search(word)["entries"]}[index]
+        assert snippet.startswith("… ")
+        assert word in snippet
+        assert len(snippet) <= 92
+    assert session.search("", 0) == {"entries": [], "next": None}
+    many = corpus_of(["win " + "x" * SHOWN] * 100)
+    session.corpus = many
+    first = session.search("win", 0)
+    assert (len(first["entries"]), first["next"]) == (30, 30)
+    view = session.show(50)["text"]
+    assert (view["hidden"], len("".join(piece for piece, _ in view["pieces"]))) == (4, SHOWN)
+    assert session.show(50, "", True)["text"]["hidden"] == 0
+
+
+# Files of other programs
+
+NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(
+    lambda name: name.strip() == name and ";" not in name and name not in ("NaN", "nan")
+)
+BODIES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
+    lambda text: text.strip() and "\r" not in text and "\x00" not in text
+)
+
+
+@pytest.mark.parametrize("format", files.FORMATS)
+@pytest.mark.parametrize("several", [False, True])
+def test_round_trip(format, several, tmp_path):
+    @settings(max_examples=30, deadline=None)
+    @given(
+        st.lists(
+            st.tuples(BODIES, st.lists(NAMES, min_size=1, max_size=3, unique=True)), min_size=1, max_size=5
+        )
+    )
+    def check(rows):
+        texts = [
+            LabelledText(f"id {i}", text, labels if several else labels[0], "test" if i else "train")
+            for i, (text, labels) in enumerate(rows)
+        ]
+        path = tmp_path / f"{format}.{'csv' if format == 'csv' else 'json'}"
+        path.write_text(content_of(texts, format), "utf-8", newline="")
+        options = {"label_separator": ";"} if several and format == "csv" else {}
+        back = read_labelled(path, **options)
+        assert [(each.id, each.text, each.labels, each.part) for each in back] == [
+            (each.id, each.text, each.labels, each.part) for each in texts
+        ]
+
+    check()
+
+
+STUDIO = [
+    {"id": 7, "data": {"text": "win cash", "source": "a"}, "annotations": [
+        {"was_cancelled": True, "result": []},
+        {"result": [{"from_name": "x", "to_name": "t", "type": "choices", "value": {"choices": ["spam"]}}]},
+    ]},
+    {"id": 8, "data": {"text": "lunch"}, "annotations": []},
+    {"id": 9, "data": {"body": "both"}, "annotations": [
+        {"result": [{"type": "labels", "value": {"start": 0}}, {"value": {"choices": ["spam", "ham"]}}]}]},
+]  # fmt: skip
+PRODIGY = [
+    {"text": "win cash", "label": "spam", "answer": "accept", "_input_hash": 1, "_task_hash": 11},
+    {"text": "lunch", "label": "spam", "answer": "reject", "_task_hash": 12},
+    {"text": "noon", "options": [{"id": "ham", "text": "ham"}], "accept": ["ham"], "answer": "accept"},
+    {"text": "odd", "accept": [], "answer": "ignore"},
+]
+
+
+def test_files_as_other_programs_write_them(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text(json.dumps(STUDIO), "utf-8")
+    assert read_labelled(path) == [
+        LabelledText("7", "win cash", ["spam"]), LabelledText("9", "both", ["spam", "ham"])
+    ]  # fmt: skip
+    path.write_text("\n".join(map(json.dumps, PRODIGY)), "utf-8")
+    assert [(each.id, each.text, each.label) for each in read_labelled(path)] == [
+        ("11", "win cash", "spam"), ("", "noon", "ham")
+    ]  # fmt: skip
+    path = path.rename(tmp_path / "file.jsonl")
+    path.write_text('{"id": 3, "text": "win cash", "label": ["spam"], "Comments": []}\n', "utf-8")
+    assert read_labelled(path) == [LabelledText("3", "win cash", "spam")]
+    path.write_text('[{"data": {"text": "x"}, "annotations": []}]', "utf-8")
+    with pytest.raises(InputError, match="no labelled text"):
+        read_labelled(path)
+
+
+def test_label_studio_with_other_fields_and_several_controls(tmp_path):
+    path = tmp_path / "file.json"
+
+    def read(data, controls, **options):
+        result = [{"from_name": name, "value": {"choices": [name + "!"]}} for name in controls]
+        path.write_text(json.dumps([{"data": data, "annotations": [{"result": result}]}]), "utf-8")
+        return [(each.id, each.text, each.label) for each in read_labelled(path, **options)]
+
+    assert read({"id": "a1", "body": "hello"}, "x") == [("a1", "hello", "x!")]
+    several = {"id": "a1", "url": "http://a", "body": "hello"}
+    with pytest.raises(InputError, match=r"'a1' .* fields url, body; .* --text"):
+        read(several, "x")
+    assert read(several, "x", text="body") == [("a1", "hello", "x!")]
+    with pytest.raises(InputError, match=r"choices of x and y; .* --label"):
+        read({"text": "hello"}, "xy")
+    assert read({"text": "hello"}, "xy", label="y") == [("", "hello", "y!")]
+
+
+@pytest.mark.parametrize("columns", [{}, {"text": "body"}, {"text": "body", "label": "label"}])
+def test_import_of_a_table_with_several_labels(tmp_path, columns):
+    corpus, path = tmp_path / "texts.csv", tmp_path / "in.csv"
+    corpus.write_text("body\nwin cash\nlunch\n")
+    rows = [LabelledText("9", "win cash", ["a", "b"]), LabelledText("8", "lunch", ["a"])]
+    path.write_text(content_of(rows, "csv"))
+    session = label._session(
+        Console(True), [corpus], label.LabellingOptions(output=tmp_path / "l.jsonl", multilabel=True),
+        label.ExchangeOptions(import_=path), label.TextReading(**columns),
+    )  # fmt: skip
+    session.close()
+    assert list(labels_in(tmp_path / "l.jsonl").values()) == [["a", "b"], ["a"]]
+
+
+def test_import(session):
+    texts = [
+        LabelledText("x", "lunch at noon", ["ham"]), LabelledText("y", "unknown", "ham"),
+        LabelledText("z", "see you soon", "other", "test"), LabelledText("w", "win cash now", "ham"),
+    ]  # fmt: skip
+    session.answer(0, 0, "spam")
+    assert session.add_labelled(texts) == 2
+    assert labels_in(session.journal.path) == {"t0": "spam", "t2": "spam", "t1": "ham", "t3": "other"}
+    rows = map(json.loads, session.journal.path.read_text("utf-8").splitlines())
+    assert ("t3", "test", "import") in [(row["id"], row["part"], row["chosen"]) for row in rows]
+    assert (3, "other", False) in session.learner.restored  # not drawn at random from these texts
+    assert session.add_labelled([LabelledText("v", "dinner at eight", "ham", "copy")]) == 1
+    session.answer(4, 1, "spam")
+    rows = map(json.loads, session.journal.path.read_text("utf-8").splitlines())
+    assert ("t4", "spam", "copy") in [(row["id"], row["label"], row["part"]) for row in rows]
+    session.undo(session.journal.events)
+    session.undo(session.journal.events)
+    with pytest.raises(InputError, match="2 labels; several need --multilabel"):
+        session.add_labelled([LabelledText("x", "dinner at eight", ["a", "b"])])
+
+
+def test_export_and_training(tmp_path):
+    with open(MESSAGES, encoding="utf-8") as table:
+        rows = list(csv.DictReader(table))[:60]
+    journal = Journal(tmp_path / "labels.jsonl", ONE)
+    texts = {str(i): row["text"] for i, row in enumerate(rows)}
+    for i, row in enumerate(rows):
+        chosen = "random" if i % 5 == 0 else "strategy"
+        journal.add([JournalEntry(str(i), text_digest(row["text"]), row["label"], chosen)], texts.get)
+    journal.close()
+    for command in (
+        "train labels.jsonl --part train -o m.textsvm",
+        "evaluate m.textsvm labels.jsonl --part test",
+        "label labels.jsonl --export tasks.json",
+        "label tasks.json --export labels.csv",
+        "label labels.csv --export p.jsonl --to prodigy",
+        "label p.jsonl --export d.jsonl --to doccano",
+        "label d.jsonl --export labels2.jsonl",
+        "train labels2.jsonl -o m2.textsvm",
+    ):
+        done = run(*command.split(), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr.decode()
+    back = [json.loads(line) for line in (tmp_path / "labels2.jsonl").read_text("utf-8").splitlines()]
+    assert [(row["id"], row["text"], row["label"]) for row in back] == [
+        (str(i), row["text"], row["label"]) for i, row in enumerate(rows)
+    ]
+
+
+def test_usage_errors(tmp_path):
+    assert "name the file of labels" in fails("label", MESSAGES, code=2)
+    assert "labelstudio, prodigy" in fails("label", MESSAGES, "--export", tmp_path / "x", code=2)
+    assert "would replace" in fails("label", MESSAGES, "--export", MESSAGES, "--force", code=2)
+    (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
+    assert "is not labels" in fails("label", MESSAGES, "-o", tmp_path / "other.jsonl", code=2)
+
+
+# Who may use the page
+
+
+def request(page, method="POST", path="next", body=b"{}", **headers):
+    """Status, headers and body of a request to the application."""
+    headers = {"host": "127.0.0.1:8000", "origin": "http://127.0.0.1:8000"} | headers
+    scope = {
+        "type": "http", "method": method, "path": f"/{page.token}/{path}" if path[:1] != "/" else path,
+        "query_string": b"", "server": ("127.0.0.1", 8000), "scheme": "http", "root_path": "",
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items() if value],
+    }  # fmt: skip
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(page(scope, receive, send))
+    fields = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return SimpleNamespace(
+        status=sent[0]["status"], headers=fields, body=b"".join(m["body"] for m in sent[1:])
+    )
+
+
+@pytest.fixture
+def page(session):
+    pytest.importorskip("starlette")
+    from textsvm.labelling.app import LabellingPage
+
+    return LabellingPage(session)
+
+
+def test_page_and_actions(page):
+    shown = request(page, "GET", "")
+    assert shown.status == 200
+    assert "script-src 'sha256-" in shown.body.decode()
+    assert "connect-src 'self'" in shown.body.decode()
+    assert not re.search(r"(src|href)=", shown.body.decode().partition("<script>")[0])
+    assert shown.headers["content-security-policy"].startswith("frame-ancestors 'none'")
+    assert shown.headers["referrer-policy"] == "no-referrer"
+    first = json.loads(request(page).body)
+    assert first["text"]["id"] == "t0"
+    body = json.dumps({"index": 0, "seen": 0, "label": "spam"}).encode()
+    assert json.loads(request(page, path="answer", body=body).body)["copies"] == 1
+    again = request(page, path="answer", body=body)
+    assert (again.status, "another window" in json.loads(again.body)["error"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/", {}),
+        ("/next", {}),
+        ("/" + "x" * 32 + "/next", {}),
+        ("//next", {}),
+        ("/é/next", {}),
+        ("next", {"host": "evil.example"}),
+        ("next", {"host": "evil.example:8000", "origin": "http://evil.example:8000"}),
+        ("next", {"host": "127.0.0.1.evil.example:8000"}),
+        ("next", {"host": "localhost:80@evil.example"}),
+        ("next", {"host": None}),
+        ("next", {"origin": "http://evil.example"}),
+        ("next", {"origin": "null"}),
+        ("next", {"origin": None}),
+        ("next", {"origin": "http://127.0.0.1:9000"}),
+    ],
+)
+def test_foreign_requests_are_refused(page, path, headers):
+    refused = request(page, path=path, **headers)
+    assert refused.status == 403
+    assert b"cash" not in refused.body
+
+
+def test_a_tunnel_with_another_port_is_accepted(page):
+    headers = {"host": "localhost:9999", "origin": "http://localhost:9999"}
+    assert request(page, **headers).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("answer", b"", 400),
+        ("answer", b"[]", 400),
+        ("answer", b"[" * 100_000, 400),
+        ("answer", b'{"index": 0}', 400),
+        ("answer", b'{"index": 99, "seen": 0, "label": "spam"}', 400),
+        ("answer", b'{"index": -1, "seen": 0, "label": "spam"}', 400),
+        ("answer", b'{"index": true, "seen": 0, "label": "spam"}', 400),
+        ("answer", b'{"index": 0, "seen": 0, "label": "unknown"}', 400),
+        ("answer", b'{"index": 0, "seen": 0, "label": ["spam"]}', 400),
+        ("answer", b'{"index": 0, "seen": 0, "label": [{}]}', 400),
+        ("answer", b"\xff", 400),
+        ("add_label", b'{"label": " "}', 400),
+        ("add_label", json.dumps({"label": "x" * 101}).encode(), 400),
+        ("search", b'{"words": "x", "start": 1e99}', 400),
+        ("next", b"x" * (1 << 21), 413),
+        ("close", b"{}", 404),
+        ("_view", b"{}", 404),
+        ("next/next", b"{}", 404),
+    ],
+)
+def test_bad_requests(page, path, body, status):
+    answer = request(page, path=path, body=body)
+    assert answer.status == status
+    assert json.loads(answer.body)["error"]
+    assert labels_in(page.session.journal.path) == {}
+
+
+def test_hostile_texts_and_labels_become_json(page):
+    page.session.corpus = corpus_of(hostile_pages.ALL)
+    for index in range(0, len(hostile_pages.ALL), 9):
+        body = json.dumps({"index": index, "reason": "", "whole": False}).encode()
+        view = json.loads(request(page, path="show", body=body).body)["text"]
+        assert not re.search("[\x00-\x08\u202e\ud800]", "".join(piece for piece, _ in view["pieces"]))
+    script = (ROOT / "textsvm/labelling/label.js").read_text("utf-8")
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacent",
+        "document.write",
+        "eval(",
+        "srcdoc",
+        "DOMParser",
+    ):
+        assert word not in script
+
+
+# A process that is killed
+
+
+def answer_all(folder):
+    """JournalEntry texts one after the other, and print each answer that is recorded."""
+    corpus = corpus_of([f"{i} {'text ' * 30}" for i in range(20_000)])
+    session = Session(corpus, Journal(Path(folder) / "labels.jsonl", ONE), InOrder(corpus))
+    text = session.next()["text"]
+    while text is not None:
+        label = ("spam", "ham", None)[text["index"] % 3]
+        done, text = text["id"], session.answer(text["index"], text["seen"], label)["text"]
+        print(done, flush=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_kill_loses_no_answer(tmp_path, seed):
+    code = "import sys, test_labelling_page as t; t.answer_all(sys.argv[1])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+    )  # fmt: skip
+    done = [process.stdout.readline().strip()]
+    threading.Timer(random.Random(seed).uniform(0, 0.4), process.kill).start()
+    done += [line.strip() for line in process.stdout if line.endswith("\n")]
+    process.wait()
+    before = labels_in(tmp_path / "labels.jsonl")  # readable without a new start
+    journal = Journal(tmp_path / "labels.jsonl", ONE)
+    assert list(journal.answers)[: len(done)] == done
+    assert len(journal.answers) <= len(done) + 1
+    assert before.items() <= {name: answer.label for name, answer in journal.answers.items()}.items()
+    assert sum(name in before for name in done) == sum(int(name[1:]) % 3 < 2 for name in done)
+    journal.close()

@@ -1,0 +1,243 @@
+"""textsvm label: label texts on a page, with a machine that learns along."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from textsvm.cli import options
+from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.options import option, option_field
+from textsvm.cli.output import Force, Kind, Output, writing
+from textsvm.errors import InputError
+
+if TYPE_CHECKING:
+    from textsvm.labelling.files import LabelledText
+    from textsvm.labelling.session import Session
+    from textsvm.readers.corpus import Corpus
+
+LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', to_stdout=False)
+#: Files of --export, by their beginning.
+EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"data": ', ".jsonl")
+
+
+@dataclass(frozen=True)
+class LabellingOptions:
+    """Labels and order of the texts."""
+
+    output: Path | None = option_field("File of labels, JSON Lines, for `textsvm train`.", "-o", "--output")
+    labels: str | None = option_field("Labels, with commas between; the page can add more.", metavar="NAMES")
+    multilabel: bool = option_field("Allow several labels per text.", "--multilabel", default=False)
+    second_opinion: bool = option_field(
+        "Label a labelled corpus again without seeing its labels, and report the agreement.",
+        "--second-opinion",
+        default=False,
+    )
+    strategy: str = option_field(
+        "Which text comes next: mixture, random, margin, entropy, change, diverse or density.",
+        default="mixture",
+    )
+    relevant: str | None = option_field(
+        "Find the texts of this label: likely ones come first, and the page says when to stop.",
+        metavar="LABEL",
+    )
+    seed: int = option_field("Random seed.", default=0)
+
+    def check(self, corpus: list[Path]) -> None:
+        """Raise WrongUsage for an unknown label, or a file of labels among the texts."""
+        if self.relevant is not None and self.names() and self.relevant not in self.names():
+            raise WrongUsage(f"--relevant {self.relevant} is not one of --labels {self.labels}")
+        place = Path(self.output or "").absolute()
+        for folder in corpus:
+            if folder.is_dir() and place.is_relative_to(folder.absolute()):
+                raise WrongUsage(
+                    f"-o {self.output} is in the folder of texts, {folder}; name a file elsewhere"
+                )
+
+    def names(self) -> list[str]:
+        """The given labels."""
+        return list(dict.fromkeys(filter(None, map(str.strip, (self.labels or "").split(",")))))
+
+
+@dataclass(frozen=True)
+class ExchangeOptions:
+    """Files of other programs."""
+
+    import_: Path | None = option_field(
+        "Take over the labels of this file: a table, or an export of Label Studio, Prodigy or doccano.",
+        "--import",
+        metavar="FILE",
+    )
+    export: Path | None = option_field(
+        "Write the labelled texts of CORPUS, such as labels.jsonl, into this file, without a page.",
+        metavar="FILE",
+    )
+    to: str | None = option_field(
+        "--export: jsonl, csv, labelstudio, prodigy or doccano (default: by the suffix .jsonl, .csv or "
+        ".json, which is labelstudio)."
+    )
+    force: Force = False
+
+
+@dataclass(frozen=True)
+class TextReading:
+    """Reading of the texts."""
+
+    format: options.Format = None
+    text: str | None = option_field("Tables: text column, by name or by number from 1.", metavar="COLUMN")
+    label: str | None = option_field("--import, --export, --second-opinion: label column.", metavar="COLUMN")
+    id: options.Id = None
+    skip_invalid: options.SkipInvalid = False
+
+    def as_dict(self, several: bool) -> dict[str, Any]:
+        """Arguments of the readers."""
+        columns = {name: getattr(self, name) for name in ("text", "label", "id", "skip_invalid")}
+        return {**columns, "label_separator": ";" if several else None}
+
+
+@options.with_groups
+def label(
+    corpus: options.CorpusPath,
+    labelling: LabellingOptions,
+    exchange: ExchangeOptions,
+    reading: TextReading,
+    port: Annotated[int, option("Port of the page; 0 is a free port.", min=0, max=65535)] = 0,
+    no_browser: Annotated[bool, option("Do not open the page in a browser.", "--no-browser")] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Label texts on a page in the browser; a machine learns along and chooses the next text.
+
+    textsvm label texts -o labels.jsonl --labels spam,ham
+
+    textsvm label labels.jsonl --export tasks.json --to labelstudio
+
+    Each answer is on disk before the next text is shown; the same command goes on after an interruption.
+    `textsvm train labels.jsonl` trains on the labels. Ctrl-C ends the server.
+    """
+    console = Console(quiet)
+    if exchange.export is not None:
+        _export(console, corpus, exchange, reading, labelling.multilabel)
+        return
+    if labelling.output is None:
+        raise WrongUsage("name the file of labels: -o labels.jsonl")
+    labelling.check(corpus)
+    output = Output("-o", labelling.output, LABELS, exchange.force)
+    output.checked({"the corpus": corpus, "the imported file": exchange.import_})
+    _serve(console, port, not no_browser, partial(_session, console, corpus, labelling, exchange, reading))
+
+
+def _export(
+    console: Console,
+    corpus: list[Path],
+    exchange: ExchangeOptions,
+    reading: TextReading,
+    several: bool,
+) -> None:
+    from textsvm.labelling import files as formats
+
+    assert exchange.export is not None
+    name = exchange.to or formats.SUFFIXES.get(exchange.export.suffix.lower(), "")
+    if name not in formats.FORMATS:
+        raise WrongUsage(f"--export: name the format with --to, one of {', '.join(formats.FORMATS)}")
+    output = Output("--export", exchange.export, EXPORT, exchange.force).checked({"the corpus": corpus})
+    settings = reading.as_dict(several) | {"format": reading.format}
+    texts = [each for path in corpus for each in formats.read_labelled(path, **settings)]
+    content = formats.content_of(texts, name)
+    with output.place() as path, writing(path) as stream:
+        stream.write(content)
+    console.say(f"note: {len(texts):,} labelled texts are in {exchange.export}")
+
+
+def _session(
+    console: Console, paths: list[Path], labelling: LabellingOptions, exchange: ExchangeOptions,
+    reading: TextReading,
+) -> Session:  # fmt: skip
+    from textsvm.labelling import session as sessions
+
+    assert labelling.output is not None
+    kind = {"multilabel": labelling.multilabel, "second_opinion": labelling.second_opinion}
+    sessions.check_strategy(labelling.strategy)
+    corpus = _read(console, paths, reading, labelling)
+    journal = sessions.Journal(labelling.output, kind)
+    if journal.repaired:
+        console.say(f"note: the last line of {journal.place} was cut off, as by a crash, and is removed")
+    if labelling.second_opinion:
+        learner: Any = sessions.SecondOpinion(corpus, labelling.multilabel, labelling.seed)
+    else:
+        console.say(f"note: preparing {len(corpus):,} texts")
+        learner = sessions.Learner(
+            corpus.texts, labelling.names(), multilabel=labelling.multilabel,
+            strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
+        )  # fmt: skip
+    session = sessions.Session(corpus, journal, learner)
+    if exchange.import_ is not None:
+        texts = _imported(exchange.import_, reading.as_dict(labelling.multilabel))
+        n = session.add_labelled(texts)
+        console.say(f"note: {n:,} texts got a label of {exchange.import_}, which has {len(texts):,}")
+    return session
+
+
+def _imported(path: Path, settings: dict[str, Any]) -> list[LabelledText]:
+    """Labels of a file; --text, which names the column of the corpus, counts if the file has that column."""
+    from textsvm.labelling import files as formats
+
+    settings["id"] = None  # texts are matched by their content
+    try:
+        return formats.read_labelled(path, **settings)
+    except InputError:
+        if settings["text"] is None:
+            raise
+        return formats.read_labelled(path, **{**settings, "text": None})
+
+
+def _read(console: Console, paths: list[Path], reading: TextReading, labelling: LabellingOptions) -> Corpus:
+    """Read the texts; a single file without columns has a text a line."""
+    from textsvm.cli import corpora
+
+    second = labelling.second_opinion
+    settings = reading.as_dict(second and labelling.multilabel)
+    settings |= {"labelled": second, "require_text": True}
+    settings["label"] = reading.label if second else None  # with --import, a column of that file
+    with console.progress():
+        progress = console.progress_of("read")
+        documents = corpora.stream_corpus(paths, reading.format, progress=progress, **settings)
+        if documents.format == "text":
+            documents = corpora.stream_corpus(paths, "lines", progress=progress, **settings)
+        corpus = documents.stored()
+    kept = [i for i, text in enumerate(corpus.texts) if text.strip()]
+    if not kept:
+        raise WrongUsage(f"{corpus.source} holds no texts")
+    corpora.say_problems(console, corpus)
+    return corpus if len(kept) == len(corpus) else corpus.subset(kept)  # `train` refuses empty documents
+
+
+def _serve(console: Console, port: int, browser: bool, prepare: Callable[[], Session]) -> None:
+    from textsvm.labelling import app
+
+    listening = app.server.listen("127.0.0.1", port)
+    page = app.LabellingPage(session := prepare())
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/{page.token}/"
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[None]:
+        console.line(f"label at {address}")
+        sys.stdout.flush()
+        if browser and console.stderr.is_terminal and _has_browser():
+            webbrowser.open(address)
+        yield
+
+    app.server.run(page, listening, running())
+    for line in session.close():
+        console.say(line)
+
+
+def _has_browser() -> bool:
+    """Whether there is a desktop; a browser on the terminal would hide the messages."""
+    return sys.platform in ("win32", "darwin") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())

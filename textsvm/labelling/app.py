@@ -1,0 +1,137 @@
+"""The ASGI application of `textsvm label`: a page for a single user on this computer.
+
+Every address begins with a random token, which is in no other page. A request is refused unless its host is
+this computer by name or number (a page of another site may give its own name this computer's address), and
+unless a POST comes from the page itself.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import traceback
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+from textsvm.errors import InputError, one_line
+from textsvm.labelling.session import Conflict, Session
+from textsvm.reporting.html import page
+from textsvm.runtime.plain_json import to_json
+from textsvm.service import server as server
+
+try:
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import Response
+except ImportError:  # `server.listen` reports it
+    pass
+
+#: Bytes of a request.
+BODY = 1 << 20
+HOSTS = ("127.0.0.1", "localhost", "[::1]")
+_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": "frame-ancestors 'none'; object-src 'none'; form-action 'none'",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+_LABELS = (str, list, type(None))
+#: Actions of the page with their parameters.
+_ACTIONS: dict[str, dict[str, Any]] = {
+    "next": {},
+    "show": {"index": int, "reason": str, "whole": bool},
+    "answer": {"index": int, "seen": int, "label": _LABELS},
+    "skip": {"index": int},
+    "undo": {"events": int},
+    "separate": {"index": int},
+    "add_label": {"label": str},
+    "history": {"skip": int},
+    "search": {"words": str, "start": int},
+}
+
+
+class LabellingPage:
+    """ASGI application of a session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.token = session, secrets.token_urlsafe(24)
+        self._page = label_page().encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        status, body = self._refusal(request) or await self._answer(request)
+        kind = "text/html; charset=utf-8" if body is self._page else "application/json"
+        await Response(body, status, _HEADERS, kind)(scope, receive, send)
+
+    def _refusal(self, request: Request) -> tuple[int, bytes] | None:
+        """Answer to a request that does not come from the page."""
+        host, token = request.headers.get("host", ""), request["path"].split("/")[1]
+        local = host.rpartition(":")[0] if host[-1:].isdigit() and ":" in host else host
+        if local not in HOSTS or not secrets.compare_digest(token.encode(), self.token.encode()):
+            return 403, _error("open the address that `textsvm label` has printed")
+        if request.method == "POST" and request.headers.get("origin") != f"http://{host}":
+            return 403, _error("only the page of `textsvm label` may send this")
+        return None
+
+    async def _answer(self, request: Request) -> tuple[int, bytes]:
+        action = request["path"].partition(f"/{self.token}/")[2]
+        if request.method == "GET" and not action:
+            return 200, self._page
+        if request.method != "POST" or action not in _ACTIONS:
+            return 404, _error("there is no such page")
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > BODY:
+                return 413, _error(f"the request has more than {BODY:,} bytes")
+        return await run_in_threadpool(_act, getattr(self.session, action), _ACTIONS[action], body)
+
+
+def _act(action: Callable[..., dict[str, Any]], parameters: dict[str, Any], body: bytes) -> tuple[int, bytes]:
+    """Status and body of the answer to an action."""
+    try:
+        return 200, json.dumps(to_json(action(**_parsed(parameters, body)))).encode()
+    except InputError as error:
+        return 409 if isinstance(error, Conflict) else 400, _error(str(error))
+    except OSError as error:
+        return 500, _error(f"{error.filename or 'the disk'}: {error.strerror or error}")
+    except Exception as error:
+        traceback.print_exception(error)
+        return 500, _error("this failed; the terminal of `textsvm label` has the error")
+
+
+def _parsed(parameters: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """Parameters of an action."""
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the body is not JSON: {one_line(str(error), 100)}") from error
+    if not isinstance(given, dict) or given.keys() != parameters.keys():
+        raise InputError(f"the parameters are {', '.join(parameters) or 'none'}")
+    if not all(_is(given[name], kind) for name, kind in parameters.items()):
+        raise InputError("a parameter has a wrong type")
+    return given
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+        return False
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _error(message: str) -> bytes:
+    return json.dumps({"error": one_line(message)}).encode()
+
+
+def label_page() -> str:
+    """The page; texts and labels come later, as JSON."""
+    style, body, script = (_file(f"label.{suffix}") for suffix in ("css", "html", "js"))
+    parts = [f"<style>{style}</style>", body]
+    return page("Labelling", "", parts, script=script, connections="connect-src 'self'; ")
+
+
+def _file(name: str) -> str:
+    return files("textsvm.labelling").joinpath(name).read_text("utf-8")

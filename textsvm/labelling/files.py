@@ -1,0 +1,446 @@
+"""Answers on disk: the journal of `textsvm label`, and the file of labels that `textsvm train` reads.
+
+The journal, LABELS.journal beside the file of labels, only grows. It has a JSON object a line: first the kind
+of the work, then the labels, whenever they change, and the answers. An answer has the id and the digest of
+its text, the label (null: unsure, [] or several with several labels a text) and how the text was chosen; it
+replaces the earlier answer of the same id, and `"label": false` brings that back, if there is one. An
+answer is in the journal, and synchronised with the disk, before the next text is shown. A line that a crash
+has cut off is removed.
+
+The file of labels follows from the journal: a new answer is appended, a changed answer writes the file anew.
+
+Labelled texts of other programs are Label Studio's JSON, Prodigy's and doccano's JSON Lines, CSV.
+
+`read_labelled` recognises the format by the content: an array of tasks is Label Studio's, lines with "answer"
+are Prodigy's, and everything else is read as a corpus with labels. Texts without an accepted annotation are
+left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from textsvm.errors import InputError, json_escaped
+from textsvm.gram.store import try_lock
+from textsvm.readers.corpus import Corpus
+from textsvm.readers.read import read_corpus
+from textsvm.runtime.files import replacing, sync_folder
+
+Labels = str | list[str] | None
+#: Values of "chosen", how a text got its first answer: drawn at random (the test part), picked by the user,
+#: as a near-copy of an answered text, or from a file; otherwise by the strategy.
+RANDOM, USER, COPY, IMPORT = "random", "user", "copy", "import"
+WITHDRAWN = False
+_KIND = "textsvm label"
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """Label of a text; None: unsure."""
+
+    id: str
+    digest: str  #: Of the text
+    label: Labels
+    chosen: str
+    copy_of: str | None = None  #: Id of the text whose label a near-copy got
+    part: str | None = None  #: Part in the file that it is from, "test" or "copy"
+
+    @property
+    def is_test(self) -> bool:
+        """Whether the text belongs to the test part."""
+        return self.chosen == RANDOM or self.part == "test"
+
+
+def text_digest(text: str) -> str:
+    """Digest by which a changed text is recognised."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+class Journal:
+    """Answers of a corpus, locked against other processes until `close`.
+
+    Parameters
+    ----------
+    path : path of the file of labels
+    kind : dict
+        Facts that must not change from run to run, such as {"multilabel": False}.
+
+    Raises
+    ------
+    InputError
+        If the journal is in use, damaged, of another kind, or missing beside a file of labels.
+    """
+
+    def __init__(self, path: Path, kind: dict[str, Any]) -> None:
+        self.path, self.place = path, path.with_name(path.name + ".journal")
+        self.answers: dict[str, JournalEntry] = {}  #: By id, the latest last
+        #: All answers to each text that are not withdrawn, with their places in the journal; texts in the
+        #: order of their first answers.
+        self.given: dict[str, list[tuple[int, JournalEntry]]] = {}
+        self.revisions: Counter[str] = Counter()  #: Number of answers to each text, withdrawals included
+        self.separated: set[str] = set()  #: Near-copies that are to be answered by themselves
+        self._alike: dict[str, set[str]] = {}  #: Near-copies of each text, and the text
+        self.labels: list[str] = []
+        self.events = 0
+        self._failed: Callable[[str], str] | None = None
+        self._check_beside()
+        self._open()
+        try:
+            self.repaired = self._read({_KIND: 1, **kind})
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_beside(self) -> None:
+        if self.path.exists() and self.path.stat().st_size and not self.place.exists():
+            raise InputError(
+                f"{self.path} is there without its journal, {self.place.name}; bring the journal back, or "
+                f"take another -o and --import {self.path}"
+            )
+
+    def _open(self) -> None:
+        try:
+            self._file = open(self.place, "a+b", buffering=0)  # noqa: SIM115 (until `close`)
+        except OSError as error:
+            raise InputError(f"cannot write {self.place}: {error.strerror or error}") from error
+        if not try_lock(self._file.fileno()):
+            self._file.close()
+            raise InputError(
+                f"{self.path} is being written by another `textsvm label`; use its page, or take another -o"
+            )
+
+    def _read(self, kind: dict[str, Any]) -> bool:
+        """Read all lines; whether a cut-off line was removed."""
+        self._file.seek(0)
+        data = self._file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            self._file.truncate(len(whole))
+        lines = whole.split(b"\n")[:-1]
+        for number, line in enumerate(lines, 1):
+            self._read_line(number, line, kind)
+        if not lines:
+            self._append([kind])
+            sync_folder(self.place.parent)
+        return len(whole) < len(data)
+
+    def _read_line(self, number: int, line: bytes, kind: dict[str, Any]) -> None:
+        try:
+            event = json.loads(line)
+            if number > 1:
+                self._apply(event)
+                return
+            different = [name for name in {**kind, **event} if kind.get(name) != event.get(name)]
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError(
+                f"line {number} of {self.place} is damaged; restore the file from a copy, or remove the line"
+            ) from error
+        if different:
+            name = different[0].replace("_", "-")
+            raise InputError(
+                f"{self.path} was begun {'without' if kind.get(different[0]) else 'with'} --{name}; give the "
+                "options of the first time, or take another -o"
+            )
+
+    def _apply(self, event: dict[str, Any]) -> None:
+        self.events += 1
+        if "labels" in event:
+            self.labels = [str(label) for label in event["labels"]]
+            return
+        answer = JournalEntry(**event)
+        self.revisions[answer.id] += 1
+        if answer.copy_of is not None:
+            self._note_alike(answer.id, answer.copy_of)
+        if answer.label is WITHDRAWN:
+            self._take_back(answer)
+            return
+        self.answers.pop(answer.id, None)
+        self.answers[answer.id] = answer
+        self.given.setdefault(answer.id, []).append((self.events, answer))
+
+    def _note_alike(self, one: str, other: str) -> None:
+        alike = self._alike.get(one, {one}) | self._alike.get(other, {other})
+        self._alike.update(dict.fromkeys(alike, alike))
+
+    def _take_back(self, answer: JournalEntry) -> None:
+        """Bring the answer before the latest back, in its place, if there is one."""
+        del self.given.get(answer.id, [])[-1:]
+        self.answers.pop(answer.id, None)
+        if self.given.get(answer.id):
+            latest = sorted(given[-1] for given in self.given.values())
+            self.answers = {each.id: each for _, each in latest}
+            return
+        self.given.pop(answer.id, None)
+        original = self.answers.get(answer.copy_of or "")
+        if original is not None and original.label:
+            self.separated.add(answer.id)
+
+    def _append(self, events: Iterable[dict[str, Any]]) -> None:
+        """Append lines, all on disk before the return."""
+        data, size = "".join(map(_line, events)).encode(), self._file.seek(0, os.SEEK_END)
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(size)
+            raise InputError(f"cannot write {self.place}: {error.strerror or error}") from error
+
+    def set_labels(self, labels: Sequence[str]) -> None:
+        """Record the labels that a text may have."""
+        if list(labels) != self.labels:
+            self._record([{"labels": list(labels)}])
+
+    def _record(self, events: list[dict[str, Any]]) -> None:
+        self._append(events)
+        for event in events:
+            self._apply(event)
+
+    def add(self, answers: Sequence[JournalEntry], text: Callable[[str], str]) -> None:
+        """Record answers; ``text(id)`` is the text of an id, for the file of labels."""
+        new = not any(each.id in self.answers or each.id in self._alike for each in answers)
+        self._record([_event(each) for each in answers])
+        self._write_labels([each for each in answers if each.label] if new else None, text)
+
+    def withdraw(self, ids: Iterable[str], text: Callable[[str], str]) -> None:
+        """Record that the latest answers to some texts no longer hold."""
+        self._record([_event(self.answers[each]) | {"label": WITHDRAWN} for each in ids])
+        self._write_labels(None, text)
+
+    def _write_labels(self, new: list[JournalEntry] | None, text: Callable[[str], str]) -> None:
+        """Append new answers to the file of labels (None: write it anew); `close` repeats what fails."""
+        try:
+            if new is None or self._failed is not None:
+                self.write_labels(text)
+            else:
+                with open(self.path, "a", encoding="utf-8", newline="\n") as stream:
+                    stream.writelines(self._label_line(each, text) for each in new)
+        except (OSError, InputError):
+            self._failed = text
+
+    def write_labels(self, text: Callable[[str], str]) -> None:
+        """Write the file of labels anew, all of it or nothing."""
+        lines = (self._label_line(each, text) for each in self.answers.values() if each.label)
+        with replacing(self.path) as place, open(place, "w", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(lines)
+        self._failed = None
+
+    def _label_line(self, answer: JournalEntry, text: Callable[[str], str]) -> str:
+        first = {"id": answer.id, "label": answer.label, "chosen": answer.chosen, "part": self._part(answer)}
+        return _line({**first, "text": text(answer.id)})
+
+    def _part(self, answer: JournalEntry) -> str:
+        """Part of a label: test, copy for near-copies of texts of the test, or train."""
+        if answer.is_test:
+            return "test"
+        alike = (self.answers.get(each) for each in self._alike.get(answer.id, ()))
+        is_copy = answer.part == COPY or any(each.is_test for each in alike if each is not None)
+        return COPY if is_copy else "train"
+
+    def close(self) -> None:
+        """Release the lock; an InputError if the file of labels could not be written."""
+        self._file.close()
+        if self._failed is not None:
+            self.write_labels(self._failed)
+
+
+def _event(answer: JournalEntry) -> dict[str, Any]:
+    always = ("id", "digest", "label", "chosen")
+    return {name: value for name, value in asdict(answer).items() if name in always or value is not None}
+
+
+def _line(event: dict[str, Any]) -> str:
+    return json_escaped(json.dumps(event, ensure_ascii=False)) + "\n"
+
+
+# Formats of other programs
+#: Separator of several labels in a cell of CSV, as `--label-separator` of `textsvm train`.
+SEPARATOR = ";"
+#: Formats by the suffix of a file.
+SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "labelstudio"}
+
+
+@dataclass(frozen=True)
+class LabelledText:
+    """A text with its label, or with a list of labels."""
+
+    id: str
+    text: str
+    label: str | list[str]
+    part: str | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """All labels."""
+        return [self.label] if isinstance(self.label, str) else self.label
+
+
+def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
+    """Read labelled texts.
+
+    `options` are those of `read_corpus`. In an export of Label Studio, `text` names the field of the text and
+    `label` the control (the tag Choices) of the label, where there are several.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, has no labelled text, or if it is unclear which field is the text.
+    """
+    rows = _objects(path)
+    if rows and all(isinstance(row.get("data"), dict) for row in rows):
+        names = options.get("text"), options.get("label")
+        texts = [each for row in rows for each in _of_task(row, *names)]
+    elif rows and all("answer" in row for row in rows):
+        texts = [each for row in rows for each in _of_prodigy(row)]
+    else:
+        texts = labelled_of(read_corpus(path, **options))
+    if not texts:
+        raise InputError(f"{path} has no labelled text; a Label Studio export needs annotations with choices")
+    if any(len(each.labels) != 1 for each in texts):
+        return texts
+    return [replace(each, label=each.labels[0]) for each in texts]  # lists of a single label
+
+
+def labelled_of(corpus: Corpus) -> list[LabelledText]:
+    """Texts of a corpus with their labels."""
+    if corpus.labels is None:
+        raise InputError(f"{corpus.source} has no labels; name their column with --label")
+    rows = zip(corpus.ids, corpus.texts, corpus.labels, corpus.part, strict=True)
+    return [
+        LabelledText(identifier, text, label if isinstance(label, str) else list(label), part)
+        for identifier, text, label, part in rows
+    ]
+
+
+def _objects(path: Path) -> list[dict[str, Any]]:
+    """Objects of JSON or JSON Lines; an empty list if the file holds something else."""
+    try:
+        text = path.read_text("utf-8-sig") if path.is_file() else ""
+        if text.lstrip()[:1] not in ("[", "{"):
+            return []
+        array = text.lstrip().startswith("[")
+        rows = json.loads(text) if array else [json.loads(line) for line in text.split("\n") if line.strip()]
+    except (OSError, ValueError, RecursionError):
+        return []
+    return rows if all(isinstance(row, dict) for row in rows) else []
+
+
+def _of_task(task: dict[str, Any], field: str | None, control: str | None) -> Iterator[LabelledText]:
+    """Text of a task of Label Studio with the choices of its first annotation that has some."""
+    data, annotations = task["data"], task.get("annotations") or task.get("completions") or []
+    identifier = str(data.get("id", task.get("id", "")))
+    for annotation in [each for each in annotations if not each.get("was_cancelled")]:
+        if choices := _choices(annotation.get("result", []), control, identifier):
+            if text := _text_of_task(data, field, identifier):
+                yield LabelledText(identifier, text, choices, data.get("part"))
+            return
+
+
+def _text_of_task(data: dict[str, Any], field: str | None, identifier: str) -> str:
+    """The named field of a task, the field "text", or the only field with a string."""
+    fields = [name for name, value in data.items() if isinstance(value, str) and name not in ("id", "part")]
+    field = "text" if field is None and "text" in fields else field
+    if field is None and len(fields) == 1:
+        return str(data[fields[0]])
+    if field not in fields:
+        raise InputError(
+            f"the task {identifier!r} of Label Studio has the fields {', '.join(fields) or 'of no text'}; "
+            "name the field of the text with --text"
+        )
+    return str(data[field])
+
+
+def _choices(results: list[dict[str, Any]], control: str | None, identifier: str) -> list[str]:
+    """Choices of a control of Label Studio, or of the only one."""
+    found: dict[str, list[str]] = {}
+    for each in results:
+        choices = [str(choice) for choice in each.get("value", {}).get("choices", ())]
+        if choices:
+            found.setdefault(str(each.get("from_name", "")), []).extend(choices)
+    if control is None and len(found) > 1:
+        raise InputError(
+            f"the task {identifier!r} of Label Studio has choices of {' and '.join(found)}; name one of them "
+            "with --label"
+        )
+    return next(iter(found.values()), []) if control is None else found.get(control, [])
+
+
+def _of_prodigy(row: dict[str, Any]) -> Iterator[LabelledText]:
+    """Text of an accepted example of Prodigy, with its chosen options or its label."""
+    text, meta = row.get("text"), row["meta"] if isinstance(row.get("meta"), dict) else {}
+    labels = [str(each) for each in row.get("accept", [row.get("label")]) if each]
+    if row["answer"] == "accept" and isinstance(text, str) and labels:
+        yield LabelledText(str(meta.get("id", row.get("_task_hash", ""))), text, labels, meta.get("part"))
+
+
+def content_of(texts: Sequence[LabelledText], format: str) -> str:
+    """Content of a file in the format "csv", "jsonl", "labelstudio", "prodigy" or "doccano"."""
+    labels = list(dict.fromkeys(label for each in texts for label in each.labels))
+    return FORMATS[format](texts, labels, any(not isinstance(each.label, str) for each in texts))
+
+
+def _jsonl(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
+    return _lines({**_ids(each), "label": each.label, "text": each.text} for each in texts)
+
+
+def _csv(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
+    if several and (bad := next((label for label in labels if SEPARATOR in label), None)):
+        raise InputError(f"the label {bad!r} has a {SEPARATOR}, which separates labels in CSV; write .jsonl")
+    stream = io.StringIO(newline="")
+    rows = csv.writer(stream, lineterminator="\n")
+    rows.writerow(["id", "label", "part", "text"])
+    rows.writerows([each.id, SEPARATOR.join(each.labels), each.part, each.text] for each in texts)
+    return stream.getvalue().encode("utf-8", "replace").decode()
+
+
+def _labelstudio(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
+    choice = "multiple" if several else "single"
+    tasks = list[dict[str, Any]]()
+    for each in texts:
+        value = {"choices": each.labels, "choice": choice}
+        result: dict[str, Any] = {"from_name": "label", "to_name": "text", "type": "choices", "value": value}
+        data = _ids(each) | {"text": each.text}
+        tasks.append({"data": data, "annotations": [{"result": [result]}]})
+    return json_escaped(json.dumps(tasks, ensure_ascii=False, indent=1)) + "\n"
+
+
+def _prodigy(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
+    options = [{"id": label, "text": label} for label in labels]
+    config = {"choice_style": "multiple" if several else "single"}
+    return _lines(
+        {"text": each.text, "options": options, "accept": each.labels, "answer": "accept",
+         "config": config, "meta": _ids(each)}
+        for each in texts
+    )  # fmt: skip
+
+
+def _doccano(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
+    return _lines({**_ids(each), "text": each.text, "label": each.labels} for each in texts)
+
+
+def _ids(each: LabelledText) -> dict[str, Any]:
+    return {"id": each.id} if each.part is None else {"id": each.id, "part": each.part}
+
+
+def _lines(rows: Iterable[dict[str, Any]]) -> str:
+    return "".join(map(_line, rows))
+
+
+FORMATS: dict[str, Callable[[Sequence[LabelledText], list[str], bool], str]] = {
+    "csv": _csv,
+    "jsonl": _jsonl,
+    "labelstudio": _labelstudio,
+    "prodigy": _prodigy,
+    "doccano": _doccano,
+}

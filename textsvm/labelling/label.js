@@ -1,0 +1,261 @@
+// The page of `textsvm label`: a text at a time, everything else on the server. Texts and labels become text nodes only.
+(() => {
+  const at = (id) => document.getElementById(id);
+  const element = (name, content = "", kind = "") => {
+    const made = document.createElement(name);
+    made.textContent = content;
+    if (kind) made.className = kind;
+    return made;
+  };
+  const percent = (share, digits = 0) => (share == null ? "–" : (100 * share).toFixed(digits) + " %");
+  const number = (value) => Math.round(value).toLocaleString("en");
+  const listed = (label) => (label == null ? "unsure" : typeof label === "string" ? label : label.join(", ") || "no label");
+  let text = null, state = null, busy = false, copied = null, chosen = new Set(), searched = null;
+
+  const say = (message, problem = false) => {
+    at("note").textContent = message;
+    at("note").className = problem ? "problem" : "";
+  };
+  // Ask the server; while an answer is awaited, keys and clicks do nothing.
+  const act = async (action, parameters) => {
+    if (busy) return null;
+    busy = true;
+    document.body.setAttribute("aria-busy", "true");
+    try {
+      const answer = await fetch(action, { method: "POST", body: JSON.stringify(parameters), headers: { "content-type": "application/json" } });
+      return { status: answer.status, ...(await answer.json()) };
+    } catch {
+      return { status: 0, error: "the server does not answer; start the same command again and open its new address: every answer so far is kept" };
+    } finally {
+      busy = false;
+      document.body.removeAttribute("aria-busy");
+    }
+  };
+  // Show an answer of the server; after a conflict load the text that is due.
+  const act_and_show = async (action, parameters, message) => {
+    let answer = await act(action, parameters);
+    if (!answer) return null;
+    if (answer.status !== 200) {
+      const problem = answer.error[0].toUpperCase() + answer.error.slice(1) + ".";
+      if (answer.status === 409) show(await act("next", {}));
+      say(problem, true);
+      return null;
+    }
+    copied = null;
+    show(answer);
+    say(message ? message(answer) : state.labels.length ? "" : "There is no label yet: press n for a new label.");
+    at("separate").hidden = copied === null;
+    return answer;
+  };
+  const show = (answer) => {
+    if (!answer || answer.status !== 200) return;
+    if (answer.state) {
+      state = answer.state;
+      show_state();
+    }
+    if ("text" in answer) {
+      const same = text && answer.text && text.index === answer.text.index && text.seen === answer.text.seen;
+      text = answer.text;
+      if (!same) chosen = new Set(text && text.answered && Array.isArray(text.label) ? text.label : []);
+      show_text();
+    }
+    show_labels();
+  };
+
+  const ABOUT = {
+    random: "Drawn at random for the test part, so the machine's guess is not shown.",
+    doubt: "You have labelled this text before, and the machine would label it otherwise: label it again.",
+  };
+  const show_text = () => {
+    const done = text === null;
+    for (const id of ["unsure", "skip", "save"]) at(id).disabled = done;
+    at("whole").hidden = done || !text.hidden;
+    at("legend").hidden = done || !text.guess || !text.pieces.some(([, step]) => step);
+    if (done) {
+      at("about").textContent = "";
+      at("text").textContent = "Every text has an answer.";
+      return;
+    }
+    const before = text.answered ? `Answered: ${listed(text.label)}.` : "";
+    at("about").textContent = [text.id, state.second ? "" : ABOUT[text.reason], before].filter(Boolean).join(" · ");
+    at("text").replaceChildren(...text.pieces.map(([piece, step]) => (step ? element("span", piece, (step > 0 ? "f" : "a") + Math.abs(step)) : piece)));
+    at("text").scrollTop = 0;
+    at("whole").textContent = `Show all: ${number(text.hidden)} more characters`;
+    at("legend").textContent = text.guess ? `Warm and underlined: speaks for ${best()}. Cold and dotted: speaks against it.` : "";
+  };
+  const best = () => Object.entries(text.guess).reduce((a, b) => (b[1] > a[1] ? b : a))[0];
+
+  const show_labels = () => {
+    const box = at("labels"), guess = (text && text.guess) || {};
+    const same = box.children.length === state.labels.length && state.labels.every((label, i) => box.children[i].value === label);
+    if (!same) {
+      box.replaceChildren(...state.labels.map((label, i) => {
+        const button = element("button", "", "c" + ((i % 8) + 1));
+        button.type = "button";
+        button.value = label;
+        button.append(i < 9 ? element("kbd", i + 1) : "", element("b", label), element("small"));
+        if (i < 9) button.setAttribute("aria-keyshortcuts", i + 1);
+        button.addEventListener("click", () => choose(label));
+        return button;
+      }));
+    }
+    for (const button of box.children) {
+      const label = button.value, own = text && text.answered && text.label === label;
+      button.disabled = text === null;
+      button.classList.toggle("best", Boolean(text && text.guess) && !state.multilabel && best() === label);
+      button.lastChild.textContent = Object.hasOwn(guess, label) ? percent(guess[label]) : "";
+      button.setAttribute("aria-pressed", String(state.multilabel ? chosen.has(label) : Boolean(own)));
+    }
+    at("save").hidden = !state.multilabel;
+  };
+  const entry = (each) => {
+    const line = element("li"), button = element("button"), label = element("b", each.answered ? listed(each.label) : "");
+    const place = state.labels.indexOf(Array.isArray(each.label) ? each.label[0] : each.label);
+    if (place >= 0) label.classList.add("c" + ((place % 8) + 1));
+    button.type = "button";
+    button.append(each.answered ? label : "", element("span", (each.copy ? "copy: " : "") + each.text));
+    button.addEventListener("click", () => {
+      at("search").close();
+      act_and_show("show", { index: each.index, reason: "", whole: false });
+    });
+    line.append(button);
+    return line;
+  };
+  const tile = (name, value, more = "") => {
+    const box = element("div"), shown = element("dd", value);
+    if (more) shown.append(element("small", more));
+    box.append(element("dt", name), shown);
+    return box;
+  };
+  const show_state = () => {
+    const progress = state.progress, tiles = [tile("answered", number(progress.n_labelled), `of ${number(state.n)}`)];
+    document.title = document.querySelector("h1").textContent = `Label ${state.title}`;
+    at("problem").textContent = state.problem ? `The machine cannot learn at the moment: ${state.problem}. Your answers are kept; go on labelling.` : "";
+    at("undo").disabled = !state.history.length;
+    at("history").replaceChildren(...state.history.map(entry));
+    at("older").hidden = state.history.length < 30;
+    if (state.second) show_agreement(progress.agreement, tiles);
+    else show_progress(progress, tiles);
+    at("tiles").replaceChildren(...tiles);
+  };
+  const show_agreement = (agreement, tiles) => {
+    tiles.push(tile("agreement", percent(agreement.n ? agreement.equal / agreement.n : null), `${agreement.equal} of ${agreement.n}`));
+    tiles.push(tile("Cohen's kappa", agreement.kappa == null ? "–" : agreement.kappa.toFixed(2)));
+    const table = element("table"), head = element("tr");
+    head.append(...["first", "you", "texts"].map((name) => element("th", name)));
+    table.append(head, ...agreement.pairs.map(([[first, second], n]) => {
+      const row = element("tr");
+      row.append(element("td", first), element("td", second), element("td", number(n)));
+      return row;
+    }));
+    at("agreement").replaceChildren(agreement.n ? table : "");
+  };
+  const show_progress = (progress, tiles) => {
+    const interval = progress.accuracy == null ? "needs random texts" : `${percent(progress.interval[0])} to ${percent(progress.interval[1])}`;
+    tiles.push(tile("accuracy, estimated", percent(progress.accuracy), interval));
+    tiles.push(tile("random texts", number(progress.n_random), "for the estimate"));
+    if (progress.labels_per_point != null) tiles.push(tile("one point more", number(progress.labels_per_point), "further labels"));
+    at("curve").replaceChildren(progress.curve.length > 1 ? curve(progress.curve) : "");
+    const search = progress.retrieval, stop = at("stop");
+    stop.className = search && search.enough ? "note enough" : "note";
+    stop.textContent = !search ? "" : search.enough
+      ? `You may stop: with 95 % confidence, at least 95 % of the texts of “${state.relevant}” are found (${number(search.found)}).`
+      : `“${state.relevant}”: ${number(search.found)} found of about ${number(search.total)}. Go on: it is not yet certain that 95 % are found.`;
+  };
+  // Learning curve: accuracy by number of labels.
+  const curve = (points) => {
+    const drawn = (name, values, content = "") => {
+      const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+      for (const [key, value] of Object.entries(values)) made.setAttribute(key, value);
+      made.textContent = content;
+      return made;
+    };
+    const last = points[points.length - 1], low = Math.floor(Math.min(...points.map(([, y]) => y)) * 10) / 10;
+    const x = (n) => 38 + (222 * n) / last[0], y = (share) => 92 - (80 * (share - low)) / (1 - low || 1);
+    const spoken = "Learning curve: " + points.map(([n, share]) => `${n} labels ${percent(share)}`).join(", ");
+    const svg = drawn("svg", { viewBox: "0 0 270 116", role: "img", "aria-label": spoken, class: "c1" });
+    svg.append(
+      drawn("path", { class: "grid", d: "M38 12H260M38 92H260" }),
+      drawn("text", { class: "end", x: 33, y: 16 }, "100 %"),
+      drawn("text", { class: "end", x: 33, y: 96 }, percent(low)),
+      drawn("text", { class: "end", x: 260, y: 110 }, `${number(last[0])} labels`),
+      drawn("path", { class: "line", d: "M" + points.map(([n, share]) => `${x(n).toFixed(1)} ${y(share).toFixed(1)}`).join("L") }),
+    );
+    return svg;
+  };
+
+  // Actions
+  const answer = (label) => {
+    if (!text) return;
+    const parameters = { index: text.index, seen: text.seen, label };
+    act_and_show("answer", parameters, (result) => {
+      copied = result.copies ? result.answered : null;
+      const copies = result.copies === 1 ? " and a near-copy of it" : result.copies ? ` and ${number(result.copies)} near-copies` : "";
+      return `Saved: ${listed(label)}${copies}.`;
+    });
+  };
+  const choose = (label) => {
+    if (busy || !text) return;
+    if (!state.multilabel) return answer(label);
+    if (!chosen.delete(label)) chosen.add(label);
+    show_labels();
+  };
+  const actions = {
+    save: () => state.multilabel && answer(state.labels.filter((label) => chosen.has(label))),
+    unsure: () => answer(null),
+    skip: () => text && act_and_show("skip", { index: text.index }),
+    undo: () => state.history.length && act_and_show("undo", { events: state.events }, () => "Undone: the answer to this text."),
+    separate: () => copied !== null && act_and_show("separate", { index: copied }, (result) => `Undone: ${number(result.separated)} near-copies.`),
+    new: () => open("naming", "name"),
+    find: () => open("search", "words"),
+    whole: () => text && act_and_show("show", { index: text.index, reason: text.reason, whole: true }),
+    older: async () => {
+      const answer = await act("history", { skip: at("history").children.length });
+      if (!answer || answer.status !== 200) return;
+      at("history").append(...answer.history.map(entry));
+      at("older").hidden = answer.history.length < 30;
+    },
+    further: () => search(searched.next),
+    add: async () => {
+      const label = at("name").value;
+      at("naming").close();
+      if (label.trim()) await act_and_show("add_label", { label }, () => `New label: ${label.trim()}.`);
+    },
+  };
+  const open = (dialog, input) => {
+    at(dialog).showModal();
+    at(input).select();
+  };
+  const search = async (start) => {
+    const words = start ? searched.words : at("words").value;
+    const answer = await act("search", { words, start });
+    if (!answer || answer.status !== 200) return void (at("matches").textContent = answer ? answer.error : "");
+    searched = { words, next: answer.next };
+    const lines = answer.entries.map(entry);
+    if (start) at("results").append(...lines); else at("results").replaceChildren(...lines);
+    const place = answer.next === null ? "all texts" : `${number(answer.next)} of ${number(state.n)} texts`;
+    at("matches").textContent = `${number(at("results").children.length)} found in ${place}.`;
+    at("further").hidden = answer.next === null;
+  };
+
+  for (const [id, action] of Object.entries(actions)) at(id).addEventListener("click", action);
+  for (const button of document.querySelectorAll(".close")) button.addEventListener("click", () => button.closest("dialog").close());
+  const on_enter = (id, action) => at(id).addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.isComposing) return;
+    event.preventDefault();
+    action();
+  });
+  on_enter("words", () => search(0));
+  on_enter("name", actions.add);
+  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", "/": "find", c: "separate" };
+  document.addEventListener("keydown", (event) => {
+    if (document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey || event.repeat || !state) return;
+    const label = /^[1-9]$/.test(event.key) ? state.labels[event.key - 1] : undefined, action = keys[event.key.toLowerCase()];
+    if (label !== undefined) choose(label);
+    else if (event.key === "Enter" && state.multilabel && (event.target.closest("#labels") || !event.target.matches("button"))) actions.save();
+    else if (action) actions[action]();
+    else return;
+    event.preventDefault();
+  });
+  act_and_show("next", {});
+})();

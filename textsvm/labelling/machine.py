@@ -1,0 +1,208 @@
+"""The machine behind labelling: a least-squares SVM that is trained anew after every answer.
+
+With labels y in {-1, +1} and K' = K + 1, the kernel matrix of the labelled texts with a constant feature for
+the bias, the coefficients are
+
+    a = H^-1 y,     H = K' + I / C                                    (Suykens and Vandewalle 1999)
+
+for all classes at once, each against the rest. The value of text i by a machine that was trained without a
+group G of texts, i among them, has a closed form: the coefficients a - (H^-1)_.G (H^-1)_GG^-1 a_G, which are
+0 in G. The out-of-sample values that probabilities, doubts and estimates of accuracy need cost no training.
+
+Rows are kept in the order of the texts, so that the machine depends on the set of labels alone: without an
+answer it has the bits that it had before.
+
+Sparse feature rows: of many texts only a random part, the pool, is encoded at the start and ranked by the
+strategies: its size bounds memory and the time of a ranking. Any other text is encoded when it gets a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+from unicodedata import category
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from scipy.sparse import csr_matrix, hstack, vstack
+from scipy.special import expit, softmax
+
+from textsvm.choice.candidates import has_words
+from textsvm.errors import InputError
+from textsvm.estimators.features import SpectrumFeatures
+from textsvm.linalg.sparse import Sparse
+from textsvm.selection.online import fit_scale
+from textsvm.text.documents import normalise
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+#: Inverse of the ridge, for normalised kernels.
+C = 2.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A trained machine of n texts and k labels."""
+
+    coef: Array  #: shape (n, k)
+    inverse: Array  #: shape (n, n): H^-1
+    target: Array  #: shape (n, k): -1 or +1
+    scale: float  #: Factor of decision values in probabilities
+    multilabel: bool = False
+
+    @classmethod
+    def train(cls, gram: NDArray[np.floating], target: Array, multilabel: bool = False) -> Machine:
+        """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k)."""
+        inverse = invert(gram.astype(np.float64) + 1 + np.eye(len(gram)) / C)
+        coef = inverse @ target
+        left_out = target - coef / inverse.diagonal()[:, None]
+        return cls(coef, inverse, target, _scale(left_out, target, multilabel), multilabel)
+
+    @property
+    def bias(self) -> Array:
+        """Bias of each label, shape (k,)."""
+        return self.coef.sum(axis=0)
+
+    @property
+    def left_out(self) -> Array:
+        """Value of each text by a machine that was trained without it, shape (n, k)."""
+        return self.target - self.coef / self.inverse.diagonal()[:, None]
+
+    def without(self, group: Sequence[int] | Index) -> Array:
+        """Coefficients of a machine that was trained without some texts, 0 for these, shape (n, k)."""
+        index = np.asarray(group)
+        part = np.linalg.solve(self.inverse[np.ix_(index, index)], self.coef[index])
+        coef = self.coef - self.inverse[:, index] @ part
+        coef[index] = 0
+        return coef
+
+    def probabilities(self, values: Array) -> Array:
+        """Probability of each label, given decision values, shape (m, k)."""
+        scaled = self.scale * values
+        return np.asarray(expit(2 * scaled) if self.multilabel else softmax(scaled, axis=1))
+
+
+def invert(matrix: Array) -> Array:
+    """Inverse of a positive definite matrix."""
+    factor, _ = lapack.dpotrf(matrix, lower=1)
+    lower, _ = lapack.dpotri(factor, lower=1)
+    inverse = np.tril(lower)
+    return inverse + np.tril(lower, -1).T
+
+
+def _scale(left_out: Array, target: Array, multilabel: bool) -> float:
+    """Scale of decision values that makes left-out values the likeliest; 1 if all texts are of one class."""
+    values, codes = left_out, target.argmax(axis=1)
+    if multilabel:  # each decision for or against a label is a choice between two classes
+        flat, codes = left_out.ravel(), (target.ravel() > 0).astype(np.int64)
+        values = np.stack([-flat, flat], axis=1)
+    if len(np.unique(codes)) < 2:
+        return 1.0
+    return fit_scale(values, codes, values.shape[1])
+
+
+#: Most texts of the pool, most characters of all of them, and of a text.
+TEXTS, CHARACTERS, LENGTH = 50_000, 20_000_000, 4000
+#: Fewest texts from which substrings of a single text are left out.
+MANY = 50
+
+
+class Pool:
+    """Feature rows of texts, with kernel values as their products.
+
+    Parameters
+    ----------
+    texts : sequence of n str
+    order : array, shape (n,)
+        A random order of the texts; the pool is a beginning of it.
+    """
+
+    def __init__(self, texts: Sequence[str], order: Index) -> None:
+        self.texts = texts
+        lengths = np.cumsum([min(len(texts[int(i)]), LENGTH) for i in order[:TEXTS]])
+        self.members = order[: max(1, int(np.searchsorted(lengths, CHARACTERS, "right")))]
+        beginnings = [texts[int(i)][:LENGTH] for i in self.members]
+        self._features = _fitted(beginnings)
+        self.rows = _transform(self._features, beginnings)
+        self._place = {int(i): row for row, i in enumerate(self.members)}
+        #: Rows of other texts that were needed so far.
+        self._outside: dict[int, csr_matrix] = {}
+        self._sparse = Sparse(
+            self.rows.indptr.astype(np.int64), self.rows.indices, self.rows.data, self.rows.shape[1]
+        )
+
+    def rows_of(self, indices: Sequence[int] | Index) -> csr_matrix:
+        """Rows of some texts, in or outside the pool."""
+        if not len(indices):
+            return self.rows[:0]
+        if all(int(i) in self._place for i in indices):
+            return self.rows[[self._place[int(i)] for i in indices]]
+        new = [int(i) for i in indices if int(i) not in self._place and int(i) not in self._outside]
+        if new:
+            rows = self.encode([self.texts[i] for i in new])
+            self._outside.update((i, rows[at]) for at, i in enumerate(new))
+        return vstack([self._row(int(i)) for i in indices], "csr")
+
+    def _row(self, index: int) -> csr_matrix:
+        return self.rows[self._place[index]] if index in self._place else self._outside[index]
+
+    def encode(self, texts: Sequence[str]) -> csr_matrix:
+        """Rows of any texts."""
+        return _transform(self._features, [text[:LENGTH] for text in texts])
+
+    def products(self, support: csr_matrix, coef: NDArray[np.float64]) -> NDArray[np.float64]:
+        """sum_j k(x, support_j) coef_j for each text x of the pool, shape (n_members, k)."""
+        used, weights = used_weights(support, coef)
+        number = np.full(self.rows.shape[1], -1, np.int32)
+        number[used] = np.arange(len(used))
+        return self._sparse.select(number, len(used)).dot(weights)
+
+    def similarity(self, some: Sequence[int] | Index, others: Sequence[int] | Index) -> NDArray[np.float32]:
+        """Kernel values of some texts with others."""
+        product: Any = self.rows_of(some) @ self.rows_of(others).T
+        return np.asarray(product.toarray(), np.float32)
+
+
+def used_weights(
+    support: csr_matrix, coef: NDArray[np.float64]
+) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
+    """Columns that some support row uses, and the weights of these columns."""
+    used, columns = np.unique(support.indices, return_inverse=True)
+    compact = csr_matrix((support.data.astype(np.float64), columns, support.indptr), (len(coef), len(used)))
+    return used, np.asarray(compact.T @ coef)
+
+
+def _fitted(texts: Sequence[str]) -> list[SpectrumFeatures]:
+    """Characters, and words if the texts have words; none without a text that has features."""
+    forms: list[dict[str, Any]] = [{"p": (1, 5)}]
+    if has_words(texts):
+        forms.append({"p": (1, 2), "tokens": "words"})
+    least = 2 if len(texts) >= MANY else 1
+    fitted = []
+    for form in forms:
+        features = SpectrumFeatures(**form, weight="log", idf=True, min_df=least, device="cpu")
+        try:
+            fitted.append(features.fit(list(texts)))
+        except InputError:  # texts without features, or of which no two share a feature
+            continue
+    return fitted
+
+
+def _transform(features: Sequence[SpectrumFeatures], texts: Sequence[str]) -> csr_matrix:
+    if not features:
+        return csr_matrix((len(texts), 1), dtype=np.float32)
+    parts = [each.transform(list(texts)) for each in features]
+    return csr_matrix(hstack(parts, "csr") * np.float32(len(parts) ** -0.5))
+
+
+def digest(text: str) -> bytes:
+    """Equal for texts that differ in case and white space only; a digit or an emoji may decide a label."""
+    return blake2b(normalise(text).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def marks(text: str) -> str:
+    """Digits, punctuation and symbols of a text."""
+    return "".join(symbol for symbol in text if category(symbol)[0] in "NPS")
