@@ -1,0 +1,71 @@
+"""A backend for Annif. `python -m textsvm.integrations.annif` is the command `annif` with this backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import annif.backend
+import numpy as np
+from annif.backend.backend import AnnifBackend
+from annif.exception import NotInitializedException, NotSupportedException
+from annif.suggestion import SubjectSuggestion, SuggestionBatch
+from scipy.special import expit
+
+from textsvm.estimators.loading import load
+from textsvm.estimators.multilabel import MultilabelSVC
+from textsvm.model.file import save
+
+
+class TextsvmBackend(AnnifBackend):
+    """A support vector machine for each subject; documents may have several.
+
+    Parameters of a project are `kernel`, in the notation of the command line, and `C`.
+    """
+
+    name = "textsvm"
+    DEFAULT_PARAMETERS: ClassVar[dict[str, Any]] = {"kernel": "auto", "C": 1.0}
+    MODEL_FILE = "model.textsvm"
+    _model: Any = None
+
+    @property
+    def _path(self) -> Path:
+        return Path(self.datadir) / self.MODEL_FILE
+
+    def initialize(self, parallel: bool = False) -> None:
+        """Load the model once."""
+        if self._model is None:
+            if not self._path.exists():
+                raise NotInitializedException(f"model {self._path} not found", backend_id=self.backend_id)
+            self._model = load(self._path)
+
+    def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
+        if corpus == "cached":
+            raise NotSupportedException("the textsvm backend keeps no training data; name the documents")
+        texts, subjects = [], []
+        for document in corpus.documents:
+            if document.subject_set:
+                texts.append(document.text)
+                subjects.append(tuple(str(each) for each in document.subject_set))
+        if not texts:
+            raise NotSupportedException("cannot train a textsvm project without documents with subjects")
+        model = MultilabelSVC(params["kernel"], C=float(params["C"]), thresholds="zero", n_jobs=jobs or None)
+        self._model = model.fit(texts, subjects)
+        save(self._model, self._path)
+
+    def _suggest_batch(self, documents: list[Any], params: dict[str, Any]) -> SuggestionBatch:
+        values = expit(2 * self._model.decision_function([document.text for document in documents]))
+        limit = int(params["limit"])
+        rows = []
+        for scores in values:
+            best = np.argsort(-scores, kind="stable")[:limit]
+            rows.append([SubjectSuggestion(int(self._model.classes_[i]), float(scores[i])) for i in best])
+        return SuggestionBatch.from_sequence(rows, self.project.subjects)
+
+
+annif.backend._backend_fns["textsvm"] = lambda: TextsvmBackend
+
+if __name__ == "__main__":
+    from annif.cli import cli
+
+    cli()
