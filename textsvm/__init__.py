@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from textsvm.estimators.svm import SVC, SVR, OneClassSVM
     from textsvm.evaluation.explanation import explain
     from textsvm.evaluation.mutations import kmer_scores, mutation_scores
+    from textsvm.exporting.files import export
     from textsvm.gram.files import read_gram, write_gram
     from textsvm.kernels import (
         BoundedGap,
@@ -64,6 +65,7 @@ _NAMES = {
     "textsvm.estimators.online": ("OnlineSVC",),
     "textsvm.estimators.svm": ("SVC", "SVR", "OneClassSVM"),
     "textsvm.evaluation.explanation": ("explain",),
+    "textsvm.exporting.files": ("export",),
     "textsvm.evaluation.mutations": ("kmer_scores", "mutation_scores"),
     "textsvm.gram.files": ("read_gram", "write_gram"),
     "textsvm.machines.base": ("Compute",),
@@ -114,6 +116,7 @@ __all__ = [
     "cross_validate",
     "doubts",
     "explain",
+    "export",
     "kmer_scores",
     "load",
     "load_libsvm_model",

@@ -39,8 +39,11 @@ class RareClassWarning(UserWarning):
 
 
 def printable(text: str) -> str:
-    """Replace characters that UTF-8 or HTML cannot hold, or that control a terminal, by U+FFFD."""
-    return _UNSHOWABLE.sub("\ufffd", text)
+    """Replace characters that UTF-8 or HTML cannot hold, or that control a terminal, by U+FFFD.
+
+    Lines that end with CR LF end with LF instead.
+    """
+    return _UNSHOWABLE.sub("\ufffd", text.replace("\r\n", "\n").removesuffix("\r"))
 
 
 def one_line(text: str, most: int = MAX_MESSAGE) -> str:

@@ -4,7 +4,7 @@ The former weight substrings and words by idf and by their log odds in the class
 intersection kernel, which learns no weights. They err on different texts, so that a machine on their mean is
 more accurate. DNA has gapped k-mers in place of the kernels with learnt weights.
 
-The form was chosen on 83 public sets by leaving whole sets out, weights and C on 63 of them:
+The form was chosen on 83 public sets by leaving whole sets out, weights, C and loss on 62 of them:
 reports/default_study.md has the figures, and the kernels that were tried without gain.
 """
 
@@ -22,11 +22,11 @@ from textsvm.text.documents import Documents, MultiView, View
 
 #: Mean number of words per text from which kernels on words are used, and characters of a text that count.
 FEW_WORDS, BEGINNING = 2.0, 1000
-#: DNA: fewest characters per text in the mean, and smallest share of texts without ambiguity codes.
-LONG_ENOUGH, UNAMBIGUOUS = 20, 0.9
+#: DNA: fewest characters per text in the mean, and largest share of letters R, Y, K, ... of ambiguous bases.
+LONG_ENOUGH, MOST_AMBIGUOUS = 20, 0.1
 #: Other weights of the plain kernel that trials compare.
 PLAIN = (0.2, 0.7, 1.0)
-_BASES, _CODES = (rf"\s*[{codes}]+\s*" for codes in ("acgtun", "acgtunrykmswbdhv"))
+_AMBIGUOUS, _CODES = r"[rykmswbdhv]", r"\s*[acgtunrykmswbdhv]+\s*"
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,12 @@ class Candidate:
     words: bool = False  #: Whether words and pairs of words are compared, too
     dna: bool = False
     plain: float = 0.5  #: Weight of the plain kernel, from 0 to 1
-    C: float = 1.5
+    C: float = 1.0
+    loss: str = "squared_hinge"
 
     def kernel(self) -> Kernel:
         """A new kernel object."""
-        plain = Spectrum((1, 5), "intersection", keep_case=not self.dna)
+        plain = Spectrum((1, 5), "intersection")
         if self.dna:
             learning: list[Kernel] = [GappedKmers(7, 2, canonical=True)]
         else:
@@ -53,7 +54,12 @@ class Candidate:
             return plain
         share = (1 - self.plain) / len(learning)
         equal = abs(share - self.plain) < 1e-9
-        return Sum([*learning, plain], None if equal else [share] * len(learning) + [self.plain])
+        return Sum([*learning, plain], None if equal else (*[share] * len(learning), self.plain))
+
+    def with_loss(self, loss: str) -> Candidate:
+        """This candidate with another loss: squared hinge has half the C of hinge."""
+        factor = {"hinge": 1.0, "squared_hinge": 0.5}
+        return replace(self, loss=loss, C=self.C * factor[loss] / factor[self.loss])
 
     def alternatives(self) -> list[Candidate]:
         """This candidate, and others with more and with less of the plain kernel."""
@@ -66,21 +72,22 @@ class Candidate:
     def description(self, C: float) -> str:
         """Kernel and C in a sentence, given the classifier's parameter C."""
         of = "DNA" if self.dna else "texts with words" if self.words else "texts without words"
-        return f"{spell(self.kernel())} with C = {self.C * C:.3g}: the default for {of}"
+        loss = self.loss.replace("_", " ")
+        return f"{spell(self.kernel())} with C = {self.C * C:.3g} and {loss} loss: the default for {of}"
 
 
 def auto(texts: Sequence[str], folded: bool = True) -> Candidate:
     """The default for training texts; `folded` says whether their normal form has no capitals."""
     if is_dna(texts, folded):
-        return Candidate(dna=True, plain=1 / 3, C=1.0)
-    return Candidate(words=True, plain=1 / 3) if has_words(texts) else Candidate()
+        return Candidate(dna=True, plain=1 / 3, loss="hinge")
+    return Candidate(words=has_words(texts))
 
 
 def fast(texts: Sequence[str], folded: bool = True) -> Candidate:
     """The default without the plain kernel: less accurate, and half the time."""
     if is_dna(texts, folded):
-        return Candidate(dna=True, plain=0.0, C=1.0)
-    return Candidate(words=has_words(texts), plain=0.0, C=1.0)
+        return Candidate(dna=True, plain=0.0, loss="hinge")
+    return Candidate(words=has_words(texts), plain=0.0, C=1.5)
 
 
 def has_words(texts: Sequence[str]) -> bool:
@@ -90,8 +97,11 @@ def has_words(texts: Sequence[str]) -> bool:
 
 def is_dna(texts: Sequence[str], folded: bool = True) -> bool:
     """Whether texts are sequences of DNA or RNA, some with ambiguity codes; in lower case if not `folded`."""
-    bases, codes = (re.compile(letters, re.I if folded else 0) for letters in (_BASES, _CODES))
-    if not all(map(codes.fullmatch, texts)):
+    texts = [text for text in texts if text.strip()]
+    ambiguous, codes = (re.compile(letters, re.I if folded else 0) for letters in (_AMBIGUOUS, _CODES))
+    if not (texts and all(map(codes.fullmatch, texts))):
         return False
-    enough = sum(map(len, texts)) >= LONG_ENOUGH * len(texts)
-    return enough and sum(map(bool, map(bases.fullmatch, texts))) >= UNAMBIGUOUS * len(texts)
+    letters = sum(len(text.strip()) for text in texts)
+    if letters < LONG_ENOUGH * len(texts):
+        return False
+    return sum(len(ambiguous.findall(text)) for text in texts) <= MOST_AMBIGUOUS * letters

@@ -1,8 +1,8 @@
 """Choose the kernel and C of a classifier by cross-validation within a time budget.
 
 The candidates differ from the default in the weight of the plain kernel and in C. Their features are counted
-once, for as many texts as the budget allows. The smallest log loss of the held-out decision values wins, at
-the best scale of the values of each trial: it tells close candidates apart where accuracy, a count, cannot.
+once, for as many texts as the budget allows. The smallest log loss of the held-out decision values wins,
+after the values of each trial are scaled to minimise it. Log loss separates candidates of equal accuracy.
 
 The time of the trials is predicted from counts of operations, not measured, and texts and folds are drawn in
 the order of digests of the texts: the same texts get the same kernel on any computer and in any order.
@@ -11,31 +11,45 @@ the order of digests of the texts: the same texts get the same kernel on any com
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
 
 from textsvm.choice.candidates import Candidate
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.rows import FeatureRows, side_by_side
+from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage, run
 from textsvm.solvers.columns import MachineColumns, solve_columns
+from textsvm.solvers.dual import MOST_SLACK, loss_diagonal
 from textsvm.text.documents import Documents, MultiView
 
-#: Entries of the rows per symbol; seconds per entry for a fold of a trial, and in addition per column.
-ENTRIES, READING, COLUMN = 5.0, 1.2e-7, 2.4e-8
-#: Largest violation of the optimality conditions in a trial: decisions no longer change well above 1e-3.
+#: Entries of the rows per symbol.
+ENTRIES = 5.0
+#: Seconds per entry for a fold of a trial.
+READING = 2.0e-7
+#: Seconds per entry and column, in addition.
+COLUMN = 1.4e-8
+#: Largest violation of the optimality conditions in a trial: already at a tolerance far above 1e-3 the
+#: decisions stay the same.
 TOLERANCE = 0.1
 FOLDS = 3
 #: Values of C of a trial, as multiples of a candidate's C.
 FACTORS = (1.0, 2 / 3, 2.0)
+#: Kernel value from which texts are near-copies, such as versions of an article, which share a fold.
+ALIKE = 0.7
+#: Smallest time limit of the trials and of the search for near-copies, in seconds.
+MIN_SECONDS = 1.0
+#: Search for near-copies: predicted seconds per measured second.
+PREDICTED_PER_MEASURED = 20.0
+#: Search for near-copies: most texts.
+MOST_COMPARED = 10_000
 #: Fewest texts of the trials.
 FEWEST = 600
 #: Smallest and largest logarithm of the scale of decision values.
@@ -44,12 +58,13 @@ SCALES = (-3.0, 4.0)
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen kernel and C, a sentence that describes the choice, and all trials in their order."""
+    """The chosen kernel and C, a sentence about them, all trials, and the accuracy of the chosen trial."""
 
     kernel: Kernel
     C: float
     description: str
     trials: list[Trial]
+    accuracy: float | None = None
 
 
 def choose(
@@ -64,7 +79,8 @@ def choose(
     """Choose a kernel and C by cross-validation.
 
     `documents` have the views of the default's kernel, `target` are classes from 0, and `weight` factors of
-    C. `C` multiplies the values of C of the candidates. `seconds` bounds the predicted time of the trials.
+    C. `C` multiplies the values of C of the candidates. `seconds`, at least `MIN_SECONDS`, bounds the
+    predicted time of the trials; if it is too short for `FEWEST` texts, the default is chosen without trials.
     """
     characters = default.characters(documents)
     if np.bincount(target).max() < 2:  # no tested text would have its class in the training part
@@ -73,26 +89,37 @@ def choose(
     candidates = default.alternatives()
     order = _content_order(characters, target, weight)
     rows = order[_subset(target[order], _affordable(characters, n_classes, len(candidates), seconds))]
-    examples = TrialExamples(
-        documents.take(rows).with_classes(target[rows]),
-        target[rows],
-        n_classes,
-        weight[rows],
-        _folds(target[rows]),
-    )
+    needed = len(rows) * _seconds_per_text(characters, n_classes, len(candidates))
+    if needed > max(seconds, MIN_SECONDS):
+        return Choice(default.kernel(), default.C * C, _without_trials(default, C, len(rows), needed), [])
+    some = documents.take(rows).with_classes(target[rows])
+    fold = _folds(target[rows], near_copies(some, seconds))
+    examples = TrialExamples(some, target[rows], n_classes, weight[rows], fold)
     trials = Trials(examples).run(
         candidates, [C * factor for factor in FACTORS], of_stage(progress, "choose")
     )
     best = min(trials, key=lambda trial: trial.loss)  # among equals the first
-    return Choice(best.candidate.kernel(), best.C, _sentence(trials, best, len(rows), len(target)), trials)
+    sentence = _sentence(trials, best, len(rows), len(target))
+    return Choice(best.candidate.kernel(), best.C, sentence, trials, best.accuracy)
 
 
 def _affordable(characters: Documents, n_classes: int, n_candidates: int, seconds: float) -> int:
-    """Number of texts for trials within the allowed time."""
+    """Number of texts for trials within the allowed time, and at least `FEWEST`."""
+    per_text = _seconds_per_text(characters, n_classes, n_candidates)
+    return max(FEWEST, n_classes * 2 * FOLDS, int(seconds / max(per_text, 1e-12)))
+
+
+def _seconds_per_text(characters: Documents, n_classes: int, n_candidates: int) -> float:
     columns = len(FACTORS) * (1 if n_classes == 2 else n_classes)
     entries = float(np.mean(characters.lengths)) * ENTRIES
-    per_text = entries * FOLDS * n_candidates * (READING + COLUMN * columns)
-    return max(FEWEST, n_classes * 2 * FOLDS, int(seconds / max(per_text, 1e-12)))
+    return entries * FOLDS * n_candidates * (READING + COLUMN * columns)
+
+
+def _without_trials(default: Candidate, C: float, n: int, needed: float) -> str:
+    return (
+        f"{default.description(C)}, without trials: those of {n:,} texts are predicted to take "
+        f"{needed:,.0f} s, longer than the budget"
+    )
 
 
 def _content_order(
@@ -116,8 +143,29 @@ def _subset(target: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     return np.sort(order[np.argsort(place, kind="stable")[:most]])
 
 
-def _folds(target: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The fold in which each example is tested, stratified by class."""
+def near_copies(documents: Documents | MultiView, seconds: float) -> NDArray[np.int64] | None:
+    """The group of each text; near-copies have the same.
+
+    None if there are too many texts, comparing is predicted to take too long, or one group has more than a
+    sixth of the texts.
+    """
+    if len(documents) > MOST_COMPARED:
+        return None
+    kernel = Candidate(plain=1.0).kernel()
+    read = kernel.structure.read(documents)
+    if kernel.cost.seconds(read, read) > PREDICTED_PER_MEASURED * max(seconds, MIN_SECONDS):
+        return None
+    kernel.fit(read)
+    alike = scipy.sparse.csr_array(kernel.rows(read, devices.select("cpu")).gram() >= ALIKE)
+    groups = np.asarray(scipy.sparse.csgraph.connected_components(alike, directed=False)[1], np.int64)
+    return groups if np.bincount(groups).max() * 2 * FOLDS <= len(groups) else None
+
+
+def _folds(target: NDArray[np.int64], groups: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """The fold in which each example is tested, stratified by class; examples of a group share a fold."""
+    if groups is not None and groups.max() + 1 < len(groups):
+        first = np.unique(groups, return_index=True)[1]
+        return _folds(target[first])[groups]
     order = np.random.default_rng(0).permutation(len(target))
     fold = np.empty(len(target), np.int64)
     dealt = 0
@@ -183,7 +231,7 @@ class Trials:
         def run_fold(task: tuple[int, int]) -> None:
             k, fold = task
             penalties = [candidates[k].C * factor for factor in factors]
-            values[k][:, examples.fold == fold] = self.decide(kernels[k], fold, penalties)
+            values[k][:, examples.fold == fold] = self.decide(kernels[k], fold, penalties, candidates[k].loss)
 
         run(run_fold, [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)], progress=progress)
         return [
@@ -205,7 +253,7 @@ class Trials:
         parts = [term.features.rows_of(self._counted[term.features.key], train) for _, term in terms]
         return side_by_side(parts, [weight for weight, _ in terms])
 
-    def decide(self, kernel: Kernel, fold: int, penalties: Sequence[float]) -> NDArray[np.float64]:
+    def decide(self, kernel: Kernel, fold: int, penalties: Sequence[float], loss: str) -> NDArray[np.float64]:
         """Decision values of the examples of a fold for each C, shape (number of C, number tested, width).
 
         The width is 1 with two classes, otherwise the number of classes.
@@ -215,10 +263,18 @@ class Trials:
         classes = np.arange(1 if n_classes == 2 else 0, n_classes)
         rows = self.rows(kernel, train)
         signs = np.where(examples.target[:, None] == classes, 1, -1).astype(np.int8)
-        box = (examples.weight[:, None] * np.repeat(penalties, len(classes))).astype(np.float32)
-        columns = MachineColumns(train, np.tile(signs, len(penalties)), box)
-        solution = solve_columns(rows, columns, TOLERANCE, max_epochs=50)
-        values = rows.x.take(test).dot(solution.weights.astype(np.float64)) + solution.bias
+        weights, bias = [], []
+        # With the squared hinge loss, C is in the diagonal, which all columns share.
+        for group in [penalties] if loss == "hinge" else [[C] for C in penalties]:
+            box, of_loss = examples.weight[:, None] * np.repeat(group, len(classes)), rows
+            if loss == "squared_hinge":
+                of_loss = replace(rows, ridge=rows.ridge + loss_diagonal(box[:, 0]))
+                box *= 2 * MOST_SLACK
+            columns = MachineColumns(train, np.tile(signs, len(group)), box.astype(np.float32))
+            solution = solve_columns(of_loss, columns, TOLERANCE, max_epochs=50)
+            weights.append(solution.weights)
+            bias.append(solution.bias)
+        values = rows.x.take(test).dot(np.hstack(weights).astype(np.float64)) + np.concatenate(bias)
         return values.reshape(len(test), len(penalties), len(classes)).swapaxes(0, 1)
 
 
@@ -229,7 +285,7 @@ def _judge(values: NDArray[np.float64], target: NDArray[np.int64]) -> tuple[floa
     rows = np.arange(len(target))
 
     def loss(exponent: float) -> float:
-        return -float(log_softmax(np.exp(exponent) * values, axis=1)[rows, target].mean())
+        return -float(scipy.special.log_softmax(np.exp(exponent) * values, axis=1)[rows, target].mean())
 
-    best = minimize_scalar(loss, bounds=SCALES, method="bounded")
+    best = scipy.optimize.minimize_scalar(loss, bounds=SCALES, method="bounded")
     return float((values.argmax(axis=1) == target).mean()), float(best.fun)

@@ -25,8 +25,12 @@ COMMANDS = {
     "changes.",
     "evaluate": "Evaluate a model on a labelled corpus.",
     "predict": "Classify documents: one JSON object per line with id, label and decision, or id and value.",
+    "label": "Label texts on a page in the browser; a machine learns along and chooses the next text.",
+    "serve": "Answer texts with predictions over HTTP: POST /predict, GET /models, /healthz and /metrics.",
     "explain": "Explain a model (--top), or predictions: the coloured text, and the most similar "
     "training documents.",
+    "export": "Write a model for programs without Python: C, JavaScript and WebAssembly, an HTML page, ONNX, "
+    "or JSON.",
     "tune": "Find the best kernel parameters and C; each kernel matrix serves all folds and values of C.",
     "cv": "Cross-validate: train on all folds but one and evaluate on this fold, in turn.",
     "doubts": "List texts with probably wrong labels, near-copies with different labels, and outliers.",
@@ -42,13 +46,13 @@ COMMANDS = {
     "before timing.",
     "mail": "A mail filter that learns. Exit codes: 0 done or spam, 1 ham, 2 unsure, 3 failed.",
 }
-_MODULES = {"devices": "about", "bench": "about"}
+_MODULES = {"devices": "about", "bench": "about", "export": "model", "features": "gram"}
 #: Options after the name of a benchmark belong to the benchmark.
 _SETTINGS = {"bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}}
 #: Commands that load the numerical libraries, and bytes that these use and reserve.
 LOADING = {
-    "demo", "train", "update", "evaluate", "explain", "tune", "cv", "doubts", "compare", "neighbours", "gram",
-    "features",
+    "demo", "label", "train", "update", "evaluate", "explain", "export", "tune", "cv", "doubts", "compare",
+    "neighbours", "gram", "features",
 }  # fmt: skip
 LIBRARIES = (150 << 20, 900 << 20)
 

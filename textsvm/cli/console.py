@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 STAGES = {
     "read": "reading",
     "encode": "encoding",
+    "count": "counting",
     "choose": "choosing a kernel",
     "compile": "loading GPU kernels",
     "gram": "kernel matrix",
@@ -111,7 +112,9 @@ class Console:
         self._tasks: dict[str, Any] = {}
         self._shown = ""
         compiled.warn = lambda message: self.say(f"note: {message}")
-        compiling = "note: compiling for this processor: some seconds, once for each kind of kernel"
+        compiling = (
+            "note: compiling for this processor: some seconds to a minute, once for each kind of kernel"
+        )
         compiled.on_compile = lambda: self.say(compiling)
 
     def say(self, message: str) -> None:

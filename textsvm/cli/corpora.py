@@ -36,6 +36,8 @@ from textsvm.text.normal_form import normal_form
 #: Codes of bases that may be one of several.
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
 ONE_CLASS = "OneClassSVM"
+#: A document is much longer than the others if it has more symbols than this, and than this many medians.
+GIANT, GIANT_RATIO = 1_000_000, 1_000
 #: Decisions on the page of `textsvm doubts`: the label is right; it is wrong; leave out the document.
 KEEP, CHANGE, UNSURE = "keep", "change", "unsure"
 
@@ -499,20 +501,35 @@ def _require(reads: str, subject: str, corpus: Corpus) -> None:
 def say_problems(console: Console, corpus: Corpus) -> None:
     """Report problems of reading, and count empty documents and exact copies."""
     for identifier, problem in corpus.problems[:5]:
-        place = f"{corpus.source}, document {identifier}" if identifier.isdecimal() else identifier
-        console.say(f"note: {place}: {problem}")
+        console.say(f"note: {_place(corpus, identifier)}: {problem}")
     if (more := len(corpus.problems) - 5) > 0:
         console.say(f"note: {more:,} more notes of that kind; `textsvm corpus` shows them all")
     if len(corpus.texts) and corpus.columns is None:
-        empty = sum(not text or text.isspace() for text in corpus.texts)
-        if empty:
-            console.say(f"note: {empty:,} of {len(corpus):,} documents are empty")
+        _say_lengths(console, corpus)
     groups = corpus.duplicates()
     if groups:
         copies = sum(len(group) - 1 for group in groups)
         conflicts = len(corpus.conflicting_duplicates())
         labels = f"; sets of copies with different labels: {conflicts:,}" if conflicts else ""
         console.say(f"note: {copies:,} of {len(corpus):,} documents are exact copies of others{labels}")
+
+
+def _place(corpus: Corpus, identifier: str) -> str:
+    return f"{corpus.source}, document {identifier}" if identifier.isdecimal() else identifier
+
+
+def _say_lengths(console: Console, corpus: Corpus) -> None:
+    """Count empty documents, and warn of a document that is much longer than the others."""
+    lengths = [0 if text.isspace() else len(text) for text in corpus.texts]
+    if empty := lengths.count(0):
+        console.say(f"note: {empty:,} of {len(corpus):,} documents are empty")
+    longest, median = max(lengths), sorted(lengths)[len(lengths) // 2]
+    if longest > max(GIANT, GIANT_RATIO * median):
+        place = _place(corpus, corpus.ids[lengths.index(longest)])
+        console.say(
+            f"note: {place} has {longest:,} symbols, and the median is {median:,}; --max-length cuts long "
+            "documents"
+        )
 
 
 def say_long_documents(console: Console, corpus: Corpus) -> None:

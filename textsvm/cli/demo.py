@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from textsvm.cli import options
-from textsvm.cli.console import Console
+from textsvm.cli.console import Console, wrong_usage
+from textsvm.cli.options import option
 from textsvm.errors import printable
+from textsvm.exporting import files
 
 if TYPE_CHECKING:
     from textsvm.evaluation.explanation import Explanation
@@ -21,7 +24,14 @@ MOST = "ham"
 WORDS = 5
 
 
-def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
+def demo(
+    device: options.Device = "auto",
+    page: Annotated[
+        Path | None, option("Write a page that classifies texts as you type them (.html).", "--page")
+    ] = None,
+    force: Annotated[bool, option("Replace an existing page.", "--force")] = False,
+    quiet: options.Quiet = False,
+) -> None:
     """Train a spam filter on embedded messages, and explain a prediction."""
     from rich.text import Text
 
@@ -32,6 +42,9 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     from textsvm.readers import sample
     from textsvm.selection.folds import shuffle_split
 
+    if page is not None:
+        with wrong_usage("--page: "):
+            files.check_target(page, "page", force)
     console = Console(quiet)
     corpus = corpora.read(console, sample("messages"), options.ReadingOptions(text=["text"], label="label"))
     rest, held = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
@@ -59,6 +72,9 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     console.line("  textsvm train MESSAGES -o spam.textsvm --holdout 0.25")
     console.line("  textsvm explain spam.textsvm message.eml")
     console.line("  textsvm compare MESSAGES      # beside two scikit-learn pipelines")
+    if page is not None:
+        files.export(model, page, "page", force)
+        console.line(f"\nOpen {page} in a browser: it classifies and explains messages as you type them.")
 
 
 def _words(explanation: Explanation) -> list[tuple[str, float]]:

@@ -16,10 +16,10 @@ from textsvm.cli.machines import COMPUTE, ModelOptions, SingleOptions, given
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import Kernel
 from textsvm.machines.base import Compute, KernelMachine
-from textsvm.machines.classifier import Classifier
 from textsvm.machines.novelty import NoveltyDetector
 from textsvm.machines.regressor import Regressor
 from textsvm.runtime.device import select
+from textsvm.selection.adaptation import AdaptiveClassifier
 from textsvm.selection.multilabel import MultilabelClassifier
 
 #: A `KernelMachine` or `SpectrumFeatures`.
@@ -44,7 +44,7 @@ def single(options: SingleOptions, learning: LearningOptions, solver: str | None
 
 def one_class(options: SingleOptions, nu: float | None, solver: str | None = None) -> KernelMachine:
     """Checked one-class machine."""
-    options.machine.refuse("multiclass", "class_weight", "epsilon", of="--one-class")
+    options.machine.refuse("multiclass", "class_weight", "scoring", "epsilon", of="--one-class")
     parameters = {"kernel": _kernel(options, "--one-class"), **given(nu=nu, solver=solver)}
     parameters |= options.machine.fixed()
     return checked(partial(_machine, NoveltyDetector, parameters | options.text.as_dict()))
@@ -61,14 +61,14 @@ def grid(options: ModelOptions, learning: LearningOptions) -> tuple[dict[str, li
 def _estimators(
     options: ModelOptions, grid: dict[str, list[Any]], learning: LearningOptions, **others: Any
 ) -> list[KernelMachine]:
-    make: type[KernelMachine] = Classifier
+    make: type[KernelMachine] = AdaptiveClassifier
     machine = options.machine
     if learning.multilabel:
         make = MultilabelClassifier
-        machine.refuse("multiclass", "class_weight", "epsilon", of="--multilabel")
+        machine.refuse("multiclass", "class_weight", "scoring", "epsilon", of="--multilabel")
     elif learning.regress is not None:
         make = Regressor
-        machine.refuse("multiclass", "class_weight", of="--regress")
+        machine.refuse("multiclass", "class_weight", "scoring", of="--regress")
     else:
         machine.refuse("epsilon", of="a classifier; it goes with --regress")
     fixed = machine.fixed() | options.text.as_dict() | others

@@ -1,16 +1,21 @@
-"""textsvm gram: the kernel matrix of a corpus -> a file."""
+"""textsvm gram and textsvm features: the kernel matrix or the feature matrix of a corpus -> a file."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textsvm.cli import kernels, machines, options
-from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.console import Console, WrongUsage, json_line
 from textsvm.cli.options import option_field
-from textsvm.cli.output import LIBSVM, NPY, STDOUT, Force, Output
+from textsvm.cli.output import LIBSVM, NAMES, NPY, NPZ, STDOUT, VECTORS, Force, Output
+from textsvm.errors import InputError
+from textsvm.kernels.spelling import spell
+
+if TYPE_CHECKING:
+    from textsvm.estimators.features import SpectrumFeatures
 
 
 @dataclass(frozen=True)
@@ -127,4 +132,152 @@ def gram(
         console, printing.json, "kernel matrix", kernel, used,
         output=str(output.path if output else file.store), rows=len(documents), columns=len(columns),
         labels=names, seconds=seconds,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FeatureFiles:
+    """Input and output files of the features."""
+
+    output: Path | None = option_field(
+        "Output file: .npz for scipy.sparse.load_npz (- is stdout), or .libsvm.", "--output", "-o"
+    )
+    like: Path | None = option_field(
+        "Use columns, idf weights and options of this file, which `textsvm features` wrote for the "
+        "training texts.",
+        metavar="FILE",
+    )
+    names: Path | None = option_field(
+        "Write the name of each column, a JSON string per line.", metavar="FILE"
+    )
+    force: Force = False
+
+    def checked(self, corpus: list[Path]) -> tuple[Output, Output | None]:
+        """Matrix and names; raises WrongUsage."""
+        from textsvm.readers.libsvm import SUFFIXES
+
+        if self.output is None:
+            raise WrongUsage("-o FILE is missing")
+        suffix = self.output.suffix.lower()
+        if self.output != STDOUT and suffix not in (NPZ.suffix, *SUFFIXES):
+            raise WrongUsage(
+                f"-o {self.output}: the name must end in {NPZ.suffix}, or for LIBSVM in {', '.join(SUFFIXES)}"
+            )
+        if self.output == self.names:
+            raise WrongUsage("-o and --names must be different files")
+        inputs: dict[str, Path | list[Path] | None] = {"the corpus": corpus, "the file of --like": self.like}
+        kind = VECTORS if suffix in SUFFIXES else NPZ
+        output = Output("-o", self.output, kind, self.force).checked(inputs)
+        if self.names is None:
+            return output, None
+        matrix = {} if output.is_stdout else {"the matrix": self.output}
+        return output, Output("--names", self.names, NAMES, self.force).checked(inputs | matrix)
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """Columns and values of the features."""
+
+    kernel: kernels.KernelOptions
+    text: machines.TextOptions
+    min_df: str | None = option_field(
+        "Minimum document frequency: a number, or a share such as 0.01 (default: 1).",
+        metavar="NUMBER",
+        panel=options.KERNEL_PANEL,
+    )
+    device: options.Device = "auto"
+
+    def model(self, like: Path | None) -> SpectrumFeatures:
+        """Transformer that the options describe, or the fitted transformer of a file."""
+        from textsvm.cli.estimators import checked
+        from textsvm.estimators.features import SpectrumFeatures, read_features
+
+        if like is None:
+            given = self.text.as_dict() | self._least() | {"device": self.device}
+            return checked(lambda: SpectrumFeatures(**self._of_kernel(), **given))
+        others = {**vars(self.kernel), **self.text.as_dict(), **self._least()}
+        for name, value in others.items():
+            if value not in (None, False) or name == "punctuation":
+                shown = "drop-punctuation" if name == "punctuation" else name.replace("_", "-")
+                raise WrongUsage(f"--{shown} does not go with --like, whose file contains all options")
+        return checked(lambda: read_features(like).set_params(device=self.device))
+
+    def _of_kernel(self) -> dict[str, Any]:
+        kernel = self.kernel.single()
+        given = kernel.get_params(deep=False)
+        if kernel.name != "spectrum":
+            raise WrongUsage(
+                f"the kernel {spell(kernel)} has no such features; use one spectrum kernel, such as "
+                "--kernel spectrum:1-5,log,idf"
+            )
+        if given.pop("odds"):
+            raise WrongUsage("--odds needs classes, which features do not use; leave it out")
+        return given
+
+    def _least(self) -> dict[str, float]:
+        if self.min_df is None:
+            return {}
+        try:
+            return {"min_df": int(self.min_df) if self.min_df.isdecimal() else float(self.min_df)}
+        except ValueError:
+            raise WrongUsage(f"--min-df must be a number, got {self.min_df}") from None
+
+
+@options.with_groups
+def features(
+    corpus: options.CorpusPath,
+    reading: options.ReadingOptions,
+    columns: FeatureOptions,
+    file: FeatureFiles,
+    printing: options.PrintingOptions,
+    regress: options.Regress = None,
+) -> None:
+    """Write the weighted substrings or words of a corpus as a sparse matrix for other tools.
+
+    Rows are in corpus order. scipy.sparse.load_npz reads a .npz file; numpy.load also gives the `ids` and
+    `labels` of its rows. A .libsvm file is for svm-train, with numbers as labels.
+
+    textsvm features r8/ --part train --kernel spectrum:1-5,log,idf --min-df 2 -o train.npz
+
+    textsvm features r8/ --part test --like train.npz -o test.npz
+    """
+    import numpy as np
+
+    from textsvm.cli import corpora, matrices
+    from textsvm.estimators.features import write_features
+    from textsvm.readers.libsvm import write_libsvm
+    from textsvm.runtime.device import select
+
+    output, names = file.checked(corpus)
+    model = columns.model(file.like)
+    console = Console(printing.quiet, output.is_stdout or (names is not None and names.is_stdout))
+    documents = corpora.read(console, corpus, reading, options.NoLearningOptions(regress))
+    if documents.examples is not documents.texts:
+        raise InputError(f"{documents.source} must hold only texts; name a text column with --text")
+    labels, numbered = matrices.labels_of(documents) if output.kind is VECTORS else (None, [])
+    clock = time.perf_counter()
+    with console.progress():
+        learn = model.fit_transform if file.like is None else model.transform
+        matrix = learn(documents.texts, progress=console.stage)
+    seconds = {"features": time.perf_counter() - clock}
+    clock = time.perf_counter()
+    if output.kind is VECTORS:
+        with output.place() as path:
+            write_libsvm(path, matrix, labels)
+    else:
+        about = {"ids": np.array(documents.ids, str)}
+        if documents.targets is not None:
+            about["labels"] = np.array(documents.targets, np.float64)
+        elif documents.labels is not None:
+            joined = [";".join(each) if isinstance(each, tuple) else each for each in documents.labels]
+            about["labels"] = np.array(joined, str)
+        with output.place() as path:
+            write_features(path, matrix, about, model if file.like is None else None)
+    if names is not None:
+        names.write_lines(map(json_line, model.get_feature_names_out()))
+    seconds["write"] = time.perf_counter() - clock
+    matrices.report_matrix(
+        console, printing.json, "features", model.new_kernel(), select(model.device),
+        output=str(output.path), rows=matrix.shape[0], columns=matrix.shape[1], entries=matrix.nnz,
+        min_df=model.min_df, like=file.like and str(file.like), labels=numbered, seconds=seconds,
     )  # fmt: skip

@@ -126,6 +126,7 @@ def training_facts(model: Any, training: Corpus) -> dict[str, Any]:
         "kernel_spelled": spell(model.kernel_),
         "chosen": getattr(model, "chosen_", "") or None,
         "C": getattr(model, "C_", getattr(model, "C", None)),
+        **({"loss": model.loss_} if hasattr(model, "loss_") else {}),
         "kernel_matrix": model.gram_description_,
         "approximation": None if approximation is None else asdict(approximation),
         "n_train": len(training),

@@ -47,7 +47,7 @@ RARE = {
     "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
     "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers", "budget",
     "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
-    "corrections",
+    "corrections", "scoring",
 }  # fmt: skip
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
@@ -100,7 +100,7 @@ StoreFolder = Annotated[
     ),
 ]  # fmt: skip
 Json = Annotated[bool, option("Print one JSON object to stdout.", "--json")]
-Quiet = Annotated[bool, option("Print no progress and no messages.", "--quiet", "-q")]
+Quiet = Annotated[bool, option("Print only results, warnings and errors.", "--quiet", "-q")]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, print_error
 from textsvm.cli.kernels import several
 from textsvm.cli.options import option_field
-from textsvm.cli.output import PREDICTIONS, STDOUT, Force, Kind, Output
+from textsvm.cli.output import MODEL, PREDICTIONS, STDOUT, Force, Kind, Output
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PREDICTION_TABLE = Kind("a table of predictions", rb"[^\n]*labels?,(decision|label_1)[^\n]*\n")
 OutputFormat = Enum("OutputFormat", {"jsonl": "jsonl", "csv": "csv"})
+_adapting = partial(option_field, panel="Adaptation")
 _sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
 
@@ -101,9 +102,37 @@ class CalibratedOptions:
 
 
 @dataclass(frozen=True)
+class AdaptOptions:
+    """Adaptation of the model to the documents."""
+
+    adapt: bool = _adapting(
+        "Adapt the model to these documents by self-training, if their median margin is 0.7 to 0.95 of that "
+        "of held-out training texts. All documents are read before the first prediction.",
+        "--adapt",
+        default=False,
+    )
+    corpus: list[Path] | None = _adapting(
+        "--adapt: training corpus, repeatable (default: the corpus recorded in the model, if unchanged).",
+        metavar="PATH",
+    )
+    save: Path | None = _adapting("--adapt: also write the adapted model.", metavar="FILE")
+
+    def checked(self, force: bool, model: Path, files: list[Path]) -> Output | None:
+        """File of the adapted model; raises WrongUsage."""
+        for name, value in (("--corpus", self.corpus), ("--save", self.save)):
+            if value and not self.adapt:
+                raise WrongUsage(f"{name} needs --adapt")
+        if self.save is None:
+            return None
+        inputs: dict[str, Any] = {"the model": model, "the documents": files, "the corpus": self.corpus}
+        return Output("--save", self.save, MODEL, force).checked(inputs)
+
+
+@dataclass(frozen=True)
 class OutputForm:
     """Labels and form of the output."""
 
+    adapting: AdaptOptions
     top: int | None = option_field(
         "Print the K best labels, with decision values and the probabilities of a calibrated model.",
         metavar="K",
@@ -145,6 +174,8 @@ def predict(
 
     tail -f messages.jsonl | textsvm predict spam.textsvm --text body
 
+    textsvm predict dialects.textsvm new.tsv --adapt --save adapted.textsvm
+
     Tables, JSON Lines and, with --format lines, single lines are classified as they arrive. Unreadable inputs
     are reported, the others are classified, and the exit code is 1.
 
@@ -156,8 +187,9 @@ def predict(
     files = files or ["-"]
     output_file = form.checked(model, files)
     console.counts = output_file.is_stdout
+    adapted_file = form.adapting.checked(form.force, model, [Path(file) for file in files if file != "-"])
 
-    from textsvm.cli import corpora, model_files
+    from textsvm.cli import corpora, model_files, update
     from textsvm.evaluation import judge
     from textsvm.evaluation.drift import UNLIKE, Drift
     from textsvm.readers.stream import incoming_documents
@@ -171,6 +203,11 @@ def predict(
         )
     if form.top is not None and not hasattr(fitted, "decision_function"):
         raise InputError(f"{model} predicts numbers and has no labels, which --top needs")
+    if form.adapting.adapt and not hasattr(fitted, "adapt"):
+        raise InputError(
+            f"{model} cannot be adapted; --adapt takes a classifier with one label per document that was "
+            "trained without --calibrate"
+        )
     training = model_files.Training.of(fitted)
     table_writer = None if form.output_format is OutputFormat.jsonl else _CsvWriter(console)
     if bounds:
@@ -188,7 +225,9 @@ def predict(
 
     settings: dict[str, Any] = {"headers": training.headers, "recorded": training.columns}
     settings["keep_rows"] = table_writer is not None
-    if table.vectors is not None:  # the documents are read as a whole
+    if table.vectors is not None:
+        if form.adapting.adapt:
+            raise InputError("--adapt needs texts; it has no use for vectors")
         batches = iter([corpora.read_unlabelled(console, files, table, kernel, **settings)])
     else:
         if "-" in files:
@@ -196,6 +235,11 @@ def predict(
             console.say_waiting(lines or table.format or "one document")
         settings |= corpora.columns(table, kernel) | {"id": table.id, "skip_invalid": table.skip_invalid}
         batches = incoming_documents(files, table.format, **settings, keep_invalid=True, failed=failed)
+        if form.adapting.adapt:
+            known = update.training_corpus(console, fitted, training, form.adapting.corpus, model)
+            read = list(batches)
+            texts = [text for each in read if len(each) for text in corpora.given_to(fitted, each)]
+            fitted, batches = update.adapt(console, fitted, known, texts, adapted_file), iter(read)
     with output_file.printing():
         for documents in batches:
             for identifier, problem in documents.problems:
@@ -226,9 +270,9 @@ def predict(
                 if form.drift and classes is not None and predicted.ndim == 1 and hasattr(fitted, "classes_"):
                     comparison.add_decisions(decision)
                 shown = probability if calibrated.proba else None
-                rows = _rows(classes, predicted, decision, shown, training.positive)
+                rows = judge.rows_of(classes, predicted, decision, shown, training.positive)
                 if form.top is not None:
-                    rows = _with_top(rows, classes, decision, probability, form.top)
+                    rows = judge.with_top(rows, classes, decision, probability, form.top)
                 rows = calibrated.apply(fitted, decision, probability, rows)
             for row, cells in _with_invalid(documents, rows, fitted):
                 if table_writer is None:
@@ -290,9 +334,8 @@ def _with_invalid(
     documents: Corpus, rows: Iterable[dict[str, Any]], model: Any
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """Printed values with ids, also of rows of the input without a text, and the cells of these rows."""
-    name = (
-        "value" if not hasattr(model, "classes_") else "labels" if hasattr(model, "label_form_") else "label"
-    )
+    from textsvm.evaluation.judge import row_without_text
+
     valid = zip(documents.ids, rows, documents.rows or [None] * len(documents), strict=True)
     start = 0
     for stop, invalid in [*documents.invalid, (len(documents), None)]:
@@ -300,7 +343,7 @@ def _with_invalid(
             yield {"id": identifier, **row}, cells
         start = stop
         if invalid is not None:
-            yield {"id": invalid.id, name: None, "reason": invalid.problem}, invalid.row
+            yield {"id": invalid.id, **row_without_text(model, invalid.problem)}, invalid.row
 
 
 class _CsvWriter:
@@ -367,22 +410,6 @@ def _cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def _with_top(
-    rows: Iterable[dict[str, Any]], classes: Any, decision: Any, probability: Any, top: int
-) -> Iterator[dict[str, Any]]:
-    """Rows with the best labels in place of the values of all classes."""
-    names = [str(label) for label in classes]
-    for i, row in enumerate(rows):
-        values = decision[i].tolist() if decision.ndim == 2 else [-float(decision[i]), float(decision[i])]
-        keys, scores = ["decision"], [values]
-        if probability is not None:
-            keys, scores = ["decision", "probability"], [values, probability[i].tolist()]
-        order = sorted(range(len(names)), key=lambda j: -scores[-1][j])[:top]
-        best = [{"label": names[j], **{key: each[j] for key, each in zip(keys, scores, strict=True)}}
-                for j in order]  # fmt: skip
-        yield {name: row[name] for name in ("label", "labels") if name in row} | {"top": best}
-
-
 def _reject(model: Any, bounds: list[float], training: Training) -> None:
     """Set the bounds of a calibrated model between which documents are unsure."""
     text = ",".join(f"{bound:g}" for bound in bounds)
@@ -396,26 +423,3 @@ def _reject(model: Any, bounds: list[float], training: Training) -> None:
     if len(bounds) == 2 and training.positive == model.classes_[0]:
         bounds = [1 - bounds[1], 1 - bounds[0]]
     model.reject = bounds[0] if len(bounds) == 1 else tuple(bounds)
-
-
-def _rows(
-    classes: Any, predicted: Any, decision: Any, probability: Any, positive: str | None
-) -> Iterator[dict[str, Any]]:
-    """Printed values of each document; without the classes of a classifier, numbers."""
-    if classes is None:
-        yield from ({"value": value} for value in predicted.tolist())
-        return
-    names = [str(label) for label in classes]
-    if predicted.ndim == 2:
-        for present, values in zip(predicted.tolist(), decision.tolist(), strict=True):
-            labels = [name for name, held in zip(names, present, strict=True) if held]
-            yield {"labels": labels, "decision": dict(zip(names, values, strict=True))}
-        return
-    sign = -1.0 if decision.ndim == 1 and positive == names[0] else 1.0
-    for i, (label, value) in enumerate(zip(predicted.tolist(), (sign * decision).tolist(), strict=True)):
-        row = {"label": label, "decision": value}
-        if isinstance(value, list):
-            row["decision"] = dict(zip(names, value, strict=True))
-        if probability is not None:
-            row["probabilities"] = dict(zip(names, probability[i].tolist(), strict=True))
-        yield row

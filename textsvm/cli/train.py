@@ -174,11 +174,11 @@ def train(
     if results is not None and held is not None:
         near = splits.held_out_near_duplicates(console, model, training, held)
         summary["holdout"] = results.as_dict() | {"near_duplicates": near}
+    judged = verdict.verdict_of(model, training, held, results, tested)
+    summary["estimate"] = None if judged is None or held is not None else judged.as_dict()
     about = {"drift": drift_facts, "update": repeat} | (
         {} if baseline is None else {"length_baseline": asdict(baseline)}
     )
-    printed = not printing.json and not (printing.quiet and output.is_stdout)
-    line = verdict.last_line(model, training, held, results, tested) if printed else ""
     with console.warnings():
         if file.libsvm:
             with output.place() as path:
@@ -194,12 +194,13 @@ def train(
     report = {**saved, **summary, "seconds": seconds}
     if printing.json:
         console.print_json(report)
-    elif printed:
+    else:
         if printing.verbose:
             _show_facts(console, report)
         if results is not None:
             show_results(console, "holdout", results)
-        console.line(line)
+        if not printing.quiet:
+            console.line(verdict.last_line(model, judged))
 
 
 def _documents(

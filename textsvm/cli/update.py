@@ -89,16 +89,13 @@ def update(
     online = fitted.estimator_name == "OnlineSVC"
     if online and corpus:
         raise WrongUsage(f"--corpus: {model} is an OnlineSVC, which holds its old texts; leave it out")
-    recorded = _object(info, "update")
-    try:
-        reading, learning = _options(_object(info, "reading"), recorded, training)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the options that {model} records are damaged ({error}); train it again") from error
+    recorded = _recorded(fitted, training)
+    reading, learning = recorded.reading, recorded.learning
     given = {"text": source.text, "label": source.label}
     columns: dict[str, Any] = {name: each for name, each in given.items() if each}
     fresh = corpora.read_again(console, new, replace(reading, **columns), learning, fitted, training, "new")
     fresh = corpora.as_trained(fresh, fitted, training)
-    if not recorded.get("corpora"):  # saved in Python: the names are for the old corpus, too
+    if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
         reading = replace(reading, **columns)
     if online:
         if fresh.columns is not None:
@@ -110,11 +107,53 @@ def update(
             save(fitted, path, info)
     else:
         report = _train_again(
-            console, target, fitted, fresh, _old_corpora(recorded, corpus, model), folds,
-            _Recorded(training, new, columns, recorded, reading, learning),
+            console, target, fitted, fresh, _old_corpora(recorded.facts, corpus, model), folds,
+            replace(recorded, new=new, columns=columns, reading=reading),
         )  # fmt: skip
     report = {"model": str(target.path), **report}
     console.print_json(report) if printing.json else _show(console, report)
+
+
+def _recorded(fitted: Any, training: Training) -> _Recorded:
+    """Options that a model records; InputError if they are damaged."""
+    facts = _object(fitted.info_, "update")
+    try:
+        reading, learning = _options(_object(fitted.info_, "reading"), facts, training)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the options that the model records are damaged ({error}); train it again"
+        ) from error
+    return _Recorded(training, [], {}, facts, reading, learning)
+
+
+def training_corpus(
+    console: Console, fitted: Any, training: Training, corpus: list[Path] | None, model: Path
+) -> Corpus:
+    """The training documents of a model: of `corpus`, or of the recorded corpora if these are unchanged."""
+    from textsvm.readers.corpus import concatenate_corpora
+
+    recorded = _recorded(fitted, training)
+    old, entries = _old_corpora(recorded.facts, corpus, model), recorded.facts.get("corpora")
+    if corpus and isinstance(entries, list) and len(entries) == 1 and _is_usable(entries[0]):
+        old[0]["digest of the training"] = entries[0].get("digest")
+    parts = _read_old(console, fitted, old, recorded)
+    return concatenate_corpora(parts, parts[0].source, parts[0].format)
+
+
+def adapt(console: Console, fitted: Any, known: Corpus, documents: list[str], target: Output | None) -> Any:
+    """A model adapted to new documents, if the gate accepts; saved to `target`."""
+    from textsvm.cli import corpora
+    from textsvm.model.file import save
+
+    with console.work(None):
+        adapted = fitted.adapt(known.examples, corpora.truth(known), documents, known.weights, console.stage)
+    adapted.info_ = {**fitted.info_, "adaptation": asdict(adapted.adaptation_)}
+    console.say(f"gate: {adapted.adaptation_}")
+    if target is not None:
+        with target.place() as path:
+            save(adapted, path, adapted.info_, texts=fitted.weight_vectors_ is None)
+        console.say(f"saved {target.path}" + " with the unadapted model" * (not adapted.adaptation_.adapted))
+    return adapted
 
 
 def _object(info: dict[str, Any], name: str) -> dict[str, Any]:
@@ -153,11 +192,12 @@ def _old_corpora(recorded: dict[str, Any], corpus: list[Path] | None, model: Pat
         return [{"paths": list(map(str, corpus)), "part": recorded.get("part"), "digest": None}]
     corpora = recorded.get("corpora")
     if not (isinstance(corpora, list) and corpora and all(map(_is_usable, corpora))):
-        raise InputError(f"{model} records no corpus that update could read; name it with --corpus")
+        raise InputError(f"{model} records no corpus that can be read again; name it with --corpus")
     for path in (path for each in corpora for path in each["paths"]):
         if not Path(path).exists():
             raise InputError(
-                f"the corpus {path} that {model} was trained on is not there; name it with --corpus"
+                f"the corpus {Path(path).absolute()} that {model} was trained on is not there; name it with "
+                "--corpus"
             )
     return corpora
 
@@ -183,28 +223,11 @@ def _train_again(
 
     training, reading, learning = recorded.training, recorded.reading, recorded.learning
     one_class = fitted.estimator_name == corpora.ONE_CLASS
-    parts, corrections = [], _object(recorded.facts, "corrections")
     named = replace(reading, positive=training.positive, negative=training.negative)
-    for each in old:
-        known = each.get("new") is True
-        kept = replace(reading if known or one_class else named, part=each.get("part"))
-        names, paths = _object(each, "columns"), list(map(Path, each["paths"]))
-        kept = replace(kept, text=names.get("text", kept.text), label=names.get("label", kept.label))
-        if known or not corrections:
-            part = corpora.read_again(console, paths, kept, learning, fitted, training, "old")
-        else:
-            uncorrected = replace(learning, duplicates=options.Duplicates.keep)
-            part = corpora.read_again(console, paths, kept, uncorrected, fitted, training, "old")
-            part = corpora.corrected_again(console, part, corrections)
-            part = part.without_duplicates() if learning.duplicates is options.Duplicates.drop else part
-        part = corpora.as_trained(part, fitted, training) if known else part
-        if each.get("digest") not in (None, model_files.corpus_digest(part)):
-            raise InputError(
-                f"{part.source} has changed since the training; name it with --corpus to train on it "
-                "as it is now"
-            )
-        parts.append(corpora.as_trained(part, fitted, training) if one_class else part)
+    parts = _read_old(console, fitted, old, recorded)
     _report_known(console, fresh, parts)
+    if "adaptation" in fitted.info_:
+        console.warn("the adaptation of the model is not repeated: adapt the updated model (predict --adapt)")
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
     combined = concatenate_corpora([*parts, fresh], f"{parts[0].source} and {fresh.source}", fresh.format)
     own = [not one_class or label == training.positive for label in corpora.truth(combined)]
@@ -212,7 +235,7 @@ def _train_again(
     truth, single = corpora.truth(trained), not one_class and not trained.targets and not learning.multilabel
     machine = judge.fitted_machine(fitted).copy()
     if single:
-        machine.C = judge.fitted_machine(fitted).C_
+        machine.C, machine.loss = judge.fitted_machine(fitted).C_, judge.fitted_machine(fitted).loss_
     again, texts = machine, judge.fitted_machine(fitted).weight_vectors_ is None
     if hasattr(fitted, "estimator_"):
         again = fitted.copy()
@@ -256,6 +279,38 @@ def _train_again(
             for predicted, classes in ((before, fitted.classes_), (after, again.classes_))
         )
     return _changes(fresh, sorted(old_labels), list(before), list(after), getattr(machine, "epsilon", 0.0))
+
+
+def _read_old(console: Console, fitted: Any, old: list[dict[str, Any]], recorded: _Recorded) -> list[Corpus]:
+    """Read the old corpora; InputError if one has changed."""
+    from textsvm.cli import corpora, model_files
+
+    training, reading, learning = recorded.training, recorded.reading, recorded.learning
+    one_class = fitted.estimator_name == corpora.ONE_CLASS
+    parts, corrections = [], _object(recorded.facts, "corrections")
+    named = replace(reading, positive=training.positive, negative=training.negative)
+    for each in old:
+        known = each.get("new") is True
+        kept = replace(reading if known or one_class else named, part=each.get("part"))
+        names, paths = _object(each, "columns"), list(map(Path, each["paths"]))
+        kept = replace(kept, text=names.get("text", kept.text), label=names.get("label", kept.label))
+        if known or not corrections:
+            part = corpora.read_again(console, paths, kept, learning, fitted, training, "old")
+        else:
+            uncorrected = replace(learning, duplicates=options.Duplicates.keep)
+            part = corpora.read_again(console, paths, kept, uncorrected, fitted, training, "old")
+            part = corpora.corrected_again(console, part, corrections)
+            part = part.without_duplicates() if learning.duplicates is options.Duplicates.drop else part
+        part = corpora.as_trained(part, fitted, training) if known else part
+        if each.get("digest") not in (None, model_files.corpus_digest(part)):
+            raise InputError(
+                f"{part.source} has changed since the training; name it with --corpus to train on it "
+                "as it is now"
+            )
+        if each.get("digest of the training") not in (None, model_files.corpus_digest(part)):
+            console.say(f"note: {part.source} has other documents or labels than the training corpus")
+        parts.append(corpora.as_trained(part, fitted, training) if one_class else part)
+    return parts
 
 
 def _report_known(console: Console, fresh: Corpus, parts: list[Corpus]) -> None:

@@ -50,6 +50,10 @@ class Verdict:
             return self.value < self.constant
         return self.value > self.constant + 2 * sqrt(self.constant * (1 - self.constant) / self.n)
 
+    def as_dict(self) -> dict[str, Any]:
+        """The quality of the model, to save with it."""
+        return {self.metric: self.value, "n": self.n, "held_out": self.where}
+
     @property
     def sentence(self) -> str:
         """Both figures."""
@@ -95,20 +99,25 @@ def estimate_quality(model: Any, training: Corpus, with_folds: bool) -> TestPred
     return result
 
 
-def last_line(
+def verdict_of(
     model: Any, training: Corpus, held: Corpus | None, results: Results | None, tested: TestPredictions | None
-) -> str:
-    """The line, from the documents of --holdout, the choice of the kernel, or `estimate_quality`."""
-    verdict, truth = None, corpora.truth(training)
+) -> Verdict | None:
+    """From the documents of --holdout, the choice of the kernel, or `estimate_quality`; None without them."""
+    truth = corpora.truth(training)
     if results is not None and held is not None:
-        verdict = _verdict(results.metrics, truth, corpora.truth(held), f"{results.n:,} documents")
-    elif accuracy := getattr(fitted_machine(model), "held_out_accuracy_", None):
+        return _verdict(results.metrics, truth, corpora.truth(held), f"{results.n:,} documents")
+    if accuracy := getattr(fitted_machine(model), "held_out_accuracy_", None):
         n = getattr(model, "n_trials_", 0)  # a calibrated model has another accuracy
         where = "cross-validation" + f", best of {n} kernels and values of C" * (n > 1)
-        verdict = _verdict({"accuracy": accuracy}, truth, truth, where)
-    elif tested is not None:
-        judged = [truth[i] for i in tested.indices.tolist()]
-        verdict = _verdict(_metrics(judged, tested.predicted, model), truth, judged, tested.where)
+        return _verdict({"accuracy": accuracy}, truth, truth, where)
+    if tested is None:
+        return None
+    judged = [truth[i] for i in tested.indices.tolist()]
+    return _verdict(_metrics(judged, tested.predicted, model), truth, judged, tested.where)
+
+
+def last_line(model: Any, verdict: Verdict | None) -> str:
+    """The line: the quality of the model, and the next step."""
     if verdict is None:
         if isinstance(model, NoveltyDetector):
             return "next: `textsvm evaluate` on labelled documents tells how good the model is"
@@ -127,11 +136,12 @@ def _metrics(truth: list[Any], predicted: NDArray[Any], model: Any) -> dict[str,
 
 def _cross_validated(fitted: Any, training: Corpus) -> TestPredictions | None:
     """Predictions of a few folds; None if they take long, or the documents are too few for folds."""
-    if len(training) > MOST:
+    # Quick folds have no offsets for macro-F1.
+    if len(training) > MOST or getattr(fitted, "scoring", "accuracy") != "accuracy":
         return None
     machine = fitted.copy().set_params(kernel=fitted.kernel_.__sklearn_clone__())
     if isinstance(machine, Classifier):
-        machine.C = fitted.C_
+        machine.C, machine.loss = fitted.C_, fitted.loss_
     try:
         given, target, weight = read_training_data(
             machine, training.examples, corpora.truth(training), training.weights

@@ -18,8 +18,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
@@ -172,7 +172,9 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         self._learn(X, False, progress)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, *, progress: StageProgress | None = None) -> csr_matrix:
+    def fit_transform(
+        self, X: Any, y: Any = None, *, progress: StageProgress | None = None
+    ) -> scipy.sparse.csr_matrix:
         """Learn the columns and transform the same texts, which are counted once.
 
         Parameters
@@ -181,12 +183,12 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        float32 csr_matrix, shape (n, number of columns)
+        float32 scipy.sparse.csr_matrix, shape (n, number of columns)
             With sorted column indices: int32, or int64 from 2^31 entries.
         """
         return self._learn(X, True, progress)
 
-    def transform(self, X: Any, *, progress: StageProgress | None = None) -> csr_matrix:
+    def transform(self, X: Any, *, progress: StageProgress | None = None) -> scipy.sparse.csr_matrix:
         """Transform texts in batches, over the columns that `fit` learnt.
 
         Parameters
@@ -195,7 +197,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        float32 csr_matrix, shape (n, number of columns)
+        float32 scipy.sparse.csr_matrix, shape (n, number of columns)
 
         Raises
         ------
@@ -271,7 +273,7 @@ def _batches(texts: list[str]) -> list[tuple[int, int]]:
     return list(zip(begins, [*begins[1:], len(texts)], strict=True))
 
 
-def _require_rest(parts: list[csr_matrix], done: int, n: int) -> None:
+def _require_rest(parts: list[scipy.sparse.csr_matrix], done: int, n: int) -> None:
     """Raise InputError if memory will not suffice for the remaining rows, estimated from the rows done."""
     entries = sum(each.nnz for each in parts)
     host.require_memory(host.ENTRY_BYTES * entries * (n - done) // max(done, 1), n)
@@ -287,7 +289,7 @@ _WHERE = ("device", "n_jobs")
 
 def write_features(
     path: str | os.PathLike[str],
-    matrix: csr_matrix,
+    matrix: scipy.sparse.csr_matrix,
     about: dict[str, NDArray[Any]],
     model: SpectrumFeatures | None = None,
 ) -> None:

@@ -8,13 +8,13 @@ from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm.estimators.base import KernelEstimator, warn_of_column
-from textsvm.machines.classifier import Classifier
 from textsvm.machines.novelty import NoveltyDetector
 from textsvm.machines.regressor import Regressor
 from textsvm.machines.targets import Target
+from textsvm.selection.adaptation import AdaptiveClassifier
 
 
-class SVC(ClassifierMixin, KernelEstimator, Classifier):
+class SVC(ClassifierMixin, KernelEstimator, AdaptiveClassifier):
     """Support vector classification of texts with a string kernel, or of vectors.
 
     Solves the soft-margin dual with an unregularised bias (C-SVC, as in LIBSVM) exactly; with
@@ -40,9 +40,15 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
         machine for each class, solved together.
     time_budget : float, optional
         Seconds for trials of other weights and values of C of "auto" by cross-validation, as predicted from
-        counts of operations; None for no trials.
+        counts of operations; None for no trials. There are none either if 600 texts would take longer.
+    loss : {"hinge", "squared_hinge"}, optional
+        Loss function. None is "hinge", and the loss of the default with "auto" and "fast". "squared_hinge" is
+        linear beyond a slack of 10; it needs a kernel with features, or a kernel matrix that fits in memory.
     class_weight : None, "balanced" or dict, optional
         Factors of C for classes. "balanced": inversely proportional to their sums of sample weights.
+    scoring : {"accuracy", "f1_macro"}
+        "f1_macro" moves the biases to raise macro-F1, the mean F1 of the classes, in three-fold
+        cross-validation on the training texts, for about three times the time.
     normalise : {"unicode", "paper", "none"}
         Normal form of texts, see `textsvm.text.documents.normalise`; a kernel may keep their case.
     punctuation : bool
@@ -87,10 +93,12 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
         solution with Crammer-Singer.
     n_iter_ : int
         Iterations of all machines.
+    adaptation_ : Adaptation
+        Figures and decision of `adapt`, of the classifier that it returns.
     chosen_ : str
         Kernel and C of "auto" and "fast" in a sentence.
-    C_ : float
-        The penalty used.
+    C_, loss_ : float, str
+        Penalty and loss function used.
     device_ : Device
         The device used.
     approximation_ : Approximation
@@ -118,7 +126,7 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
     _instead = (
-        "CalibratedSVC(SVC()) has: it fits the same machine, and learns probabilities from out-of-fold "
+        "CalibratedSVC(SVC()) has: it trains the same kernel, and learns probabilities from out-of-fold "
         "decision values"
     )
 

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binomtest
 
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import scores
@@ -64,7 +64,7 @@ def compare_predictions(
     tail = (1 - level) / 2
     low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / n, [tail, 1 - tail])
     differ = only_first + only_second
-    p_value = float(binomtest(only_first, differ).pvalue) if differ else 1.0
+    p_value = float(scipy.stats.binomtest(only_first, differ).pvalue) if differ else 1.0
     return Paired(
         n, (only_first - only_second) / n, (float(low), float(high)), only_first, only_second, p_value
     )
@@ -102,7 +102,7 @@ def judge_prediction(
     """Figures of a classifier; `first` are the first classifier's predictions, `known` other attributes."""
     labels, predictions = np.asarray(truth), np.asarray(predicted)
     right, n = int((labels == predictions).sum()), len(labels)
-    bounds = binomtest(right, n).proportion_ci(0.95, "wilson")
+    bounds = scipy.stats.binomtest(right, n).proportion_ci(0.95, "wilson")
     classes = np.unique(np.append(labels, predictions))
     return Compared(
         n=n,

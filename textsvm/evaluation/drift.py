@@ -176,7 +176,7 @@ def decide_sample(
     fresh = machine.copy()
     if is_default(fresh.kernel):
         fresh.kernel = machine.kernel_
-    fresh.C, fresh.compute = machine.C_, None
+    fresh.C, fresh.loss, fresh.compute = machine.C_, machine.loss_, None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -237,6 +237,16 @@ class Drift:
             "margin": margin,
             "margin_ratio": None if margin is None or not before else margin / before,
             "training": dict(self.expected),
+        }
+
+    def totals(self) -> dict[str, int]:
+        """Numbers of texts, symbols and p-mers so far, and of new symbols and p-mers."""
+        return {
+            "texts": self.n,
+            "symbols": self._symbols,
+            "new_symbols": self._new_symbols,
+            "features": self._features,
+            "new_features": self._new_features,
         }
 
     def findings(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,51 @@ def predict(
     classes = np.array(sorted([positive, others[0]]))
     predicted = np.where(decision >= 0, positive, others[0])
     return classes, predicted, decision if classes[1] == positive else -decision, None
+
+
+def rows_of(
+    classes: Any, predicted: Any, decision: Any, probability: Any, positive: str | None
+) -> Iterator[dict[str, Any]]:
+    """Printed values of each document; without the classes of a classifier, numbers."""
+    if classes is None:
+        yield from ({"value": value} for value in predicted.tolist())
+        return
+    names = [str(label) for label in classes]
+    if predicted.ndim == 2:
+        for present, values in zip(predicted.tolist(), decision.tolist(), strict=True):
+            labels = [name for name, held in zip(names, present, strict=True) if held]
+            yield {"labels": labels, "decision": dict(zip(names, values, strict=True))}
+        return
+    sign = -1.0 if decision.ndim == 1 and positive == names[0] else 1.0
+    for i, (label, value) in enumerate(zip(predicted.tolist(), (sign * decision).tolist(), strict=True)):
+        row = {"label": label, "decision": value}
+        if isinstance(value, list):
+            row["decision"] = dict(zip(names, value, strict=True))
+        if probability is not None:
+            row["probabilities"] = dict(zip(names, probability[i].tolist(), strict=True))
+        yield row
+
+
+def row_without_text(model: Any, reason: str | None) -> dict[str, Any]:
+    """Printed values of a document that cannot be predicted."""
+    name = "labels" if hasattr(model, "label_form_") else "label"
+    return {name if hasattr(model, "decision_function") else "value": None, "reason": reason}
+
+
+def with_top(
+    rows: Iterable[dict[str, Any]], classes: Any, decision: Any, probability: Any, top: int
+) -> Iterator[dict[str, Any]]:
+    """Rows with the best labels in place of the values of all classes."""
+    names = [str(label) for label in classes]
+    for i, row in enumerate(rows):
+        values = decision[i].tolist() if decision.ndim == 2 else [-float(decision[i]), float(decision[i])]
+        keys, scores = ["decision"], [values]
+        if probability is not None:
+            keys, scores = ["decision", "probability"], [values, probability[i].tolist()]
+        order = sorted(range(len(names)), key=lambda j: -scores[-1][j])[:top]
+        best = [{"label": names[j], **{key: each[j] for key, each in zip(keys, scores, strict=True)}}
+                for j in order]  # fmt: skip
+        yield {name: row[name] for name in ("label", "labels") if name in row} | {"top": best}
 
 
 def predict_one_class(

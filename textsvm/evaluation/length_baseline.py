@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from textsvm.evaluation.metrics import scores
 
@@ -42,7 +42,7 @@ class LengthBaseline:
         rising = bool((lengths - lengths.mean()) @ (values - values.mean()) >= 0)
         lengths, place, counts = np.unique(lengths, return_inverse=True, return_counts=True)
         means = np.bincount(place, values) / counts
-        fitted = isotonic_regression(means, weights=counts, increasing=rising).x
+        fitted = scipy.optimize.isotonic_regression(means, weights=counts, increasing=rising).x
         inner = np.zeros(len(lengths), bool)  # inside a run of equal values
         inner[1:-1] = (fitted[1:-1] == fitted[:-2]) & (fitted[1:-1] == fitted[2:])
         return cls(lengths[~inner].tolist(), fitted[~inner].tolist())

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
@@ -171,13 +172,12 @@ def exact_intervals(results: Results, level: float = 0.95) -> dict[str, tuple[fl
 
 def clopper_pearson(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """Interval of a share of `hits` among `n`; NaN if n is 0."""
-    from scipy.special import betaincinv  # a prediction imports this module and needs no SciPy
 
     if n == 0:
         return np.nan, np.nan
     tail = (1 - level) / 2
-    low = float(betaincinv(hits, n - hits + 1, tail)) if hits else 0.0
-    return low, float(betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
+    low = float(scipy.special.betaincinv(hits, n - hits + 1, tail)) if hits else 0.0
+    return low, float(scipy.special.betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
 
 
 def percentile_interval(values: Array, level: float = 0.95) -> tuple[float, float]:

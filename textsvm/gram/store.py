@@ -222,7 +222,7 @@ class Store:
         except OSError as error:
             raise InputError(f"cannot write the store {self.folder}: {error.strerror}") from error
         with open(handle, "r+", encoding="ascii", errors="replace") as stream:
-            if not _locked(stream.fileno()):
+            if not try_lock(stream.fileno()):
                 who = stream.read(20).strip()
                 raise InputError(
                     f"the store {self.folder} is being written by another process ({who or 'unknown'}); wait "
@@ -275,7 +275,8 @@ def _add(state: Any, value: Any) -> None:
         state.update(f"{len(text)}:".encode() + text)
 
 
-def _locked(handle: int) -> bool:
+def try_lock(handle: int) -> bool:
+    """Lock an open file until it is closed; False if another process holds the lock."""
     if fcntl is None:
         return _locked_on_windows(handle)
     try:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.errors import InputError
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
@@ -66,6 +67,7 @@ class KernelRows(MatrixRows, Protocol):
     CPU and CUDA implementations have the same constructor: (kernel, documents, device).
     """
 
+    kernel: Any
     documents: Documents
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
@@ -143,6 +145,80 @@ class FeatureWeights:
     kernel: Any = None  #: The kernel, if it is a term of a sum
 
 
+@dataclass(frozen=True)
+class FeatureTable:
+    """Features of a kernel that are counted together: strings at some offsets of a window."""
+
+    offsets: NDArray[np.int64]  #: shape (n_patterns, p): Places of the symbols of an occurrence in its window
+    #: Symbols of a window, which must lie within the text; of several patterns each has its own window, up
+    #: to its last symbol.
+    span: int
+    values: NDArray[np.float64]  #: shape (n_patterns,): Value of an occurrence; 1 for plain counts
+    times: int  #: Factor of the squares of these features in k(s, s)
+    codes: NDArray[np.int64]  #: shape (n, p): Codes of the symbols of each known string
+    factors: NDArray[np.float64] | None  #: shape (n,): Learnt factor of each string; None: 1
+    #: shape (n,): Number of rows of `weights` of each string. Intersection kernels have a row for each
+    #: occurrence up to the largest count, all others have a single row.
+    rows: NDArray[np.int64]
+    weights: NDArray[np.float64]  #: shape (sum of rows, n_machines)
+
+
+@dataclass(frozen=True)
+class FeatureTerm:
+    """A kernel with machines as weights of features: all that prediction needs.
+
+    A string u with value a in a text (its number of occurrences) has the feature
+    x = float32(factor f(a)), and adds ``x * weights`` to the values of the machines and ``times * x**2`` to
+    k(s, s). With `count` "intersection" each occurrence has the feature x = float32(factor) and a row of
+    weights of its own. The values are finally multiplied by 1 / sqrt(k(s, s)) if the kernel is `normalised`,
+    else by `scale`.
+    """
+
+    kernel: Any
+    view: Any  #: Symbols that the kernel reads (`textsvm.text.documents.View`)
+    alphabet: NDArray[Any]  #: Symbol of each code: code points (uint32) or tokens (object)
+    count: str  #: Function f: "count", "presence", "log" or "intersection"
+    normalised: bool
+    tables: Sequence[FeatureTable]
+    unknown: float = 1.0  #: Factor of strings that no table has
+    scale: float = 1.0
+    both_strands: bool = False  #: Whether windows of the reverse complement count (DNA)
+    #: Codes of texts without any feature, and values of equal texts, shape (n, n_machines).
+    featureless: Sequence[NDArray[np.int64]] = ()
+    featureless_values: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class PairTerm:
+    """A kernel with machines as coefficients of support vectors: all that prediction needs.
+
+    "edit": k(s, t) = float32(exp(-rate d)), d the edit distance, divided by the length of the longer text if
+    `relative`. "gap": the recurrence of `textsvm.kernels.gap.recurrence` with the decay `rate`.
+    """
+
+    kernel: Any
+    view: Any  #: Symbols that the kernel reads (`textsvm.text.documents.View`)
+    recurrence: str  #: "edit" or "gap"
+    support: Documents  #: n support vectors
+    coef: NDArray[np.float64]  #: shape (n, n_machines)
+    rate: float  #: gamma or decay
+    relative: bool = False
+    normalised: bool = True
+    scale: float = 1.0  #: k(s, t) = scale times the recurrence, if the kernel is not normalised
+    levels: NDArray[np.float64] | None = None  #: shape (p,): Level weights of the recurrence
+    #: shape (n,): 1 / sqrt of the recurrence of each support vector with itself, 0 without features
+    roots: NDArray[np.float64] | None = None
+    shortest: int = 0  #: Texts with fewer symbols have no features
+    #: As in `FeatureTerm`.
+    featureless: Sequence[NDArray[np.int64]] = ()
+    featureless_values: NDArray[np.float64] | None = None
+
+    @property
+    def alphabet(self) -> NDArray[Any]:
+        """Symbol of each code."""
+        return self.support.alphabet
+
+
 class Weights(Protocol):
     """Machines as a weight for each feature, on the host, without support vectors."""
 
@@ -172,6 +248,13 @@ class RowsPredictor:
 
     def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
         return self.rows.decision(documents, self.coef.T, progress)
+
+    def feature_terms(self, examples: Any) -> list[PairTerm]:
+        """All that prediction needs, for export; InputError for a kernel with too many features."""
+        pair_term = self.rows.kernel.structure.pair_term
+        if pair_term is None:
+            raise InputError("a kernel of the model has too many features to be exported")
+        return [pair_term(examples, self.coef)]
 
 
 class SharedColumns(Protocol):
@@ -306,6 +389,11 @@ class Structure:
     def letters(self) -> str:
         """The letters that the kernel accepts, "" for all: kernels of both strands read DNA and RNA only."""
         return "acgtunrykmswbdhv" if getattr(self.kernel, "canonical", False) else ""
+
+    @property
+    def pair_term(self) -> Callable[[Documents, NDArray[np.float64]], PairTerm] | None:
+        """Machines, coef (n_machines, n_sv), with their support vectors for export; None if not supported."""
+        return getattr(self.kernel, "_pair_term", None)
 
     @property
     def near_duplicate_kernel(self) -> Any:

@@ -12,6 +12,7 @@ from datetime import date, time, timedelta
 from typing import Any, cast
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -384,6 +385,5 @@ def as_vectors(X: Any, known: Vectors | None = None) -> Vectors:
 
 
 def _compressed(matrix: Any) -> Any:
-    from scipy.sparse import csr_array  # SciPy's import takes longer than a short prediction
 
-    return csr_array(matrix)
+    return scipy.sparse.csr_array(matrix)

@@ -121,6 +121,22 @@ class Normalisation:
             values[i] = coef[:, columns.groups == self.groups[i]].sum(axis=1)
 
 
+def featureless_of(
+    columns: Normalisation, coef: NDArray[np.float64], examples: Documents
+) -> tuple[list[NDArray[np.int64]], NDArray[np.float64]]:
+    """Codes of the distinct support vectors without features, and the values of texts equal to them.
+
+    `columns` belongs to the support vectors, `coef` has shape (n_machines, n_sv); both may be empty.
+    """
+    texts, values = [], []
+    for group in range(1, int(columns.groups.max(initial=0)) + 1):
+        same = np.flatnonzero(columns.groups == group)
+        begin, end = examples.offsets[same[0] : same[0] + 2]
+        texts.append(examples.codes[begin:end].astype(np.int64))
+        values.append(coef[:, same].sum(axis=1))
+    return texts, np.array(values).reshape(len(texts), len(coef))
+
+
 def finished_gram(
     normalisation: Normalisation, total: NDArray[np.float32], in_place: bool
 ) -> NDArray[np.float32]:

@@ -23,7 +23,7 @@ MAX_INT32 = (1 << 31) - 1
 #: Pieces of work per thread: enough to balance unequal documents.
 PIECES = 4
 #: Symbols or entries below which starting threads does not pay.
-ALONE = 1 << 14
+ALONE = 1 << 16
 
 
 def feature_type(n_features: int) -> type[np.signedinteger]:

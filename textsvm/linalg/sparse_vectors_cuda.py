@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
+import scipy
 
 from textsvm.linalg.products_cuda import DOUBLE, NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, Finish, finish_defines, rows_of, warps
@@ -155,7 +155,7 @@ def factors_of(x: CudaSparse, finish: Finish) -> Factors:
 def upload(values: Any) -> CudaSparse:
     """Rows of a CSR matrix on the current GPU, in float64."""
     cp = gpu.cupy()
-    matrix = csr_matrix(values)
+    matrix = scipy.sparse.csr_matrix(values)
     entries, (n, d) = int(matrix.indptr[-1]), matrix.shape
     gpu.require_memory(48 * entries + 16 * d, f"{n:,} sparse vectors")
     indptr = cp.asarray(matrix.indptr.astype(np.int64))

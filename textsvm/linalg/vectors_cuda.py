@@ -32,7 +32,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
+import scipy
 
 from textsvm.linalg.products_cuda import empty_matrix, mirror
 from textsvm.linalg.sparse_cuda import FINISHES, Finish, finish_defines, finish_fields, rows_of
@@ -203,9 +203,9 @@ def on_card(values: Any) -> Array:
     cp, (n, d) = gpu.cupy(), values.shape
     dtype = np.dtype(np.float32 if values.dtype == np.float32 else np.float64)
     gpu.require_memory(n * d * dtype.itemsize, f"{n:,} vectors of {d:,} numbers")
-    if not issparse(values):
+    if not scipy.sparse.issparse(values):
         return cp.ascontiguousarray(cp.asarray(values, dtype))
-    matrix, entries = csr_matrix(values), int(values.nnz)
+    matrix, entries = scipy.sparse.csr_matrix(values), int(values.nnz)
     rows, columns = rows_of(cp.asarray(matrix.indptr), entries), cp.asarray(matrix.indices)
     dense = cp.zeros((n, d), dtype)
     dense[rows, columns[:entries]] = cp.asarray(matrix.data[:entries], dtype)

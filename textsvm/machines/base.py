@@ -208,7 +208,7 @@ class KernelMachine(Parameters, ABC):
 
             return VectorSource(kernel, landmarks)
         if structure.reads_tables:
-            from textsvm.sources.columns import ColumnSource
+            from textsvm.sources.vectors import ColumnSource
 
             return ColumnSource(kernel, self.text_form, landmarks)
         return TextSource(kernel, self.text_form, landmarks)
@@ -354,12 +354,19 @@ class KernelMachine(Parameters, ABC):
         self, values: Sequence[NDArray[np.float64]], folds: Sequence[Fold], target: Target
     ) -> list[NDArray[Any]]:
         """Predictions from the scores of test parts; thresholds come from the other folds."""
-        return [self.predictions(scores, target.classes) for scores in values]
+        shifted = self.fold_values(values, folds, target)
+        return [self.predictions(scores, target.classes) for scores in shifted]
+
+    def fold_values(
+        self, values: Sequence[NDArray[np.float64]], folds: Sequence[Fold], target: Target
+    ) -> list[NDArray[np.float64]]:
+        """Decision values from the scores of test parts; offsets come from the other folds."""
+        return list(values)
 
     def learn_from_folds(
         self, values: Sequence[NDArray[np.float64]], folds: Sequence[Fold], target: Target
     ) -> None:
-        """Learn thresholds from the scores of test parts; only multilabel machines have thresholds."""
+        """Learn thresholds or offsets, if any, from the scores of test parts."""
 
     def n_machines(self, n_classes: int) -> int:
         """Number of binary machines."""

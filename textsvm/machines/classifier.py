@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from textsvm.machines.targets import (
 )
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap
-from textsvm.solvers.class_scores import STRATEGIES, class_scores, number_of_machines
+from textsvm.solvers.dual import LOSSES
 from textsvm.sources.base import Source
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, MultiView
@@ -38,10 +38,13 @@ if TYPE_CHECKING:
     from textsvm.machines.training import PreparedRows
     from textsvm.solvers.problems import Classification, Machines
 
-#: Factor of `tol` for kernel="auto" and "fast": a third of the time; values change by 0.01 or less.
+STRATEGIES = ("ovo", "ovr", "crammer-singer")
+#: Factor of `tol` for kernel="auto" and "fast": training takes a third of the time, and decision values
+#: change by at most 0.01.
 ROUGHER = 20.0
 
-#: What a factor of e in the weight of a class moves its bias by, for kernel="auto" and "fast".
+#: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e;
+#: half as much with two classes.
 RARE = 0.05
 
 
@@ -67,6 +70,7 @@ class Classifier(KernelMachine):
     multiclass: str = "ovr"
     class_weight: Mapping[Any, float] | str | None = None
     time_budget: float | None = None
+    loss: str | None = None
 
     estimator_name = "SVC"
     _POSITIVE = ("C", "tol", "duality_gap")
@@ -88,6 +92,10 @@ class Classifier(KernelMachine):
         if not isinstance(self.multiclass, str) or self.multiclass not in STRATEGIES:
             raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}")
         check_class_weight(self.class_weight)
+        if self.loss not in (None, *LOSSES):
+            raise InputError(f"loss={self.loss!r} is not None or one of {', '.join(LOSSES)}")
+        if self.loss == "squared_hinge" and self.multiclass == "crammer-singer":
+            raise InputError("crammer-singer has no squared hinge loss; choose multiclass ovr or ovo")
         seconds = self.time_budget
         if seconds is not None and not (is_number(seconds) and 0 <= seconds < np.inf):
             raise InputError(f"time_budget must be a number of seconds or None, got {seconds!r}")
@@ -106,7 +114,7 @@ class Classifier(KernelMachine):
         y : array-like, shape (n,)
             Labels of two or more classes: strings, whole numbers or bools.
         sample_weight : array-like, shape (n,), optional
-            Factors of C, >= 0; weight 2 counts a text twice, weight 0 ignores it.
+            Factors of C, >= 0; weight 2 counts a text twice. A text of weight 0 counts in idf and odds alone.
         progress : callable, optional
             Called with the stage, the work done and the total work (`StageProgress`).
         """
@@ -114,7 +122,7 @@ class Classifier(KernelMachine):
             self._choose_and_fit(X, y, sample_weight, progress)
         else:
             self._fit(X, y, sample_weight, progress)
-            self.C_, self.chosen_ = self.C, ""
+            self.C_, self.loss_, self.chosen_ = self.C, self.loss or "hinge", ""
             self.held_out_accuracy_: float | None = None  # of the choice, or of a calibration
         return self
 
@@ -131,10 +139,11 @@ class Classifier(KernelMachine):
             default = self._default(texts)
             documents = self._encode_for(default, texts, target, progress)
             clock = lap(seconds, "encode", clock)
-            kernel, C, self.chosen_ = self._choice(default, documents, target, weight, progress)
+            kernel, C, loss, self.chosen_ = self._choice(default, documents, target, weight, progress)
             lap(seconds, "choose", clock)
-            self.C_ = float(C)
+            self.C_, self.loss_ = float(C), loss
             problem = self.problem(target, np.arange(len(texts)), weight, C)
+            problem = replace(problem, loss=loss)
             machines, self.gram_description_ = train(self, kernel, documents, problem, seconds, progress)
         self.seconds_ = seconds
         self.keep_machines(kernel, documents, target, machines)
@@ -149,16 +158,18 @@ class Classifier(KernelMachine):
         weight: NDArray[np.float64] | None,
         progress: StageProgress | None,
     ) -> str:
-        """Set `kernel` and `C` to those of kernel="auto" or "fast"; return a sentence about them."""
+        """Set `kernel`, `C` and `loss` to those of kernel="auto" or "fast"; return a sentence about them."""
         default = self._default(texts)
         with self.at_work(devices.select(self.device)):
             documents = self._encode_for(default, texts, target, progress)
-            self.kernel, self.C, reason = self._choice(default, documents, target, weight, progress)
+            choice = self._choice(default, documents, target, weight, progress)
+        self.kernel, self.C, self.loss, reason = choice
         return reason
 
     def _default(self, texts: list[str]) -> Candidate:
         choose = candidates.auto if self.kernel == "auto" else candidates.fast
-        return choose(texts, self.normalise != "none")
+        default = choose(texts, self.normalise != "none")
+        return default if self.loss is None else default.with_loss(self.loss)
 
     def _encode_for(
         self, default: Candidate, texts: list[str], target: Target, progress: StageProgress | None
@@ -175,18 +186,27 @@ class Classifier(KernelMachine):
         target: Target,
         weight: NDArray[np.float64] | None,
         progress: StageProgress | None,
-    ) -> tuple[Kernel, float, str]:
-        """Kernel, C and a sentence: of the default, or chosen by trials within `time_budget`."""
+    ) -> tuple[Kernel, float, str, str]:
+        """Kernel, C, loss and a sentence: of the default, or chosen by trials within `time_budget`.
+
+        The loss is hinge if machines with the squared hinge loss cannot be trained.
+        """
+        from textsvm.machines.training import can_square_hinge
+
         self.held_out_accuracy_, self.n_trials_ = None, 0
+        problem = self.problem(target, np.arange(len(documents)), weight, 1.0)
+        given = (default.kernel(), documents, problem, devices.select(self.device))
+        if self.loss is None and default.loss != "hinge" and not can_square_hinge(self, *given):
+            default = default.with_loss("hinge")
         if self.kernel == "fast" or self.time_budget is None:
-            return default.kernel(), default.C * self.C, default.description(self.C)
+            return default.kernel(), default.C * self.C, default.loss, default.description(self.C)
         from textsvm.choice.choose import choose
 
-        factors = self.problem(target, np.arange(len(documents)), weight, 1.0).weight
-        choice = choose(default, documents, target.values, factors, float(self.C), self.time_budget, progress)
-        self.held_out_accuracy_ = max((trial.accuracy for trial in choice.trials), default=None)
+        C, seconds = float(self.C), self.time_budget
+        choice = choose(default, documents, target.values, problem.weight, C, seconds, progress)
+        self.held_out_accuracy_ = choice.accuracy
         self.n_trials_ = len(choice.trials)
-        return choice.kernel, choice.C, choice.description
+        return choice.kernel, choice.C, default.loss, choice.description
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         """Decision values of texts for the classes; the largest wins.
@@ -208,7 +228,7 @@ class Classifier(KernelMachine):
 
     def keep(self, prepared: PreparedRows, target: Target, machines: Machines) -> None:
         super().keep(prepared, target, machines)
-        self.C_, self.chosen_ = self.C, ""
+        self.C_, self.loss_, self.chosen_ = self.C, self.loss or "hinge", ""
 
     def as_target(self, y: Any, n: int) -> Target:
         classes, codes = as_classes(y, n)
@@ -235,7 +255,8 @@ class Classifier(KernelMachine):
         factors = class_factors(self.class_weight, target.classes, totals)
         penalty = float(self.C if C is None else C)
         weight = weight * factors[codes]
-        return Classification(index, codes, len(target.classes), penalty, weight, self.multiclass)
+        loss = self.loss or "hinge"
+        return Classification(index, codes, len(target.classes), penalty, weight, self.multiclass, loss)
 
     def scores(self, values: NDArray[np.float64], n_classes: int) -> NDArray[np.float64]:
         if n_classes == 2 and values.shape[1] == 2:
@@ -247,10 +268,33 @@ class Classifier(KernelMachine):
         return classes[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def n_machines(self, n_classes: int) -> int:
-        return number_of_machines(n_classes, self.multiclass)
+        if self.multiclass == "ovo" or (n_classes == 2 and self.multiclass == "ovr"):
+            return n_classes * (n_classes - 1) // 2
+        return n_classes
 
     def machine_names(self, classes: NDArray[Any] | None, n_machines: int) -> list[str]:
         assert classes is not None
         if self.multiclass == "ovo" or (len(classes) == 2 and self.multiclass == "ovr"):
             return [f"{a!s} against {b!s}" for a, b in combinations(classes, 2)]
         return [f"{a!s} against the rest" for a in classes]
+
+
+def class_scores(values: NDArray[np.float64], n_classes: int, strategy: str) -> NDArray[np.float64]:
+    """Class scores from the values of all machines; the largest score wins.
+
+    "ovo" counts votes, and breaks ties by the sum of the values, scaled to less than half a vote. Shapes are
+    (n, n_machines) -> (n, n_classes), or (n,) if there is a single machine for two classes.
+    """
+    if values.shape[1] == 1:
+        return values[:, 0]
+    if strategy != "ovo":
+        return values
+    votes = np.zeros((len(values), n_classes))
+    sums = np.zeros((len(values), n_classes))
+    for k, (a, b) in enumerate(combinations(range(n_classes), 2)):
+        second = values[:, k] > 0
+        votes[:, b] += second
+        votes[:, a] += ~second
+        sums[:, b] += values[:, k]
+        sums[:, a] -= values[:, k]
+    return votes + sums / (3 * (np.abs(sums) + 1))

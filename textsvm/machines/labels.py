@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -44,9 +45,8 @@ def in_form(indicator: NDArray[np.bool_], classes: NDArray[Any], form: str) -> A
         return label_sets(indicator, classes)
     if form == "indicator":
         return indicator.astype(np.int64)
-    from scipy.sparse import csr_matrix
 
-    return csr_matrix(indicator, dtype=np.int64)
+    return scipy.sparse.csr_matrix(indicator, dtype=np.int64)
 
 
 def label_sets(indicator: NDArray[np.bool_], classes: NDArray[Any]) -> list[tuple[Any, ...]]:

@@ -139,7 +139,7 @@ def _class_mixes(machine: Any) -> tuple[NDArray[np.float64], list[Any]]:
         return mixes, labels
     opposites = {None: ("a higher number", "a lower number"), "inside": ("inside", "outside")}
     classes = getattr(machine, "classes_", None)
-    positive, negative = opposites[labels[0]] if classes is None else (labels[0], classes[0].item())
+    positive, negative = opposites[labels[0]] if classes is None else (labels[0], classes.tolist()[0])
     return np.stack([-mixes[0], mixes[0]]), [negative, positive]
 
 
@@ -176,12 +176,14 @@ def _heaviest(
     substrings = table.kind.endswith("substrings")
     order = np.argsort(-weights, kind="stable")[: CANDIDATES * max(n, 30) if substrings else n].tolist()
     pairs = [(str(table.names[i]), float(weights[i])) for i in order if weights[i] > 0]
-    features = merge(pairs, text) if substrings else [Feature(*pair) for pair in pairs]
+    features = merge(pairs, text, n) if substrings else [Feature(*pair) for pair in pairs]
     return TopFeatures(label, table.kind, features[:n])
 
 
-def merge(pairs: Sequence[tuple[str, float]], text: str = "") -> list[Feature]:
+def merge(pairs: Sequence[tuple[str, float]], text: str = "", n: int | None = None) -> list[Feature]:
     """Merge neighbouring substrings of similar weight (positive, heaviest first) that are joined in `text`.
+
+    Only the first `n` features are merged and returned (None: all).
 
     Only substrings of `MIN_LENGTH` symbols, and of `SHARE` of the weight of the heaviest, join it; all
     substrings of the result are merged into it.
@@ -199,6 +201,8 @@ def merge(pairs: Sequence[tuple[str, float]], text: str = "") -> list[Feature]:
             del rest[each]
         several = len(parts) > 1
         result.append(Feature(whole if several else start, weight, tuple(parts) if several else ()))
+        if len(result) == n:
+            break
     return result
 
 

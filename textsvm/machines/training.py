@@ -34,6 +34,8 @@ Machine = Any
 #: Predicted solver time on a CPU relative to a classifier of texts, which coordinate descent solves.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 7.0}
 SLOWER_ON_NUMBERS = 20.0
+#: Bytes per value of a kernel matrix, and of a copy, that certainly stay in memory.
+MATRIX_BYTES = 9
 #: Upper bound of the bytes of a feature occurrence, in memory or on disk.
 MOST_BYTES = 64
 
@@ -68,6 +70,18 @@ def plan_training(
     features = features_of(kernel, documents, problem, device, obstacle, memory)
     case, features_requested = Case(len(documents), memory, device.kind), compute.solver == "features"
     return plan_features(case, features, features_requested)
+
+
+def can_square_hinge(
+    machine: Machine, kernel: Kernel, documents: Any, problem: Classification, device: Device
+) -> bool:
+    """Whether machines with the squared hinge loss can be trained: from features, or a matrix in memory."""
+    if problem.strategy == "crammer-singer":
+        return False
+    if plan_training(machine, kernel, documents, problem, device) is not None:
+        return True
+    fits = MATRIX_BYTES * len(documents) ** 2 <= memory_limit(machine, len(documents), device)
+    return fits and not device.cards
 
 
 def memory_limit(machine: Machine, n: int, device: Device) -> int:

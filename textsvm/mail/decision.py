@@ -6,14 +6,15 @@ targets are 1 / (m + 2) and 1 - 1 / (m + 2) for m mails of a kind instead of 0 a
 lessons do not lead to scores of 0 and 1.
 
 Both kinds have the same total weight, so that scores do not depend on the share of spam. The prior counts as
-much as `PRIOR_MAILS` mails of each kind at the values v and -v, with scores of .99 and .01. Values of new
-mails grow with the number n of lessons of the rarer kind, because more of their features are known: v = FIRST
-(n / 10)^(1/3) is where the filter calls about as much ham spam as Bogofilter does after 10, 20 and `MANY`
-lessons of each kind, so that a filter that knows few mails is useful. With more lessons v grows as n^0.6, to
-`LAST`, and the prior counts less: fewer hams among later mails are called spam. A fit of negative slope is
-replaced by a flat sigmoid.
+much as `PRIOR_MAILS` mails of each kind, spam at the value v(number of spam lessons) with the score .99, and
+ham at -v(number of ham lessons) with .01. Values of new mails of a kind grow with the number n of its
+lessons, because more of their features are known: v(n) = FIRST (n / 10)^(1/3) was chosen so that the
+false-positive rate after 10, 20 and `MANY` lessons of each kind is about Bogofilter's. With more lessons v
+grows as n^0.6, to `LAST`, and the prior counts less. After many spams and few hams, new hams have values like
+those of new spams of a balanced filter. The prior then expects new spams at a larger v, so that the spam
+threshold lies above the values of these hams. A fit of negative slope is replaced by a flat sigmoid.
 
-A message that was learnt is on its side: its score is at least .99, or at most .45 (`Decision.taught`).
+A learnt message keeps its kind: its score is raised to .99 (spam) or lowered to .45 (ham).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ CODES = {"spam": 0, "ham": 1, "unsure": 2}
 FEATURES = {1: [P, MAX_HEADER, MAX_BYTES], 2: [P, MAX_HEADER, MAX_BYTES, *SHARES]}
 #: Slope before any mail is known. Value at which the score is .99 after ten lessons of each kind, the largest
 #: such value, and the number of mails of each kind that count as this prior, up to `MANY` lessons.
-PRIOR, FIRST, LAST, PRIOR_MAILS, MANY = 5.0, 0.295, 1.0, 100.0, 50
+PRIOR, FIRST, LAST, PRIOR_MAILS, MANY = 5.0, 0.295, 0.92, 100.0, 50
 #: Newton's method: maximum number of steps (four to ten are taken), and tolerance of the decrease.
 _MAX_STEPS, _TOLERANCE = 50, 1e-12
 
@@ -97,18 +98,22 @@ def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
     `values` are decision values of mails as if they had not been learnt; `spam` are bools.
     """
     values, spam = np.asarray(values, np.float64), np.asarray(spam, bool)
-    n_spam, n_ham = np.count_nonzero(spam), np.count_nonzero(~spam)
+    n_spam, n_ham = int(np.count_nonzero(spam)), int(np.count_nonzero(~spam))
     if not n_spam or not n_ham:
         return PlattSigmoid(PRIOR)
-    few = int(min(n_spam, n_ham))
-    value = min(LAST, FIRST * (min(few, MANY) / 10) ** (1 / 3) * max(1.0, few / MANY) ** 0.6)
+    few = min(n_spam, n_ham)
     mails = PRIOR_MAILS * min(1.0, MANY / few)
-    target = np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2))
-    weight = np.where(spam, few / n_spam, few / n_ham)
-    target = np.append(target, [SPAM, 1 - SPAM])
-    weight = np.append(weight, [mails, mails])
-    slope, offset = _newton(np.append(values, [value, -value]), target, weight / weight.sum())
+    target = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [SPAM, 1 - SPAM])
+    weight = np.append(np.where(spam, few / n_spam, few / n_ham), [mails, mails])
+    slope, offset = _newton(
+        np.append(values, [_prior_value(n_spam), -_prior_value(n_ham)]), target, weight / weight.sum()
+    )
     return PlattSigmoid(slope, offset) if slope > 0 else PlattSigmoid()
+
+
+def _prior_value(n: int) -> float:
+    """The value of a new mail of a kind with n lessons, in the prior."""
+    return min(LAST, FIRST * (min(n, MANY) / 10) ** (1 / 3) * max(1.0, n / MANY) ** 0.6)
 
 
 def _newton(
@@ -163,7 +168,7 @@ def read_model(lessons: Lessons, weights: WeightVector | None = None) -> Decisio
     stored = read_weights(path, lessons.state[1])
     if stored is None:
         if weights is None:
-            lessons.verify()
+            lessons.check_rows()
         stored = weights or sum_vectors(
             (lesson.keys, lesson.values, lesson.alpha if lesson.kind == "spam" else -lesson.alpha)
             for lesson in lessons.iterate(supports=True)

@@ -126,14 +126,14 @@ class WeightVector(NamedTuple):
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[place] == keys, self.values[place], 0.0)
 
-    def write(self, path: Path, rows: int) -> None:
+    def write(self, path: Path, checksum: int) -> None:
         """Write the file, for its owner alone; errors are ignored, because the file is only a cache."""
         from textsvm.runtime.files import replacing  # not above: `tempfile` takes 10 ms
 
         with suppress(OSError, InputError):
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # `replacing` keeps its mode
             with replacing(path) as temporary, temporary.open("wb") as stream:
-                parts = rows.to_bytes(16, "big"), self.keys.astype("<u8"), self.values.astype("<f4")
+                parts = checksum.to_bytes(16, "big"), self.keys.astype("<u8"), self.values.astype("<f4")
                 stream.write(_FILE_HEADER.pack(_MAGIC, _digest(*parts), parts[0], len(self.keys)))
                 stream.writelines(parts[1:])
 
@@ -149,21 +149,21 @@ def sum_vectors(vectors: Iterable[tuple[NDArray[np.uint64], NDArray[np.float32],
     return WeightVector(distinct, sums.astype(np.float32))
 
 
-def _map_file(path: Path, rows: int) -> tuple[memoryview, memoryview] | None:
+def _map_file(path: Path, checksum: int) -> tuple[memoryview, memoryview] | None:
     """Keys and weights in a file; None if it is missing, damaged, or of lessons of another sum of digests."""
     with suppress(OSError, struct.error, ValueError), path.open("rb") as stream:
         data = memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ))
         magic, digest, origin, n = _FILE_HEADER.unpack_from(data)
         content = data[_FILE_HEADER.size :]
-        complete = origin == rows.to_bytes(16, "big") and len(content) == 12 * n
+        complete = origin == checksum.to_bytes(16, "big") and len(content) == 12 * n
         if magic == _MAGIC and complete and digest == _digest(origin, content):
             return content[: 8 * n], content[8 * n :]
     return None
 
 
-def read_weights(path: Path, rows: int) -> WeightVector | None:
+def read_weights(path: Path, checksum: int) -> WeightVector | None:
     """The weights of a file; None if it is missing, damaged, or of lessons of another sum of digests."""
-    parts = _map_file(path, rows)
+    parts = _map_file(path, checksum)
     return parts and WeightVector(np.frombuffer(parts[0], "<u8"), np.frombuffer(parts[1], "<f4"))
 
 
@@ -173,9 +173,9 @@ def _keys(block: bytes, mark: int) -> list[int]:
     return [P << 56 | mark | int.from_bytes(pmer, "big") for pmer in sorted(pmers)]
 
 
-def stored_value(text: str, path: Path, rows: int) -> float | None:
+def stored_value(text: str, path: Path, checksum: int) -> float | None:
     """The decision value of a text by the weights in a file, without NumPy; None if it is not usable."""
-    parts = _map_file(path, rows)
+    parts = _map_file(path, checksum)
     if parts is None or sys.byteorder != "little":
         return None
     keys, weights = parts[0].cast("Q"), parts[1].cast("f")

@@ -76,20 +76,14 @@ class Filter:
     or wait if there was none. All methods raise the InputErrors of `Lessons`, and InputError if the store has
     features of another version.
 
-    Parameters
-    ----------
-    folder : path, optional
-        Default: TEXTSVM_MAIL, else in the user's data folder.
-    create : bool
-        Create a missing store.
-    texts : bool
-        Whether a new store holds messages, or only features.
+    The parameters are those of `Lessons`.
     """
 
     def __init__(
         self, folder: str | os.PathLike[str] | None = None, *, create: bool = False, texts: bool = True
     ) -> None:
         self.lessons = Lessons(folder, create=create, texts=texts)
+        self.read = read_message  # the server's reads messages in another process
         self._lock = threading.RLock()
         self._machine: OnlineMachine | None = None
         self._state = (-1, 0)  # state of the store when the machine was loaded or written
@@ -121,7 +115,7 @@ class Filter:
 
     def classify(self, data: bytes | RawMessage) -> Decision:
         """The decision on a raw message; a message that was learnt has the kind as which it was learnt."""
-        message = read_message(data)
+        message = self.read(data)
         kind, version = self._known(message.digest)
         decision = None
         if not self._with_numpy and "numpy" not in sys.modules:
@@ -157,7 +151,7 @@ class Filter:
     def reasons(self, data: bytes | RawMessage, most: int = 10) -> list[tuple[str, float]]:
         """The words of a message with the largest contributions to the decision value."""
         model = self.model()
-        return word_contributions(read_message(data).text, model.weights, model.version)[:most]
+        return word_contributions(self.read(data).text, model.weights, model.version)[:most]
 
     def model(self) -> DecisionModel:
         """The present decision model of the store; while lessons are learnt, that of the last `refresh`."""
@@ -210,12 +204,17 @@ class Filter:
             for message in map(RawMessage.of, messages):
                 emptiness.add(message.is_empty)
                 if not message.is_empty:
-                    yield _new_lesson(message, kind)
+                    yield self._new_lesson(message, kind)
 
         changed = self.add_lessons(lessons())
         if emptiness == {True}:
             raise InputError("the message is empty (no header field and no text): nothing was learnt")
         return changed
+
+    def _new_lesson(self, raw: RawMessage, kind: str) -> Lesson:
+        message = self.read(raw)
+        arrays = features(message.text)
+        return Lesson(message.digest, kind, *arrays, message.subject, message.sender, raw.data[:MAX_KEPT])
 
     def add_lessons(self, lessons: Iterable[Lesson]) -> int:
         """Learn lessons with features; return the number that are new or change their kind."""
@@ -241,11 +240,11 @@ class Filter:
     def learnt_kind(self, data: bytes | RawMessage) -> str | None:
         """The kind of a learnt message; None if the message was not learnt."""
         with self._lock:
-            return self.lessons.kind(RawMessage.of(data).digest)
+            return self.lessons.kind(self.read(data).digest)
 
     def unlearn(self, data: bytes | RawMessage) -> bool:
         """Forget a lesson; return whether it existed."""
-        digest = RawMessage.of(data).digest
+        digest = self.read(data).digest
         with self._change():
             if self.lessons.kind(digest) is None:
                 return False
@@ -273,7 +272,7 @@ class Filter:
     def _retrain_once(self) -> bool:
         """Train on all lessons; write the result and return True unless the store has changed meanwhile."""
         with self.lessons.reading():
-            self.lessons.verify()
+            self.lessons.check_rows()
             state, version = self.lessons.state, self._trained_version()
             stored = self.lessons.iterate(messages=True)
             lessons = [_recompute_features(lesson, version)._replace(message=None) for lesson in stored]
@@ -348,7 +347,7 @@ class Filter:
     def _load_machine(self) -> OnlineMachine:
         """The machine of the present lessons, loaded if there is none."""
         if self._machine is None or self._state != self.lessons.state:
-            self.lessons.verify()
+            self.lessons.check_rows()
             self._add_all(self.lessons.iterate()).settle(SETTLING)
             self._calibration = read_calibration(self.lessons)
             self._state = self.lessons.state
@@ -379,7 +378,7 @@ class Filter:
         """Number of lessons, and decisions on the last lessons before they were learnt."""
         lessons = self.lessons
         with self._lock, lessons.reading():
-            lessons.verify()
+            lessons.check_rows()
             read_calibration(lessons)
             counts, history = lessons.counts(), lessons.history()
             texts, most = lessons.holds_texts, lessons.meta("most")
@@ -399,12 +398,6 @@ def new_machine() -> OnlineMachine:
     from textsvm.solvers.online import OnlineMachine
 
     return OnlineMachine(C, free_bias=False, blocks=len(SHARES))
-
-
-def _new_lesson(raw: RawMessage, kind: str) -> Lesson:
-    message = read_message(raw)
-    arrays = features(message.text)
-    return Lesson(message.digest, kind, *arrays, message.subject, message.sender, raw.data[:MAX_KEPT])
 
 
 def _recompute_features(lesson: Lesson, version: int) -> Lesson:

@@ -15,9 +15,9 @@ Tables:
 
 Damage is detected by digests, the first 16 bytes of SHA-256. `seals` of a lesson are four digests: [0]
 features; [1] message; [2] digest, kind, learnt, subject, sender and [0:2]; [3] id, value, score, alpha and
-[0:3]. `rows` is the sum of [3] of all lessons modulo 2**128, so a lesson changes it in constant time; `seal`
-is the digest of all other values in `meta`. Every row is checked when it is read, `meta` as well, and `rows`
-when the machine or the weights are computed from the lessons.
+[0:3]. The checksum `rows` is the sum of [3] of all lessons modulo 2**128, so a lesson changes it in constant
+time; `seal` is the digest of all other values in `meta`. Every row is checked when it is read, `meta` as
+well, and the checksum when the machine or the weights are computed from the lessons.
 
 Features are packed: the first key and the gaps between keys, as 4 bytes each if they fit; equal values as a
 single number; several runs of equal values, as in `textsvm.mail.features`, as the letter r, the values of the
@@ -128,25 +128,25 @@ class LessonRow(NamedTuple):
     value: float | None
     score: float | None
     alpha: float
-    seals: bytes
+    digests: bytes  #: Column `seals`
 
-    def sealed(self, content: bytes | None = None) -> LessonRow:
+    def with_digests(self, content: bytes | None = None) -> LessonRow:
         """The row with its digests; `content` are those of new features and message."""
-        seals = content or self.seals[:32]
-        seals += _digest(self[1:6], seals)
-        return self._replace(seals=seals + _digest((self.id, *self[6:9]), seals))
+        digests = content or self.digests[:32]
+        digests += _digest(self[1:6], digests)
+        return self._replace(digests=digests + _digest((self.id, *self[6:9]), digests))
 
     @property
-    def total(self) -> int:
+    def checksum_term(self) -> int:
         """The term of the row in the sum over all rows."""
-        return int.from_bytes(self.seals[48:], "big")
+        return int.from_bytes(self.digests[48:], "big")
 
     @property
     def intact(self) -> bool:
         """Whether the row is as it was written, with values within their bounds."""
         return (
-            isinstance(self.seals, bytes)
-            and self.sealed().seals == self.seals
+            isinstance(self.digests, bytes)
+            and self.with_digests().digests == self.digests
             and self.kind in KINDS
             and isinstance(self.subject, str)
             and isinstance(self.sender, str)
@@ -163,7 +163,7 @@ _MODULUS = 1 << 128
 _NO_LESSONS: dict[str, Any] = {"generation": 0, "rows": 0, "counts": dict.fromkeys(KINDS, 0)}
 #: Raised while decoding a damaged row.
 _UNREADABLE = (InputError, TypeError, ValueError, zlib.error)
-_ROW = ", ".join(LessonRow._fields)
+_ROW = ", ".join([*LessonRow._fields[:-1], "seals"])
 _ROWS = f"select {_ROW} from lessons"
 
 
@@ -181,16 +181,8 @@ class Lessons:
     All methods raise InputError if there is no store, if the file belongs to another program or a newer
     textsvm, is damaged or cannot be written, or if another process writes for longer than `LOCK_TIMEOUT`.
 
-    Parameters
-    ----------
-    folder : path, optional
-        Default: TEXTSVM_MAIL, else in the user's data folder.
-    create : bool
-        Create a missing store; only its owner may read it (0700, files 0600).
-    texts : bool
-        Whether a new store holds messages.
-    damaged : bool
-        Open a damaged store for `intact`, without writing to it.
+    `create` creates a missing store, which only its owner may read (0700, files 0600), with messages unless
+    `texts` is false. `damaged` opens a damaged store for `intact`, without writing to it.
     """
 
     def __init__(
@@ -235,7 +227,7 @@ class Lessons:
         self.sql.execute("pragma foreign_keys = on")
         if create and self._is_empty():
             self._use_wal()
-            with self._transaction("begin immediate", sealed=False):
+            with self._transaction("begin immediate", read_meta=False):
                 if self._is_empty():  # no other process was quicker
                     for statement in _TABLES.split(";")[:-1]:
                         self.sql.execute(statement)
@@ -249,7 +241,7 @@ class Lessons:
         if self.version > FORMAT:
             raise InputError(f"{self.path} has format {self.version} of a newer textsvm: upgrade textsvm")
         if self.version < FORMAT and not damaged:
-            with self._transaction("begin immediate", sealed=False):
+            with self._transaction("begin immediate", read_meta=False):
                 if self.pragma("user_version") < FORMAT:
                     self._migrate()
             self.version = FORMAT
@@ -280,7 +272,7 @@ class Lessons:
             try:
                 body = self._row("select keys, weights, message from bodies where id = ?", key)
                 unpacked(*body[:2])
-                row = self._checked(row.sealed(_content(*body)))
+                row = self._checked(row.with_digests(_content(*body)))
             except (TypeError, ValueError) as error:
                 raise self.damage(f"lesson {key}") from error
             self._update(None, row)
@@ -327,11 +319,11 @@ class Lessons:
         return self._transaction("begin")
 
     @contextmanager
-    def _transaction(self, begin: str, *, sealed: bool = True) -> Iterator[None]:
+    def _transaction(self, begin: str, *, read_meta: bool = True) -> Iterator[None]:
         with self._translate_errors():
             self.sql.execute(begin)
             try:
-                self._meta = self._read_meta() if sealed else {}
+                self._meta = self._read_meta() if read_meta else {}
                 yield
                 if self._meta and "immediate" in begin:
                     self._write_meta(self._meta)
@@ -349,13 +341,13 @@ class Lessons:
         with self._translate_errors():
             texts = dict(self.sql.execute("select name, value from meta"))
         seal = texts.pop("seal", None)
-        if seal != _meta_seal(texts):
+        if seal != _meta_digest(texts):
             raise self.damage("its table meta")
         return {name: _parsed(text) for name, text in texts.items()}
 
     def _write_meta(self, values: dict[str, Any]) -> None:
         texts = {name: json.dumps(value) for name, value in values.items()}
-        texts["seal"] = _meta_seal(texts)
+        texts["seal"] = _meta_digest(texts)
         self.sql.executemany("insert or replace into meta values (?, ?)", texts.items())
 
     def meta(self, name: str, default: Any = None) -> Any:
@@ -383,27 +375,27 @@ class Lessons:
         meta = self._meta or self._read_meta()
         return int(meta["generation"]), meta["rows"]
 
-    def check(self) -> None:
+    def check_file(self) -> None:
         """Read the whole file; raise InputError if it is damaged."""
         with self._translate_errors():
             answer = self.sql.execute("pragma quick_check(1)").fetchone()[0]
         if answer != "ok":
             raise self.damage(" ".join(answer.split()))
-        self.verify()
+        self.check_rows()
         for _ in self.iterate(messages=True):
             pass
 
-    def verify(self) -> None:
+    def check_rows(self) -> None:
         """Check each row's digest, their sum and the index."""
         with nullcontext() if self._meta is not None else self.reading(), self._translate_errors():
             names: list[tuple[str, int]] = []
-            total, expected = 0, self.state[1]
+            checksum, expected = 0, self.state[1]
             for columns in self.sql.execute(_ROWS):
                 row = self._checked(LessonRow(*columns))
-                total += row.total
+                checksum += row.checksum_term
                 names.append((row.digest, row.id))
             index = "select digest, id from lessons indexed by sqlite_autoindex_lessons_1 order by digest"
-            if total % _MODULUS != expected or self.sql.execute(index).fetchall() != sorted(names):
+            if checksum % _MODULUS != expected or self.sql.execute(index).fetchall() != sorted(names):
                 raise self.damage("lessons are missing or exchanged")
 
     def _checked(self, row: LessonRow) -> LessonRow:
@@ -474,23 +466,26 @@ class Lessons:
         for rows in ("lessons order by id", "lessons order by digest", "bodies order by id"):
             for direction in ("asc", "desc"):
                 with suppress(*_SQL_ERRORS):
-                    ids.update(key for (key,) in self.sql.execute(f"select id from {rows} {direction}"))
+                    found = self.sql.execute(f"select id from {rows} {direction}")
+                    ids.update(key for (key,) in found if isinstance(key, int))  # NULL in a damaged index
         return ids
 
     def _intact_lesson(self, key: int) -> Lesson:
         """A lesson of which only the dual coefficient and the message or the features may be damaged."""
-        sealed = self.version == FORMAT
-        columns = _ROW if sealed else _ROW.replace("seals", "x''")
+        has_digests = self.version == FORMAT
+        columns = _ROW if has_digests else _ROW.replace("seals", "x''")
         row = LessonRow(*self._row(f"select {columns} from lessons where id = ?", key))
-        if row.kind not in KINDS or (sealed and row.sealed().seals[:48] != row.seals[:48]):
+        if row.kind not in KINDS or (has_digests and row.with_digests().digests[:48] != row.digests[:48]):
             raise ValueError("class or subject")
         lesson = Lesson(row.digest, row.kind, *unpacked(b"", b""), row.subject, row.sender, None, row.learnt)
         with suppress(*_UNREADABLE):
             (message,) = self._row("select message from bodies where id = ?", key)
-            if message is not None and (not sealed or _content(b"", b"", message)[16:] == row.seals[16:32]):
+            if message is not None and (
+                not has_digests or _content(b"", b"", message)[16:] == row.digests[16:32]
+            ):
                 return lesson._replace(message=zlib.decompress(message))
         body = self._row("select keys, weights from bodies where id = ?", key)
-        if sealed and _digest((), *body) != row.seals[:16]:
+        if has_digests and _digest((), *body) != row.digests[:16]:
             raise ValueError("features")
         keys, values = unpacked(*body)
         return lesson._replace(keys=keys, values=values)
@@ -505,7 +500,7 @@ class Lessons:
         message = more[0] if more else None
         try:
             content = _content(keys, values, message)
-            if content[:16] != row.seals[:16] or (more and content[16:] != row.seals[16:32]):
+            if content[:16] != row.digests[:16] or (more and content[16:] != row.digests[16:32]):
                 raise ValueError("other features or message")
             arrays = unpacked(keys, values)
             message = None if message is None else zlib.decompress(message)
@@ -533,7 +528,7 @@ class Lessons:
         body = (*packed(lesson), None if message is None else zlib.compress(message))
         self.sql.execute("insert into bodies values (?, ?, ?, ?)", (key, *body))
         row = LessonRow(*self._row(f"{_ROWS} where id = ?", key))
-        self._update(None, row.sealed(_content(*body)))
+        self._update(None, row.with_digests(_content(*body)))
 
     def drop(self, digest: str) -> bool:
         """Remove a lesson; return whether it existed."""
@@ -548,15 +543,15 @@ class Lessons:
         """Replace features and decision value of a lesson."""
         row, body = self._known(lesson.digest), packed(lesson)
         self.sql.execute("update bodies set keys = ?, weights = ? where id = ?", (*body, row.id))
-        content = _digest((), *body) + row.seals[16:32]
+        content = _digest((), *body) + row.digests[16:32]
         value = None if lesson.value is None else lesson.value + 0.0  # SQLite stores no -0.0
-        self._update(row, row._replace(value=value).sealed(content))
+        self._update(row, row._replace(value=value).with_digests(content))
 
     def set_alphas(self, alphas: Mapping[str, float]) -> None:
         """Write dual coefficients by digest."""
         for digest, alpha in alphas.items():
             row = self._known(digest)
-            self._update(row, row._replace(alpha=alpha).sealed())
+            self._update(row, row._replace(alpha=alpha).with_digests())
 
     def _known(self, digest: str) -> LessonRow:
         row = self._find(digest)
@@ -567,7 +562,7 @@ class Lessons:
     def _update(self, old: LessonRow | None, new: LessonRow) -> None:
         """Write value, dual coefficient and digests of a row; a new row is counted."""
         query = "update lessons set value = ?, alpha = ?, seals = ? where id = ?"
-        self.sql.execute(query, (new.value, new.alpha, new.seals, new.id))
+        self.sql.execute(query, (new.value, new.alpha, new.digests, new.id))
         if old is not None:
             self._count(old, -1)
         self._count(new, 1)
@@ -577,7 +572,7 @@ class Lessons:
         counts = self.counts()
         counts[row.kind] += sign
         self.set_meta("counts", counts)
-        self.set_meta("rows", (self.meta("rows") + sign * row.total) % _MODULUS)
+        self.set_meta("rows", (self.meta("rows") + sign * row.checksum_term) % _MODULUS)
 
 
 def _exists(path: Path) -> bool:
@@ -618,7 +613,7 @@ def _digest(fields: Iterable[Any], *blobs: Any) -> bytes:
     return sha256(b"".join((head, *parts))).digest()[:16]
 
 
-def _meta_seal(texts: dict[str, str]) -> str:
+def _meta_digest(texts: dict[str, str]) -> str:
     return _digest(chain.from_iterable(sorted(texts.items(), key=str))).hex()
 
 

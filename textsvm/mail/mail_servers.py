@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textsvm.mail.server import Classify
 
 #: Seconds that the next server may take for an answer.
-PATIENCE = 60.0
+NEXT_TIMEOUT = 60.0
 _LATER = "451 4.3.0 {}; try again"
 _OWN_FIELDS = ("x-textsvm", "x-spam-flag")
 
@@ -100,8 +100,8 @@ class _SmtpHandler:
     def _connection(self) -> smtplib.SMTP:
         host, _, port = self._next.rpartition(":")
         if "/" in self._next:
-            return smtplib.LMTP(self._next, timeout=PATIENCE)
-        return (smtplib.LMTP if self._lmtp else smtplib.SMTP)(host, int(port), timeout=PATIENCE)
+            return smtplib.LMTP(self._next, timeout=NEXT_TIMEOUT)
+        return (smtplib.LMTP if self._lmtp else smtplib.SMTP)(host, int(port), timeout=NEXT_TIMEOUT)
 
 
 def _relayed(code: int, text: bytes | str) -> str:

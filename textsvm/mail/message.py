@@ -58,12 +58,9 @@ _BOUNDARY = re.compile(rb"\n--[^\r\n]")
 _PARAMETER = re.compile(r";?\s*boundary\s*=\s*(?:\"[^\"]*\"|[^\s;]+)", re.IGNORECASE)
 _FORM = {code: "a" for code in range(128) if chr(code).isalpha()} | dict.fromkeys(range(48, 58), "0")
 _SIZES = (
-    (1 << 16, "64 KB or more"),
-    (1 << 14, "16-64 KB"),
-    (1 << 12, "4-16 KB"),
-    (1 << 10, "1-4 KB"),
+    (1 << 16, "64 KB or more"), (1 << 14, "16-64 KB"), (1 << 12, "4-16 KB"), (1 << 10, "1-4 KB"),
     (0, "under 1 KB"),
-)
+)  # fmt: skip
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0]"
     "|(?<=[A-Za-z])[\u200c\u200d]+(?=[A-Za-z])"  # elsewhere they are part of Persian, Hindi, emoji
@@ -173,6 +170,11 @@ def _cut(data: bytes, start: int) -> bytes:
         size += len(kept[-1])
         start = stop
     return b"".join(kept)
+
+
+def shortened(raw: RawMessage) -> bytes:
+    """The message without bytes of the body that `read_message` does not read; only the digest differs."""
+    return raw.data[: raw.end] + _cut(raw.data, raw.end)
 
 
 def _next_boundary(data: bytes, start: int) -> int:

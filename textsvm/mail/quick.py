@@ -134,15 +134,6 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
     return 0 if "e" in flags else code
 
 
-def _answer(store: str, verb: str, header: str, data: bytes) -> tuple[dict[str, str], bytes]:
-    """Fields and body of the answer that a server of this store would give."""
-    from textsvm.mail import filter, spamd
-
-    with filter.Filter(store or None) as mail:
-        parts = spamd.check(spamd.Request(verb, 1.5, filter=header), data, mail)
-    return client.parse_answer(b"".join(parts))
-
-
 def _decide(
     path: str, store: str, flags: str, header: str, data: bytes
 ) -> tuple[list[bytes | memoryview], int]:
@@ -151,7 +142,11 @@ def _decide(
     if path:
         fields, body = client.ask(path, f"{verb} SPAMC/1.5\r\nFilter: {header}\r\n", data)
     else:
-        fields, body = _answer(store, verb, header, data)
+        from textsvm.mail import filter, spamd
+
+        with filter.Filter(store or None) as mail:
+            parts = spamd.check(spamd.Request(verb, 1.5, filter=header), data, mail)
+        fields, body = client.parse_answer(b"".join(parts))
     try:
         code, score = client.CODES[fields["Decision"].split(" ")[0]], float(fields["Exact"])
         replaced, line = int(fields.get("Replaced", 0)), fields["Line"]

@@ -29,7 +29,7 @@ _WORDS = 12
 
 def filter_report(opened: Filter, mistakes: int = 10) -> Report:
     """Build a report that shows the worst mistakes with their texts, if the store holds texts."""
-    opened.lessons.verify()
+    opened.lessons.check_rows()
     model = opened.model()
     lessons = list(opened.lessons.iterate())
     if len({lesson.kind for lesson in lessons if lesson.value is not None}) < 2:

@@ -2,9 +2,10 @@
 
 An asyncio thread serves all clients, however slow they are; it parses only the lines of the protocol. A
 connection costs little until its first bytes arrive, and large messages are received in turns, a part at a
-time. Other threads decompress, read and decide, separate threads for small, medium and large messages, and
-serve processes in turns. Another thread learns and is the only writer of the store. A lesson is answered when
-it is on disk and decisions take it into account.
+time. Other threads decompress and decide, separate threads for small, medium and large messages, and serve
+processes in turns; other processes read the messages (`MessageReader`). Another thread learns and is the
+only writer of the store. A lesson is answered when it is on disk. Decisions take it into account from then
+on or, while lessons wait, after the first that ends at least `REFRESH` seconds after the last update.
 
 No client can stall the others: time per connection, bytes of all messages together (also decompressed),
 waiting large messages and the number of connections are bounded. Beyond the bounds a request is refused, and
@@ -18,6 +19,7 @@ import asyncio
 import ctypes
 import encodings
 import errno
+import json
 import os
 import pkgutil
 import signal
@@ -25,6 +27,8 @@ import socket
 import stat
 import struct
 import sys
+import threading
+import time
 from bisect import insort
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,14 +37,16 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from textsvm.errors import InputError
 from textsvm.mail import spamd
 from textsvm.mail.filter import Filter
+from textsvm.mail.message import Message, read_message, shortened
+from textsvm.mail.raw_message import RawMessage
 from textsvm.mail.spamd import EX_DATAERR, EX_PROTOCOL, EX_SOFTWARE, EX_TEMPFAIL, LARGEST, Refused, Request
 
 if TYPE_CHECKING:
@@ -67,7 +73,17 @@ REFUSAL_DELAY, BUSY_CLIENTS = 1.0, 20
 MAX_LINE, MAX_LINES, _PART = 1 << 14, 1 << 16, 1 << 16
 #: Parts of fewer than `SHORT` bytes after which a client is read only every `PAUSE` seconds.
 FREE_PARTS, SHORT, PAUSE = 8, 1024, 0.1
+#: Cost of a message of no bytes, in bytes.
+MESSAGE_COST = 1000
+#: Seconds of processor time for a message; the usual limits of reading bound it to a few.
+CPU_LIMIT = 30.0
+#: Seconds between updates of the model that decides, while lessons wait.
+REFRESH = 0.5
+#: Increments of `nice`, by the name of the threads; small messages have none.
+PRIORITIES = {"medium": 5, "large": 10, "learn": 5}
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
+_MADV_PAGEOUT = 21  # of mman.h
+_connection_numbers = count(-1, -1)  # in place of the ids of unknown processes
 
 
 class Server:
@@ -81,10 +97,11 @@ class Server:
         self._large = _Threads(1, "large")
         self._learning = _Threads(1, "learn")
         self._clients: dict[_Client, None] = {}  # in the order of their connection
-        self._lock = Lock()  # guards `_held` and `_Client.size`
+        self._lock = threading.Lock()  # guards `_held` and `_Client.size`
         self._turn = asyncio.Lock()  # of large messages
         self._held = 0
         self._lessons = self._waiting = 0
+        self._refreshed = 0.0  # time of the last refresh
 
     async def run(self, sockets: Sequence[socket.socket], interfaces: Sequence[Interface]) -> None:
         """Serve these listening sockets until SIGTERM or SIGINT; then finish the requests in progress."""
@@ -106,12 +123,8 @@ class Server:
         await self._finish()
 
     async def classify(self, data: bytes) -> Decision:
-        """The decision on a message; raise `Refused` if there is none."""
-        return await self._run(self._pool(len(data)), 0, lambda: self.filter.classify(data))
-
-    def _pool(self, size: int) -> _Threads:
-        """The threads for a message of this size."""
-        return self._small if size <= SMALL else self._medium if size <= LARGE else self._large
+        """The decision on a message of a mail server; raise `Refused` if there is none."""
+        return await self._run(next(_connection_numbers), len(data), lambda: self.filter.classify(data))
 
     async def _finish(self) -> None:
         """Finish the requests that have begun; disconnect the other clients."""
@@ -258,47 +271,54 @@ class Server:
         if request.verb == "TELL":
             return [await self._tell(client, request, data)]
         check = partial(spamd.check, request, data, self.filter)
-        return await self._run(self._pool(len(data)), client.process, lambda: client.send(check()))
+        return await self._run(client.process, len(data), lambda: client.send(check()))
 
     async def _decompress(self, client: _Client, data: bytes) -> bytes:
         """The message that was sent compressed; its bytes count among those of all messages."""
         message = None
         if len(data) <= SMALL:
-            message = await self._run(self._small, client.process, lambda: spamd.decompressed(data, SMALL))
+            work = partial(spamd.decompressed, data, SMALL)
+            message = await self._run(client.process, len(data), work)
         if message is None:
-            reserve = partial(self._reserve, client)
-            work = partial(spamd.decompressed, data, LARGEST, reserve)
-            message = await self._run(self._large, client.process, work)
+            work = partial(spamd.decompressed, data, LARGEST, partial(self._reserve, client))
+            message = await self._run(client.process, len(data), work, self._large)
         if message is None:
             raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
         return message
 
     async def _tell(self, client: _Client, request: Request, data: bytes) -> bytes:
-        """The answer to a lesson; after the last waiting lesson, decisions take it into account."""
+        """The answer to a lesson."""
         self._lessons += 1
         try:
-            work = partial(spamd.tell, request, data, self.filter)
-            return await self._run(self._learning, client.process, work)
+            work = partial(self._learn, request, data)
+            return await self._run(client.process, len(data), work, self._learning)
         finally:
             self._lessons -= 1
-            if not self._lessons:
-                with suppress(RuntimeError, asyncio.CancelledError):  # the server ends
-                    await self._learning.run(client.process, self._refresh)
+
+    def _learn(self, request: Request, data: bytes) -> bytes:
+        """Learn or forget a message; update the model that decides if no lesson waits or it is old."""
+        try:
+            return spamd.tell(request, data, self.filter)
+        finally:
+            if self._lessons <= 1 or time.monotonic() - self._refreshed >= REFRESH:
+                self._refresh()
 
     def _refresh(self) -> None:
         try:
             self.filter.refresh()
-        except (InputError, MemoryError, OSError) as error:
-            self.log(f"decisions do not take the last lessons into account yet: {error}")
+        except Exception as error:  # the lesson is on disk, so its answer stays
+            self.log(f"decisions do not count the last lessons yet: {type(error).__name__}: {error}")
+        self._refreshed = time.monotonic()
 
-    async def _run(self, pool: _Threads, process: int, work: Callable[[], _T]) -> _T:
-        """Result of the work for a process in a thread pool; every error is logged and becomes `Refused`."""
+    async def _run(self, process: int, size: int, work: Callable[[], _T], pool: _Threads | None = None) -> _T:
+        """Result of work on a message of this size; every error is logged and becomes `Refused`."""
+        pool = pool or (self._small if size <= SMALL else self._medium if size <= LARGE else self._large)
         large = pool is self._large
         if large and self._waiting > MAX_WAITING:
             raise Refused(EX_TEMPFAIL, "too many large messages at once; try again")
         self._waiting += large
         try:
-            return await pool.run(process, work)
+            return await pool.run(process, size, work)
         except Refused:
             raise
         except (InputError, MemoryError) as error:
@@ -313,20 +333,25 @@ class Server:
 
 
 class _Threads:
-    """Threads that work for processes in turns (start-time fair queueing); no process gets all of several."""
+    """Threads that share their time fairly among processes; no process gets all of several threads.
+
+    Self-clocked fair queueing: work waits in the order of its turn, the larger of the turns of the work that
+    started last and of unfinished work of its process, plus its cost, the size of the message.
+    """
 
     def __init__(self, threads: int, name: str) -> None:
         self.executor = ThreadPoolExecutor(threads, name)
         self._free, self._most = threads, max(1, threads - 1)
         self._waiting: list[tuple[int, int, int, asyncio.Future[None]]] = []  # turn, number, process
         self._number = self._turn = 0
-        self._turns: dict[int, int] = {}  # of the last work of each process
+        self._turns: dict[int, int] = {}  # of the last work of each process, until its end
         self._active = Counter[int]()  # threads by process
 
-    async def run(self, process: int, work: Callable[[], _T]) -> _T:
-        """Result of the work; work of a process waits behind the earlier work of all others."""
+    async def run(self, process: int, size: int, work: Callable[[], _T]) -> _T:
+        """Result of the work on a message of this size."""
         loop = asyncio.get_running_loop()
-        turn = self._turns[process] = max(self._turn, self._turns.get(process, 0)) + 1
+        turn = max(self._turn, self._turns.get(process, 0)) + size + MESSAGE_COST
+        self._turns[process] = turn
         self._number += 1
         start = loop.create_future()
         insort(self._waiting, (turn, self._number, process, start))
@@ -337,7 +362,9 @@ class _Threads:
         finally:
             if not start.cancelled():  # otherwise the client went away while it waited
                 self._free += 1
-                self._active[process] -= 1
+                self._active -= Counter([process])  # keeps no zeros
+            if self._turns.get(process) == turn:
+                del self._turns[process]
             self._start()
 
     def _start(self) -> None:
@@ -352,10 +379,6 @@ class _Threads:
                 self._active[process] += 1
                 start.set_result(None)
                 break
-        if not self._waiting:
-            self._active += Counter()  # without zeros
-            self._turns.clear()
-            self._turn = 0
 
 
 class _Client:
@@ -364,11 +387,10 @@ class _Client:
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.connection = connection
-        self.process = 0  # id, if known
+        self.process = next(_connection_numbers)
         if hasattr(socket, "SO_PEERCRED") and connection.family == socket.AF_UNIX:
-            self.process = struct.unpack(
-                "i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4)
-            )[0]
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4)
+            self.process = struct.unpack("i", credentials)[0]
         self.task: asyncio.Task[None] | None = None  # since its first bytes have arrived
         self.timer: asyncio.TimerHandle
         self.begun = self.released = False
@@ -426,6 +448,112 @@ class _Client:
         raise Refused(EX_PROTOCOL, "(no end of the headers)")
 
 
+#: A message that needs every part of the reader: multipart, HTML, encoded words, another charset than UTF-8.
+PRELOADED = b"""\
+Subject: =?iso-8859-2?Q?re=E8?=
+Content-Type: multipart/mixed; boundary=b
+
+--b
+Content-Type: text/html; charset=iso-8859-2
+Content-Transfer-Encoding: quoted-printable
+
+<p style=3D"display:none">a</p><a href=3D"http://example.org/">example.com</a> %d
+--b
+Content-Type: text/plain; charset=utf-8
+Content-Transfer-Encoding: base64
+
+YmFuYW5h
+--b--
+"""
+
+
+class MessageReader:
+    """Reads messages in processes, so that hostile mail does not hold the lock of this interpreter.
+
+    The constructor forks their parent, before there are threads and sockets; a later upgrade of the package
+    on disk changes nothing. Each thread that reads has its own process, which ends with the thread or the
+    server, after a message of more than `SMALL` bytes, or after `CPU_LIMIT`. A request is the length of a
+    message and the message, an answer is `Message` as JSON. If no process can be started, `log` is called
+    once, and the server itself reads the messages.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log, self._logged = log, False
+        for module in pkgutil.iter_modules(encodings.__path__, "encodings."):
+            with suppress(ImportError):  # codecs of another operating system
+                import_module(module.name)
+        read_message(PRELOADED)
+        self._control, control = socket.socketpair()
+        self._local = threading.local()
+        if os.fork() == 0:
+            try:
+                self._control.close()
+                _fork_processes(control)
+            finally:
+                os._exit(0)
+        control.close()
+
+    def read(self, data: bytes | RawMessage) -> Message:
+        """`read_message` in the process of this thread; InputError if it ends."""
+        raw = RawMessage.of(data)
+        try:
+            stream: BinaryIO = getattr(self._local, "stream", None) or self._connect()
+        except OSError as error:  # the parent of the processes has ended
+            if not self._logged:
+                self._logged = True
+                self._log(f"the server itself reads messages, without a limit of time: restart it ({error})")
+            return read_message(raw)
+        try:
+            data = raw.data if len(raw.data) <= LARGE else shortened(raw)  # less memory
+            stream.write(len(data).to_bytes(8, "big"))
+            stream.write(data)
+            stream.flush()
+            size = int.from_bytes(stream.read(8), "big")
+            message = Message(*json.loads(stream.read(size)))
+            if len(data) > SMALL:  # the process ends, and gives its memory back
+                self._local.stream = None
+            return message if data is raw.data else message._replace(digest=raw.digest)
+        except (OSError, ValueError) as error:
+            self._local.stream = None
+            raise InputError("a message was not processed: its reader ended; try again") from error
+
+    def _connect(self) -> BinaryIO:
+        """A connection to a new process."""
+        priority = PRIORITIES.get(threading.current_thread().name.partition("_")[0], 0)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            socket.send_fds(self._control, [bytes([priority])], [theirs.fileno()])
+            self._local.stream = ours.makefile("rwb")
+        return self._local.stream
+
+
+def _fork_processes(control: socket.socket) -> None:
+    """Fork a process for each connection that the server sends, until the server ends."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_IGN)  # the server ends them, and nobody waits for them
+    while True:
+        priority, handles, _, _ = socket.recv_fds(control, 1, 1)
+        if not handles:
+            return
+        with socket.socket(fileno=handles[0]) as connection:
+            if os.fork() == 0:
+                control.close()
+                os.nice(priority[0])
+                _answer(connection)
+                return
+
+
+def _answer(connection: socket.socket) -> None:
+    """Read messages until the connection ends."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process
+    while size := connection.recv(8, socket.MSG_WAITALL):
+        data = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+        signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT)
+        answer = json.dumps(read_message(data)).encode()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        connection.sendall(len(answer).to_bytes(8, "big") + answer)
+
+
 def listen(path: Path) -> socket.socket:
     """A listening Unix socket for this user alone; the socket of a dead server is replaced.
 
@@ -438,15 +566,20 @@ def listen(path: Path) -> socket.socket:
         lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         _lock(lock, path)
         _clear(path)
-        listener = socket.socket(socket.AF_UNIX)
-        mask = os.umask(0o177)
-        try:
-            listener.bind(os.fspath(path))
-        finally:
-            os.umask(mask)
+        listener = _bound(path)
         listener.listen(BACKLOG)
     except OSError as error:
         raise InputError(f"cannot listen at {path}: {error.strerror or error}") from error
+    return listener
+
+
+def _bound(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o177)
+    try:
+        listener.bind(os.fspath(path))
+    finally:
+        os.umask(mask)
     return listener
 
 
@@ -509,48 +642,45 @@ def notify(state: str) -> None:
         line.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
 
 
-#: Requests of `preload`: multipart, HTML, encoded words and a charset other than UTF-8.
-_PRELOADED = b"""\
-From: a@example.org
-Subject: =?iso-8859-2?Q?re=E8?=
-MIME-Version: 1.0
-Content-Type: multipart/mixed; boundary=b
-
---b
-Content-Type: text/html; charset=iso-8859-2
-Content-Transfer-Encoding: quoted-printable
-
-<p style=3D"display:none">a</p><a href=3D"http://example.org/">example.com</a> %d
---b
-Content-Type: text/plain; charset=utf-8
-Content-Transfer-Encoding: base64
-
-YmFuYW5h
---b--
-"""
-
-
 def preload() -> None:
     """Import and load everything that a request may need, by answering requests on a temporary store.
 
     A process whose package is replaced on disk (an upgrade) then goes on with the old version until it ends;
     an import at a later time would fail, or mix both versions. Errors are left to the real requests.
     """
-    for module in pkgutil.iter_modules(encodings.__path__, "encodings."):
-        with suppress(ImportError):  # codecs of another operating system
-            import_module(module.name)
     with (
         suppress(InputError, OSError),
         TemporaryDirectory() as folder,
         Filter(Path(folder) / "store", create=True) as mail,
     ):
         for number, verb in enumerate(("spam", "ham", "spam", "ham")):
-            data = _PRELOADED.replace(b"%d", str(number).encode() * 9)
+            data = PRELOADED.replace(b"%d", str(number).encode() * 9)
             spamd.tell(spamd.Request("TELL", 1.5, kind=verb, set=True), data, mail)
         mail.refresh()
         for verb in spamd.CHECKS:
             spamd.check(spamd.Request(verb, 1.5), data, mail)
         spamd.tell(spamd.Request("TELL", 1.5, remove=True), data, mail)
+
+
+def _keep_little_memory() -> None:
+    """Let messages grow in place and be given back, with glibc."""
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
+        library.mallopt(_M_ARENA_MAX, 2)
+
+
+def _release(name: str) -> None:
+    """Give back the memory pages of a library that served only the start; they are read again if needed.
+
+    Numba's compiler has 70 MB of them.
+    """
+    with suppress(OSError, AttributeError, ValueError):  # Linux
+        advise = ctypes.CDLL(None).madvise
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            if name in line:
+                start, end = (int(part, 16) for part in line.split()[0].split("-"))
+                advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_PAGEOUT)
 
 
 def serve(
@@ -566,12 +696,10 @@ def serve(
     """
     server = Server(filter, log)
     sys.setswitchinterval(5e-5)  # the thread of the clients waits less for those that read messages
-    with suppress(OSError, AttributeError):  # glibc: messages grow in place and are given back
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
-        library.mallopt(_M_ARENA_MAX, 2)
+    _keep_little_memory()
+    filter.refresh()
+    _release("libllvmlite")
     try:
-        filter.refresh()
         asyncio.run(server.run(sockets, interfaces))
     finally:
         filter.close()

@@ -155,19 +155,18 @@ def tell(request: Request, data: bytes, mail: Filter) -> bytes:
 
 def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryview]:
     """The answer to a verb of `CHECKS`, in pieces: a large message is not copied."""
-    message = RawMessage(data)
-    decision = mail.classify(message)
+    decision = mail.classify(data)
     if request.filter == "bogofilter":  # its settings, which also apply while a single kind was learnt
         decision = Decision(kind_of(decision.score), decision.score, decision.value)
     if request.verb == "CHECK":
         return [_head(_spam_field(request, decision), *_decision_fields(request, decision))]
     if request.verb in ("PROCESS", "HEADERS"):
-        return _marked_answer(request, message, decision)
+        return _marked_answer(request, RawMessage(data), decision)
     text = ""
     if request.verb == "SYMBOLS":
         text = f"TEXTSVM_{decision.kind.upper()}" + "\r\n" * (request.version < 1.3)
     elif request.verb == "REPORT" or decision.kind == "spam":
-        text = explain(decision, mail.reasons(message))
+        text = explain(decision, mail.reasons(data))
     body = text.encode("utf-8", "backslashreplace")
     length = f"Content-length: {len(body)}" if request.version >= 1.3 else ""
     return [_head(length, _spam_field(request, decision)), body]

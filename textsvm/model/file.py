@@ -2,7 +2,7 @@
 
 The file has the CPU form of the estimator: encoded support vectors, coefficients and biases of the machines,
 classes, the kernel's parameters and learnt state, how texts are normalised, and the calibration if there is
-one. A digest detects damage (`textsvm.model.bytes`). Names, shapes, types and ranges are checked on load
+one. A digest detects damage. Names, shapes, types and ranges are checked on load
 whether or not the digest is correct, so a hostile file raises InputError and never runs code.
 
 The coefficients, shape (n_machines, n_sv), are the array "dual_coef", or the arrays "dual_coef.data",
@@ -12,32 +12,44 @@ and strategies.
 
 Format 3 is for models without texts: a weight for each feature (`Weights`) replaces support vectors and
 coefficients. All other models have format 2, which older versions read.
+
+The header is the value "textsvm" of safetensors' metadata, and begins with "blake2b": the BLAKE2b hash (32
+bytes, hexadecimal) of the whole file with zeros in place of the hash. So any changed bit is detected,
+including safetensors' header and padding. The digest detects damage, not forgery: who can write the file can
+write the digest. Files of older versions have no digest, and only the header keys of those versions, so that
+a lost digest is detected. Older versions ignore the digest.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors import numpy as arrays_file
 
 from textsvm import __version__
-from textsvm.errors import InputError
+from textsvm.errors import MAX_MESSAGE, InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import MOST_DEPTH, Kernel
 from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
 from textsvm.machines.base import Compute, KernelMachine
-from textsvm.machines.classifier import Classifier
-from textsvm.model.bytes import Content, is_libsvm_model, one_line, packed, read_content
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
+from textsvm.runtime.parallel import run
+from textsvm.runtime.plain_json import to_json
+from textsvm.selection.adaptation import AdaptiveClassifier
 from textsvm.selection.calibration import CalibratedClassifier
 from textsvm.sources.base import Kept, Source
 
@@ -55,7 +67,7 @@ _PARAMETERS = {
 }
 _ONLINE = "OnlineSVC"
 #: Saved only if it is not None.
-_APPROXIMATE = "approximate"
+_APPROXIMATE, _SCORING = "approximate", "scoring"
 _CLASSIFIERS = ("SVC", "MultilabelSVC")
 _CALIBRATION = ("method", "reject")
 _MAPS, _CONFORMITY = "calibration.", "conformity."
@@ -184,7 +196,7 @@ def machine_class(name: str) -> Any:
         from textsvm.selection.online import OnlineClassifier
 
         return OnlineClassifier
-    return CalibratedClassifier if name == "CalibratedSVC" else Classifier
+    return CalibratedClassifier if name == "CalibratedSVC" else AdaptiveClassifier
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -263,8 +275,12 @@ def _machine_form(model: Any, kept: Kept) -> tuple[dict[str, Any], dict[str, NDA
     parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
     if "C" in parameters:
         parameters["C"] = getattr(model, "C_", parameters["C"])  # of a kernel that was chosen
+    if getattr(model, "loss_", "hinge") != "hinge":
+        parameters["loss"] = model.loss_
     if model.compute_options.approximate is not None:
         parameters[_APPROXIMATE] = model.compute_options.approximate
+    if getattr(model, _SCORING, "accuracy") != "accuracy":
+        parameters[_SCORING] = model.scoring
     if isinstance(parameters.get("class_weight"), Mapping):
         parameters["class_weight"] = [[label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {
@@ -341,7 +357,8 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]], clas
     kept, dual_coef, intercept = _machines(header, arrays, model.source, machines)
     model.restore(kept, dual_coef, intercept, classes, header["info"])
     if name == "SVC":
-        model.__dict__.update(C_=parameters["C"], chosen_=str(header.get("chosen", "")))
+        of_training = {"C_": parameters["C"], "loss_": model.loss or "hinge"}
+        model.__dict__.update(of_training, chosen_=str(header.get("chosen", "")))
     if name == "MultilabelSVC":
         model.restore_labels(finite(arrays, "thresholds"), header["label_form"])
     if name == "MultilabelSVC" and kept.weights is None:
@@ -360,6 +377,10 @@ def _given(header: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
     if header["format_version"] == 1:
         known = tuple(parameter for parameter in known if parameter not in ("multiclass", "class_weight"))
     parameters = {parameter: given[parameter] for parameter in known}
+    if _SCORING in given:
+        parameters[_SCORING] = given[_SCORING]
+    if name == "SVC":
+        parameters["loss"] = given.get("loss")
     if _APPROXIMATE in given:
         parameters["compute"] = Compute(approximate=given[_APPROXIMATE])
     if isinstance(parameters.get("class_weight"), list):
@@ -452,9 +473,8 @@ def read_label(form: Any) -> Any:
 
 def pack_coef(coef: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
     """Arrays of the coefficients: dense, or CSR if it takes fewer bytes."""
-    from scipy.sparse import csr_matrix
 
-    packed = csr_matrix(coef)
+    packed = scipy.sparse.csr_matrix(coef)
     if 12 * packed.nnz + 8 * len(packed.indptr) >= coef.nbytes:
         return {"dual_coef": coef}
     return {
@@ -481,9 +501,8 @@ def read_coef(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArra
         raise InputError("its coefficients are out of bounds")
     if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
         raise InputError("its coefficients do not fit its support vectors")
-    from scipy.sparse import csr_matrix
 
-    packed = csr_matrix((data, columns, starts), shape=shape)
+    packed = scipy.sparse.csr_matrix((data, columns, starts), shape=shape)
     if not packed.has_canonical_format:
         raise InputError("its coefficients are out of order")
     require_room("coefficients", 8 * shape[0] * shape[1], data.nbytes + columns.nbytes + starts.nbytes)
@@ -533,3 +552,165 @@ def read_kernel(header: dict[str, Any], level: int = 0) -> Kernel:
     kernel = KERNELS[name](**{k: parameter(v) for k, v in parameters.items()})
     kernel.check()
     return kernel
+
+
+# The bytes of a file
+DIGEST = "blake2b"
+#: Bytes from which hashing and parsing in two threads are faster.
+PARALLEL_BYTES = 1 << 20
+_UNKNOWN = "0" * 64
+#: Start of the header in the file: a JSON string in a JSON string.
+_MARK = rb"{\"blake2b\": \""
+#: Keys of headers that have no digest.
+_BEFORE = {
+    "format_version", "written_by", "estimator", "kernel", "parameters", "classes", "n_support",
+    "n_features_in", "chosen", "label_form", "calibration", "info",
+}  # fmt: skip
+
+
+class Content(NamedTuple):
+    """Contents of a model file."""
+
+    header: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    digest: str | None  #: Checked; None in files of older versions
+
+
+#: First bytes of a LIBSVM model file.
+LIBSVM_BEGINNING = b"svm_type "
+
+
+def packed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """The bytes of a model file."""
+    text = _as_json({DIGEST: _UNKNOWN, **header})
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return sealed(arrays_file.save(contiguous, metadata={"textsvm": text}))
+
+
+def sealed(content: bytes) -> bytes:
+    """The bytes of a model file with a correct digest; unchanged if the file has no digest."""
+    digest, start = _digest_of(content)
+    return content[:start] + digest.encode() + content[start + len(digest) :] if start else content
+
+
+def read_content(path: Path) -> Content:
+    """Read a model file and check its digest."""
+    content = _bytes_of(path)
+    try:
+        (digest, start), arrays = _digest_and_arrays(content)
+    except MemoryError as error:
+        raise InputError(f"{path} takes more main memory than there is: {one_line(error)}") from error
+    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError) as error:
+        why = _reason(content, error)
+        raise InputError(f"{path} is not a textsvm model, or is damaged: {why}") from error
+    header = _header_of(path, content)
+    if DIGEST not in header:
+        if strange := set(header) - _BEFORE:
+            raise InputError(
+                f"{path} is damaged: it has no digest, and an unknown entry {min(strange)[:40]!r}; train it "
+                "again, or take a copy of it"
+            )
+        return Content(header, arrays, None)
+    if not start or header.pop(DIGEST) != digest or content[start : start + len(digest)] != digest.encode():
+        raise InputError(
+            f"{path} is damaged: its content does not match its digest; train it again, or take a copy of it"
+        )
+    return Content(header, arrays, digest)
+
+
+def one_line(error: BaseException) -> str:
+    """Message of an exception on a single line of at most 300 characters."""
+    return " ".join(str(error).split())[:MAX_MESSAGE] or type(error).__name__
+
+
+def _digest_and_arrays(content: bytes) -> tuple[tuple[str, int], dict[str, NDArray[Any]]]:
+    """Results of `_digest_of` and safetensors for the bytes of a file; of a large file in parallel."""
+    results: dict[Any, Any] = {}
+
+    def work(function: Any) -> None:
+        results[function] = function(content)
+
+    functions = (_digest_of, arrays_file.load)
+    if len(content) < PARALLEL_BYTES:
+        for function in functions:
+            work(function)
+    else:
+        run(work, functions)
+    return results[_digest_of], results[arrays_file.load]
+
+
+def _reason(content: bytes, error: Exception) -> str:
+    """Why safetensors could not read a file."""
+    if not content:
+        return "it is empty"
+    if content[:1] == b"\x80" and content[-1:] == b".":  # loading a pickle would run its code
+        return "it looks like a pickle; keep the model with textsvm.save"
+    if int.from_bytes(content[:8], "little") > len(content):
+        return "it has no header; the model comes before the documents, as in `textsvm predict MODEL FILE`"
+    return one_line(error)
+
+
+def _bytes_of(path: Path) -> bytes:
+    if not os.path.isfile(path):
+        if os.path.isdir(path):
+            raise InputError(f"the model {path} is a folder; name a file that `textsvm train` wrote")
+        if os.path.exists(path):
+            raise InputError(f"the model {path} is neither a file nor a folder; write it to a file first")
+        raise InputError(f"the model {path} is not there; `textsvm train CORPUS -o {path}` writes one")
+    try:
+        # The bytes and the arrays are in memory together.
+        if (need := 2 * path.stat().st_size) > devices.SMALL:
+            free = devices.free_memory(devices.select("cpu"))
+            if need > free:
+                raise InputError(f"{path} takes {need:,} bytes of memory to read, and {free:,} are free")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _header_of(path: Path, content: bytes) -> dict[str, Any]:
+    """The header, from bytes that safetensors could read."""
+    try:
+        outer = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        header = json.loads(outer["__metadata__"]["textsvm"])
+        header["format_version"]
+    except (KeyError, TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise InputError(f"{path} was not written by textsvm (it has no textsvm header)") from error
+    if not isinstance(header, dict):
+        raise InputError(f"{path} was not written by textsvm (it has no textsvm header)")
+    return header
+
+
+def _digest_of(content: bytes) -> tuple[str, int]:
+    """Digest of a file and its position in the file; ("", 0) if the file has no place for it."""
+    start = content.find(_MARK, 0, 8 + int.from_bytes(content[:8], "little"))
+    if start < 0:
+        return "", 0
+    start += len(_MARK)
+    whole, hashed = memoryview(content), blake2b(digest_size=len(_UNKNOWN) // 2)
+    for part in (whole[:start], _UNKNOWN.encode(), whole[start + len(_UNKNOWN) :]):
+        hashed.update(part)
+    return hashed.hexdigest(), start
+
+
+def _as_json(header: Mapping[str, Any]) -> str:
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray | np.generic | bytes | date):
+            return to_json(value)
+        raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+    try:
+        return json.dumps(header, default=plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"`info` or a parameter cannot be saved as JSON: {one_line(error)}") from error
+
+
+def is_libsvm_model(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins like a LIBSVM model."""
+    if not os.path.isfile(path):  # reading from a pipe would lose its beginning
+        return False
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(LIBSVM_BEGINNING)) == LIBSVM_BEGINNING
+    except OSError:
+        return False

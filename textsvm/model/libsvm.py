@@ -24,8 +24,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from textsvm.errors import InputError
 from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid
@@ -196,7 +196,7 @@ def _kernel(name: str, header: Header) -> Kernel:
 
 def _read_vectors(
     name: str, lines: list[bytes], header: Header, first: int
-) -> tuple[csr_array, NDArray[np.float64]]:
+) -> tuple[scipy.sparse.csr_array, NDArray[np.float64]]:
     """Support vectors, and their coefficients, shape (n_classes - 1, n_sv)."""
     total = _count(name, header, "total_sv")
     each = header["nr_class"][0] - 1 if header["svm_type"] in _CLASSIFIERS else 1
@@ -224,15 +224,15 @@ def _read_vectors(
         # A label replaces the coefficients, padded so that messages name the columns of the file.
         pairs.append(b"0".ljust(len(line) - len(rest) - 1) + b" " + rest)
     if not total:
-        return csr_array(np.empty((0, 1))), coef
+        return scipy.sparse.csr_array(np.empty((0, 1))), coef
     vectors, _ = parse_libsvm(File(name, b"\n".join(pairs)), [])
-    return csr_array(vectors), coef
+    return scipy.sparse.csr_array(vectors), coef
 
 
 def _build(
     header: Header,
     kernel: Kernel,
-    vectors: csr_array,
+    vectors: scipy.sparse.csr_array,
     coef: NDArray[np.float64],
     class_of: Callable[[str], Any],
 ) -> Any:
@@ -253,7 +253,7 @@ def _build(
     model.restore(kept, dual_coef, intercept, classes, info)
     model.n_support_ = counts.astype(np.int64)
     if kind in _CLASSIFIERS:
-        model.__dict__.update(C_=model.C, chosen_="")
+        model.__dict__.update(C_=model.C, loss_="hinge", chosen_="")
     return model
 
 
@@ -302,7 +302,7 @@ def save_libsvm_model(model: Any, path: str | os.PathLike[str]) -> None:
     model.require_fitted()
     _require_libsvms(model)
     classes, coef = _class_codes(model)
-    vectors = csr_array(devices.to_host(model.support_documents_.values))
+    vectors = scipy.sparse.csr_array(devices.to_host(model.support_documents_.values))
     order = np.arange(vectors.shape[0]) if classes is None else np.argsort(classes, kind="stable")
     written = _header_lines(
         model, None if classes is None else np.bincount(classes, minlength=len(model.classes_))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
@@ -34,9 +34,9 @@ class Neighbours:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def matrix(self) -> csr_array:
+    def matrix(self) -> scipy.sparse.csr_array:
         """The values as a sparse matrix."""
-        return csr_array((self.values, (self.rows, self.columns)), shape=self.shape)
+        return scipy.sparse.csr_array((self.values, (self.rows, self.columns)), shape=self.shape)
 
 
 def neighbours(

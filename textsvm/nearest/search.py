@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from textsvm.errors import InputError
 from textsvm.gram.measure import allowed_bytes
@@ -225,7 +225,7 @@ def write_pairs(
     order = np.lexsort((pairs.columns, pairs.rows))
     pairs = pairs.take(order)
     shape = (len(ids), len(column_ids))
-    matrix = csr_array((pairs.values, (pairs.rows, pairs.columns)), shape=shape)
+    matrix = scipy.sparse.csr_array((pairs.values, (pairs.rows, pairs.columns)), shape=shape)
     arrays: dict[str, Any] = {"format": np.array(b"csr"), "shape": np.array(shape, np.int64)}
     arrays |= {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
     arrays |= {"ids": np.array(ids, str), "column_ids": np.array(column_ids, str)}

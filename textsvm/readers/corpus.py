@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
+import scipy
 
 from textsvm.errors import InputError
 from textsvm.text.stored import StoredTexts
@@ -457,12 +458,10 @@ def _concatenate(parts: Sequence[Any]) -> Any:
     if len(parts) == 1:
         return parts[0]
     if hasattr(parts[0], "indptr"):
-        from scipy import sparse
-
         width = max(part.shape[1] for part in parts)
         for part in parts:
             part.resize(part.shape[0], width)
-        return sparse.vstack(parts, "csr")
+        return scipy.sparse.vstack(parts, "csr")
     if isinstance(parts[0], np.ndarray):
         if len({part.shape[1:] for part in parts}) > 1:
             raise InputError("vectors of several files have different numbers of columns")

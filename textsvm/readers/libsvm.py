@@ -10,17 +10,15 @@ import os
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.readers.files import File, FileOnDisk, Problems, read_files
 from textsvm.runtime.files import replacing
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 SUFFIXES = (".libsvm", ".svm", ".svmlight")
 #: Largest index: columns of a sparse matrix are 32-bit numbers.
@@ -43,7 +41,9 @@ def is_libsvm(head: bytes) -> bool:
     return 2 * len(matches) > len(lines) and any(b":" in line for line in matches)
 
 
-def read_libsvm(path: str | os.PathLike[str]) -> tuple[csr_matrix, NDArray[np.float64] | list[Any]]:
+def read_libsvm(
+    path: str | os.PathLike[str],
+) -> tuple[scipy.sparse.csr_matrix, NDArray[np.float64] | list[Any]]:
     """Read vectors in LIBSVM's format; .bz2, .gz and .xz are unpacked.
 
     Parameters
@@ -52,7 +52,7 @@ def read_libsvm(path: str | os.PathLike[str]) -> tuple[csr_matrix, NDArray[np.fl
 
     Returns
     -------
-    vectors : csr_matrix, shape (n, d), float64
+    vectors : scipy.sparse.csr_matrix, shape (n, d), float64
         d is the largest index.
     labels : float64 array, shape (n,); or a list of n tuples of numbers
         Tuples if a line has several labels.
@@ -101,9 +101,8 @@ def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[An
     1 1:1.5
     -1 2:2
     """
-    from scipy.sparse import csr_matrix
 
-    rows = csr_matrix(vectors)
+    rows = scipy.sparse.csr_matrix(vectors)
     rows.sum_duplicates()
     rows.eliminate_zeros()
     label_texts = _label_texts(labels, rows.shape[0])
@@ -115,9 +114,8 @@ def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[An
 
 def parse_libsvm(
     file: File | FileOnDisk, problems: Problems
-) -> tuple[csr_matrix, NDArray[np.float64] | list[Any]]:
+) -> tuple[scipy.sparse.csr_matrix, NDArray[np.float64] | list[Any]]:
     """Vectors and labels of a file as `read_libsvm` returns them; `problems` gets ignored parts."""
-    from scipy.sparse import csr_matrix
     from sklearn.datasets import load_svmlight_file
 
     several, query, underscore = _inspect(file)
@@ -144,8 +142,8 @@ def parse_libsvm(
     if query:
         problems.append((file.name, "qid: is left out; examples are not ranked within queries"))
     starts = vectors.indptr.astype(np.int32) if vectors.nnz <= MAX_INDEX else vectors.indptr
-    indices = vectors.indices.astype(starts.dtype)
-    return csr_matrix((vectors.data, indices, starts), shape=vectors.shape), labels
+    vectors.indptr, vectors.indices = starts, vectors.indices.astype(starts.dtype)
+    return vectors, labels
 
 
 def _inspect(file: File | FileOnDisk) -> tuple[bool, bool, bool]:

@@ -87,7 +87,10 @@ class CorpusStream:
         """The corpus as `read_corpus` returns it, with its texts in a temporary file."""
         if self.format in VECTOR_FORMATS:
             return read_vector_files(self._files, self.format, self._options.target).select(self._part)
-        corpus = build_corpus(self._documents(), self.source, self.format, self.problems, stored=True)
+        corpus = build_corpus(
+            self._documents(), self.source, self.format, self.problems,
+            labelled=self._options.labelled, stored=True,
+        )  # fmt: skip
         return corpus.select(self._part)
 
     def _documents(self) -> Iterator[Document]:

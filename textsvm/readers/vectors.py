@@ -14,6 +14,7 @@ from tokenize import TokenError
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -161,9 +162,8 @@ def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
         shape = tuple(int(each) for each in arrays["shape"].tolist())
         # In compressed columns rows of zeros take no memory, until the rows are compressed.
         check_expansion(source, 8 * min(shape[:1], default=0), sum(each.nbytes for each in arrays.values()))
-        from scipy import sparse
 
-        matrix_class: Any = sparse.csr_matrix if name == "csr" else sparse.csc_matrix
+        matrix_class: Any = scipy.sparse.csr_matrix if name == "csr" else scipy.sparse.csc_matrix
         # SciPy checks differences of index pointers, which overflow.
         starts, indices = arrays["indptr"], arrays["indices"]
         if starts.size and (starts.min() < 0 or starts.max() > indices.size):

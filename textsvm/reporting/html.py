@@ -65,10 +65,15 @@ def render(report: Report) -> str:
 
 
 def page(
-    title: str, lead: str, body: Iterable[str], data: str = "", scripts: Sequence[str] = ("report.js",)
-) -> str:
-    """A page of HTML sections, light and dark; `data` is an element for the scripts, files of this folder."""
-    script = "".join(map(_file, scripts))
+    title: str, lead: str, body: Iterable[str], data: str = "", scripts: Sequence[str] = (), script: str = "",
+    connections: str = "",
+) -> str:  # fmt: skip
+    """A page of HTML sections, light and dark.
+
+    `data` is elements for the scripts: report.js, other files of this folder, and the text of a script.
+    `connections` is a directive of the security policy for scripts that connect to a server, with its ";".
+    """
+    script = "".join(map(_file, ("report.js", *scripts))) + script
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return Template(_file("template.html")).substitute(
         title=safe(title),
@@ -78,6 +83,7 @@ def page(
         data=data,
         script=script,
         script_hash=f"sha256-{digest}",
+        connections=connections,
     )
 
 

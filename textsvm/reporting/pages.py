@@ -51,7 +51,7 @@ def review_page(review: Review) -> str:
         body.append(f'<p class="note">{rest:,} more are only in the list of the command.</p>')
     lead = f"{len(review.doubts):,} of {len(review.ids):,} texts to be looked at, the most doubtful first"
     data = _decision_data(review, shown, every) if shown else ""
-    return page(review.title, lead, body, data, scripts=("report.js", "review.js"))
+    return page(review.title, lead, body, data, scripts=("review.js",))
 
 
 def _decision_data(review: Review, shown: Sequence[Doubt], every: list[str]) -> str:

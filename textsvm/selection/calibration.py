@@ -85,13 +85,11 @@ class CalibratedClassifier(Parameters):
         X, y, sample_weight, progress
             See `SVC.fit`. Weights count in the machines and in the calibration.
         """
-        from textsvm.selection.fold_grams import fit_with_folds
-        from textsvm.selection.probability_maps import fit_maps
-        from textsvm.selection.scoring import mean_values, read_training_data
+        from textsvm.selection import fold_grams, probability_maps, scoring
 
         self.check()
         estimator = self._default() if self.estimator is None else self.estimator.copy()
-        given, target, weight = read_training_data(estimator, X, y, sample_weight)
+        given, target, weight = scoring.read_training_data(estimator, X, y, sample_weight)
         estimator.validate(X)  # stores the names of the columns of a table
         task, tested = self._task(estimator, target, weight)
         seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
@@ -100,11 +98,11 @@ class CalibratedClassifier(Parameters):
             clock = time.perf_counter()
             chosen = estimator.choose_parameters(given, target, weight, progress)
             lap(seconds, "choose", clock)
-        values = fit_with_folds(estimator, given, task, seconds, progress)
+        values = fold_grams.fit_with_folds(estimator, given, task, seconds, progress)
         clock = time.perf_counter()
         estimator.chosen_ = chosen
-        decision, _ = mean_values(values, task.folds[:-1], len(target.values))
-        self.calibration_ = fit_maps(
+        decision, _ = scoring.mean_values(values, task.folds[:-1], len(target.values))
+        self.calibration_ = probability_maps.fit_maps(
             self.method, decision[tested], target.values[tested], None if weight is None else weight[tested]
         )
         probability = self.probabilities(decision[tested])
@@ -123,7 +121,7 @@ class CalibratedClassifier(Parameters):
         self, estimator: Classifier, target: Target, weight: NDArray[np.float64] | None
     ) -> tuple[Task, NDArray[np.int64]]:
         """Folds, the last with all documents and no test part; and the documents that are tested."""
-        from textsvm.selection.fold_grams import Task
+        from textsvm.selection import fold_grams
         from textsvm.selection.folds import make_folds
 
         assert target.classes is not None
@@ -138,7 +136,7 @@ class CalibratedClassifier(Parameters):
         folds.append((np.arange(len(target.values)), np.empty(0, np.int64)))
         for train, _ in folds:
             estimator.problem(target, train, weight)
-        return Task(target, weight, folds), tested
+        return fold_grams.Task(target, weight, folds), tested
 
     def restore(
         self,

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import nnls
 
 from textsvm.errors import InputError
 from textsvm.machines.base import KernelMachine, is_default
@@ -195,6 +195,7 @@ def _choose_and_test(
     for number, (train, test) in enumerate(task.folds):
         step, fitted = of_all(progress, number, len(task.folds)), model.copy()
         weight = None if task.weight is None else task.weight[train]
+        fitted.scoring = "accuracy"  # `fold_values` learns offsets from the other folds
         fitted.fit([texts[i] for i in train], labels[train], weight, step)
         for stage, spent in fitted.seconds_.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
@@ -217,7 +218,8 @@ def _judged(
         judge(model, truth[test], value, target, names, labels)
         for test, value, labels in zip(tests, values, predicted, strict=True)
     ]
-    decision, tested = mean_values(values, task.folds, len(truth))
+    shifted = model.fold_values(values, task.folds, target)
+    decision, tested = mean_values(shifted, task.folds, len(truth))
     if target.multilabel:
         share, _ = mean_values([each.astype(float) for each in predicted], task.folds, len(truth))
         predictions = share > 0.5
@@ -346,7 +348,7 @@ def _power_law(n: Array, error: Array) -> tuple[float, float, float]:
     weight = 1 / np.maximum(error, 1e-3 * max(float(error.max()), 1e-12))
     for c in POWERS.tolist():
         basis = np.column_stack([np.ones(len(n)), (n / n[-1]) ** -c])
-        (a, b), residual = nnls(basis * weight[:, None], error * weight)
+        (a, b), residual = scipy.optimize.nnls(basis * weight[:, None], error * weight)
         best = min(best, (float(residual), (float(a), float(b * n[-1] ** c), c)))
     return best[1]
 

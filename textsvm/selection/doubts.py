@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
 
 from textsvm.choice.candidates import has_words
 from textsvm.errors import InputError
@@ -221,7 +220,7 @@ def _judged(target: Target, decision: NDArray[np.float64], near: NeighbourTable,
     votes = [near.votes(codes, len(classes), *each) for each in VOTES]
     features = np.stack([decision, *votes], axis=2)
     weights, biases = feature_weights(features, codes)
-    p = softmax(features @ weights + biases, axis=1)
+    p = scipy.special.softmax(features @ weights + biases, axis=1)
     score = 1 - p[np.arange(len(codes)), codes]
     return Doubts(
         classes[codes], classes[p.argmax(axis=1)], score, p, classes, near, alike, outliers(near.value[:, :1])
@@ -239,7 +238,7 @@ def feature_weights(
     share = np.bincount(codes, minlength=k) / n
 
     def loss(given: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        log_p = log_softmax(features @ given[:m] + given[m:], axis=1)
+        log_p = scipy.special.log_softmax(features @ given[:m] + given[m:], axis=1)
         p = np.exp(log_p)
         slope = np.einsum("nk,nkm->m", p, features) / n - features[rows, codes].mean(axis=0)
         # A weak prior: features that are never wrong would get infinite weights.
@@ -248,7 +247,7 @@ def feature_weights(
 
     start = np.concatenate([np.ones(m), np.zeros(k)])
     bounds = [(0, None)] * m + [(None, None)] * k
-    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    best = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     return best[:m], best[m:]
 
 

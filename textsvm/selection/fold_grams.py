@@ -225,7 +225,7 @@ def fit_with_folds(
 ) -> list[NDArray[np.float64]]:
     """Fit a model to all documents, and return the decision values of the test part of every fold.
 
-    The last fold of the task trains on all documents and tests none.
+    The last fold of the task trains on all documents and tests none; without it the model stays unfitted.
     """
     model.device_ = devices.select(model.device)
     with model.at_work(model.device_):
@@ -235,7 +235,8 @@ def fit_with_folds(
         lap(seconds, "encode", clock)
         results = train_and_test([model], grams, task, seconds, progress)
     clock = time.perf_counter()
-    model.keep(results.last, task.target, results.machines[0][-1])
+    if not len(task.folds[-1][1]):
+        model.keep(results.last, task.target, results.machines[0][-1])
     lap(seconds, "score", clock)
     return results.values[0]
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
@@ -161,8 +160,8 @@ def _join(
     _, leader, number = np.unique(groups, return_index=True, return_inverse=True)
     rows = np.concatenate([np.arange(n), first])
     columns = np.concatenate([leader[number], second])
-    graph = coo_matrix((np.ones(len(rows), np.int8), (rows, columns)), shape=(n, n))
-    return connected_components(graph, directed=False)[1].astype(np.int64)
+    graph = scipy.sparse.coo_matrix((np.ones(len(rows), np.int8), (rows, columns)), shape=(n, n))
+    return scipy.sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def _least(bound: float) -> float:

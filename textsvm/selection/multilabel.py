@@ -89,19 +89,17 @@ class MultilabelClassifier(KernelMachine):
         if self.thresholds == "zero":
             self._fit(X, y, sample_weight, progress)
             return self
-        from textsvm.selection.fold_grams import Task, fit_with_folds
-        from textsvm.selection.folds import make_folds
-        from textsvm.selection.scoring import read_training_data
+        from textsvm.selection import fold_grams, folds, scoring
 
-        given, target, weight = read_training_data(self, X, y, sample_weight)
+        given, target, weight = scoring.read_training_data(self, X, y, sample_weight)
         self.validate(X)  # stores the names of the columns of a table
-        folds = make_folds(self.cv, target, random_state=self.random_state)
+        parts = folds.make_folds(self.cv, target, random_state=self.random_state)
         everyone = np.arange(len(target.values))
-        task = Task(target, weight, [*folds, (everyone, np.empty(0, np.int64))])
+        task = fold_grams.Task(target, weight, [*parts, (everyone, np.empty(0, np.int64))])
         seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
-        values = fit_with_folds(self, given, task, seconds, progress)
+        values = fold_grams.fit_with_folds(self, given, task, seconds, progress)
         clock = time.perf_counter()
-        self.learn_from_folds(values, folds, target)
+        self.learn_from_folds(values, parts, target)
         seconds["thresholds"] = seconds.pop("score") + time.perf_counter() - clock
         self.seconds_ = seconds
         return self

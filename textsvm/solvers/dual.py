@@ -9,6 +9,10 @@ for m variables over the n rows of a Gram:
     epsilon-SVR    m = 2n, p = epsilon -/+ y, upper = C weight,  total = 0;  sign +1 for the first n
     one-class SVM  m = n,  p = 0,             upper = weight,    total = nu sum(weight)
 
+A C-SVC with the squared hinge loss, minimise 1/2 |w|^2 + sum_i C_i slack_i^2, has the same dual with
+1/(2 C_i) added to Q_ii, and no upper bounds. Here the loss is linear beyond a slack of `MOST_SLACK`, as
+Huber's is, so that upper = 2 C_i MOST_SLACK.
+
 The same solver serves all. `index` also restricts a problem to a fold or to a pair of classes. The dual of
 Crammer and Singer's machine is derived in `textsvm.solvers.crammer_singer`.
 """
@@ -23,6 +27,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 
+#: Loss functions of a classifier.
+LOSSES = ("hinge", "squared_hinge")
+#: Slack beyond which the squared hinge loss is linear.
+MOST_SLACK = 10.0
+
 
 @dataclass(frozen=True)
 class Dual:
@@ -33,6 +42,8 @@ class Dual:
     upper: NDArray[np.float64]  #: shape (m,): Upper bounds of the variables, >= 0
     index: NDArray[np.int64]  #: shape (m,): Row of the Gram that each variable stands for
     total: float = 0.0  #: Value of the equality constraint sign'a
+    #: shape (m,): Addition to the diagonal of Q by the squared hinge loss
+    loss_diagonal: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.sign)
@@ -66,7 +77,11 @@ AnyDual = Dual | MulticlassDual
 
 
 def svc(
-    y: ArrayLike, C: float, sample_weight: ArrayLike | None = None, index: NDArray[np.int64] | None = None
+    y: ArrayLike,
+    C: float,
+    sample_weight: ArrayLike | None = None,
+    index: NDArray[np.int64] | None = None,
+    loss: str = "hinge",
 ) -> Dual:
     """The dual of the soft-margin classifier with an unregularised bias (Cortes and Vapnik 1995).
 
@@ -78,8 +93,15 @@ def svc(
         raise InputError("y must be a vector of labels +1 and -1")
     if not ((signs > 0).any() and (signs < 0).any()):
         raise InputError(f"all {len(signs)} labels are the same; a classifier needs two classes")
-    upper = _positive("C", C) * _weights(sample_weight, len(signs))
-    return Dual(signs, np.full(len(signs), -1.0), upper, _rows(index, len(signs)))
+    upper, diagonal = _positive("C", C) * _weights(sample_weight, len(signs)), None
+    if loss == "squared_hinge":
+        upper, diagonal = 2 * MOST_SLACK * upper, loss_diagonal(upper)
+    return Dual(signs, np.full(len(signs), -1.0), upper, _rows(index, len(signs)), loss_diagonal=diagonal)
+
+
+def loss_diagonal(penalties: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Addition of the squared hinge loss to the diagonal of Q: 1/(2 C_i), 0 where C_i is 0."""
+    return np.divide(0.5, penalties, out=np.zeros(len(penalties)), where=penalties > 0)
 
 
 def svr(

@@ -21,8 +21,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csc_matrix
 from threadpoolctl import threadpool_limits
 
 from textsvm.gram.base import FeatureProducts, Gram
@@ -51,6 +51,7 @@ class Classification:
     C: float
     weight: NDArray[np.float64]  #: shape (m,): Factors of C: sample weights times class weights
     strategy: str = "ovo"  #: {"ovo", "ovr", "crammer-singer"}
+    loss: str = "hinge"  #: {"hinge", "squared_hinge"}
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,12 @@ def machine_duals(problem: Problem) -> list[MachineDual]:
         for a, b in combinations(range(problem.n_classes), 2):
             at = np.flatnonzero((target == a) | (target == b))
             sign = np.where(target[at] == b, 1.0, -1.0)
-            parts.append(MachineDual(dual.svc(sign, problem.C, weight[at], index[at]), at))
+            part = dual.svc(sign, problem.C, weight[at], index[at], problem.loss)
+            parts.append(MachineDual(part, at))
     else:
         for a in range(problem.n_classes):
             sign = np.where(target == a, 1.0, -1.0)
-            parts.append(MachineDual(dual.svc(sign, problem.C, weight, index), everyone))
+            parts.append(MachineDual(dual.svc(sign, problem.C, weight, index, problem.loss), everyone))
     return parts
 
 
@@ -190,7 +192,7 @@ def decision_values(gram: Gram | FeatureProducts, several: Sequence[Machines]) -
     return np.split(values, sizes)
 
 
-def _weights(several: Sequence[Machines], total: int, n: int) -> csc_matrix:
+def _weights(several: Sequence[Machines], total: int, n: int) -> scipy.sparse.csc_matrix:
     """W, shape (total, n); coefficients of a row of the Gram that occurs twice add up."""
     rows, columns, coef, first = [], [], [], 0
     for machines in several:
@@ -200,17 +202,17 @@ def _weights(several: Sequence[Machines], total: int, n: int) -> csc_matrix:
         coef.append(machines.coef[machine, at])
         first += len(machines.bias)
     places = (np.concatenate(rows), np.concatenate(columns))
-    return csc_matrix((np.concatenate(coef), places), shape=(total, n))
+    return scipy.sparse.csc_matrix((np.concatenate(coef), places), shape=(total, n))
 
 
-def _feature_values(rows: FeatureRows, weights: csc_matrix) -> NDArray[np.float64]:
+def _feature_values(rows: FeatureRows, weights: scipy.sparse.csc_matrix) -> NDArray[np.float64]:
     """(X X' + diag(ridge)) W', transposed, without kernel values."""
     coef = weights.T.toarray()
     values = to_host(rows.x.dot(rows.x.transposed_dot(coef)))
     return (values + to_host(rows.ridge)[:, None] * coef).T
 
 
-def _product(xp: Any, gram: Gram, weights: csc_matrix, out: NDArray[np.float64]) -> None:
+def _product(xp: Any, gram: Gram, weights: scipy.sparse.csc_matrix, out: NDArray[np.float64]) -> None:
     """out = weights K, for `weights` of shape (k, n) and `out` of shape (k, n) on the host."""
     values: Any = out if xp is np else xp.empty(out.shape, xp.float64)
     values[...] = 0

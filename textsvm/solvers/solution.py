@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit
-from textsvm.solvers.dual import Dual, MulticlassDual
+from textsvm.solvers.dual import MOST_SLACK, Dual, MulticlassDual
 
 Vector = NDArray[np.float64]
 
@@ -128,6 +128,8 @@ def assess(
     else:
         bias = first if np.isfinite(first) else last if np.isfinite(last) else 0.0
     terms(coef, responses, low, high, dual.sign * dual.linear, bias, gaps, slopes)
+    if dual.loss_diagonal is not None:
+        gaps = _squared_hinge_gaps(dual, coef, responses + bias)
     gap, objective = float(gaps.sum()), 0.5 * float(coef @ slopes)
     total = gap - 2 * objective
     violation = first - last if np.isfinite(first) and np.isfinite(last) else 0.0
@@ -147,6 +149,20 @@ def assess(
         support=np.flatnonzero(alpha > 0),
         responses=responses,
     )
+
+
+def _squared_hinge_gaps(dual: Dual, coef: Vector, gradient: Vector) -> Vector:
+    """Terms of P - D with the squared hinge loss; `gradient` is that of coefficients, and the bias.
+
+    With r the diagonal of the loss and M the slack from which it is linear, the loss of a slack s is
+    inner (s - inner / 2) / r with inner = min(s, M), and its conjugate r a^2 / 2.
+    """
+    assert dual.loss_diagonal is not None
+    alpha, r = dual.sign * coef, dual.loss_diagonal
+    slack = r * alpha - dual.sign * gradient
+    inner = np.clip(slack, 0.0, MOST_SLACK)
+    loss = np.divide(inner * (slack - inner / 2), r, out=np.zeros(len(r)), where=r > 0)
+    return np.where(dual.upper > 0, loss + r * alpha**2 / 2 - alpha * slack, 0.0)
 
 
 def assess_multiclass(

@@ -9,11 +9,18 @@ solve_by_newton   other problems over features
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from textsvm.gram.base import FeatureProducts, Gram
+import numpy as np
+
+from textsvm.errors import InputError
+from textsvm.gram.base import DenseGram, FeatureProducts, Gram
+from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
+from textsvm.runtime.device import array_module, device_of
 from textsvm.runtime.parallel import Progress, part
 from textsvm.solvers.chains import solve_chains
+from textsvm.solvers.dual import loss_diagonal
 from textsvm.solvers.feature_machines import solve_by_descent
 from textsvm.solvers.newton import can_solve, solve_by_newton
 from textsvm.solvers.problems import Classification, Labelling, Machines, Problem, collect, machine_duals
@@ -51,20 +58,64 @@ def solve(
         return _solve_by_rows(rows, paths, stopping, progress)
     solved = []
     for k, problem in enumerate(several):
-        within = part(progress, k, 1, len(several))
+        within, of_loss = part(progress, k, 1, len(several)), _features_with_loss(features, problem)
         if (
             features.descent
             and isinstance(features.x, Sparse)
             and isinstance(problem, Classification | Labelling)
         ):
-            solved.append(solve_by_descent(problem, features, stopping, within))
+            solved.append(solve_by_descent(problem, of_loss, stopping, within))
         else:
-            solved.append(solve_by_newton(problem, features, stopping, within))
+            solved.append(solve_by_newton(problem, of_loss, stopping, within))
+    return _by_path(solved, paths)
+
+
+def _by_path(solved: Sequence[Machines], paths: Sequence[Sequence[Problem]]) -> list[list[Machines]]:
     remaining = iter(solved)
     return [[next(remaining) for _ in path] for path in paths]
 
 
+def _features_with_loss(features: FeatureRows, problem: Problem) -> FeatureRows:
+    """Features with the diagonal of the loss function of a problem."""
+    if getattr(problem, "loss", "hinge") == "hinge":
+        return features
+    assert isinstance(problem, Classification)
+    xp, ridge = array_module(device_of(features.ridge)), features.ridge.copy()
+    ridge[xp.asarray(problem.index)] += xp.asarray(loss_diagonal(problem.C * problem.weight))
+    return replace(features, ridge=ridge)
+
+
 def _solve_by_rows(
+    gram: Gram, paths: Sequence[Sequence[Problem]], stopping: Stopping, progress: Progress | None
+) -> list[list[Machines]]:
+    several = [problem for path in paths for problem in path]
+    if all(getattr(problem, "loss", "hinge") == "hinge" for problem in several):
+        return _solve_side_by_side(gram, paths, stopping, progress)
+    solved = []
+    for k, problem in enumerate(several):
+        within, of_loss = part(progress, k, 1, len(several)), _matrix_with_loss(gram, problem)
+        [[machines]] = _solve_side_by_side(of_loss, [[problem]], stopping, within)
+        solved.append(machines)
+    return _by_path(solved, paths)
+
+
+def _matrix_with_loss(gram: Gram, problem: Problem) -> Gram:
+    """A copy of a kernel matrix with the diagonal of the loss function of a problem."""
+    if getattr(problem, "loss", "hinge") == "hinge":
+        return gram
+    assert isinstance(problem, Classification)
+    if gram.matrix is None or len(np.unique(problem.index)) < len(problem.index):
+        raise InputError(
+            'loss="squared_hinge" needs a kernel with features, or a kernel matrix that fits in memory and '
+            "training parts without repetitions; raise memory (--memory), or leave loss out"
+        )
+    xp, matrix = array_module(gram.device), gram.matrix.copy()
+    at = xp.asarray(problem.index)
+    matrix[at, at] += xp.asarray(loss_diagonal(problem.C * problem.weight), np.float32)
+    return DenseGram(matrix, gram.description)
+
+
+def _solve_side_by_side(
     gram: Gram, paths: Sequence[Sequence[Problem]], stopping: Stopping, progress: Progress | None
 ) -> list[list[Machines]]:
     parts = [[machine_duals(problem) for problem in path] for path in paths]

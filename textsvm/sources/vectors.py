@@ -1,23 +1,27 @@
-"""Vectors that a kernel of vectors compares, with checks of the rows of numbers that a user gives."""
+"""Examples of numbers: vectors, and tables with columns of texts and numbers (`kernels.combined.on`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.combined.table import Numbers, Table
 from textsvm.kernels.contract import strip_prefix
+from textsvm.kernels.inputs import InputTable, encode_table, read_view
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import StageProgress
+from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.sources.base import Kept, KernelSource
+from textsvm.sources.texts import TextSource
+from textsvm.text.documents import View
 from textsvm.text.stored import StoredTexts
 
 #: Number types that are kept; others are converted to the first.
@@ -38,7 +42,7 @@ def require_numbers(X: Any, kernel: Kernel) -> None:
             f"X is of texts, and the kernel {spell(kernel)} compares vectors; take one of texts, such as "
             "Spectrum(4), or give numbers"
         )
-    if not issparse(X) and isinstance(X, Iterator | dict):
+    if not scipy.sparse.issparse(X) and isinstance(X, Iterator | dict):
         raise InputError(f"X is a {type(X).__name__}; give rows of numbers, such as an array or a data frame")
     if len(getattr(X, "shape", (0, 0))) == 1 or isinstance(first, int | float | np.number):
         raise InputError(
@@ -72,7 +76,7 @@ def _is_column_of_texts(X: Any) -> bool:
 
 def check_finite(values: Any, names: Any = None) -> None:
     """Raise InputError with the row and column if a value of an array or CSR matrix is NaN or infinite."""
-    stored = values.data if issparse(values) else values.reshape(-1)
+    stored = values.data if scipy.sparse.issparse(values) else values.reshape(-1)
     for first in range(0, len(stored), _BLOCK):
         finite = np.isfinite(stored[first : first + _BLOCK])
         if not finite.all():
@@ -88,7 +92,7 @@ def check_finite(values: Any, names: Any = None) -> None:
 
 def _place(values: Any, at: int) -> tuple[int, int]:
     """Row and column of a stored value."""
-    if not issparse(values):
+    if not scipy.sparse.issparse(values):
         return divmod(at, values.shape[1])
     return int(np.searchsorted(values.indptr, at, side="right")) - 1, int(values.indices[at])
 
@@ -136,7 +140,7 @@ class VectorSource(KernelSource):
         require_numbers(X, self.new_kernel())
         values = machine.check_rows(X, vectors=True)
         machine.check_columns(X, values.shape[1], fitting)
-        if issparse(values):
+        if scipy.sparse.issparse(values):
             values = canonical(values)
         check_finite(values, getattr(machine, "feature_names_in_", None))
         return Vectors(values)
@@ -212,7 +216,54 @@ def unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> Vectors:
         raise InputError("the starts of its vectors are out of bounds")
     if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
         raise InputError("the columns of its vectors are out of bounds")
-    values = csr_array((data, indices, indptr), shape=shape)
+    values = scipy.sparse.csr_array((data, indices, indptr), shape=shape)
     if not values.has_canonical_format:
         raise InputError("the columns of its vectors are out of order")
     return Vectors(values)
+
+
+class ColumnSource(TextSource):
+    """A table with columns of texts, which become documents, and columns of numbers.
+
+    Examples are a `Table`, or the documents or numbers of a single view. Other columns are ignored.
+    """
+
+    def validate(self, X: Any, machine: Any, fitting: bool = True) -> InputTable:
+        table = InputTable.of(X)
+        for view in self.new_kernel().structure.views:
+            read_view(table, view)
+        return table
+
+    def _encode_views(
+        self, given: Any, views: Sequence[View], known: Any, progress: StageProgress | None
+    ) -> Any:
+        step = of_stage(progress, "encode")
+        return self._together(encode_table(InputTable.of(given), views, known, self._form, step))
+
+    def _together(self, views: dict[View, Any]) -> Any:
+        return Table(views) if len(views) > 1 else next(iter(views.values()))
+
+    def _pack(self, documents: Any) -> dict[str, NDArray[Any]]:
+        if not isinstance(documents, Numbers):
+            return super()._pack(documents)
+        return pack(documents) | {"widths": np.array(documents.widths, np.int64)}
+
+    def _unpack(self, arrays: dict[str, NDArray[Any]], prefix: str, view: View, n: int) -> Any:
+        if not isinstance(view.column, tuple):
+            return super()._unpack(arrays, prefix, view, n)
+        arrays = strip_prefix(prefix, arrays)
+        widths = arrays["widths"]
+        if widths.dtype != np.int64 or widths.shape != (len(view.column),) or (widths < 1).any():
+            raise InputError("it does not say how many numbers each of its columns has")
+        return Numbers(unpack(arrays, (n, int(widths.sum()))).values, tuple(widths.tolist()))
+
+    def restore(
+        self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
+    ) -> Kept:
+        kept = super().restore(n_features, support, arrays)
+        kernel: Any = kept.kernel
+        for leaf in kernel.structure.leaves:
+            numbers = leaf.structure.read(kept.documents)
+            if isinstance(numbers, Numbers) and len(leaf.standard_.mean) != numbers.n_features:
+                raise InputError("mean and scale of its numbers do not fit its support vectors")
+        return kept

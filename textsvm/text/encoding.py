@@ -396,7 +396,7 @@ def find_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8
         numbers, firsts = distinct(codes, starts, stops)
         pieces[k] = TokenSpans(starts[firsts], stops[firsts], numbers, lengths)
 
-    run(find, range(len(pieces)))
+    _all(find, range(len(pieces)))
     return pieces
 
 
@@ -411,7 +411,7 @@ def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], d
     def write(k: int) -> None:
         _translate(numbers[k], code_of[k].astype(dtype), codes[ends[k] - len(numbers[k]) : ends[k]])
 
-    run(write, range(len(numbers)))
+    _all(write, range(len(numbers)))
     return codes
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
@@ -121,7 +121,7 @@ class CountedNumbers:
         """All numbers as rows of features."""
         numbers = Standard.of(self.numbers.take(train)).apply(self.numbers)
         if not numbers.sparse:  # like the features of texts
-            numbers = replace(numbers, values=csr_array(numbers.values))
+            numbers = replace(numbers, values=scipy.sparse.csr_array(numbers.values))
         rows = on.kernel.features.count(numbers).rows(on.kernel, train)
         # Coordinate descent suits numbers of equal scale: with texts it takes a quarter of Newton's time.
         return replace(rows, descent=bool(self.numbers.single.all()))

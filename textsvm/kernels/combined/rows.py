@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.attribution import Contributions, complete
-from textsvm.kernels.contract import AHEAD, FeatureWeights, KernelRows, Weights, decision_by_rows
+from textsvm.kernels.contract import (
+    AHEAD,
+    FeatureTerm,
+    FeatureWeights,
+    KernelRows,
+    PairTerm,
+    Weights,
+    decision_by_rows,
+)
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
@@ -145,6 +153,13 @@ class SumPredictor:
                 step = part(progress, number, 1, len(self.parts))
                 total = total + predictor.values(kernel.structure.read(documents), step)
         return total
+
+    def feature_terms(self, examples: Documents | MultiView) -> list[FeatureTerm | PairTerm]:
+        """All that prediction needs, for export; `examples` have the alphabets of training."""
+        terms: list[FeatureTerm | PairTerm] = []
+        for (_, kernel), predictor in zip(self.terms, self.parts, strict=True):
+            terms += predictor.feature_terms(kernel.structure.read(examples))
+        return terms
 
     def contributions(self, documents: Documents | MultiView, mixes: NDArray[np.float64]) -> Contributions:
         """Contributions to mixes of machines, as `SpectrumPredictor.contributions` of each term."""

@@ -40,7 +40,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
-from textsvm.kernels.contract import Ability, Cost, HostRows, Lengths, SharedColumns, Sharing, Values
+from textsvm.kernels.contract import (
+    Ability,
+    Cost,
+    HostRows,
+    Lengths,
+    PairTerm,
+    SharedColumns,
+    Sharing,
+    Values,
+)
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.edit.near import HostEditNear
 from textsvm.kernels.near import Near, Nearest
@@ -81,6 +90,13 @@ class SharedDistances(Sharing):
         return _SharedRows(kernels, documents, select("cpu")).cross(others)
 
 
+def _cuda() -> Any:
+    """The module of the CUDA twin, which imports CuPy."""
+    from textsvm.kernels.edit import cuda
+
+    return cuda
+
+
 class EditCost(Cost):
     """Cost of the edit-distance kernel."""
 
@@ -103,9 +119,7 @@ class EditNearest(Nearest):
     def prepare(self, documents: Documents, others: Documents | None, device: Device) -> Near:
         self.kernel.check()
         if device.kind == "cuda" and all(fits(each) for each in (documents, others) if each is not None):
-            from textsvm.kernels.edit.cuda import CudaEditNear
-
-            return CudaEditNear(self.kernel, documents, others, device)
+            return _cuda().CudaEditNear(self.kernel, documents, others, device)
         # Large alphabets are searched on the CPU.
         return HostEditNear(self.kernel, documents, others)
 
@@ -147,10 +161,19 @@ class EditDistance(SymbolKernel):
     def rows(self, documents: Documents, device: Device) -> Any:
         self.check()
         if device.kind == "cuda":
-            from textsvm.kernels.edit.cuda import CudaEdit
-
-            return CudaEdit(self, documents, device)
+            return _cuda().CudaEdit(self, documents, device)
         return HostEdit(self, documents, device)
+
+    @property
+    def _bounded_gamma(self) -> float:
+        return min(float(self.gamma), 1e30)  # larger values overflow, and give the same kernel values
+
+    def _pair_term(self, support: Documents, coef: NDArray[np.float64]) -> PairTerm:
+        """Machines with their support vectors, for export."""
+        relative = bool(self.relative)
+        return PairTerm(
+            self, self.structure.view, "edit", support, coef.T, self._bounded_gamma, relative=relative
+        )
 
     def values(
         self, distances: NDArray[np.int32], row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
@@ -161,7 +184,7 @@ class EditDistance(SymbolKernel):
         return out
 
     def _fill(self, distances: Any, row_lengths: Any, column_lengths: Any, out: Any) -> None:
-        gamma = min(float(self.gamma), 1e30)  # larger values overflow, and give the same kernel values
+        gamma = self._bounded_gamma
         if self.relative:
             longer = np.maximum(np.maximum(row_lengths[:, None], column_lengths), 1)
             out[...] = np.exp(-gamma * (distances / longer))

@@ -59,7 +59,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import is_whole
-from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Values
+from textsvm.kernels.contract import Ability, Cost, Features, FeatureTable, FeatureTerm, Lengths, Values
 from textsvm.kernels.feature_rows import FeaturePredictor, HostFeatureRows
 from textsvm.kernels.gap.kernel import SubsequenceKernel
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
@@ -73,7 +73,7 @@ from textsvm.kernels.gap.subsequences import (
     patterns_of,
 )
 from textsvm.kernels.gap.sweep import self_products
-from textsvm.kernels.normalisation import finished_gram, require_float32
+from textsvm.kernels.normalisation import featureless_of, finished_gram, require_float32
 from textsvm.kernels.spectrum.counted_documents import match_featureless
 from textsvm.linalg.products import Half
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
@@ -171,6 +171,28 @@ class BoundedGapAttributor(Attributor):
         return BoundedGapCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 
+class SubsequencePredictor(FeaturePredictor):
+    """Prediction from weights of subsequences."""
+
+    def feature_terms(self, examples: Documents) -> list[FeatureTerm]:
+        """All that prediction needs, for export; `examples` have the alphabet of training."""
+        kernel, features = self.space.kernel, self.space.features
+        patterns: Patterns = kernel.patterns
+        values = (float(kernel.decay) ** (patterns.spans - patterns.p)).astype(np.float64)
+        codes, rows = np.stack(features.strings(), axis=1), np.ones(features.size, np.int64)
+        table = FeatureTable(
+            patterns.offsets, int(patterns.spans[-1]), values, 1, codes, None, rows, self.weights
+        )
+        alone, alone_values = featureless_of(self.columns, self.coef, examples)
+        unit = float(kernel.decay) ** int(kernel.p)
+        return [
+            FeatureTerm(
+                kernel, kernel.structure.view, examples.alphabet, "count", kernel.normalised, [table],
+                scale=unit, featureless=alone, featureless_values=alone_values,
+            )
+        ]  # fmt: skip
+
+
 @dataclass(repr=False, eq=False)
 class BoundedGap(SubsequenceKernel):
     """Common subsequences of p symbols within `span` symbols, each symbol spanned a factor of `decay`.
@@ -235,7 +257,7 @@ class BoundedGap(SubsequenceKernel):
         return HostBoundedGap(self, documents, device)
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> FeaturePredictor:
-        return FeaturePredictor.of_support(self.rows(support, device), coef)
+        return SubsequencePredictor.of_support(self.rows(support, device), coef)
 
 
 def left_out(kernel: BoundedGap, documents: Documents) -> NDArray[np.float64]:

@@ -22,6 +22,7 @@ from textsvm.kernels.contract import (
     HostRows,
     KernelRows,
     Lengths,
+    PairTerm,
     SharedColumns,
     Sharing,
     Values,
@@ -33,7 +34,8 @@ from textsvm.kernels.gap.recurrence import (
     shared_pass,
     symbol_contributions,
 )
-from textsvm.kernels.gap.sweep import PIECE, cut, in_lanes, products, self_products
+from textsvm.kernels.gap.sweep import PIECE, cut, in_lanes, products, self_products, used_levels
+from textsvm.kernels.normalisation import featureless_of, inverse_roots
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.runtime.simd import LANES
@@ -200,6 +202,17 @@ class GapWeighted(SubsequenceKernel):
 
             return CudaGap(self, documents, device)
         return HostGap(self, documents, device)
+
+    def _pair_term(self, support: Documents, coef: NDArray[np.float64]) -> PairTerm:
+        """Machines with their support vectors, for export."""
+        (own,) = _Columns([self], support).selves
+        alone, values = featureless_of(own, coef, support)
+        return PairTerm(
+            self, self.structure.view, "gap", support, coef.T, float(self.decay), normalised=self.normalised,
+            scale=1.0 if self.normalised else own.unit, levels=used_levels(self.recurrence),
+            roots=inverse_roots(own.self_values), shortest=self._min_length, featureless=alone,
+            featureless_values=values,
+        )  # fmt: skip
 
 
 class HostGap(HostRows):

@@ -172,7 +172,12 @@ class SelfValues(Normalisation):
 
     def raw(self) -> NDArray[np.float64]:
         """k(s, s) as defined, for an unnormalised kernel."""
-        return self.self_values * math.exp(max(-700.0, self.log_scale))
+        return self.self_values * self.unit
+
+    @property
+    def unit(self) -> float:
+        """Kernel values of an unnormalised kernel as a multiple of the sums."""
+        return math.exp(max(-700.0, self.log_scale))
 
     def diagonal(self) -> NDArray[np.float32]:
         """Kernel values of the documents with themselves."""

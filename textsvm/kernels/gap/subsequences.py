@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.feature_rows import FeatureKernelRows
-from textsvm.kernels.mers.windows import Stage
+from textsvm.kernels.mers.windows import Stage, strings_of
 from textsvm.kernels.normalisation import Normalisation, require_float32
 from textsvm.kernels.spectrum.counting import rank
 from textsvm.linalg.sparse import MAX_INT32, Sparse
@@ -100,13 +100,7 @@ class Subsequences:
 
     def strings(self) -> list[Any]:
         """Codes of the symbols of all subsequences: p int64 arrays, shape (size,)."""
-        keys, symbols = self.stages[-1].keys.astype(np.int64), []
-        for number in range(len(self.stages) - 1, -1, -1):
-            for _ in self.stages[number].kept:
-                symbols.append(keys % max(self.n_symbols, 1))
-                keys = keys // max(self.n_symbols, 1)
-            keys = self.stages[number - 1].keys.astype(np.int64)[keys] if number else keys
-        return symbols[::-1]
+        return strings_of(self.stages, self.n_symbols)
 
     def find(self, other: Subsequences) -> Any:
         """Id here of each subsequence of `other`, over an extension of the alphabet; -1 if unknown."""

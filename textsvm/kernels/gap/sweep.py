@@ -91,14 +91,19 @@ def self_products(recurrence: Recurrence, wanted: int, documents: Documents) -> 
     return values
 
 
+def used_levels(recurrence: Recurrence) -> NDArray[np.float64]:
+    """The level weights without those that float32 cannot hold."""
+    weights = recurrence.level_weights
+    return np.where(weights > 1e-37, weights, 0)
+
+
 def _arguments(recurrence: Recurrence, wanted: int, double: bool, n: int, m: int) -> tuple[Any, ...]:
     """Arguments of `_sweep` other than symbols, for strings of up to `n` and `m` symbols.
 
     They are passed separately: with a tuple of tuples, Numba 0.60 uses code compiled for other types.
     """
     dtype = np.float64 if double else np.float32
-    weights = recurrence.level_weights
-    weights = np.where(weights > 1e-37, weights, 0).astype(dtype)
+    weights = used_levels(recurrence).astype(dtype)
     levels = len(weights) - 1
     low = 0.0 if recurrence.decay == 1 else 2.0**-900 if double else 2.0**-100
     return (

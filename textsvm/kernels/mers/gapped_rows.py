@@ -30,9 +30,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.contract import Predictor, RowsPredictor, decision_by_rows
-from textsvm.kernels.mers.windows import LETTERS, UNKNOWN, Mask, MaskedWindows, Windows, strands, windows_of
-from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.contract import FeatureTable, FeatureTerm, Predictor, RowsPredictor, decision_by_rows
+from textsvm.kernels.mers.windows import (
+    LETTERS,
+    UNKNOWN,
+    Mask,
+    MaskedWindows,
+    Windows,
+    strands,
+    strings_of,
+    windows_of,
+)
+from textsvm.kernels.normalisation import Normalisation, featureless_of
 from textsvm.kernels.spectrum.counting import count_ids
 from textsvm.kernels.spectrum.features import weigh
 from textsvm.linalg.products import DENSE_SHARE, Half, InvertedIndex, finish_half
@@ -200,6 +209,28 @@ class GappedPredictor:
                 if progress is not None:
                     progress(last, len(documents))
         return values
+
+    def feature_terms(self, examples: Documents) -> list[FeatureTerm]:
+        """All that prediction needs, for export; `examples` have the alphabet of training."""
+        kernel, alphabet, first = self.kernel, examples.alphabet, 0
+        if kernel.canonical:  # strings of the letters of both strands
+            first, letters = len(alphabet), [ord(letters[0]) for letters in LETTERS]
+            alphabet = np.concatenate([alphabet, np.array(letters, np.uint32)])
+        tables = []
+        for mask, vocabulary, weights in self.weights:
+            codes = first + np.stack(strings_of(vocabulary.stages, vocabulary.n_symbols), axis=1)
+            kept = np.array([mask.kept], np.int64)
+            ones = np.ones(len(codes), np.int64)
+            tables.append(
+                FeatureTable(kept, int(kernel.g), np.ones(1), mask.times, codes, None, ones, weights)
+            )
+        alone, values = featureless_of(self.columns, self.coef, examples)
+        return [
+            FeatureTerm(
+                kernel, kernel.structure.view, alphabet, kernel.weight, kernel.normalised, tables,
+                both_strands=bool(kernel.canonical), featureless=alone, featureless_values=values,
+            )
+        ]  # fmt: skip
 
     def _values(self, documents: Documents) -> NDArray[np.float64]:
         texts = CodedTexts.of(documents, self.kernel.g, self.kernel.canonical)

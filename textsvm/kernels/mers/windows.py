@@ -162,6 +162,17 @@ class Stage:
         return xp.where((keys >= 0) & (self.keys[place].astype(np.int64) == keys), place, -1)
 
 
+def strings_of(stages: tuple[Stage, ...], n_symbols: int) -> list[Any]:
+    """Codes of the symbols of all ids of the last stage: an int64 array for each symbol."""
+    keys, symbols = stages[-1].keys.astype(np.int64), []
+    for number in range(len(stages) - 1, -1, -1):
+        for _ in stages[number].kept:
+            symbols.append(keys % max(n_symbols, 1))
+            keys = keys // max(n_symbols, 1)
+        keys = stages[number - 1].keys.astype(np.int64)[keys] if number else keys
+    return symbols[::-1]
+
+
 @dataclass(frozen=True)
 class MaskedWindows:
     """Distinct contents of the windows of some documents under a mask."""

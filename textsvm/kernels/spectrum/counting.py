@@ -151,13 +151,16 @@ def _find_on_cpu(
     own: Array, size_b: np.uint64, other_keys: Array, width: np.uint64, left: Array, right: Array
 ) -> NDArray[np.int64]:
     """`_find_pairs` on all cores."""
-    ranks, step = np.empty(len(other_keys), np.int64), max(PIECE, len(other_keys) // (4 * n_threads()) + 1)
+    ranks = np.empty(len(other_keys), np.int64)
+    if len(other_keys) <= PIECE:
+        _find_keys(own, size_b, other_keys, width, left, right, ranks)
+        return ranks
+    step = max(PIECE, len(other_keys) // (4 * n_threads()) + 1)
 
     def find_piece(first: int) -> None:
         _find_keys(own, size_b, other_keys[first : first + step], width, left, right, ranks[first:])
 
-    firsts = range(0, len(other_keys), step)
-    find_piece(0) if len(firsts) == 1 else run(find_piece, firsts)
+    run(find_piece, range(0, len(other_keys), step))
     return ranks
 
 
@@ -284,6 +287,8 @@ def _pair(
         distinct, ids[starts] = np.unique(keys, return_inverse=True)
         return distinct, ids
     ids = empty(len(left), np.int32)
+    if size_a * size_b <= TABLE * len(left) and len(left) <= ALONE:
+        return _pair_alone(offsets, q, left, right, b, size_a, size_b, ids), ids
     if size_a * size_b <= TABLE * len(left):
         seen = _mark_keys(offsets, q, left, right, b, sizes)
         before, keys = _list_marked(seen)
@@ -313,9 +318,12 @@ def _mark_keys(
     words = sizes[0] * size_b // 64 + 1
     threads = n_threads() if len(left) > ALONE else 1
     tables = np.zeros((min(threads, max(1, len(left) // words)), words), np.uint64)
+    windows_of_table = (q, left, right, b, size_b)
+    if len(tables) == 1:
+        _mark(offsets, 0, len(offsets) - 1, *windows_of_table, tables[0])
+        return np.asarray(tables[0])
     cuts = np.searchsorted(offsets, np.linspace(0, offsets[-1], len(tables) + 1))
     cuts[-1] = len(offsets) - 1
-    windows_of_table = (q, left, right, b, size_b)
     spread(lambda k: _mark(offsets, cuts[k], cuts[k + 1], *windows_of_table, tables[k]), range(len(tables)))
     for other in tables[1:]:
         tables[0] |= other
@@ -325,8 +333,8 @@ def _mark_keys(
 def _list_marked(seen: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
     """Number of keys before each word of a bit table, and all keys."""
     before = np.zeros(len(seen) + 1, np.int32)
-    cuts = np.linspace(0, len(seen), 4 * n_threads() + 1 if len(seen) > ALONE else 2).astype(np.int64)
-    pieces = list(pairwise(cuts.tolist()))
+    parts = 4 * n_threads() if len(seen) > ALONE else 1
+    pieces = list(pairwise(len(seen) * k // parts for k in range(parts + 1)))
     spread(lambda d: _count_bits(d[0], d[1], seen, before), pieces)
     np.cumsum(before, out=before)
     keys = np.empty(before[-1], np.uint64)
@@ -376,6 +384,10 @@ def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], si
     """Count the windows of length q; features are `base` + id."""
     if few(len(ids)):
         return _count_few(offsets, q, ids, size, base)
+    if len(ids) <= ALONE:
+        features, counts = np.empty(len(ids), feature_type(base + size)), np.empty(len(ids), np.int32)
+        indptr = _count_alone(offsets, q, ids, base, features, counts)
+        return Counts(indptr, features[: indptr[-1]].copy(), counts[: indptr[-1]].copy())
     indptr = np.zeros(len(offsets), np.int64)
     longest = int(np.diff(offsets).max(initial=1))
     pieces: dict[int, tuple[Array, Array]] = {}
@@ -495,6 +507,37 @@ def _scatter(offsets, first, last, starts, ranks, ids):
     for d in range(first, last):
         for k in range(starts[d + 1] - starts[d]):
             ids[offsets[d] + k] = ranks[starts[d] + k]
+
+
+@njit(nogil=True, cache=True)
+def _pair_alone(offsets, q, left, right, b, size_a, size_b, ids):
+    """`_pair` by a bit table, on this thread: for few symbols the calls take longer than the work."""
+    n, seen = len(offsets) - 1, np.zeros(size_a * size_b // 64 + 1, np.uint64)
+    _mark(offsets, 0, n, q, left, right, b, size_b, seen)
+    before = np.zeros(len(seen) + 1, np.int32)
+    _count_bits(0, len(seen), seen, before)
+    for word in range(len(seen)):
+        before[word + 1] += before[word]
+    keys = np.empty(before[-1], np.uint64)
+    _list_keys(0, len(seen), seen, before, keys)
+    _look_up(offsets, 0, n, q, left, right, b, size_b, seen, before, ids)
+    return keys
+
+
+@njit(nogil=True, cache=True)
+def _count_alone(offsets, q, ids, base, features, counts):
+    """`_count_length` on this thread; returns where the entries of each document begin."""
+    longest = 1
+    for d in range(len(offsets) - 1):
+        longest = max(longest, offsets[d + 1] - offsets[d])
+    size = 2
+    while size <= 2 * longest:
+        size *= 2
+    table, indptr = np.zeros((size, 2), np.int32), np.zeros(len(offsets), np.int64)
+    _count_documents(offsets, 0, len(offsets) - 1, q, ids, table, base, features, counts, indptr)
+    for d in range(len(offsets) - 1):
+        indptr[d + 1] += indptr[d]
+    return indptr
 
 
 @njit(nogil=True, cache=True)

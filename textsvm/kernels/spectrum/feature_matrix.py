@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -25,9 +26,6 @@ from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, free_memory
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 Array = NDArray[Any]
 #: Bytes per entry: column and value.
@@ -63,7 +61,7 @@ class FeatureColumns:
 
 def learn_columns(
     kernel: Any, documents: Documents, least: float, rows: bool, progress: Progress | None = None
-) -> tuple[FeatureColumns, csr_matrix | None]:
+) -> tuple[FeatureColumns, scipy.sparse.csr_matrix | None]:
     """Columns of training documents, and their matrix if `rows`.
 
     The kernel need not be fitted: idf is learnt here. Raises InputError if no p-mer reaches the document
@@ -92,7 +90,7 @@ def learn_columns(
 
 def transform(
     kernel: Any, columns: FeatureColumns, documents: Documents, progress: Progress | None = None
-) -> csr_matrix:
+) -> scipy.sparse.csr_matrix:
     """Matrix of other documents over learnt columns; their alphabet extends the alphabet of training."""
     learnt, builder = columns.learnt, _MatrixBuilder(kernel, len(documents))
     vocabulary = Vocabulary.empty(documents, *kernel.lengths)
@@ -117,7 +115,7 @@ def require_columns(columns: FeatureColumns, least: float, n: int) -> None:
         )
 
 
-def stacked(parts: list[csr_matrix]) -> csr_matrix:
+def stacked(parts: list[scipy.sparse.csr_matrix]) -> scipy.sparse.csr_matrix:
     """Concatenate matrices by rows; `parts` is emptied meanwhile to free memory."""
     if len(parts) == 1:
         return parts.pop()
@@ -156,7 +154,7 @@ class _MatrixBuilder:
         self.parts.append((indptr, *arrays))
         self.bases.append(self.bases[-1] + len(columns))
 
-    def matrix(self, n_columns: int) -> csr_matrix:
+    def matrix(self, n_columns: int) -> scipy.sparse.csr_matrix:
         """Matrix of all lengths with rows normalised if the kernel is; the parts are freed."""
         indptr = np.zeros(len(self.squares) + 1, np.int64)
         for of_length, _, _ in self.parts:
@@ -173,14 +171,15 @@ class _MatrixBuilder:
         return whole
 
 
-def _empty(indptr: NDArray[np.int64], n_columns: int) -> tuple[csr_matrix, type[np.signedinteger]]:
+def _empty(
+    indptr: NDArray[np.int64], n_columns: int
+) -> tuple[scipy.sparse.csr_matrix, type[np.signedinteger]]:
     """Matrix with uninitialised sorted entries, and the index dtype that SciPy needs for all index arrays."""
-    from scipy.sparse import csr_matrix
 
     entries = int(indptr[-1])
 
     kind = feature_type(max(entries, n_columns))
-    whole = csr_matrix((len(indptr) - 1, n_columns), dtype=np.float32)
+    whole = scipy.sparse.csr_matrix((len(indptr) - 1, n_columns), dtype=np.float32)
     whole.indptr, whole.indices = indptr.astype(kind), np.empty(entries, kind)
     whole.data = np.empty(entries, np.float32)
     whole.has_sorted_indices = whole.has_canonical_format = True

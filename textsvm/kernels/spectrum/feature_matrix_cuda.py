@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
+import scipy
 
 from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, download, match_unary, upload
 from textsvm.kernels.spectrum.cuda import matrix_of
@@ -23,7 +23,7 @@ Array = Any  # a CuPy array
 
 def learn_columns(
     kernel: Any, documents: Documents, least: float, rows: bool, progress: Progress | None = None
-) -> tuple[FeatureColumns, csr_matrix | None]:
+) -> tuple[FeatureColumns, scipy.sparse.csr_matrix | None]:
     """Columns of training documents, and their matrix if `rows`, on the current card."""
     cp = gpu.cupy()
     pmers, counts = _counted(kernel, documents)
@@ -39,7 +39,7 @@ def learn_columns(
 
 def transform(
     kernel: Any, columns: FeatureColumns, documents: Documents, progress: Progress | None = None
-) -> csr_matrix:
+) -> scipy.sparse.csr_matrix:
     """Matrix of other documents over learnt columns, on the current card."""
     pmers, counts = _counted(kernel, documents)
     known = gpu.cupy().asarray(upload(columns.learnt.vocabulary).find(pmers.vocabulary))
@@ -51,7 +51,9 @@ def _counted(kernel: Any, documents: Documents) -> tuple[CudaPmers, CudaCounts]:
     return pmers, CudaCounts(pmers.windows, kernel.weight == "intersection")
 
 
-def _matrix(kernel: Any, columns: FeatureColumns, counts: CudaCounts, known: Array) -> csr_matrix:
+def _matrix(
+    kernel: Any, columns: FeatureColumns, counts: CudaCounts, known: Array
+) -> scipy.sparse.csr_matrix:
     """Rows over the columns; `known` is the number of each counted p-mer in their vocabulary, or -1."""
     cp = gpu.cupy()
     own = cp.arange(len(known) + 1) if counts.starts is None else counts.starts
@@ -65,6 +67,6 @@ def _matrix(kernel: Any, columns: FeatureColumns, counts: CudaCounts, known: Arr
         values = (values / cp.sqrt(cp.asarray(x.squares))[x.documents]).astype(np.float32)
     kind = feature_type(max(len(values), len(columns)))
     arrays = values.get(), x.features.get().astype(kind), x.indptr.get().astype(kind)
-    whole = csr_matrix(arrays, shape=(len(x), len(columns)))
+    whole = scipy.sparse.csr_matrix(arrays, shape=(len(x), len(columns)))
     whole.has_sorted_indices = whole.has_canonical_format = True
     return whole

@@ -30,10 +30,11 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.feature_rows import FeaturePredictor
-from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.counting import MAX_SYMBOLS, Vocabulary, count, plan, windows
-from textsvm.kernels.spectrum.weight_vectors import dot
+from textsvm.kernels.normalisation import Normalisation, featureless_of
+from textsvm.kernels.spectrum.counting import MAX_SYMBOLS, Vocabulary, count, plan, pmer_codes, windows
+from textsvm.kernels.spectrum.weight_vectors import WeightVectors, dot
 from textsvm.linalg.sparse import (
     ALONE,
     Counts,
@@ -308,8 +309,61 @@ def spread_contributions(
     return result
 
 
+def _table(
+    codes: NDArray[np.int32],
+    pmers: slice,
+    vectors: WeightVectors,
+    factors: NDArray[np.float64] | None,
+    unknown: float,
+) -> FeatureTable:
+    """Features of the p-mers of a length, without those that count as unknown and have no weight."""
+    starts = vectors.starts[pmers.start : pmers.stop + 1]
+    row = vectors.row[starts[0] : starts[-1]]
+    owner = np.repeat(np.arange(len(codes)), np.diff(starts))
+    number = np.arange(len(row)) - (starts[:-1] - starts[0])[owner] + 1
+    rows = np.zeros(len(codes), np.int64)  # up to the last occurrence with a weight
+    np.maximum.at(rows, owner[row >= 0], number[row >= 0])
+    kept = rows > 0
+    if factors is not None:
+        kept |= factors[pmers] != unknown
+    rows = np.where(kept, np.maximum(rows, 1), 0)
+    row = row[number <= rows[owner]]
+    weights = np.where(row[:, None] >= 0, vectors.weights[row] if len(vectors.weights) else 0.0, 0.0)
+    p = codes.shape[1]
+    return FeatureTable(
+        np.arange(p)[None], p, np.ones(1), 1, codes[kept].astype(np.int64),
+        None if factors is None else factors[pmers][kept], rows[kept],
+        weights.reshape(len(row), vectors.weights.shape[1]).astype(np.float64),
+    )  # fmt: skip
+
+
 class SpectrumPredictor(FeaturePredictor):
     """Prediction with attribution."""
+
+    def feature_terms(self, examples: Documents) -> list[FeatureTerm]:
+        """All that prediction needs, for export; `examples` have the alphabet of training."""
+        kernel, space = self.space.kernel, self.space
+        if space.row is None:
+            vectors = WeightVectors.of(space.vocabulary, space.starts, self.weights)
+        else:
+            vectors = WeightVectors(space.vocabulary, space.starts, space.row, self.weights)
+        unary, factors, unknown = kernel.weight == "intersection", None, 1.0
+        if is_weighted(kernel):
+            vectors = vectors.over(kernel.weights_.vocabulary)
+            factors = np.sqrt(kernel.weights_.table) if unary else kernel.weights_.table
+            factors, unknown = factors[:-1], float(factors[-1])
+        first = vectors.vocabulary.first
+        tables = [
+            _table(codes, slice(begin, begin + len(codes)), vectors, factors, unknown)
+            for begin, codes in zip(first.tolist(), pmer_codes(vectors.vocabulary), strict=False)
+        ]
+        alone, values = featureless_of(self.columns, self.coef, examples)
+        return [
+            FeatureTerm(
+                kernel, kernel.structure.view, examples.alphabet, kernel.weight, kernel.normalised, tables,
+                unknown, featureless=alone, featureless_values=values,
+            )
+        ]  # fmt: skip
 
     def contributions(self, documents: Documents, mixes: NDArray[np.float64]) -> Contributions:
         """Contributions of symbols to sums of machines, weighted by `mixes` (n, n_machines), on the CPU."""

@@ -104,12 +104,12 @@ class SpectrumWeights:
     def n_machines(self) -> int:
         return self.vectors.weights.shape[1]
 
-    def predictor(self, device: Device) -> SpectrumPredictor:
+    def predictor(self, device: Device, featureless: Any = None) -> SpectrumPredictor:
         vectors = self.vectors
         space: Any = FeatureSpace(self.kernel, vectors.vocabulary, vectors.starts, vectors.row)
         weights = vectors.weights.astype(np.float64)
         if device.kind == "cpu":
-            return SpectrumPredictor(device, space, weights)
+            return SpectrumPredictor(device, space, weights, featureless)
         from textsvm.kernels.spectrum.cuda import CudaFeatureSpace
 
         with devices.use(device):
@@ -338,7 +338,11 @@ class Spectrum(SymbolKernel):
         return HostSpectrum(self, documents, device)
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> SpectrumPredictor:
-        return SpectrumPredictor.of_support(self.rows(support, device), coef)
+        rows = self.rows(support, device)
+        if device.kind != "cpu" or not is_weighted(self):
+            return SpectrumPredictor.of_support(rows, coef)
+        weights = SpectrumWeights.of_rows(rows, coef)  # p-mers are then looked up once, for both weights
+        return weights.predictor(device, (rows.normalisation, coef))
 
     def state(self) -> dict[str, NDArray[Any]]:
         check_fitted(self)

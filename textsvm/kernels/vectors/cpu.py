@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
 
 from textsvm.errors import InputError
 from textsvm.kernels.contract import HostRows
@@ -75,16 +75,16 @@ class VectorProducts:
 
     def __init__(self, values: Any, shifted: bool = False) -> None:
         self._middle: Any = None
-        if shifted and not issparse(values) and 8 * values.size <= DOUBLE_BYTES:
+        if shifted and not scipy.sparse.issparse(values) and 8 * values.size <= DOUBLE_BYTES:
             self._middle = np.rint(values.mean(axis=0, dtype=np.float64))  # whole numbers stay whole
         self._full: Array | None = None
-        if issparse(values):
+        if scipy.sparse.issparse(values):
             self._full, self._listed = _divided(values)
         self.rows = self.divide(values)
         if self.rows.lists is not None:
             lists = self.rows.lists
             shape = len(self), lists.n_features
-            by_columns = csr_array((lists.values, lists.features, lists.indptr), shape).tocsc()
+            by_columns = scipy.sparse.csr_array((lists.values, lists.features, lists.indptr), shape).tocsc()
             self._lists = (by_columns.indptr.astype(np.int64), by_columns.indices, by_columns.data)
 
     def __len__(self) -> int:
@@ -93,10 +93,10 @@ class VectorProducts:
     def divide(self, values: Any) -> DividedVectors:
         """Divide vectors, dense or sparse."""
         if self._full is None:
-            dense = values.toarray() if issparse(values) else values
+            dense = values.toarray() if scipy.sparse.issparse(values) else values
             dense = dense if self._middle is None else dense - self._middle
             return _divided_vectors(dense, squares(dense))
-        sparse = values if issparse(values) else csr_array(values)
+        sparse = values if scipy.sparse.issparse(values) else scipy.sparse.csr_array(values)
         dense = _chosen(sparse, self._full).toarray()
         lists = None
         if len(self._listed):
@@ -130,11 +130,13 @@ class VectorProducts:
 
 def squares(values: Any) -> NDArray[np.float64]:
     """Squared norm of every row of a matrix."""
-    if not issparse(values):
+    if not scipy.sparse.issparse(values):
         return np.einsum("ij,ij->i", values, values, dtype=np.float64)
     data = np.square(values.data, dtype=np.float64)
     # As if all entries were in one column: the number of columns may be huge.
-    return csr_array((data, np.zeros_like(values.indices), values.indptr), (values.shape[0], 1)) @ np.ones(1)
+    return scipy.sparse.csr_array(
+        (data, np.zeros_like(values.indices), values.indptr), (values.shape[0], 1)
+    ) @ np.ones(1)
 
 
 def _divided(values: Any) -> tuple[Array, Array]:
@@ -158,7 +160,7 @@ def _chosen(values: Any, columns: Array) -> Any:
     place = np.searchsorted(columns, values.indices)
     known = np.append(columns, -1)[place] == values.indices
     indptr = np.append(0, np.cumsum(known))[values.indptr]
-    return csr_array((values.data[known], place[known], indptr), (values.shape[0], len(columns)))
+    return scipy.sparse.csr_array((values.data[known], place[known], indptr), (values.shape[0], len(columns)))
 
 
 def _divided_vectors(dense: Array, norms: Array, lists: Sparse | None = None) -> DividedVectors:
