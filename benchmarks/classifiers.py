@@ -34,9 +34,9 @@ from textsvm.evaluation import baselines
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
+from textsvm.machines.classifier import STRATEGIES
 from textsvm.selection.leakage import LeakageWarning
 from textsvm.selection.tuning import Tuning, tune
-from textsvm.solvers.class_scores import STRATEGIES
 from textsvm.text.documents import normalise
 
 R8_GRID: dict[str, list[Any]] = {

@@ -25,8 +25,7 @@ from scipy.sparse import csr_matrix
 import textsvm
 from textsvm import Compute
 from textsvm.errors import InputError
-from textsvm.model.bytes import sealed
-from textsvm.model.file import load_machine
+from textsvm.model.file import load_machine, sealed
 
 SEEDS = Path(__file__).resolve().parent / "seeds" / "models"
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"]

@@ -3,7 +3,8 @@
 200 hostile clients send compression bombs, large and costly messages, single bytes, half messages and invalid
 data, open many connections and do not read their answers. Four ordinary clients ask about a message every
 tenth of a second; their latencies, also without attackers, and the server's memory are printed. The hostile
-clients have the priority (nice) of the variable NICE, by default 19.
+clients have the priority (nice) of the variable NICE, by default 19, and are in as many processes as
+PROCESSES says, by default 1.
 """
 
 import os
@@ -25,6 +26,7 @@ from mails import mail
 from textsvm.mail.client import Trouble, ask
 
 HOSTILE, ORDINARY = 200, 4
+PROCESSES = int(os.environ.get("PROCESSES", "1"))
 HEAD = "CHECK SPAMC/1.5\r\nContent-length: {}\r\n"
 BOMBS = []
 COSTLY = b"Subject: x\nContent-Type: text/html\n\n" + b"<b>x" * 60_000
@@ -140,7 +142,7 @@ def attack(path, seconds, names=()):
                 act(path, draw)
             time.sleep(0.01)
 
-    for number in range(HOSTILE):
+    for number in range(int(os.environ["NUMBER"]), HOSTILE, PROCESSES):
         threading.Thread(target=work, args=(number,), daemon=True).start()
     print("all at work", flush=True)
     time.sleep(seconds)
@@ -170,10 +172,35 @@ def ordinary(path, seconds):
     return sorted(times), failed
 
 
-def memory(server):
-    """Highest resident memory of a process, in MB."""
-    lines = Path(f"/proc/{server.pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+class Memory(threading.Thread):
+    """Measures memory of a process and its descendants every half second, pages in common counted once."""
+
+    def __init__(self, process):
+        super().__init__(daemon=True)
+        self.process, self.most = process, 0.0
+        self.start()
+
+    def run(self):
+        while self.process.poll() is None:
+            self.most = max(self.most, sum(map(proportional, family(self.process.pid))))
+            time.sleep(0.5)
+
+
+def family(number):
+    """Ids of a process and its descendants."""
+    with suppress(OSError):
+        threads = Path(f"/proc/{number}/task").iterdir()
+        children = {child for each in threads for child in (each / "children").read_text().split()}
+        return [number, *(each for child in children for each in family(int(child)))]
+    return []
+
+
+def proportional(number):
+    """Memory of a process in MB, pages that n processes have in common as a part of n."""
+    with suppress(OSError):
+        lines = Path(f"/proc/{number}/smaps_rollup").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) / 1024
+    return 0.0
 
 
 def percentile(times, share):
@@ -193,16 +220,21 @@ def main(seconds, *names):
                         mail(kind, number),
                         60,
                     )
+            used = Memory(server)
             control, _ = ordinary(path, max(1.0, seconds / 5))
-            before = memory(server)
+            before = used.most
             command = [sys.executable, __file__, "attack", path, str(seconds + 1), *names]
-            environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
-            attackers = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
-            attackers.stdout.readline()
+            attackers = []
+            for number in range(PROCESSES):
+                environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "NUMBER": str(number)}
+                attackers.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE))
+            for each in attackers:
+                each.stdout.readline()
             time.sleep(0.5)
             times, failed = ordinary(path, seconds)
-            attackers.wait()
-            most = memory(server)
+            for each in attackers:
+                each.wait()
+            most = used.most
             ask(path, "CHECK SPAMC/1.5\r\n", mail("ham", 1), 30)
             server.send_signal(signal.SIGTERM)
             assert server.wait(60) == 0

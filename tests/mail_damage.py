@@ -58,7 +58,7 @@ def learnt(folder):
 
 def checked(folder):
     with closing(Lessons(folder)) as lessons:
-        return lessons.check()
+        return lessons.check_file()
 
 
 def exported(folder):

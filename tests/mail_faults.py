@@ -79,7 +79,7 @@ def kill_commands(folder, times, seed=6):
 def check(folder, answered, most):
     """Nothing lost, nothing doubled, nothing damaged; and the filter goes on."""
     with closing(Lessons(folder)) as store:
-        store.check()
+        store.check_file()
         kinds = {lesson.digest: lesson.kind for lesson in store.iterate()}
         rows, distinct = store._row("select count(*), count(distinct digest) from lessons")
         assert store._row("select count(*) from bodies")[0] == rows == distinct

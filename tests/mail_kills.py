@@ -15,7 +15,7 @@ from pathlib import Path
 
 from textsvm.mail.client import Trouble, ask
 from textsvm.mail.filter import Filter
-from textsvm.mail.server import listen, serve
+from textsvm.mail.server import MessageReader, listen, serve
 
 #: Messages that clients of the server learn and unlearn (two of them, half each), and that the learner does.
 BY_CLIENTS, BY_LEARNER = 40, 20
@@ -47,10 +47,15 @@ class Round:
         self.answered = 0
         self.stopping = False
 
+    def serve(self):
+        reader, mail = MessageReader(print), Filter(self.folder)
+        mail.read = reader.read
+        serve(mail, [listen(self.path)], print)
+
     def run(self):
         seeds = [self.chance.random() for _ in range(3)]
         reading, writing = os.pipe()
-        server = fork(lambda: serve(Filter(self.folder), [listen(self.path)], print))
+        server = fork(self.serve)
         learner = fork(lambda: self.learn(seeds[2], writing))
         os.close(writing)
         half = BY_CLIENTS // 2
@@ -109,7 +114,7 @@ class Round:
     def check(self):
         """The store opens, and knows what it must."""
         with Filter(self.folder) as mail:
-            mail.lessons.check()
+            mail.lessons.check_file()
             known = [mail.learnt_kind(message(i)) for i in range(BY_CLIENTS + BY_LEARNER)]
             for i, kind in enumerate(known):
                 assert kind in self.states[i], (i, kind, self.states[i])

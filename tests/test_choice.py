@@ -72,8 +72,8 @@ def model():
     return tried().fit(texts, y)
 
 
-SENTENCES = Candidate(words=True, plain=1 / 3)
-DNA = Candidate(dna=True, plain=1 / 3, C=1.0)
+SENTENCES = Candidate(words=True)
+DNA = Candidate(dna=True, plain=1 / 3, loss="hinge")
 
 
 LITTLE = {
@@ -151,6 +151,7 @@ def test_dna_has_kernels_of_its_own():
     assert candidates.is_dna(texts)
     assert candidates.is_dna([text.replace("T", "U").lower() + "\n" for text in texts])
     assert candidates.is_dna([*texts, "ACGTRYKM" * 4])
+    assert candidates.is_dna([text + "R" for text in texts])
     assert not candidates.is_dna(["ACGTRYKM" * 4] * 20)
     assert not candidates.is_dna([*texts, "a sentence"])
     assert not candidates.is_dna([text[:10] for text in texts])
@@ -175,10 +176,10 @@ def test_capitals_of_dna_without_a_normal_form_are_ordinary_letters(kernel):
 def test_kernels_of_the_default():
     odds = "spectrum:1-5,log,idf,odds,keep_case"
     words = "words:1-2,log,idf,odds,keep_case"
-    plain = "spectrum:1-5,intersection,keep_case"
+    plain = "spectrum:1-5,intersection"
     named = {
-        SENTENCES: f"{odds}+{words}+{plain}",
-        replace(SENTENCES, plain=0.5): f"0.25 {odds} + 0.25 {words} + 0.5 {plain}",
+        SENTENCES: f"0.25 {odds} + 0.25 {words} + 0.5 {plain}",
+        replace(SENTENCES, plain=1 / 3): f"{odds}+{words}+{plain}",
         Candidate(): f"{odds}+{plain}",
         replace(SENTENCES, plain=0.0): f"{odds}+{words}",
         Candidate(plain=0.0): odds,
@@ -197,7 +198,8 @@ def test_the_default_is_the_machine_of_its_kernel(kernel):
     assert model.C_ == 0.5 * default.C
     assert model.chosen_ == default.description(0.5)
     assert model.held_out_accuracy_ is None
-    named = auto(kernel=default.kernel(), C=model.C_, multiclass="ovr").fit(texts, y)
+    assert model.loss_ == default.loss
+    named = auto(kernel=default.kernel(), C=model.C_, loss=default.loss, multiclass="ovr").fit(texts, y)
     assert model.kernel_.get_params().keys() == named.kernel_.get_params().keys()
     new = [*corpus(9, 3, 1)[0], "", "☃"]
     np.testing.assert_allclose(model.decision_function(new), named.decision_function(new), atol=5e-2)
@@ -212,7 +214,8 @@ def test_biases_favour_rare_classes():
     weight = np.where(y == 0, 5.0, 1.0)
     for multiclass, moved in (("ovr", rare_class_bias(np.array([100.0, 20, 20]))), ("ovo", 0)):
         model = auto(multiclass=multiclass, tol=1e-6).fit(texts, y, sample_weight=weight)
-        named = auto(kernel=model.kernel_.__sklearn_clone__(), C=model.C_, multiclass=multiclass, tol=1e-6)
+        kernel = model.kernel_.__sklearn_clone__()
+        named = auto(kernel=kernel, C=model.C_, loss=model.loss_, multiclass=multiclass, tol=1e-6)
         named.fit(texts, y, sample_weight=weight)
         np.testing.assert_allclose(model.intercept_ - named.intercept_, moved, atol=1e-3)
     assert max(solution.violation for solution in model.solutions_) <= 20 * model.tol
@@ -249,9 +252,8 @@ def test_trials_are_cross_validation(candidate, n_classes, monkeypatch):
         right = 0
         for k in range(FOLDS):
             train, test = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-            alone = SVC(
-                candidate.kernel(), trial.C, normalise="none", device="cpu", multiclass="ovr", tol=1e-4
-            )
+            alone = SVC(candidate.kernel(), trial.C, loss=candidate.loss, normalise="none", device="cpu")
+            alone.set_params(multiclass="ovr", tol=1e-4)
             alone.fit([texts[i] for i in train], y[train], sample_weight=weight[train])
             right += (alone.predict([texts[i] for i in test]) == y[test]).sum()
         assert trial.accuracy == pytest.approx(right / 60)
@@ -268,7 +270,7 @@ def test_decisions_of_a_fold_do_not_depend_on_its_labels(n_classes, candidate):
         examples = TrialExamples(documents.with_classes(target), target, n_classes, np.ones(60), fold)
         trials, kernel = Trials(examples), candidate.kernel()
         trials.count(kernel)
-        decided.append(trials.decide(kernel, 1, [1.0, 30.0]))
+        decided.append(trials.decide(kernel, 1, [1.0, 30.0], candidate.loss))
     for other in decided[1:]:
         np.testing.assert_array_equal(other, decided[0])
 
@@ -312,9 +314,9 @@ def scripted(monkeypatch):
 @pytest.mark.parametrize(
     ("losses", "best"),
     [
-        ({}, (1 / 3, 1.0)),  # among equals the default
+        ({}, (0.5, 1.0)),  # among equals the default
         ({(0.2, 2.0): 0.3, (0.7, 2 / 3): 0.3}, (0.2, 2.0)),
-        ({(1 / 3, 2 / 3): 0.4, (1.0, 2 / 3): 0.39}, (1.0, 2 / 3)),
+        ({(0.5, 2 / 3): 0.4, (1.0, 2 / 3): 0.39}, (1.0, 2 / 3)),
     ],
 )
 def test_the_smallest_loss_wins_and_the_default_a_tie(losses, best, scripted, monkeypatch):
@@ -322,8 +324,8 @@ def test_the_smallest_loss_wins_and_the_default_a_tie(losses, best, scripted, mo
     texts, y = corpus()
     choice = choose.choose(SENTENCES, two_views(texts), y, np.ones(48), 2.0, 1.0)
     assert len(choice.trials) == len(SENTENCES.alternatives()) * len(FACTORS)
-    assert (choice.trials[0].candidate, choice.trials[0].C) == (SENTENCES, 3.0)
-    assert pytest.approx(3.0 * best[1]) == choice.C
+    assert (choice.trials[0].candidate, choice.trials[0].C) == (SENTENCES, 2 * SENTENCES.C)
+    assert pytest.approx(2 * SENTENCES.C * best[1]) == choice.C
     assert spell(choice.kernel) == spell(replace(SENTENCES, plain=best[0]).kernel())
 
 
@@ -349,7 +351,7 @@ def test_trials_are_of_a_part_of_the_texts_with_their_own_classes_and_weights(sc
     choose.choose(SENTENCES, documents, target, weight, 2.0, 0.0)
     [examples] = scripted.given
     parts = examples.documents.documents.values()
-    assert len(parts) == 2
+    assert len(parts) == 3
     for part in parts:
         own = np.array([int(part.text(i).split()[1]) for i in range(len(part))])
         assert len(own) == FEWEST
@@ -370,6 +372,22 @@ def test_the_budget_bounds_the_texts_of_trials():
     assert choose._affordable(documents, 300, 4, 0.0) == 300 * 2 * FOLDS
 
 
+def test_a_budget_too_short_for_a_few_texts_leaves_the_default(monkeypatch):
+    monkeypatch.setattr(choose, "Trials", lambda *_: pytest.fail("there were trials"))
+    documents = encode(["a few words of a text " * 500] * 8)
+    given = (documents, np.arange(8) % 2, np.ones(8), 2.0)
+    needed = 8 * choose._seconds_per_text(documents, 2, 4)
+    assert needed > 1
+    choice = choose.choose(DNA, *given, 0.9 * needed)
+    assert (choice.C, choice.trials, choice.accuracy) == (2 * DNA.C, [], None)
+    assert choice.description == (
+        f"{DNA.description(2.0)}, without trials: those of 8 texts are predicted to take {needed:,.0f} s, "
+        "longer than the budget"
+    )
+    monkeypatch.setattr(choose, "Trials", Scripted)
+    assert choose.choose(DNA, *given, 1.1 * needed).trials
+
+
 def test_the_sentence_names_the_lead_over_the_default():
     first, best = Trial(DNA, 1.0, 0.75, 0.6), Trial(replace(DNA, plain=1.0), 0.5, 0.875, 0.5)
     assert choose._sentence([first, best], best, 600, 1700) == (
@@ -387,7 +405,7 @@ def test_nothing_is_tried_where_no_class_has_two_texts(name, monkeypatch):
     monkeypatch.setattr(choose, "Trials", lambda *_: pytest.fail("there were trials"))
     texts, y = LITTLE[name]
     model, default = tried(C=2.0).fit(texts, y), auto(C=2.0).fit(texts, y)
-    assert (model.chosen_, model.C_) == (default.chosen_, 2 * 1.5)
+    assert (model.chosen_, model.C_) == (default.chosen_, 2 * candidates.auto(texts).C)
 
 
 def test_kernels_are_tried_where_a_class_has_one_text(scripted):
@@ -439,6 +457,33 @@ def test_folds_deal_every_class_out_evenly():
     assert set(np.bincount(fold)) <= {14, 15}
 
 
+def test_versions_of_a_text_share_a_fold(monkeypatch):
+    base, _ = corpus(40)
+    texts = [text + end for text in base for end in ("", "!", " and so on")]
+    y = np.arange(120) % 3  # the version tells the class
+    documents = two_views(texts)
+    groups = choose.near_copies(documents, 1.0)
+    np.testing.assert_array_equal(groups.reshape(40, 3), np.repeat(groups[::3, None], 3, axis=1))
+    assert len(set(groups)) > 30
+    fold = choose._folds(y, groups).reshape(40, 3)
+    assert (fold == fold[:, :1]).all()
+    assert set(fold.ravel()) == set(range(FOLDS))
+    monkeypatch.setattr(choose, "Trials", Scripted)
+    monkeypatch.setattr(Scripted, "given", [])
+    choose.choose(SENTENCES, documents, y, np.ones(120), 1.0, 1.0)
+    [examples] = Scripted.given
+    parts = next(iter(examples.documents.documents.values()))
+    folds: dict[str, set[int]] = {}
+    for i, tested in enumerate(examples.fold):
+        folds.setdefault(parts.text(i).removesuffix(" and so on").removesuffix("!"), set()).add(int(tested))
+    assert len(folds) == len(set(base))
+    assert all(len(tested) == 1 for tested in folds.values())
+    alike = two_views([f"the same words {i}" for i in range(60)])
+    assert choose.near_copies(alike, 1.0) is None
+    monkeypatch.setattr(choose, "MIN_SECONDS", 1e-9)
+    assert choose.near_copies(documents, 0.0) is None
+
+
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_progress_of_the_choice_never_goes_back(jobs):
     seen = []
@@ -462,11 +507,21 @@ def test_features_and_gram_decide_the_same():
     for kernel in (orders, corpus):
         texts, y = kernel()
         model = auto(compute=Compute(solver="features")).fit(texts, y)
-        named = auto(kernel=clone(model.kernel_), C=model.C_, tol=1e-5, compute=Compute(solver="gram")).fit(
-            texts, y
-        )
+        given = {"kernel": clone(model.kernel_), "C": model.C_, "loss": model.loss_, "tol": 1e-5}
+        named = auto(**given, compute=Compute(solver="gram")).fit(texts, y)
         assert model.gram_description_.startswith("none, ")
         np.testing.assert_allclose(model.decision_function(texts), named.decision_function(texts), atol=1e-2)
+
+
+def test_the_default_has_the_hinge_loss_where_no_other_is_possible():
+    texts, y = corpus(60, 3)
+    small = Compute(solver="gram", memory=8000)
+    for model in (auto(multiclass="crammer-singer"), auto(compute=small), auto(loss="hinge")):
+        model.fit(texts, y)
+        assert (model.loss_, model.C_) == ("hinge", 2 * SENTENCES.C)
+        assert "hinge loss" in model.chosen_
+    with pytest.raises(InputError, match="kernel matrix that fits in memory"):
+        auto(loss="squared_hinge", compute=small).fit(texts, y)
 
 
 def test_copies_and_files_decide_the_same(model, tmp_path):
@@ -490,6 +545,7 @@ def test_a_saved_model_keeps_the_penalty_that_was_used(tmp_path):
         textsvm.save(model, tmp_path / "model")
         loaded = textsvm.load(tmp_path / "model")
         assert loaded.C == loaded.C_ == model.C_
+        assert loaded.loss_ == model.loss_ == "squared_hinge"
         used.append(model.C_)
     assert set(used) != {2.0}
 
@@ -513,4 +569,5 @@ def test_words_are_read_only_where_there_are_words(monkeypatch):
     texts, y = ["".join(text.split()) for text in corpus(30)[0]], corpus(30)[1]
     monkeypatch.setattr("textsvm.text.documents.find_words", lambda *_: pytest.fail("words were read"))
     for kernel in ("auto", "fast"):
-        assert len(auto(kernel=kernel).fit(texts, y).kernel_.structure.views) == 1
+        views = auto(kernel=kernel).fit(texts, y).kernel_.structure.views
+        assert {view.tokens for view in views} == {"characters"}

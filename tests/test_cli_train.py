@@ -74,10 +74,12 @@ def test_without_a_kernel_a_classifier_chooses_one(tmp_path):
     ours = SVC().fit(corpus.texts, corpus.labels)
     assert trained["chosen"] == ours.chosen_
     assert (trained["kernel_spelled"], trained["C"]) == (spell(ours.kernel_), ours.C_)
-    assert trained["chosen"].endswith("with C = 1.5: the default for texts with words")
+    assert trained["chosen"].endswith("the default for texts with words")
     fitted = textsvm.load(tmp_path / "m")
     assert fitted.kernel.structure.key == ours.kernel_.structure.key
-    assert {**fitted.get_params(deep=False), "kernel": "auto", "C": 1.0} == SVC().get_params(deep=False)
+    assert fitted.loss == ours.loss_ == "squared_hinge"
+    given = {**fitted.get_params(deep=False), "kernel": "auto", "C": 1.0, "loss": None}
+    assert given == SVC().get_params(deep=False)
     assert (fitted.C_, fitted.chosen_) == (ours.C_, ours.chosen_)
     np.testing.assert_allclose(
         fitted.decision_function(corpus.texts), ours.decision_function(corpus.texts), atol=1e-9
@@ -91,8 +93,11 @@ def test_the_fast_kernel_is_a_part_of_the_default(tmp_path):
     second = report("train", sample("questions"), "--kernel", "fast", "-o", tmp_path / "m")
     for trained in (first, second):
         kernel = "spectrum:1-5,log,idf,odds,keep_case+words:1-2,log,idf,odds,keep_case"
-        assert (trained["kernel_spelled"], trained["C"]) == (kernel, 1)
-        assert trained["chosen"] == f"{kernel} with C = 1: the default for texts with words"
+        assert (trained["kernel_spelled"], trained["C"]) == (kernel, 1.5)
+        assert (
+            trained["chosen"]
+            == f"{kernel} with C = 1.5 and squared hinge loss: the default for texts with words"
+        )
     assert first["objective"] == second["objective"]
 
 
@@ -292,6 +297,11 @@ def test_what_cannot_be_learnt_is_told_before_the_work(content, options, words, 
 
 def test_numbers_come_from_tables():
     assert "no column 'score'" in fails("train", sample("mail"), "--regress", "score")
+
+
+def test_quiet_training_prints_nothing(tmp_path):
+    done = run("train", sample("mail"), "--kernel", "spectrum", "-o", tmp_path / "m", "-q")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def test_counts_are_those_of_a_plain_loop_by_table_and_by_sorting(texts, p, more
 
 
 def test_features_are_the_same_bits_for_any_number_of_threads():
-    texts = news(600)
+    texts = news(1600)
     kernels = [Spectrum((1, 5), "log", idf=True), Spectrum((3, 6), "presence", idf=True, odds=True),
                Spectrum((1, 4), "intersection")]  # fmt: skip
     documents = encode(texts).with_classes(np.arange(len(texts)) % 3)

@@ -19,8 +19,7 @@ from textsvm import InputError
 from textsvm.bench.harness import BenchmarkReport
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, windows_of
 from textsvm.model import file as model_file
-from textsvm.model.bytes import sealed
-from textsvm.model.file import load_machine
+from textsvm.model.file import load_machine, sealed
 from textsvm.text.documents import encode
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -95,6 +95,7 @@ def test_what_a_terminal_or_a_page_shows():
     escaped = json_escaped(json.dumps(HOSTILE, ensure_ascii=False))
     assert not DRIVES.search(escaped)
     assert json.loads(escaped) == HOSTILE
+    assert printable("Ulla,\r\nuntil\rtoday\r") == "Ulla,\nuntil\ufffdtoday"
     assert printable("עברית\u200f, العربية\u200e\n\t") == "עברית\u200f, العربية\u200e\n\t"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from textsvm import SVC, On, Spectrum, cli
 from textsvm.cli import console
-from textsvm.cli.mail_lessons import open_filter
+from textsvm.cli.mail import open_filter
 from textsvm.model.file import save
 
 pytestmark = pytest.mark.slow

@@ -115,7 +115,7 @@ def test_a_model_that_memory_is_too_short_for_is_not_called_damaged(here, monkey
     def fail(*given, **more):
         raise MemoryError("no more")
 
-    monkeypatch.setattr("textsvm.model.bytes.load", fail)
+    monkeypatch.setattr("safetensors.numpy.load", fail)
     with pytest.raises(InputError, match="model takes more main memory than there is: no more"):
         textsvm.load("model")
     monkeypatch.undo()

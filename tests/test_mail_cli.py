@@ -207,6 +207,15 @@ def test_empty_messages_are_not_learnt(store, tmp_path):
     assert call("classify").exit_code == 2
 
 
+def test_archives_are_not_learnt_as_messages(store, tmp_path):
+    before = Filter(store).lessons.counts()
+    for name, data in (("mail.tar.gz", b"\x1f\x8b\x08"), ("mail.zip", b"PK\x03\x04" + bytes(30))):
+        (tmp_path / name).write_bytes(data)
+        message = fails("mail", "learn", "--as", "spam", "--store", store, tmp_path / name, code=3)
+        assert "unpack it first" in message
+    assert Filter(store).lessons.counts() == before
+
+
 def test_a_failure_says_that_earlier_messages_were_learnt(store, tmp_path):
     folder, missing = tmp_path / "spam", tmp_path / "missing"
     folder.mkdir()

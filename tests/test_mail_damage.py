@@ -170,6 +170,17 @@ def test_damaged_pages_leave_other_lessons_to_export(store, taught):
     assert sum(counts) > 11 * len(counts)
 
 
+def test_rows_without_an_id_are_counted_as_lost(store):
+    bodies = "create table bodies (id, keys blob not null, weights blob not null, message blob)"
+    change(
+        store,
+        f"pragma writable_schema = on; update sqlite_master set sql = '{bodies}' where name = 'bodies'",
+    )
+    change(store, "insert into bodies values (null, x'', x'', null)")
+    with closing(Lessons(store)) as lessons:
+        assert list(lessons.intact()) == [None] * 17
+
+
 def test_the_advice_is_not_export_if_export_fails(store, taught):
     file, content = store.parent / "lessons.jsonl", bytearray(taught[FILE])
     pages = [content[:4096] + b"\xff" * (len(content) - 4096)]
@@ -220,7 +231,7 @@ def test_a_running_filter_notices_that_a_copy_is_put_back(store, tmp_path):
 def test_a_lesson_hashes_the_rows_that_it_changes(tmp_path, monkeypatch):
     with Filter(tmp_path, create=True) as opened:
         teach(opened, 40)
-        monkeypatch.setattr(Lessons, "verify", lambda *_, **__: 1 / 0)
+        monkeypatch.setattr(Lessons, "check_rows", lambda *_, **__: 1 / 0)
         monkeypatch.setattr(Lessons, "iterate", lambda *_, **__: 1 / 0)
         assert opened.learn(mail("ham", 500), "ham")
         assert opened.unlearn(mail("ham", 3))
@@ -238,7 +249,7 @@ def test_a_store_of_the_earlier_format_is_migrated(store):
     assert status(store) == before
     with Filter(store) as opened:
         assert opened.lessons.pragma("user_version") == opened.lessons.version == FORMAT
-        opened.lessons.check()
+        opened.lessons.check_file()
         assert opened.learn(mail("ham", 300), "ham")
 
 

@@ -136,12 +136,14 @@ def test_a_few_lessons_do_not_make_scores_flat():
 def test_it_is_the_greatest_likelihood(n_spam, n_ham):
     values, spam = values_of(n_spam, n_ham)
     few = min(n_spam, n_ham)
-    at_prior = min(LAST, FIRST * (min(few, MANY) / 10) ** (1 / 3) * max(1, few / MANY) ** 0.6)
+    at_prior = [
+        min(LAST, FIRST * (min(n, MANY) / 10) ** (1 / 3) * max(1, n / MANY) ** 0.6) for n in (n_spam, n_ham)
+    ]
     mails = PRIOR_MAILS * min(1, MANY / few)
     aim = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [SPAM, 1 - SPAM])
     weight = np.append(np.where(spam, few / n_spam, few / n_ham), [mails, mails])
     weight /= weight.sum()
-    points = np.append(values, [at_prior, -at_prior])
+    points = np.append(values, [at_prior[0], -at_prior[1]])
 
     def loss(at):
         score = at[0] * points + at[1]
@@ -150,6 +152,16 @@ def test_it_is_the_greatest_likelihood(n_spam, n_ham):
     found = fit_sigmoid(values, spam)
     best = minimize(loss, [1.0, 0.0], tol=1e-12)
     assert loss([found.slope, found.offset]) <= best.fun + 1e-9
+
+
+def test_many_spams_and_few_hams_place_the_threshold_above_new_hams():
+    """A machine that knows 600 spams and 10 hams gives a new ham values of up to 0.85."""
+    values = np.append(np.full(600, 1.0), np.full(10, -0.4))
+    sigmoid = fit_sigmoid(values, values > 0)
+    assert sigmoid.probability(0.85) < SPAM < sigmoid.probability(1.0)
+    assert fit_sigmoid(-values, values < 0).probability(-0.85) > 1 - SPAM
+    balanced = np.append(np.full(10, 1.0), np.full(10, -0.4))
+    assert fit_sigmoid(balanced, balanced > 0).probability(0.85) > SPAM
 
 
 def test_scores_mean_what_they_say():

@@ -410,7 +410,7 @@ def test_clients_of_a_process_wait_for_those_of_others():
         pool, done = server_module._Threads(threads, "x"), []
 
         async def work(process, number):
-            await pool.run(process, partial(time.sleep, 0.02 if process == 1 else 0))
+            await pool.run(process, 0, partial(time.sleep, 0.02 if process == 1 else 0))
             done.append((process, number))
 
         tasks = [asyncio.ensure_future(work(1, number)) for number in range(6)]
@@ -423,12 +423,61 @@ def test_clients_of_a_process_wait_for_those_of_others():
     assert asyncio.run(order(2))[:3] == [(2, 0), (2, 1), (1, 0)]  # a thread is free for others
 
 
+def test_large_messages_of_many_processes_wait_for_small_ones():
+    async def order():
+        pool, done = server_module._Threads(1, "x"), []
+
+        async def work(process, size):
+            await pool.run(process, size, partial(time.sleep, 0.02))
+            done.append(process)
+
+        tasks = [asyncio.ensure_future(work(number, 30_000)) for number in range(10)]
+        await asyncio.sleep(0)
+        await asyncio.gather(*tasks, work(10, 2000), work(10, 2000))
+        pool.executor.shutdown()
+        return done
+
+    assert asyncio.run(order())[:3] == [0, 10, 10]
+
+
+def test_turns_last_as_long_as_the_work():
+    async def turns():
+        pool, end = server_module._Threads(1, "x"), threading.Event()
+        work = asyncio.ensure_future(pool.run(1, 30_000, partial(end.wait, 10)))
+        await asyncio.sleep(0.005)
+        during = dict(pool._turns), pool._turn
+        end.set()
+        await work
+        pool.executor.shutdown()
+        return during, pool._turns, pool._active
+
+    turn = 30_000 + server_module.MESSAGE_COST
+    assert asyncio.run(turns()) == (({1: turn}, turn), {}, {})
+
+
+def test_connections_of_unknown_processes_have_numbers_of_their_own(monkeypatch):
+    tested, numbers = server_module.Server(ToyFilter(), print), []
+
+    async def run(process, size, work, pool=None):
+        numbers.append(process)
+        return work()
+
+    monkeypatch.setattr(tested, "_run", run)
+    assert [asyncio.run(tested.classify(data)).kind for data in (SPAM, HAM)] == ["spam", "ham"]
+    with listen_tcp(0) as listener:
+        for _ in range(2):
+            with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
+                numbers.append(server_module._Client(accepted).process)
+    assert len(set(numbers)) == 4
+    assert max(numbers) < 0
+
+
 @pytest.mark.parametrize("when", ["waiting", "granted", "running"])
 def test_work_that_is_given_up_keeps_no_thread(when):
     async def give_up():
         pool = server_module._Threads(1, "x")
-        first = asyncio.ensure_future(pool.run(1, partial(time.sleep, 0.05)))
-        given_up = asyncio.ensure_future(pool.run(2, partial(time.sleep, 0.05)))
+        first = asyncio.ensure_future(pool.run(1, 0, partial(time.sleep, 0.05)))
+        given_up = asyncio.ensure_future(pool.run(2, 0, partial(time.sleep, 0.05)))
         if when == "waiting":
             await asyncio.sleep(0)
             given_up.cancel()
@@ -437,7 +486,7 @@ def test_work_that_is_given_up_keeps_no_thread(when):
         given_up.cancel()
         with suppress(asyncio.CancelledError):
             await given_up
-        result = await asyncio.wait_for(pool.run(3, lambda: "done"), 5)
+        result = await asyncio.wait_for(pool.run(3, 0, lambda: "done"), 5)
         assert (pool._free, pool._waiting) == (1, [])
         pool.executor.shutdown()
         return result
@@ -593,6 +642,43 @@ def test_a_lesson_that_outlasts_the_server_is_answered(monkeypatch, tmp_path):
     assert b"DidSet: local" in asyncio.run(tell())
 
 
+class RefreshedFilter(ToyFilter):
+    """A filter that notes its lessons and refreshes, and fails to refresh."""
+
+    def __init__(self):
+        super().__init__()
+        self.events = []
+
+    def learn(self, data, kind):
+        self.events.append("lesson")
+        time.sleep(0.02)
+        return super().learn(data, kind)
+
+    def refresh(self):
+        self.events.append("refresh")
+        raise ValueError("a surprise")
+
+
+@pytest.mark.parametrize(("interval", "refreshes"), [(60.0, 1), (0.05, 2), (0.0, 8)])
+def test_lessons_that_keep_arriving_are_taken_into_account(monkeypatch, interval, refreshes):
+    monkeypatch.setattr(server_module, "REFRESH", interval)
+    lines, noted = [], RefreshedFilter()
+    tested = server_module.Server(noted, lines.append)
+    tested._refreshed = time.monotonic()
+    told = spamd.Request("TELL", 1.5, kind="spam", set=True)
+
+    async def tell():
+        with reading_a_line() as (_, client, reading):
+            reading.cancel()
+            return await asyncio.gather(*(tested._tell(client, told, b"mail %d" % i) for i in range(8)))
+
+    assert all(b"DidSet" in answer for answer in asyncio.run(tell()))
+    assert noted.events[-1] == "refresh"
+    count = noted.events.count("refresh")
+    assert count == refreshes if interval in (0.0, 60.0) else count >= refreshes
+    assert lines == ["decisions do not count the last lessons yet: ValueError: a surprise"] * count
+
+
 def test_the_buffer_of_a_slow_client_is_bounded():
     """Small parts of a line, then many bytes."""
 
@@ -623,6 +709,7 @@ from pathlib import Path
 from textsvm.mail import server, spamd
 from textsvm.mail.filter import Filter
 
+server.MessageReader(print)  # its processes begin with the present modules
 server.preload()
 before = set(sys.modules)
 with tarfile.open(sys.argv[1]) as archive:

@@ -494,7 +494,7 @@ def test_damage_is_a_sentence(store):
 
 def check(store):
     with closing(Lessons(store)) as opened:
-        opened.check()
+        opened.check_file()
         list(opened.iterate())
 
 
@@ -619,7 +619,7 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_half_done(store):
         opened.lessons.sql.execute("pragma max_page_count = 1000000")
         rest = {name: kind for name, kind in kinds_of(opened).items() if name not in before}
         assert len(rest) < 5
-        opened.lessons.check()
+        opened.lessons.check_file()
         assert opened.learn(mail("ham", 600), "ham")
 
 
@@ -794,7 +794,7 @@ def test_retraining_does_not_lock_the_store(store, monkeypatch):
         assert opened.retrain() == 21
         assert trainings == [20, 21]
         assert opened.lessons.counts() == {"spam": 10, "ham": 11}
-        opened.lessons.check()
+        opened.lessons.check_file()
 
 
 def test_a_report_after_all_of_one_kind(tmp_path):

@@ -135,6 +135,16 @@ def test_classes_of_one_document_and_empty_documents_are_mentioned(tmp_path):
     usual = run("train", sample("reviews"), "--fast", "-o", tmp_path / "m").stderr.decode()
     assert "single document" not in usual
     assert "empty" not in usual
+    assert "symbols" not in usual
+
+
+def test_a_document_much_longer_than_the_others_is_named(tmp_path):
+    rows = [f"text number {i},{'ab'[i % 2]}" for i in range(40)] + [f"{'long ' * 250_000},a"]
+    (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]))
+    said = run(
+        "train", tmp_path / "t.csv", "--fast", "--max-length", "100", "-o", tmp_path / "m"
+    ).stderr.decode()
+    assert "document 42 has 1,250,000 symbols, and the median is 14; --max-length cuts long documents" in said
 
 
 @pytest.mark.parametrize(("share", "what"), [("0.001", "holds out 1,"), ("0.99", "leaves for tr")])
@@ -202,7 +212,8 @@ def test_other_charsets_than_declared_are_told_calmly(tmp_path):
 
 
 def test_the_report_of_training_has_c(tmp_path):
-    assert report("train", sample("reviews"), "--fast", "-C", "3", "-o", tmp_path / "m")["C"] == 3
+    made = report("train", sample("reviews"), "--fast", "-C", "3", "-o", tmp_path / "m")
+    assert made["C"] == 4.5  # times C of the default
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,8 @@ from safetensors.numpy import save as tensor_bytes
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
-from textsvm.model.bytes import sealed
-from textsvm.model.file import describe, load_machine
-from textsvm.solvers.class_scores import STRATEGIES
+from textsvm.machines.classifier import STRATEGIES
+from textsvm.model.file import describe, load_machine, sealed
 
 KERNELS = [
     Spectrum(p=2),
@@ -247,7 +246,7 @@ def test_what_is_no_model_file(tmp_path, model):
 
 def test_a_large_file_is_hashed_while_it_is_read(path, monkeypatch):
     before = textsvm.load(path).digest_
-    monkeypatch.setattr("textsvm.model.bytes.PARALLEL_BYTES", 0)
+    monkeypatch.setattr("textsvm.model.file.PARALLEL_BYTES", 0)
     assert textsvm.load(path).digest_ == before
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(InputError, match="does not match its digest"):

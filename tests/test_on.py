@@ -40,7 +40,7 @@ from textsvm.gram.shared import grams
 from textsvm.kernels.combined.table import Numbers, Table
 from textsvm.kernels.given import as_kernel
 from textsvm.kernels.spelling import spell
-from textsvm.model.bytes import sealed
+from textsvm.model.file import sealed
 from textsvm.runtime.device import select
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.leakage import held_out_leak

@@ -16,6 +16,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
 from textsvm.bench.harness import run_benchmark
+from textsvm.choice import candidates
 from textsvm.errors import InputError
 from textsvm.evaluation import baselines
 from textsvm.readers import sample
@@ -95,7 +96,8 @@ def test_a_panel_is_measured_and_its_baselines_are_not_measured_twice(sets, tmp_
     written = (tmp_path / "one.md").read_text()
     assert f"| half | {100 * found['rows'][4]['accuracy']:.2f} / " in written
     assert "| set | characters + words | auto |" in written
-    assert re.search(r"\| half \| C=[\d.]+ \| spectrum:\S+ with C = [\d.]+ \|", written)
+    chosen = candidates.auto(texts).description(1.0).rpartition(":")[0]
+    assert re.search(rf"\| half \| C=[\d.]+ \| {re.escape(chosen)} \|", written)
     assert all(line.count("|") <= 11 for line in written.splitlines())
 
     skip = ["--skip-baselines", str(tmp_path / "one.json"), "--sets", "half"]

@@ -12,9 +12,9 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
+from textsvm.machines.classifier import class_scores
 from textsvm.runtime import parallel
 from textsvm.solvers import crammer_singer
-from textsvm.solvers.class_scores import class_scores
 from textsvm.solvers.problems import Classification, OneClass, Regression
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve

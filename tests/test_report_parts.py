@@ -14,7 +14,7 @@ from textsvm import SVC, SVR, InputError, Spectrum
 from textsvm.evaluation.comparison import side_by_side
 from textsvm.evaluation.results import evaluate, evaluate_labels
 from textsvm.evaluation.slices import make_slices
-from textsvm.reporting import curves, html, markdown, sections
+from textsvm.reporting import curves, files, html, sections
 from textsvm.reporting.files import write
 from textsvm.reporting.report import Report, report_of_folds, results_of
 from textsvm.selection.cross_validation import cross_validate, fit_learning_curve, learning_curve
@@ -245,7 +245,7 @@ def test_names_of_every_part_stay_text(tmp_path):
     assert parsed.count("script") == 2
     for tag in ("b", "img", "svg"):
         assert parsed.count(tag) == html.render(everything()).count(f"<{tag}>") or tag == "svg"
-    outside = markdown.render(made)
+    outside = files.as_markdown(made)
     assert "<script>" not in outside.replace("\\<", "")
     for name in ("r.html", "r.md", "r.json"):
         write(made, tmp_path / name)
@@ -273,7 +273,7 @@ def test_the_name_of_a_probability_is_escaped():
 
 def test_markdown_and_json_carry_every_part(tmp_path):
     made = everything()
-    text = markdown.render(made)
+    text = files.as_markdown(made)
     for title in (
         "## Models side by side",
         "## By plain",

@@ -15,7 +15,7 @@ from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputErr
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate
 from textsvm.readers import sample
-from textsvm.reporting import charts, curves, figures, html, markdown, report
+from textsvm.reporting import charts, curves, figures, files, html, report
 from textsvm.reporting.files import write
 from textsvm.reporting.formatting import levels, runs, safe
 from textsvm.reporting.report import Report, make_report
@@ -156,7 +156,7 @@ def test_the_most_frequent_confusions_are_escaped():
 
 
 def test_markdown_keeps_documents_in_fences(binary):
-    text = markdown.render(binary)
+    text = files.as_markdown(binary)
     outside, fence = [], None
     for line in text.splitlines():
         if fence is None and line.startswith("```"):
@@ -210,7 +210,7 @@ def test_every_task_has_its_parts():
     assert_self_contained(page)
     assert "Predicted and true" in page
     assert "mean absolute error" in page
-    assert "mean absolute error" in markdown.render(found)
+    assert "mean absolute error" in files.as_markdown(found)
 
 
 def test_many_classes_have_their_confusions_listed():
@@ -253,7 +253,7 @@ def test_features_of_the_worst_classes_are_drawn():
     assert all(each == top[each.label] for each in found.features)
     page = html.render(found)
     assert page.count(": substrings</h2>") == 6
-    assert f"{found.features[0].features[0].weight:.4g}" in markdown.render(found)
+    assert f"{found.features[0].features[0].weight:.4g}" in files.as_markdown(found)
     assert found.as_dict()["features"][0]["kind"] == "substrings"
     bare = make_report(model, found.results, texts[80:], [str(i) for i in range(80)], mistakes=0)
     assert not bare.features
@@ -449,5 +449,5 @@ def test_few_documents_are_enough_for_a_report(truth, value):
     ):
         found = Report("few", results.with_intervals(20), [], np.full(n, 7), [])
         assert_self_contained(html.render(found))
-        markdown.render(found)
+        files.as_markdown(found)
         json.dumps(found.as_dict(), allow_nan=False)

@@ -9,10 +9,9 @@ from textsvm import SVC, Compute, EditDistance, GapWeighted, Gaussian, InputErro
 from textsvm.gram.build import gram_of_rows
 from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.device import select
-from textsvm.sources.columns import ColumnSource
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextSource
-from textsvm.sources.vectors import VectorSource
+from textsvm.sources.vectors import ColumnSource, VectorSource
 
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday", "a mandarin"]
 NEW = ["banana", "tuesday or monday", "", "日本"]

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from textsvm import SVC, Compute, EditDistance, GapWeighted, InputError, Spectrum
-from textsvm.solvers.class_scores import STRATEGIES
+from textsvm.machines.classifier import STRATEGIES
 from textsvm.text.documents import encode, normalise
 
 KERNELS = [

@@ -9,8 +9,8 @@ from sklearn.base import clone
 import textsvm
 from textsvm import SVC, SVR, Compute, EditDistance, GappedKmers, GapWeighted, OneClassSVM, Spectrum
 from textsvm.bench.corpora import paper_tasks
+from textsvm.machines.classifier import STRATEGIES
 from textsvm.runtime import device as devices
-from textsvm.solvers.class_scores import STRATEGIES
 
 pytestmark = pytest.mark.gpu
 
@@ -152,3 +152,12 @@ def test_a_model_goes_from_one_device_to_the_other(languages, tmp_path):
     for model in (again, pickle.loads(pickle.dumps(gpu)).set_params(device="cpu")):
         assert (model.predict(texts) == gpu.predict(texts)).mean() > 0.99
         assert model.device_.kind == "cpu"
+
+
+@pytest.mark.parametrize("solver", ["features", "gram"])
+def test_the_squared_hinge_loss_is_that_of_the_cpu(tasks, solver):
+    task, options = tasks[0], {"loss": "squared_hinge", "tol": 1e-4, "compute": Compute(solver=solver)}
+    cpu, gpu = (fit(Spectrum(p=4), task, device, **options) for device in ("cpu", "cuda"))
+    assert gpu.solutions_[0].objective == pytest.approx(cpu.solutions_[0].objective, rel=1e-4)
+    a, b = cpu.decision_function(task.test), gpu.decision_function(task.test)
+    np.testing.assert_allclose(b, a, atol=5e-3)

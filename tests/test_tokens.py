@@ -19,7 +19,7 @@ from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.kernels.edit.cpu import narrow_runs
 from textsvm.kernels.options import SYMBOLS
-from textsvm.model.bytes import sealed
+from textsvm.model.file import sealed
 from textsvm.runtime.device import select
 from textsvm.text.documents import MultiView, View, encode_as, normalise
 from textsvm.text.tokens import NAMES, align, locate, spread, tokenise

@@ -147,6 +147,7 @@ def test_neighbouring_substrings_are_merged():
     assert [(each.text, each.weight) for each in whole] == [("invoice ", 1.0), ("paid", 0.6)]
     assert whole[0].merged == ("nvoic", "invoi", "voice", "oice ", "oic")
     assert [each.text for each in merge(pairs[:2], "no such word")] == ["nvoic", "invoi"]
+    assert merge(pairs, "an invoice is paid", 1) == whole[:1]
     weak = merge([("voice", 1.0), ("voices", 0.1)], "voices")
     assert [each.text for each in weak] == ["voice", "voices"]
 

@@ -47,7 +47,7 @@ from textsvm.evaluation.explanation import explain
 from textsvm.kernels.vectors.cpu import TILE_COLUMNS, VectorProducts
 from textsvm.linalg.vectors import Vectors
 from textsvm.model import file as model_file
-from textsvm.model.bytes import sealed
+from textsvm.model.file import sealed
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import select
 from textsvm.selection.leakage import LeakageWarning, held_out_leak

@@ -34,7 +34,7 @@ from textsvm.kernels import inputs
 from textsvm.kernels.edit import kernel as edit
 from textsvm.kernels.spectrum import kernel as spectrum
 from textsvm.kernels.spelling import spell
-from textsvm.model.bytes import sealed
+from textsvm.model.file import sealed
 from textsvm.runtime.device import select
 from textsvm.text.documents import Documents, MultiView, View, encode_as, normalise
 

@@ -38,12 +38,11 @@ from textsvm.kernels.spectrum.counting import count
 from textsvm.kernels.spectrum.kernel import SpectrumWeights
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors
 from textsvm.linalg.sparse import Sparse
-from textsvm.model.bytes import sealed
-from textsvm.model.file import FORMAT_VERSION, WITHOUT_TEXTS, require_weights
+from textsvm.machines.classifier import STRATEGIES
+from textsvm.model.file import FORMAT_VERSION, WITHOUT_TEXTS, require_weights, sealed
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
 from textsvm.runtime import parallel
-from textsvm.solvers.class_scores import STRATEGIES
 from textsvm.text.documents import encode
 
 TEXTS = [
