@@ -12,6 +12,7 @@ from test_reporting import HOSTILE
 
 from textsvm import SVC, SVR, CalibratedSVC, InputError, MultilabelSVC, OneClassSVM, Spectrum, export, save
 from textsvm.cli import model as command
+from textsvm.cli.options import PrintingOptions
 from textsvm.exporting.binary import pack
 from textsvm.exporting.files import page_of
 from textsvm.exporting.form import form_of
@@ -87,7 +88,7 @@ def test_promises_a_warning_only_where_the_page_has_one(tmp_path):
 def test_note_about_a_large_page(tmp_path, monkeypatch, capsys):
     save(SVC(Spectrum((1, 3)), **CPU).fit(TEXTS, LABELS), tmp_path / "m")
     monkeypatch.setattr(command, "LARGE_PAGE", 1000)
-    command.export(tmp_path / "m", output=tmp_path / "m.html")
+    command.export.__wrapped__(tmp_path / "m", PrintingOptions(), output=tmp_path / "m.html")
     assert "--max-size" in capsys.readouterr().err
 
 
