@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -169,3 +170,65 @@ def test_command(tmp_path):
     done = run(*arguments[:-1], "100", "--force")
     assert done.returncode == 1
     assert b"does not fit into 100 bytes" in done.stderr
+
+
+def repeating_table() -> Any:
+    """The table of an intersection, with strings of up to 30 rows."""
+    rng = np.random.default_rng(0)
+    texts = [
+        " ".join(f"{word} " * rng.integers(1, 9) for word in rng.permutation(WORDS)[:5]) for _ in range(40)
+    ]
+    model = textsvm.SVC(Spectrum((1, 2), "intersection"), device="cpu")
+    form = form_of(model.fit(texts, [text < "g" for text in texts]))
+    return packed_tables(form)[0][0]
+
+
+def test_worth_of_a_row_is_the_error_that_it_takes_away():
+    table, rng = repeating_table(), np.random.default_rng(1)
+    amounts = rng.random(len(table.weights))
+    rows, firsts = small._layout(table)
+    gains, w, n_repeated = small._gains(table, amounts), table.weights[:, 0], 0
+    for begin, end in pairwise(firsts):
+        here = rows[begin:end]
+        kept = [0.0, *w[here]]
+        error = [
+            sum(amounts[j] * (w[j] - kept[i]) ** 2 for k, j in enumerate(here) if k >= i)
+            for i in range(len(here) + 1)
+        ]
+        assert np.allclose(gains[begin:end], -np.diff(error), rtol=1e-9, atol=1e-9 * amounts.sum())
+        n_repeated += len(here) > 2
+    assert n_repeated > 10
+
+
+def test_density_keeps_rows_behind_their_predecessors():
+    table, rng = repeating_table(), np.random.default_rng(2)
+    _, firsts = small._layout(table)
+    worth, cost = rng.normal(size=firsts[-1]), rng.uniform(1, 9, firsts[-1])
+    density = small._density(worth, cost, table)
+    for begin, end in pairwise(firsts):
+        assert (np.diff(density[begin:end]) <= 0).all()
+        means = np.cumsum(worth[begin:end]) / np.cumsum(cost[begin:end])
+        assert np.isclose(density[begin], means.max())
+
+
+def test_texts_that_repeat_strings_need_few_rows():
+    table = repeating_table()
+    n_rows = len(table.weights) - 1
+    kept = np.zeros(n_rows, bool)
+    _, firsts = small._layout(table)
+    kept[firsts[:-1]] = True
+    part = small._part(table, kept, None, (np.dtype("int16"), np.dtype("uint32")))
+    assert part.more is None
+    assert len(part.weights) == len(table.tags) + 1
+    kept[firsts[:-1][np.diff(firsts) > 1] + 1] = True
+    part = small._part(table, kept, None, (np.dtype("int16"), np.dtype("uint32")))
+    assert np.diff(part.more).max() == 1
+    assert np.allclose(
+        part.weights * part.scales, table.weights[np.append(*_split(table, kept))], atol=part.scales
+    )
+
+
+def _split(table: Any, kept: Any) -> tuple[Any, Any]:
+    rows, _ = small._layout(table)
+    chosen = rows[kept]
+    return np.append(chosen[chosen < len(table.tags)], len(table.tags)), chosen[chosen > len(table.tags)]

@@ -1,9 +1,11 @@
-"""Smaller model files: fewer strings, weights of 8 or 16 bits, and tags of 16 or 32 bits.
+"""Smaller model files: fewer rows of weights, of 8 or 16 bits, and tags of 16 or 32 bits.
 
-A string is worth the mean square of its contribution to the values of the machines, on the texts of the model
-or on held-out texts. Strings of all tables are kept in the order of worth per byte. The strings that a table
-does not have, dropped ones among them, then get the factor with which texts keep their norm in the mean. Of
-all combinations of types the one is chosen whose values differ least from those of the whole model.
+A string has a row of weights, and one for each further occurrence if the kernel is an intersection; a later
+occurrence than the last row counts as nothing. A row is worth the decrease of the mean squared error of the
+values of the machines, on the texts of the model or on held-out texts, when it is added to the earlier rows
+of its string. Rows of all tables are kept in the order of worth per byte. The strings that a table does not
+have, dropped ones among them, then get the factor with which texts keep their norm in the mean. Of all
+combinations of types the one is chosen whose values differ least from those of the whole model.
 
 A text of training has strings that no other text has, and a new text has as many unknown ones. So a share of
 the strings of few texts counts as unknown in texts of training (absolute discounting, Ney et al. 1994).
@@ -127,6 +129,41 @@ class CountedStrings:
         return Entries(text, row, weighted, x, x * x * times * table.table.times)
 
 
+def _layout(table: PackedTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of weights, string by string; the first of each string, and the end."""
+    n = len(table.tags)
+    if table.more is None:
+        return np.arange(n), np.arange(n + 1)
+    firsts = np.arange(n + 1) + table.more
+    rows = np.arange(firsts[-1])
+    owner = np.repeat(np.arange(n), np.diff(firsts))
+    return np.where(rows == firsts[owner], owner, rows + n - owner), firsts
+
+
+def _gains(table: PackedTable, amounts: Floats) -> Floats:
+    """Decrease of the sum of squared errors by each row, in the order of `_layout`, after its predecessors.
+
+    With w(j) the row of an occurrence and u(j) = `amounts` the weight of the texts with so many occurrences,
+    the error after row i is the sum over j > i of u(j) (w(j) - w(i))^2.
+    """
+    rows, firsts = _layout(table)
+    begins = np.zeros(len(rows), bool)
+    begins[firsts[:-1]] = True
+    u, gains = amounts[rows], np.zeros(len(rows))
+    later = _sums_to_the_end(u, firsts)
+    for machine in range(table.weights.shape[1]):
+        w = table.weights[rows, machine]
+        before = np.where(begins, 0, np.roll(w, 1))
+        gains += (before**2 - w**2) * later + 2 * (w - before) * _sums_to_the_end(u * w, firsts)
+    return gains
+
+
+def _sums_to_the_end(values: Floats, firsts: NDArray[np.int64]) -> Floats:
+    """Sums of the values of each row and of the later ones of its string."""
+    sums = np.append(0, np.cumsum(values))
+    return np.repeat(sums[firsts[1:]], np.diff(firsts)) - sums[:-1]
+
+
 def _unknown(term: FeatureTerm, table: PackedTable) -> float:
     return term.unknown if table.unknown is None else table.unknown
 
@@ -216,7 +253,7 @@ class Sample:
         return np.divide(1, np.sqrt(squares), out=np.zeros(self.n), where=squares > 0)
 
     def worths(self, k: int, tables: Sequence[PackedTable]) -> list[tuple[Floats, Floats]]:
-        """For each table the mean squares of the values of each string, and of a weight of 1 in its place."""
+        """For each table the worth of each of its rows in the order of `_layout`, and of a weight of 1."""
         scales = self.scales(k, tables)
         return [self._worth(k, *pair, scales) for pair in zip(tables, self.strings[k], strict=True)]
 
@@ -224,14 +261,17 @@ class Sample:
         self, k: int, table: PackedTable, strings: CountedStrings, scales: Floats
     ) -> tuple[Floats, Floats]:
         entries, n = strings.entries(self.form.feature_terms[k], table, hide=False), len(table.tags)
-        norms, unit = (table.weights**2).sum(axis=1), (entries.x * scales[entries.text]) ** 2
+        unit, firsts = (entries.x * scales[entries.text]) ** 2, _layout(table)[1]
         n_with = np.bincount(entries.row, minlength=n + 1)[:n]
         share = (n_with - DISCOUNT if self.training else n_with + 1 - DISCOUNT) / np.maximum(n_with, 1)
         units = np.bincount(entries.row, unit, n + 1)[:n] * share
-        worths = np.bincount(entries.row, unit * norms[entries.weighted], n + 1)[:n] * share
-        squares = 1.0 if table.factors is None else table.factors.astype(np.float64) ** 2
+        worths = _gains(table, np.bincount(entries.weighted, unit, len(table.weights)).astype(np.float64))
+        worths *= np.repeat(share, np.diff(firsts))
+        squares = np.ones(n) if table.factors is None else table.factors.astype(np.float64) ** 2
         seldom = (1 - DISCOUNT) / 2 * squares * (scales**2).mean()  # strings of none of the texts
-        return np.where(n_with > 0, worths, seldom * norms[:n]), np.where(n_with > 0, units, seldom)
+        norms = (table.weights[:n] ** 2).sum(axis=1)
+        worths[firsts[:-1]] = np.where(n_with > 0, worths[firsts[:-1]], seldom * norms)
+        return worths, np.where(n_with > 0, units, seldom)
 
     def with_norms(
         self, k: int, whole: Sequence[PackedTable], tables: Sequence[PackedTable]
@@ -337,7 +377,7 @@ def _brief(form: Form, room: int) -> Form:
 def _room(form: Form, whole: Tables, most: int) -> int:
     """Bytes for strings; InputError if there are none."""
     none = [
-        [_part(table, np.zeros(len(table.tags), bool), None, CHOICES[0]) for table in tables]
+        [_part(table, np.zeros(len(table.weights) - 1, bool), None, CHOICES[0]) for table in tables]
         for tables in whole
     ]
     fixed = len(write(form, none)) + ALIGNMENT * sum(map(len, whole))
@@ -350,12 +390,15 @@ def _room(form: Form, whole: Tables, most: int) -> int:
 
 
 def smaller(form: Form, whole: Tables, worths: Any, types: Types, room: int) -> list[list[PackedTable]]:
-    """Tables with the strings of the largest worth per byte."""
+    """Tables with the rows of the largest worth per byte."""
     tables = [table for each in whole for table in each]
     flat = [worth for each in worths for worth in each]
     costs = [_cost(table, form.n_machines, types) for table in tables]
     cost = np.concatenate(costs)
-    order = np.argsort(-np.concatenate([worth for worth, _ in flat]) / cost, kind="stable")
+    density = [
+        _density(worth, each, table) for (worth, _), each, table in zip(flat, costs, tables, strict=True)
+    ]
+    order = np.argsort(-np.concatenate(density), kind="stable")
     kept = np.zeros(len(cost), bool)
     kept[order[np.cumsum(cost[order]) <= room]] = True
     parts = np.split(kept, np.cumsum([len(each) for each in costs])[:-1])
@@ -366,29 +409,60 @@ def smaller(form: Form, whole: Tables, worths: Any, types: Types, room: int) -> 
 
 
 def _cost(table: PackedTable, n_machines: int, types: Types) -> Floats:
-    """Bytes of each string."""
+    """Bytes of each row, in the order of `_layout`; the first of a string comes with its tag and factor."""
     weights, tags = types
-    rows = np.ones(len(table.tags)) if table.more is None else 1 + np.diff(table.more)
+    rows, firsts = _layout(table)
+    cost = np.full(len(rows), float(weights.itemsize * n_machines))
     fields = (table.factors is not None) + (table.more is not None) + 1 / PER_BUCKET
-    return tags.itemsize + 4 * fields + weights.itemsize * n_machines * rows
+    cost[firsts[:-1]] += tags.itemsize + 4 * fields
+    return cost
+
+
+def _density(worth: Floats, cost: Floats, table: PackedTable) -> Floats:
+    """Worth per byte of each row, in the order of `_layout`.
+
+    A row is kept with its predecessors only. So the first rows of a string up to that with the largest worth
+    per byte in the mean count as a block, the next ones likewise: the density never increases in a string.
+    """
+    firsts = _layout(table)[1]
+    several = np.diff(firsts) > 1
+    density = np.where(np.repeat(several, np.diff(firsts)), np.inf, worth / cost)
+    begins, ends = firsts[:-1][several], firsts[1:][several]
+    while len(begins):
+        sizes = ends - begins
+        starts = np.cumsum(sizes) - sizes
+        rows = np.repeat(begins - starts, sizes) + np.arange(sizes.sum())
+        sums, costs = (_sums_from_the_start(each[rows], starts, sizes) for each in (worth, cost))
+        best = np.maximum.reduceat(sums / costs, starts)
+        is_best = sums / costs == np.repeat(best, sizes)
+        lasts = rows[np.maximum.reduceat(np.where(is_best, np.arange(len(rows)), 0), starts)]
+        density[rows] = np.minimum(density[rows], np.repeat(best, sizes))
+        begins, ends = lasts[lasts + 1 < ends] + 1, ends[lasts + 1 < ends]
+    return density
+
+
+def _sums_from_the_start(values: Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> Floats:
+    sums = np.cumsum(values)
+    return sums - np.repeat(sums[starts] - values[starts], sizes)
 
 
 def _part(table: PackedTable, kept: NDArray[np.bool_], units: Floats | None, types: Types) -> PackedTable:
-    """A table of some of the strings, with other types."""
+    """A table of some of the rows, given in the order of `_layout`, with other types."""
     weight_type, tag_type = types
-    keys, rows, owner = table.tags[kept], np.append(kept, True), np.append(np.arange(len(kept)), 0)
-    more = None
-    if table.more is not None:
-        repeats = np.diff(table.more)
-        rows = np.append(rows, np.repeat(kept, repeats))
-        owner = np.append(owner, np.repeat(owner[:-1], repeats))
-        more = np.append(0, np.cumsum(repeats[kept])) if repeats[kept].any() else None
+    (rows, firsts), n = _layout(table), len(table.tags)
+    first = np.zeros(len(rows), bool)
+    first[firsts[:-1]] = True
+    strings, owner = kept[firsts[:-1]], np.append(np.repeat(np.arange(n), np.diff(firsts)), 0)
+    places = np.concatenate([np.flatnonzero(kept & first), [-1], np.flatnonzero(kept & ~first)])
+    repeats = np.bincount(owner[places[strings.sum() + 1 :]], minlength=n)[strings]
+    more = np.append(0, np.cumsum(repeats)) if repeats.any() else None
+    keys = table.tags[strings]
     n_buckets = max(1, -(-len(keys) // PER_BUCKET))
     bucket = (keys >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)
     starts = np.searchsorted(bucket, np.arange(n_buckets + 1, dtype=np.uint64)).astype(np.uint32)
-    importance = np.ones(int(rows.sum())) if units is None else np.append(units, 0)[owner[rows]]
-    weights, scales = _quantised(table.weights[rows], importance, weight_type)
-    factors = None if table.factors is None else table.factors[kept].astype(np.float32)
+    importance = np.ones(len(places)) if units is None else np.append(units, 0)[owner[places]]
+    weights, scales = _quantised(table.weights[np.append(rows, n)[places]], importance, weight_type)
+    factors = None if table.factors is None else table.factors[strings].astype(np.float32)
     return PackedTable(table.table, starts, keys.astype(tag_type), factors, weights, scales, more)
 
 
