@@ -104,6 +104,10 @@ def test_every_kernel_is_written(kernel, text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            "gap:p=32-9223372036854775807",
+            "p=9223372036854775807 of the gap kernel must be a whole number from 1 to 1,000",
+        ),
         ("", "a kernel is missing"),
         ("spectrum:2+", "a kernel is missing"),
         ("*gap", "a kernel is missing"),

@@ -122,10 +122,15 @@ EDIT = (
 )
 
 
+#: Greatest p of the gap kernel: compiled code and the memory of a row grow with it.
+GAP_LONGEST = 1000
+
+
 def _gap_p(low_and_high: tuple[int, int]) -> dict[str, Any]:
     """Parameters of a length or of a range, the blend of its lengths."""
     low, high = low_and_high
-    weights = None if low == high else tuple(float(q >= low) for q in range(1, high + 1))
+    most = min(high, GAP_LONGEST)  # the kernel refuses a greater p
+    weights = None if low == high else tuple(float(q >= low) for q in range(1, most + 1))
     return {"p": high, "weights": weights}
 
 

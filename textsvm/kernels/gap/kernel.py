@@ -36,13 +36,12 @@ from textsvm.kernels.gap.recurrence import (
 )
 from textsvm.kernels.gap.sweep import PIECE, cut, in_lanes, products, self_products, used_levels
 from textsvm.kernels.normalisation import featureless_of, inverse_roots
+from textsvm.kernels.options import GAP_LONGEST
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.runtime.simd import LANES
 from textsvm.text.documents import Documents
 
-#: Greatest p: compiled code and the memory of a row grow with it.
-MOST = 1000
 #: Cells times p a second: of the sweep, and of attribution.
 RATE, ATTRIBUTION_RATE = 3.3e9, 5e9 / 60
 #: Greatest p of a saved model whatever its texts, and greatest predicted seconds for a text.
@@ -145,7 +144,7 @@ class SubsequenceKernel(SymbolKernel):
 
     def check(self) -> None:
         super().check()
-        check_whole(self, "p", 1, MOST)
+        check_whole(self, "p", 1, GAP_LONGEST)
         if not (is_number(self.decay) and 0 < self.decay <= 1):
             raise InputError(f"decay={self.decay!r} of the {self.name} kernel must be above 0 and at most 1")
 
