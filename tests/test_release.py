@@ -44,6 +44,25 @@ def test_metadata():
     assert (ROOT / "textsvm" / "py.typed").is_file()
 
 
+def test_nothing_names_an_address_of_the_project():
+    """It has neither a home nor a package in a registry: installing is from a checkout or a wheel."""
+    patterns = (
+        r"pip install [^`\n&]*(?<![\w/.-])textsvm(?![\w/*-])",
+        r"""(?<![\w./])textsvm\[\w+\]["']""",
+        r"https?://[^\s)\"'`]*textsvm",
+        r"img\.shields\.io|badge\.svg",
+    )
+    wrong = ("pip install textsvm", 'install "textsvm[serve]"', "https://a.org/textsvm", "a/badge.svg")
+    assert all(map(re.search, patterns, wrong))
+    named = re.compile("|".join(patterns))
+    files = [ROOT / "mkdocs.yml", ROOT / "CITATION.cff"]
+    files += [*ROOT.glob("*.md"), *ROOT.glob(".github/**/*.*"), *ROOT.glob("docs/**/*.md")]
+    files += ROOT.glob("textsvm/**/*.py")
+    assert {path.name for path in files} >= {"README.md", "SECURITY.md", "serve.md", "__init__.py"}
+    found = {path.relative_to(ROOT).as_posix(): named.findall(path.read_text("utf-8")) for path in files}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
 def test_the_job_of_the_oldest_versions_has_the_lower_bounds():
     """`.ci/oldest --lock` writes them; every dependency has a bound, and that is the version."""
     found = project()

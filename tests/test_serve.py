@@ -955,6 +955,8 @@ def test_the_steps_of_the_containerfile(models, tmp_path):
         re.search(r"CMD (\[\"/opt.*serve.*\])", recipe)[1],
     )
     assert re.search(r"COPY \S+ /models/model.textsvm\n", recipe)
+    assert re.search(r"COPY textsvm-\*\.whl /tmp/\n", recipe)
+    install = re.search(r"&& (\S+/bin/pip install .*)\n", recipe)[1]
     build = [
         sys.executable,
         "-m",
@@ -968,13 +970,16 @@ def test_the_steps_of_the_containerfile(models, tmp_path):
         ROOT,
     ]
     subprocess.run(build, check=True, capture_output=True)
-    venv, wheel = tmp_path / "venv", next(tmp_path.glob("*.whl"))
+    venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = [venv / "bin/pip", "install", "-q", "--no-deps", "--no-index", wheel]
-    subprocess.run(pip, check=True, capture_output=True)
     (tmp_path / "model.textsvm").write_bytes((models / "two.textsvm").read_bytes())
-    places = {installed: str(venv), "/models": str(tmp_path)}
-    arguments = json.loads(re.sub("|".join(places), lambda match: places[match[0]], command))
+    places = {installed: str(venv), "/models": str(tmp_path), "/tmp": str(tmp_path)}
+    install, command = (
+        re.sub("|".join(places), lambda match: places[match[0]], each) for each in (install, command)
+    )
+    pip = f"{install} --quiet --no-deps --no-index"
+    subprocess.run(["sh", "-c", pip], check=True, capture_output=True)
+    arguments = json.loads(command)
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if "site-packages" in path),
