@@ -63,6 +63,21 @@ def test_nothing_names_an_address_of_the_project():
     assert {path: names for path, names in found.items() if names} == {}
 
 
+def test_every_job_of_the_workflows_is_one_script():
+    """The scripts also run outside of GitHub. Actions are pinned to commits."""
+    yaml = pytest.importorskip("yaml")
+    scripts, used = set(), set()
+    for path in sorted((ROOT / ".github" / "workflows").glob("*.yml")):
+        for name, job in yaml.safe_load(path.read_text("utf-8"))["jobs"].items():
+            commands = [step["run"].split()[0] for step in job.get("steps", []) if "run" in step]
+            assert len(commands) <= 1, (path.name, name)
+            scripts.update(commands)
+            used.update(step["uses"] for step in job.get("steps", []) if "uses" in step)
+    assert scripts == {".ci/run", ".ci/interpreter", ".ci/docs", ".ci/release", ".ci/nightly", ".ci/oldest"}
+    assert all(os.access(ROOT / script, os.X_OK) for script in scripts)
+    assert [each for each in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", each)] == []
+
+
 def test_the_job_of_the_oldest_versions_has_the_lower_bounds():
     """`.ci/oldest --lock` writes them; every dependency has a bound, and that is the version."""
     found = project()
