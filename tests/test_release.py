@@ -107,6 +107,23 @@ def test_the_citation():
     assert [names.split()[0] for names in papers] == ["Shi", "Cotter", "Catanzaro", "Wen"]
 
 
+def test_the_paper():
+    """Every reference is cited and listed once, every source of a figure exists, and CITATION.cff agrees."""
+    yaml = pytest.importorskip("yaml")
+    _, head, text = (ROOT / "paper.md").read_text("utf-8").split("---\n", 2)
+    listed = re.findall(r"^@\w+\{(\w+),", (ROOT / "paper.bib").read_text("utf-8"), re.M)
+    assert sorted(set(re.findall(r"@(\w+)", text))) == sorted(listed)
+    sources = re.findall(r"`(reports/[^`]+)`", text)
+    assert len(sources) > 5
+    assert [each for each in sources if not (ROOT / each).is_file()] == []
+    assert 750 < len(text.split()) < 1750  # what JOSS asks
+    paper, cited = yaml.safe_load(head), yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert paper["title"] == cited["title"]
+    assert [each["name"] for each in paper["authors"]] == [each["name"] for each in cited["authors"]]
+    dois = {each["doi"] for each in cited["references"] if each["authors"][0]["family-names"] == "Shi"}
+    assert dois <= set(re.findall(r"doi += \{(.+)\}", (ROOT / "paper.bib").read_text("utf-8")))
+
+
 def checker():
     """Pyright, which fetches the rest of itself when it is first called; where it cannot, mypy."""
     pyright = shutil.which("pyright", path=BESIDE)
