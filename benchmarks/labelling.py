@@ -215,7 +215,7 @@ class Peer:
     def _regression(self) -> Any:
         from sklearn.linear_model import LogisticRegression
 
-        return LogisticRegression(C=10, tol=1e-3, max_iter=200)
+        return LogisticRegression(C=10, tol=1e-3, solver="newton-cg")
 
     def _skactiveml(self, labelled: Index, free: Index, n: int) -> Index:
         # The function behind its UncertaintySampling, whose own query refuses sparse rows.

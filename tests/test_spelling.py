@@ -109,6 +109,10 @@ def test_every_kernel_is_written(kernel, text):
             "p=9223372036854775807 of the gap kernel must be a whole number from 1 to 1,000",
         ),
         ("", "a kernel is missing"),
+        (
+            "mismatch:k=9223372036854775807,m=3",
+            "k=9223372036854775807 of the mismatch kernel must be a whole number from 1 to 1,000",
+        ),
         ("spectrum:2+", "a kernel is missing"),
         ("*gap", "a kernel is missing"),
         ("spectre:2", "'spectre' is no kernel; take one of spectrum, edit, gap"),

@@ -87,7 +87,8 @@ def _sum_by_name(names: list[str], terms: NDArray[np.float64]) -> list[tuple[str
 def mismatch_weights(k: int, m: int, b: int) -> NDArray[np.float64]:
     """Number of strings of k of b letters within m mismatches of both k-mers, for d = 0 .. min(k, 2m)."""
     weights = [
-        sum(number for a, c, number in around(k, d, b) if a <= m and c <= m) for d in range(min(k, 2 * m) + 1)
+        sum(number for a, c, number in around(k, d, b, m) if a <= m and c <= m)
+        for d in range(min(k, 2 * m) + 1)
     ]
     return np.array(weights, float)
 
@@ -101,9 +102,9 @@ def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> NDArray[np.flo
     if filtered == "full":
         return np.array([float(value) for value in full[: d + 1]])
     last = next((i for i, value in enumerate(full) if value <= 0), l + 1)
-    kept = full[:last]
+    kept, most = full[:last], last - 1
     return np.array([
-        float(sum(number * kept[a] * kept[c] for a, c, number in around(l, i, b) if max(a, c) < last))
+        float(sum(number * kept[a] * kept[c] for a, c, number in around(l, i, b, most) if max(a, c) <= most))
         for i in range(d + 1)
     ])  # fmt: skip
 
@@ -121,9 +122,12 @@ def estimates(l: int, k: int, b: int) -> list[Fraction]:  # noqa: E741
     ]
 
 
-def around(l: int, d: int, b: int) -> Iterator[tuple[int, int, int]]:  # noqa: E741
-    """(a, c, number of l-mers at distances a and c from two l-mers at distance d)."""
-    for i in range(l - d + 1):
+def around(l: int, d: int, b: int, most: int) -> Iterator[tuple[int, int, int]]:  # noqa: E741
+    """(a, c, number of l-mers at distances a and c from two l-mers at distance d).
+
+    `most` is the largest distance of interest; some larger ones are left out.
+    """
+    for i in range(min(l - d, most) + 1):
         outside = comb(l - d, i) * (b - 1) ** i
         for p in range(d + 1):
             for q in range(d - p + 1):
@@ -143,8 +147,8 @@ def _binomial(n: int, r: int) -> int:
 
 #: Pairs of l-mers a second, of weight 1.
 RATE = 8e9
-#: Greatest number of mismatches.
-MOST = 15
+#: Greatest number of mismatches, and symbols of a k-mer.
+MOST, LONGEST = 15, 1000
 
 
 @dataclass(frozen=True)
@@ -283,7 +287,7 @@ class Mismatch(MerKernel):
 
     def check(self) -> None:
         super().check()
-        check_whole(self, "k", 1)
+        check_whole(self, "k", 1, LONGEST)
         check_whole(self, "m", 0, self.k - 1)
         if min(self.k, 2 * self.m) > MOST:
             raise InputError(f"m={self.m} mismatches are too many: give {MOST // 2} at most")
