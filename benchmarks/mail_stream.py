@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path, PurePosixPath
 
@@ -82,7 +82,7 @@ def _seconds(value: bytes) -> float | None:
 
 
 def _utc(date: datetime) -> datetime:
-    return date.replace(tzinfo=timezone.utc)
+    return date.replace(tzinfo=UTC)
 
 
 def shuffled(stream: list[Mail], seed: int = 0) -> list[Mail]:

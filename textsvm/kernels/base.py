@@ -53,7 +53,7 @@ from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.tokens import Tokens, check_tokens
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 #: Limits of a sum or product: number of leaves, and levels of nesting.
 MOST_PARTS, MOST_DEPTH = 100, 10

@@ -23,7 +23,7 @@ from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 #: Occurrences of features in documents that are predicted together.
 BATCH = 1 << 26

@@ -18,7 +18,7 @@ from textsvm.runtime import device as devices
 from textsvm.text.documents import Documents
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 def inverse_roots(self_values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -42,7 +42,7 @@ from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, MultiView
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from textsvm.machines.training import PreparedRows
     from textsvm.solvers.problems import Machines, Problem

@@ -14,7 +14,7 @@ from textsvm.machines.targets import Target, as_numbers, is_number, weights_of
 from textsvm.runtime.parallel import StageProgress
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from textsvm.solvers.problems import Regression
 

@@ -122,7 +122,7 @@ async def milter(address: str, classify: Classify) -> Callable[[], None]:
         import anyio
         from kilter.service import Runner
     except ImportError:
-        raise InputError("a milter needs kilter.service (Python 3.11): pip install kilter.service") from None
+        raise InputError("a milter needs kilter.service: pip install kilter.service") from None
 
     try:
         if address.isdecimal():

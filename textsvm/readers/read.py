@@ -37,7 +37,7 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from textsvm.readers.corpus import ReadKeywords
 

@@ -40,7 +40,7 @@ from textsvm.readers.vectors import read_vector_files
 from textsvm.runtime.parallel import Progress
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from textsvm.readers.corpus import ReadKeywords
 

@@ -127,7 +127,7 @@ def _connected(where: Any) -> Iterator[Any]:
     name = getattr(where, "scheduler_address", where)
     try:
         client = distributed.Client(where, timeout=PATIENCE, set_as_default=False)
-    except (OSError, distributed.TimeoutError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:  # TimeoutError is an OSError
         raise InputError(
             f"no scheduler of Dask answers at {name} ({type(error).__name__}, {PATIENCE:g} s); start one "
             "with `dask scheduler`, and give its address, such as tcp://HOST:8786"
@@ -135,8 +135,7 @@ def _connected(where: Any) -> Iterator[Any]:
     with client:
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
-        # On Python 3.10 these are different classes, and both are raised.
-        except (distributed.TimeoutError, TimeoutError) as error:
+        except TimeoutError as error:
             raise InputError(
                 f"the scheduler at {name} has no workers after {PATIENCE:g} s; start some with "
                 f"`dask worker {name}`, where textsvm is installed"

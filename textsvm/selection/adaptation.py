@@ -33,7 +33,7 @@ from textsvm.machines.targets import Target
 from textsvm.runtime.parallel import StageProgress, lap
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 SCORINGS = ("accuracy", "f1_macro")
 #: Folds of the out-of-fold values.

@@ -35,7 +35,7 @@ from textsvm.runtime.parameters import Parameters
 from textsvm.selection.conformal import Conformity, largest
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from textsvm.selection.fold_grams import Task
 

@@ -42,7 +42,7 @@ from textsvm.machines.targets import Target
 from textsvm.runtime.parallel import StageProgress
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from textsvm.solvers.problems import Labelling, Machines
 

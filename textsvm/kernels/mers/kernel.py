@@ -59,7 +59,7 @@ from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 MERS = Attribution("l-mers", "exact: each l-mer's contribution, spread evenly over its symbols", exact=True)
 _PAIRED = str.maketrans("acgtu", "tgcaa")

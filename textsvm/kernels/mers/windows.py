@@ -37,7 +37,7 @@ from textsvm.runtime.device import array_module, device_of
 from textsvm.text.documents import Documents
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 Array = NDArray[Any]

@@ -42,7 +42,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 #: Seconds that a core takes for a value, and for each number of a vector in it.
