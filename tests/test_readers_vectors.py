@@ -238,6 +238,7 @@ def bad_sparse(tmp_path, **changes):
         ({"indices": np.array([0, 3])}, "damaged sparse matrix"),
         ({"indices": np.array([-1, 0])}, "damaged sparse matrix"),
         ({"indptr": np.array([0, 5, 2])}, "damaged sparse matrix"),
+        ({"indptr": np.array([0, 1, 0])}, "index pointers decrease"),
         ({"shape": np.array([2, 3, 4])}, "damaged sparse matrix"),
         ({"format": np.array(b"coo")}, "format coo; write it as CSR"),
         ({"data": np.array([1, np.nan])}, r"has nan in row 1, column 2 \(counted from 0\)"),

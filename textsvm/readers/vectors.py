@@ -164,10 +164,12 @@ def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
         check_expansion(source, 8 * min(shape[:1], default=0), sum(each.nbytes for each in arrays.values()))
 
         matrix_class: Any = scipy.sparse.csr_matrix if name == "csr" else scipy.sparse.csc_matrix
-        # SciPy checks differences of index pointers, which overflow.
+        # SciPy checks differences of index pointers, which overflow, and only if the last one is not 0.
         starts, indices = arrays["indptr"], arrays["indices"]
         if starts.size and (starts.min() < 0 or starts.max() > indices.size):
             raise ValueError("index pointers are out of bounds")
+        if starts.ndim == 1 and (np.diff(starts.astype(np.int64)) < 0).any():
+            raise ValueError("index pointers decrease")
         matrix = matrix_class((arrays["data"], indices, starts), shape=shape)
         matrix.check_format(full_check=True)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
