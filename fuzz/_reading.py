@@ -23,7 +23,7 @@ from textsvm.readers.stream import incoming_documents, open_stream, stream_corpu
 from ._mutations import mutated
 from ._whole import Whole
 
-#: Seconds of one case; bytes that it may take in main memory.
+#: Processor seconds of one case; bytes that it may take in main memory.
 MOST_SECONDS, MOST_BYTES = 10, 1 << 30
 
 
@@ -167,7 +167,7 @@ def judge(read: Callable[[], Any], case: str) -> None:
 
 @contextmanager
 def _limited() -> Any:
-    """Hang after so many seconds, where signals can be had."""
+    """Hang after so many seconds of processor time, where signals can be had; other programs do not count."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -175,13 +175,13 @@ def _limited() -> Any:
     def late(*_: object) -> None:
         raise Hang
 
-    old = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    old = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, old)
 
 
 def _reset_peak() -> None:

@@ -29,7 +29,7 @@ for name in ("fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "posix"
     sys.modules[name] = None
 for owner, names in (
     (os, "fork sched_getaffinity posix_fallocate posix_fadvise sysconf getuid geteuid getloadavg O_CLOEXEC"),
-    (signal, "SIGHUP SIGKILL SIGALRM SIGUSR1 alarm setitimer"),
+    (signal, "SIGHUP SIGKILL SIGALRM SIGPROF SIGUSR1 alarm setitimer"),
     (socket, "AF_UNIX"), (_socket, "AF_UNIX"),
 ):
     for name in names.split():
