@@ -54,7 +54,7 @@ CONCERNS = {
         "test_hostile_reports",
         "test_mutations",
     ],
-    r"README\.md|docs/": ["test_readme", "test_pages", "test_site"],
+    r"README\.md|docs/|examples/": ["test_readme", "test_pages", "test_site"],
     r"fuzz/": ["test_fuzz_*"],
 }
 

@@ -1,4 +1,4 @@
-"""The pages of docs/ that run on the sample corpora, and the notebooks, run as they stand."""
+"""The pages of docs/ that run on the sample corpora, the notebooks and the examples, run as they stand."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,7 @@ DOCS = pages.ROOT / "docs"
 PAGES = [DOCS / name for name in ("start.md", "choosing.md", "large.md", "coming_from.md")]
 PAGES += sorted((DOCS / "tasks").glob("*.md"))
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+EXAMPLES = sorted((pages.ROOT / "examples").glob("*.py"))
 
 
 def name_of(path: Path):
@@ -32,6 +33,20 @@ def test_notebook(path, monkeypatch):
 
     said = [said for code, _, said in notebooks.run(path) if code]
     assert all(said)
+
+
+@pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+@pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
+def test_example(path, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(DOCS / "tools")
+    import notebooks
+
+    monkeypatch.chdir(tmp_path)
+    about, source, said = notebooks.run_script(path)
+    assert 2 <= len(about.splitlines()) <= 6
+    assert len(source.splitlines()) <= 30  # a screen
+    assert said
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)

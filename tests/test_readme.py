@@ -41,8 +41,8 @@ def test_links_lead_to_files_and_headings(page):
         text = each.read_text(encoding="utf-8")
         for place, anchor in re.findall(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)", text):
             target = each.parent / place if place else each
-            # The site makes this page.
-            assert target.name == "commands.md" or target.exists(), (each.name, place)
+            # The site makes these pages.
+            assert target.name in ("commands.md", "examples.md") or target.exists(), (each.name, place)
             if anchor:
                 headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
                 slugs = {re.sub(r"[^\w -]", "", name).strip().lower().replace(" ", "-") for name in headings}

@@ -1,4 +1,4 @@
-"""Notebooks as Markdown: each code cell is followed by its output at the build of the site."""
+"""Notebooks and scripts as Markdown, with their output at the build of the site."""
 
 from __future__ import annotations
 
@@ -28,6 +28,28 @@ def run(path: Path) -> Iterator[tuple[bool, str, str]]:
             with redirect_stdout(output):
                 exec(compiled, names)
         yield code, source, output.getvalue()
+
+
+def gallery(folder: Path) -> str:
+    """All scripts of a folder as a page: what each says of itself, its code and its output."""
+    parts = [
+        "# Examples",
+        f"The scripts of `{folder.name}/`, run on the sample corpora at the build of the site.",
+    ]
+    for path in sorted(folder.glob("*.py")):
+        about, source, output = run_script(path)
+        title, _, text = about.partition("\n")
+        parts += [f"## {title}", f"`{folder.name}/{path.name}`. {text.strip()}", _part(True, source, output)]
+    return "\n\n".join(parts) + "\n"
+
+
+def run_script(path: Path) -> tuple[str, str, str]:
+    """Run a script; its docstring, its code and its output."""
+    source, output = path.read_text(encoding="utf-8"), io.StringIO()
+    names: dict[str, object] = {"__name__": "__main__"}
+    with redirect_stdout(output):
+        exec(compile(source, path.name, "exec"), names)
+    return str(names["__doc__"]), source.split('"""', 2)[2].strip(), output.getvalue()
 
 
 def page(path: Path) -> str:

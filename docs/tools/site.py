@@ -26,13 +26,15 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add reports, the changelog, notebooks and the page of options."""
+    """Add reports, the changelog, notebooks, examples and the page of options."""
     for pattern in OUTSIDE:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
             files.append(File.generated(config, name, abs_src_path=str(path)))
     files.append(File.generated(config, "reports/index.md", content=_reports()))
     files.append(File.generated(config, "commands.md", content=manual.page()))
+    gallery = notebooks.gallery(ROOT / "examples")
+    files.append(File.generated(config, "examples.md", content=gallery))
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         files.remove(files.get_file_from_path(f"notebooks/{path.name}"))
         page = File.generated(config, f"notebooks/{path.stem}.md", content=notebooks.page(path))
