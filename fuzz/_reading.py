@@ -167,7 +167,10 @@ def judge(read: Callable[[], Any], case: str) -> None:
 
 @contextmanager
 def _limited() -> Any:
-    """Hang after so many seconds of processor time, where signals can be had; other programs do not count."""
+    """Hang after so many seconds of processor time, or six times as many on the clock, where signals can be had.
+
+    Other programs on the same cores count for the clock alone.
+    """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -175,13 +178,17 @@ def _limited() -> Any:
     def late(*_: object) -> None:
         raise Hang
 
-    old = signal.signal(signal.SIGPROF, late)
-    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    clocks = {signal.ITIMER_PROF: signal.SIGPROF, signal.ITIMER_REAL: signal.SIGALRM}
+    old = {number: signal.signal(number, late) for number in clocks.values()}
+    for clock, factor in zip(clocks, (1, 6), strict=True):
+        signal.setitimer(clock, factor * MOST_SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, old)
+        for clock in clocks:
+            signal.setitimer(clock, 0)
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def _reset_peak() -> None:
