@@ -167,7 +167,7 @@ def judge(read: Callable[[], Any], case: str) -> None:
 
 @contextmanager
 def _limited() -> Any:
-    """Hang after so many seconds of processor time, or six times as many on the clock, where signals can be had.
+    """Hang after so many seconds of processor time, or six times as many on the clock, if there are signals.
 
     Other programs on the same cores count for the clock alone.
     """
