@@ -15,4 +15,4 @@ for each in model.top_features(8):
     heaviest = max(feature.weight for feature in each.features)
     print(each.label)
     for feature in each.features:
-        print(f"    {feature.text!r:10} {'#' * round(30 * feature.weight / heaviest)}")
+        print(f"    {feature.text!r:24} {'#' * round(30 * feature.weight / heaviest)}")
