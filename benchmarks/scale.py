@@ -1,6 +1,6 @@
 """Time and memory over the number and the length of documents.
 
-Figure 1 of Shi et al. 2011 on Reuters (earn against the rest), and IMDB up to all 50,000 reviews. Every
+Figure 1 of Shi et al. 2010 on Reuters (earn against the rest), and IMDB up to all 50,000 reviews. Every
 cell is one training from texts, C = 10. The growth exponent is the slope of log time over the upper half
 of a series: 2 is quadratic.
 """

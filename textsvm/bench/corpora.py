@@ -1,4 +1,4 @@
-"""Corpora of the tables of Shi et al. 2011, with splits that give the document counts of the paper.
+"""Corpora of the tables of Shi et al. 2010, with splits that give the document counts of the paper.
 
 Reuters ModApte, documents with a topic: in exactly one of earn and acq (4,495 + 1,800), or earn against all
 others (7,775 + 3,019). The 6,046 SpamAssassin messages, split 80/20 at random.
@@ -27,7 +27,7 @@ STAND_INS = {REUTERS: "newswire", SPAM: "mail"}
 
 @dataclass(frozen=True)
 class TrainTest:
-    """Training and test part of a corpus; labels are +1 and -1 for the tables of Shi et al. 2011."""
+    """Training and test part of a corpus; labels are +1 and -1 for the tables of Shi et al. 2010."""
 
     name: str
     train: list[str]

@@ -1,4 +1,4 @@
-"""The trainings and the kernel matrices of Table 3 of Shi et al. 2011, C = 10.
+"""The trainings and the kernel matrices of Table 3 of Shi et al. 2010, C = 10.
 
 ``paper`` trains and tests `textsvm.SVC` from texts at tol 1e-3, beside TF-IDF of character 1-5-grams with
 LinearSVC on the same texts.
@@ -128,7 +128,7 @@ def baseline(task: TrainTest, length: str) -> dict[str, Any]:
 
 @benchmark(
     "paper",
-    "Table 3 of Shi et al. 2011",
+    "Table 3 of Shi et al. 2010",
     "reports/cpu_paper",
     option("--full", action="store_true", help="add texts of full length, with the spectrum kernel"),
     device="cpu",

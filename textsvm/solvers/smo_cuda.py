@@ -12,7 +12,7 @@ float64. A round is four kernels of kernels_cu/smo.cu, and none of them waits fo
     update     F += sum over the changed variables of (change of b) K, by the whole chip
 
 A set of 1,024 holds the free variables of an ill-conditioned problem together; smaller sets separate them.
-Measured on Table 3 of Shi et al. 2011, sets of 1,024 take 11 to 40 rounds and no more pairs than plain SMO,
+Measured on Table 3 of Shi et al. 2010, sets of 1,024 take 11 to 40 rounds and no more pairs than plain SMO,
 sets of 256 take hundreds of rounds. Inside a round, responses minus their middle are float32: they choose
 pairs and steps, and the nearer to the optimum, the smaller they and their rounding are. The changes of b are
 float64, and `update` computes F of the set too from these changes alone: no error of float32 outlives a
