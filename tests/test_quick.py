@@ -25,7 +25,13 @@ from textsvm.text.normal_form import normal_form
 TEXTS = ["the cat sat", "a dog ran", "the cat ran far", "dogs sat down", "Ünï cödé Σς ﬁne", "the end of it"]
 LABELS = ["x", "y", "x", "y", "z", "x"]
 WORDS = Spectrum((1, 2), "log", idf=True, tokens="words")
-KERNELS = [Spectrum((1, 3), "log", idf=True), Sum([Spectrum(2, odds=True), WORDS]), Spectrum(3, "presence")]
+UNARY = Spectrum((1, 3), "intersection", idf=True, odds=True)
+KERNELS = [
+    Spectrum((1, 3), "log", idf=True),
+    Sum([Spectrum(2, odds=True), WORDS]),
+    Spectrum(3, "presence"),
+    UNARY,
+]
 
 
 @pytest.fixture
@@ -182,6 +188,7 @@ def test_commands_train_and_decide_without_scikit_learn(tmp_path):
     ]
     for command in commands:
         assert not libraries(tmp_path, *command)[1] & {"sklearn", "pandas", "matplotlib"}, command
+    assert not libraries(tmp_path, "predict", "auto", "text.txt")[1] & {"numba", "scipy"}
 
 
 def test_a_machine_warns_and_refuses_without_scikit_learn():

@@ -105,6 +105,11 @@ class Sparse:
         ends = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=ends[1:])
         code = _empty(ends[self.indptr], int(starts[-1]))
+        if few(len(code.values)):
+            owner = np.repeat(np.arange(len(counts)), counts)
+            code.features[:] = starts[self.features[owner]] + np.arange(len(owner)) - ends[owner]
+            code.values[:] = self.values[owner]
+            return code
         _unary(self.features, self.values, counts, starts, code.features, code.values)
         return code
 
@@ -174,7 +179,10 @@ def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArr
     The code of a feature has as many columns as its largest count.
     """
     largest = np.ones(size, np.int64)
-    _raise_to(features, counts, largest)
+    if few(len(features)):
+        np.maximum.at(largest, features, counts)
+    else:
+        _raise_to(features, counts, largest)
     return np.concatenate([[0], np.cumsum(largest)])
 
 
