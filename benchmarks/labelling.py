@@ -23,6 +23,9 @@ import argparse
 import json
 import math
 import os
+import shutil
+import subprocess
+import sys
 import time
 import warnings
 from collections import defaultdict
@@ -34,7 +37,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import numpy as np
@@ -58,8 +61,8 @@ POOL, TEST = 2000, 1000
 GROWTH, MOST, GOAL = 0.1, 1000, 0.95
 #: Largest share of the relevant texts in a search; answers between checks; labels of the last training.
 RARE, CHECKED, LAST_TRAINING = 0.2, 50, 600
-#: Answers of the measurement of speed.
-ANSWERS = 60
+#: Answers of the measurement of speed, and in a browser; characters by which a shown text is recognised.
+ANSWERS, PRESSED, WHERE = 60, 110, 100
 #: Random labels that peers begin with.
 FIRST = 10
 #: Module, by which a peer is known to be installed, and its name.
@@ -322,13 +325,62 @@ def search(path: Path, seed: int) -> dict[str, Any]:
     return row | about | {"recall": found / total, "read": len(labelled) / len(task.y)}
 
 
-def speed(n_texts: int) -> dict[str, Any]:
-    """Longest and median milliseconds of `Learner.next` and `answer`, and seconds of start and refresh."""
+def topical(n_texts: int, n_words: int) -> tuple[list[str], Index]:
+    """Texts of words of four topics, and the topics."""
     rng = np.random.default_rng(0)
     words = [f"{stem}{end}" for stem in ("lab", "ter", "mon", "gri", "sel") for end in range(200)]
     topics = [rng.permutation(words)[:300] for _ in range(4)]
     labels = rng.integers(4, size=n_texts)
-    texts = [" ".join(rng.choice(topics[label], 30)) for label in labels.tolist()]
+    return [" ".join(rng.choice(topics[label], n_words)) for label in labels.tolist()], labels
+
+
+#: Measures the time from a key to a painted text, and to its painted guess; both change the element #text.
+_WATCH = """() => {
+  let pressed = 0, first = true;
+  window.times = [[], []];
+  document.addEventListener("keydown", () => { pressed = performance.now(); first = true; }, true);
+  new MutationObserver(() => {
+    const of = window.times[first ? 0 : 1];
+    first = false;
+    requestAnimationFrame(() => setTimeout(() => of.push(performance.now() - pressed)));
+  }).observe(document.getElementById("text"), { childList: true });
+}"""
+
+
+def page_speed(n_texts: int, n_words: int, pause: float) -> list[dict[str, Any]]:
+    """Milliseconds from a key to the next text, and to its guess, in Chromium, with a pause between texts."""
+    texts, labels = topical(n_texts, n_words)
+    place = {text[:WHERE]: i for i, text in enumerate(texts)}
+    playwright = import_module("playwright.sync_api")
+    with TemporaryDirectory() as folder, playwright.sync_playwright() as driver:
+        Path(folder, "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+        arguments = ["texts.txt", "-o", "labels.jsonl", "--labels", "0,1,2,3", "--no-browser"]
+        command = [sys.executable, "-m", "textsvm", "label", *arguments]
+        with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            page = browser.new_page()
+            page.goto(server.stdout.readline().split()[-1])
+            page.wait_for_selector("body:not([aria-busy])")
+            page.evaluate(_WATCH)
+            for _ in range(PRESSED):
+                page.wait_for_timeout(1000 * pause)
+                page.keyboard.press(str(labels[place[page.locator("#text").text_content()[:WHERE]]] + 1))
+                page.wait_for_selector("body:not([aria-busy])")
+            page.wait_for_timeout(1000)
+            measured = zip(("text", "guess"), page.evaluate("window.times"), strict=True)
+            server.terminate()
+    about = {"texts": n_texts, "characters": len(texts[0]), "pause, s": pause}
+    return [
+        about | {"until": name, "answers": len(ms), "median, ms": float(np.median(ms)),
+                 "95 %, ms": float(np.percentile(ms, 95)), "longest, ms": max(ms)}
+        for name, ms in measured
+    ]  # fmt: skip
+
+
+def speed(n_texts: int, n_words: int) -> dict[str, Any]:
+    """Longest and median milliseconds of `Learner.next` and `answer`, and seconds of start and refresh."""
+    texts, labels = topical(n_texts, n_words)
     clock = time.perf_counter()
     learner = Learner(texts)
     learner.refresh()
@@ -463,13 +515,18 @@ class LabellingReport(BenchmarkReport):
     option(
         "--scratch", type=Path, default=Path(gettempdir()), recorded=False, help="folder of kernel values"
     ),
-    option("--texts", type=int, help="measure the speed on this many texts instead"),
+    option("--texts", type=int, help="measure the speed on this many texts instead, of Chromium too"),
+    option("--words", type=int, default=30, help="--texts: words of a text, of about seven characters"),
+    option("--pause", type=float, default=0.3, help="--texts: seconds between a text and the key"),
     report=LabellingReport,
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Simulate, and write tables of all runs of the file."""
     if options.texts:
-        report.row("speed", lambda: {"table": [speed(options.texts)]})
+        report.row("speed", lambda: {"table": [speed(options.texts, options.words)]})
+        if find_spec("playwright"):
+            size = options.texts, options.words, options.pause
+            report.row("page", lambda: {"table": page_speed(*size)})
         return
     deadline, runs = time.monotonic() + options.deadline, Runs(options.runs)
     options.scratch.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import pytest
 from textsvm.errors import InputError
 from textsvm.labelling import machine as rows
 from textsvm.labelling.learner import Learner
-from textsvm.labelling.machine import Machine
+from textsvm.labelling.machine import Machine, Pool, Weights
 from textsvm.labelling.stopping import Draw, cohen_kappa, labels_per_point, random_share, retrieval
 from textsvm.labelling.strategies import STRATEGIES
 
@@ -289,6 +289,29 @@ def test_a_guess_names_the_label_and_the_letters():
     assert guess.scores[0][0] == labels[50]
     assert sum(value for _, value in guess.scores) == pytest.approx(1)
     assert "".join(texts[50][a:b] for a, b, _ in guess.spans) == texts[50]
+
+
+def test_texts_that_come_next_are_guessed_ahead(monkeypatch):
+    texts, labels = corpus()
+    learner = Learner(texts, random_share=0)
+    label_texts(learner, labels, 10)
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "_guess", None)
+        guess = learner.guess(learner.next().index)
+    learner.refresh()
+    assert guess == learner._guess(learner._trained, learner.next().index)
+
+
+def test_weights_give_the_sums_of_kernel_values():
+    texts, _ = corpus()
+    pool = Pool(texts, np.random.default_rng(0).permutation(len(texts)))
+    support, coef = pool.rows_of(range(20)), np.random.default_rng(0).normal(size=(20, 3))
+    weights, others = Weights.of(support, coef), [*texts[90:], "unknown", ""]
+    values = pool.encode(others) @ support.T @ coef
+    np.testing.assert_allclose(weights.of_rows(pool.encode(others)), values, atol=1e-6)
+    np.testing.assert_allclose(pool.products(weights), pool.rows @ support.T @ coef, atol=1e-6)
+    nothing = Weights.of(pool.encode(["", ""]), np.ones((2, 1)))
+    assert not nothing.of_rows(pool.encode(texts)).any()
 
 
 def test_unusable_arguments_are_refused():

@@ -216,6 +216,20 @@ def test_toggles_and_names_of_labels(tmp_path, visit):
         assert page.locator("#labels button").count() == 4
 
 
+def test_undo_of_a_skip_and_removal_of_a_label(tmp_path, visit):
+    (tmp_path / "texts.txt").write_text("".join(f"{word} {word}\n" for word in ("one", "two", "three")))
+    with serving("texts.txt", "-o", "l.jsonl", "--labels", "spam,spma", cwd=tmp_path) as (address, _):
+        page = visit(address)
+        press(page, "1")
+        second = shown_text(page)
+        press(page, "s")
+        assert shown_text(page) != second
+        press(page, "u")
+        assert (shown_text(page), len(labels_in(tmp_path / "l.jsonl"))) == (second, 1)
+        press(page, "n", "Tab", "Tab", "Tab", "Tab", "Enter")
+        assert page.locator("#labels b").all_inner_texts() == ["spam"]
+
+
 def test_near_copies_and_a_key_to_separate_them(tmp_path, visit):
     texts = ["Win cash now, 1 day", "win CASH  now, 1 day", "lunch at noon", "see you soon"]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")

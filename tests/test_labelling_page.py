@@ -75,6 +75,8 @@ class InOrder:
 
     def restore(self, answers, copies=()):
         self.restored = list(answers)
+        for _, label, _ in self.restored:
+            self.add_label(label) if label else None
         self.labelled.update({index: label for index, label, _ in self.restored})
 
     def next(self, besides=()):
@@ -143,6 +145,28 @@ def test_every_answer_is_on_disk_before_the_next_text(session, monkeypatch):
     assert synced == [session.journal.place.stat().st_size]
     assert (answer["copies"], answer["text"]["id"]) == (1, "t1")
     assert labels_in(session.journal.path) == {"t0": "spam", "t2": "spam"}
+
+
+def test_a_text_is_shown_before_its_guess(session, monkeypatch):
+    begun, end = threading.Event(), threading.Event()
+
+    def slow(learner, index):
+        begun.set()
+        assert end.wait(10)
+        return Guess([("ham", 0.75), ("spam", 0.25)], [(0, 3, 1.0), (4, 5, -0.5)])
+
+    monkeypatch.setattr(InOrder, "guess", slow)
+    guesses, text = [], session.next()["text"]
+    assert (text["guessed"], text["pieces"]) == (True, [("win cash now", 0)])
+    thread = threading.Thread(target=lambda: guesses.append(session.guess(0)))
+    thread.start()
+    assert begun.wait(10)
+    assert session.answer(0, 0, "spam")["text"]["index"] == 1  # although the guess is awaited
+    end.set()
+    thread.join()
+    assert guesses[0]["guess"] == {"ham": 0.75, "spam": 0.25}
+    assert [piece for piece, _ in guesses[0]["pieces"]] == ["win", " ", "c", "ash now"]
+    assert not session.show(1, "random")["text"]["guessed"]
 
 
 def test_undo_change_unsure_and_copies(session):
@@ -216,6 +240,44 @@ def test_skipped_texts_come_last(session):
     shown += [session.skip(index)["text"]["index"] for index in range(4)]
     assert shown == [0, 1, 2, 3, 4]
     assert session.skip(4)["text"]["index"] == 0
+
+
+def test_undo_brings_skipped_texts_back_first(session):
+    session.answer(0, 0, "spam")
+    assert session.skip(1)["text"]["index"] == 3
+    assert session.skip(3)["text"]["index"] == 4
+    session.skip(4)  # the last: all come again
+    for index in (4, 3, 1):
+        undone = session.undo(session.journal.events)
+        assert (undone["text"]["index"], undone["skipped"]) == (index, True)
+    assert labels_in(session.journal.path) == {"t0": "spam", "t2": "spam"}
+    session.skip(1)
+    session.answer(3, 0, "ham")
+    undone = session.undo(session.journal.events)
+    assert (undone["text"]["index"], undone["skipped"]) == (3, False)
+    session.undo(session.journal.events)
+    assert not session.overview()["undo"]
+    session.skip(1)
+    assert session.overview()["undo"]
+    assert session.undo(session.journal.events)["text"]["index"] == 1
+
+
+def test_a_label_without_texts_can_be_removed(session):
+    session.add_label("spma")
+    session.answer(0, 0, "spma")
+    with pytest.raises(InputError, match=r"'spma' has labelled texts \(2\); give them another"):
+        session.remove_label("spma")
+    session.answer(0, 1, "spam")
+    session.separate(0)
+    assert session.remove_label("spma")["state"]["labels"] == ["spam", "ham"]
+    with pytest.raises(InputError, match="'spma' is not a label that can be removed"):
+        session.remove_label("spma")
+    again, learner = reopened(session)
+    assert again.journal.labels == learner.labels == ["spam", "ham"]
+    again.undo(again.journal.events)  # the earlier label comes back
+    assert labels_in(session.journal.path) == {"t0": "spma"}
+    again.journal.close()
+    assert "spma" in Journal(session.journal.path, ONE).labels
 
 
 def reopened(session):
@@ -441,7 +503,7 @@ def test_second_opinion(tmp_path):
     shown = []
     for said in ("ham", "ham", "spam", None, "ham"):
         text = session.next()["text"]
-        assert (text["guess"], text["label"]) == (None, None)
+        assert (text["guess"], text["guessed"], text["label"]) == (None, False, None)
         shown.append((corpus.labels[text["index"]], said))
         session.answer(text["index"], text["seen"], said)
     assert session.next()["text"] is None
@@ -634,6 +696,9 @@ def test_export_and_training(tmp_path):
 
 
 def test_usage_errors(tmp_path):
+    both = ("--import", MESSAGES, "--export", tmp_path / "x.csv")
+    assert "--import and --export do not go together" in fails("label", MESSAGES, *both, code=2)
+    assert not (tmp_path / "x.csv").exists()
     assert "name the file of labels" in fails("label", MESSAGES, code=2)
     assert "labelstudio, prodigy" in fails("label", MESSAGES, "--export", tmp_path / "x", code=2)
     assert "would replace" in fails("label", MESSAGES, "--export", MESSAGES, "--force", code=2)

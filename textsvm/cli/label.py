@@ -123,6 +123,11 @@ def label(
     """
     console = Console(quiet)
     if exchange.export is not None:
+        if exchange.import_ is not None:
+            raise WrongUsage(
+                "--import and --export do not go together: --import takes labels over into -o, and opens the "
+                f"page; to convert a file, `textsvm label {exchange.import_} --export {exchange.export}`"
+            )
         _export(console, corpus, exchange, reading, labelling.multilabel)
         return
     if labelling.output is None:

@@ -43,11 +43,13 @@ _LABELS = (str, list, type(None))
 _ACTIONS: dict[str, dict[str, Any]] = {
     "next": {},
     "show": {"index": int, "reason": str, "whole": bool},
+    "guess": {"index": int, "whole": bool},
     "answer": {"index": int, "seen": int, "label": _LABELS},
     "skip": {"index": int},
     "undo": {"events": int},
     "separate": {"index": int},
     "add_label": {"label": str},
+    "remove_label": {"label": str},
     "history": {"skip": int},
     "search": {"words": str, "start": int},
 }

@@ -16,20 +16,23 @@
     at("note").textContent = message;
     at("note").className = problem ? "problem" : "";
   };
-  // Ask the server; while an answer is awaited, keys and clicks do nothing.
-  const act = async (action, parameters) => {
-    if (busy) return null;
-    busy = true;
-    document.body.setAttribute("aria-busy", "true");
+  const ask = async (action, parameters) => {
     try {
       const answer = await fetch(action, { method: "POST", body: JSON.stringify(parameters), headers: { "content-type": "application/json" } });
       return { status: answer.status, ...(await answer.json()) };
     } catch {
       return { status: 0, error: "the server does not answer; start the same command again and open its new address: every answer so far is kept" };
-    } finally {
-      busy = false;
-      document.body.removeAttribute("aria-busy");
     }
+  };
+  // Ask the server; while an answer is awaited, keys and clicks do nothing.
+  const act = async (action, parameters) => {
+    if (busy) return null;
+    busy = true;
+    document.body.setAttribute("aria-busy", "true");
+    const answer = await ask(action, parameters);
+    busy = false;
+    document.body.removeAttribute("aria-busy");
+    return answer;
   };
   // Show an answer of the server; after a conflict load the text that is due.
   const act_and_show = async (action, parameters, message) => {
@@ -58,7 +61,17 @@
       text = answer.text;
       if (!same) chosen = new Set(text && text.answered && Array.isArray(text.label) ? text.label : []);
       show_text();
+      if (text && text.guessed) ask_guess(text);
     }
+    show_labels();
+  };
+  // The text is shown at once; its guess follows, unless another text is shown meanwhile.
+  const ask_guess = async (asked) => {
+    const answer = await ask("guess", { index: asked.index, whole: asked.whole });
+    if (text !== asked) return;
+    if (answer.status === 200) Object.assign(text, { guess: answer.guess, pieces: answer.pieces });
+    text.guessed = false;
+    show_pieces();
     show_labels();
   };
 
@@ -70,18 +83,24 @@
     const done = text === null;
     for (const id of ["unsure", "skip", "save"]) at(id).disabled = done;
     at("whole").hidden = done || !text.hidden;
-    at("legend").hidden = done || !text.guess || !text.pieces.some(([, step]) => step);
     if (done) {
+      at("legend").hidden = true;
       at("about").textContent = "";
       at("text").textContent = "Every text has an answer.";
       return;
     }
     const before = text.answered ? `Answered: ${listed(text.label)}.` : "";
     at("about").textContent = [text.id, state.second ? "" : ABOUT[text.reason], before].filter(Boolean).join(" · ");
-    at("text").replaceChildren(...text.pieces.map(([piece, step]) => (step ? element("span", piece, (step > 0 ? "f" : "a") + Math.abs(step)) : piece)));
-    at("text").scrollTop = 0;
     at("whole").textContent = `Show all: ${number(text.hidden)} more characters`;
-    at("legend").textContent = text.guess ? `Warm and underlined: speaks for ${best()}. Cold and dotted: speaks against it.` : "";
+    show_pieces();
+    at("text").scrollTop = 0;
+  };
+  // A screen reader reads the text once, when its guess has come.
+  const show_pieces = () => {
+    at("text").setAttribute("aria-busy", String(text.guessed));
+    at("text").replaceChildren(...text.pieces.map(([piece, step]) => (step ? element("span", piece, (step > 0 ? "f" : "a") + Math.abs(step)) : piece)));
+    at("legend").hidden = !text.guessed && !text.pieces.some(([, step]) => step);
+    at("legend").textContent = text.guess ? `Warm and underlined: speaks for ${best()}. Cold and dotted: speaks against it.` : "\u00a0";
   };
   const best = () => Object.entries(text.guess).reduce((a, b) => (b[1] > a[1] ? b : a))[0];
 
@@ -131,7 +150,7 @@
     const progress = state.progress, tiles = [tile("answered", number(progress.n_labelled), `of ${number(state.n)}`)];
     document.title = document.querySelector("h1").textContent = `Label ${state.title}`;
     at("problem").textContent = state.problem ? `The machine cannot learn at the moment: ${state.problem}. Your answers are kept; go on labelling.` : "";
-    at("undo").disabled = !state.history.length;
+    at("undo").disabled = !state.undo;
     at("history").replaceChildren(...state.history.map(entry));
     at("older").hidden = state.history.length < 30;
     if (state.second) show_agreement(progress.agreement, tiles);
@@ -204,9 +223,12 @@
     save: () => state.multilabel && answer(state.labels.filter((label) => chosen.has(label))),
     unsure: () => answer(null),
     skip: () => text && act_and_show("skip", { index: text.index }),
-    undo: () => state.history.length && act_and_show("undo", { events: state.events }, () => "Undone: the answer to this text."),
+    undo: () => state.undo && act_and_show("undo", { events: state.events }, (result) => (result.skipped ? "Back again: the text that you skipped." : "Undone: the answer to this text.")),
     separate: () => copied !== null && act_and_show("separate", { index: copied }, (result) => `Undone: ${number(result.separated)} near-copies.`),
-    new: () => open("naming", "name"),
+    new: () => {
+      at("known").replaceChildren(...state.labels.map(removal));
+      open("naming", "name");
+    },
     find: () => open("search", "words"),
     whole: () => text && act_and_show("show", { index: text.index, reason: text.reason, whole: true }),
     older: async () => {
@@ -221,6 +243,17 @@
       at("naming").close();
       if (label.trim()) await act_and_show("add_label", { label }, () => `New label: ${label.trim()}.`);
     },
+  };
+  const removal = (label, i) => {
+    const line = element("li"), button = element("button");
+    button.type = "button";
+    button.append(element("span", "Remove "), element("b", label, "c" + ((i % 8) + 1)));
+    button.addEventListener("click", () => {
+      at("naming").close();
+      act_and_show("remove_label", { label }, () => `Removed: ${label}.`);
+    });
+    line.append(button);
+    return line;
   };
   const open = (dialog, input) => {
     at(dialog).showModal();

@@ -13,13 +13,14 @@ from scipy.sparse.csgraph import connected_components
 from textsvm.errors import InputError
 from textsvm.evaluation.results import clopper_pearson
 from textsvm.kernels.attribution import pieces
-from textsvm.labelling.machine import LENGTH, Machine, Pool, digest, marks
+from textsvm.labelling.machine import LENGTH, Machine, Pool, Weights, digest, marks
 from textsvm.labelling.stopping import Draw, Retrieval, labels_per_point, random_share, retrieval
 from textsvm.labelling.strategies import STRATEGIES, Candidates, rank
+from textsvm.runtime.parallel import one_blas_thread
 
 Answer = str | Sequence[str] | None
-#: Texts that are ranked ahead of the answers.
-AHEAD = 32
+#: Texts that are ranked ahead of the answers, and texts that are guessed ahead.
+AHEAD, GUESSED = 32, 4
 #: Probability of another label from which a labelled text is asked again, and answers between such questions.
 DOUBT, PAUSE = 0.8, 10
 #: Points of the learning curve, fewest labels of a point, and growth of the labels between two curves.
@@ -67,8 +68,8 @@ class _Trained:
     index: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     labels: list[str] = field(default_factory=list)
     machine: Machine | None = None
-    rows: csr_matrix | None = None
     gram: NDArray[np.float32] | None = None
+    weights: Weights | None = None
     ranking: list[int] = field(default_factory=list)
     #: Texts with a label that a machine without them would not give, the most doubtful first.
     doubts: list[int] = field(default_factory=list)
@@ -77,6 +78,7 @@ class _Trained:
     hits: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, bool))
     curve: list[tuple[int, float]] = field(default_factory=list)
     retrieval: Retrieval | None = None
+    guesses: dict[int, Guess | None] = field(default_factory=dict)  #: So far, by text
 
 
 def check_strategy(strategy: str) -> None:
@@ -247,22 +249,30 @@ class Learner:
         if changes == self._known:
             return
         answers = dict(self._answers)
-        trained = self._train(answers)
-        ranking = self._rank(trained, answers)
-        ahead = [i for i in self._order[self._next_random :][:2].tolist() if i not in answers]
-        self._trained = replace(
-            self._estimated(trained, answers), ranking=ranking, near=self._alike(ranking[:COMPARED] + ahead)
-        )
+        with one_blas_thread():  # threads of BLAS wait for each other where others use the cores
+            trained = self._train(answers)
+            ranking = self._rank(trained, answers)
+            ahead = [i for i in self._order[self._next_random :][:2].tolist() if i not in answers]
+            near = self._alike(ranking[:COMPARED] + ahead)
+            self._trained = replace(self._estimated(trained, answers), ranking=ranking, near=near)
         self._known = changes
+        for index in [i for i in ranking if i not in self._answers][:GUESSED]:
+            self.guess(index)
 
     def guess(self, index: int) -> Guess | None:
         """The machine's guess of a text, and the pieces that speak for it; None before training."""
         trained = self._trained
-        if trained.machine is None:
+        if index not in trained.guesses:
+            trained.guesses[index] = self._guess(trained, index)
+        return trained.guesses[index]
+
+    def _guess(self, trained: _Trained, index: int) -> Guess | None:
+        if trained.machine is None or trained.weights is None:
             return None
         text = self._texts[index][:LENGTH]
         cuts = pieces(text)
-        values = self._values(trained, self._pool.encode([text, *(text[:a] + text[b:] for a, b in cuts)]))
+        rows = self._pool.encode([text, *(text[:a] + text[b:] for a, b in cuts)])
+        values = trained.weights.of_rows(rows) + trained.machine.bias
         p = trained.machine.probabilities(values[:1])[0]
         order = np.argsort(-p, kind="stable")
         change = values[0, order[0]] - values[1:, order[0]]
@@ -328,8 +338,9 @@ class Learner:
         if len(labels) < (1 if self.multilabel else 2):
             return _Trained(index, labels)
         target = np.array([[1.0 if label in own else -1.0 for label in labels] for own in given.values()])
-        rows, gram = self._pool.rows_of(index), self._gram(index)
-        return _Trained(index, labels, Machine.train(gram, target, self.multilabel), rows, gram)
+        gram = self._gram(index)
+        machine = Machine.train(gram, target, self.multilabel)
+        return _Trained(index, labels, machine, gram, Weights.of(self._pool.rows_of(index), machine.coef))
 
     def _gram(self, index: NDArray[np.int64]) -> NDArray[np.float32]:
         """Kernel matrix of labelled texts; values of the last training are not computed again."""
@@ -396,19 +407,14 @@ class Learner:
         machine = Machine.train(gram[some], target[some], self.multilabel)
         return _right(_left_out(gram, machine, some, copies), target, self.multilabel)
 
-    def _values(self, trained: _Trained, rows: csr_matrix) -> NDArray[np.float64]:
-        assert trained.machine is not None
-        assert trained.rows is not None
-        return np.asarray((rows @ trained.rows.T) @ trained.machine.coef + trained.machine.bias)
-
     def _rank(self, trained: _Trained, answers: dict[int, tuple[str, ...] | None]) -> list[int]:
         members = self._pool.members
         free = np.array([i not in answers for i in members.tolist()], bool)
         if not free.any():
             return []
         values = None
-        if trained.machine is not None and trained.rows is not None:
-            values = self._pool.products(trained.rows, trained.machine.coef)[free] + trained.machine.bias
+        if trained.machine is not None and trained.weights is not None:
+            values = self._pool.products(trained.weights)[free] + trained.machine.bias
         relevant = trained.labels.index(self.relevant) if self.relevant in trained.labels else None
         rng = np.random.default_rng([self._seed, len(answers)])
         candidates = Candidates(
@@ -426,7 +432,7 @@ class Learner:
 
     def _alike(self, shown: list[int]) -> dict[int, list[int]]:
         """Near-copies in the pool of texts that are shown next."""
-        near = self._pool.products(self._pool.rows_of(shown), np.eye(len(shown))) >= ALIKE
+        near = self._pool.products(Weights.of(self._pool.rows_of(shown), np.eye(len(shown)))) >= ALIKE
         members = self._pool.members
         return {i: self._marked_as(i, members[near[:, at]].tolist()) for at, i in enumerate(shown)}
 

@@ -26,7 +26,6 @@ from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 from scipy.sparse import csr_matrix, hstack, vstack
 from scipy.special import expit, softmax
 
@@ -56,7 +55,9 @@ class Machine:
     @classmethod
     def train(cls, gram: NDArray[np.floating], target: Array, multilabel: bool = False) -> Machine:
         """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k)."""
-        inverse = invert(gram.astype(np.float64) + 1 + np.eye(len(gram)) / C)
+        # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
+        regularised = gram.astype(np.float64) + 1 + np.eye(len(gram)) / C
+        inverse = np.asarray(np.linalg.inv(regularised), np.float64)
         coef = inverse @ target
         left_out = target - coef / inverse.diagonal()[:, None]
         return cls(coef, inverse, target, _scale(left_out, target, multilabel), multilabel)
@@ -83,14 +84,6 @@ class Machine:
         """Probability of each label, given decision values, shape (m, k)."""
         scaled = self.scale * values
         return np.asarray(expit(2 * scaled) if self.multilabel else softmax(scaled, axis=1))
-
-
-def invert(matrix: Array) -> Array:
-    """Inverse of a positive definite matrix."""
-    factor, _ = lapack.dpotrf(matrix, lower=1)
-    lower, _ = lapack.dpotri(factor, lower=1)
-    inverse = np.tril(lower)
-    return inverse + np.tril(lower, -1).T
 
 
 def _scale(left_out: Array, target: Array, multilabel: bool) -> float:
@@ -153,12 +146,11 @@ class Pool:
         """Rows of any texts."""
         return _transform(self._features, [text[:LENGTH] for text in texts])
 
-    def products(self, support: csr_matrix, coef: NDArray[np.float64]) -> NDArray[np.float64]:
-        """sum_j k(x, support_j) coef_j for each text x of the pool, shape (n_members, k)."""
-        used, weights = used_weights(support, coef)
+    def products(self, weights: Weights) -> Array:
+        """Products of the texts of the pool, shape (n_members, k)."""
         number = np.full(self.rows.shape[1], -1, np.int32)
-        number[used] = np.arange(len(used))
-        return self._sparse.select(number, len(used)).dot(weights)
+        number[weights.columns] = np.arange(len(weights.columns))
+        return self._sparse.select(number, len(weights.columns)).dot(weights.values)
 
     def similarity(self, some: Sequence[int] | Index, others: Sequence[int] | Index) -> NDArray[np.float32]:
         """Kernel values of some texts with others."""
@@ -166,13 +158,28 @@ class Pool:
         return np.asarray(product.toarray(), np.float32)
 
 
-def used_weights(
-    support: csr_matrix, coef: NDArray[np.float64]
-) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
-    """Columns that some support row uses, and the weights of these columns."""
-    used, columns = np.unique(support.indices, return_inverse=True)
-    compact = csr_matrix((support.data.astype(np.float64), columns, support.indptr), (len(coef), len(used)))
-    return used, np.asarray(compact.T @ coef)
+@dataclass(frozen=True)
+class Weights:
+    """Weights of the columns that some support row uses: support.T @ coef."""
+
+    columns: NDArray[np.integer]  #: shape (n,): Sorted
+    values: Array  #: shape (n, k)
+
+    @classmethod
+    def of(cls, support: csr_matrix, coef: Array) -> Weights:
+        """Weights with which the product of a row x is sum_j k(x, support_j) coef_j."""
+        used, columns = np.unique(support.indices, return_inverse=True)
+        parts = (support.data.astype(np.float64), columns, support.indptr)
+        return cls(used, np.asarray(csr_matrix(parts, (len(coef), len(used))).T @ coef))
+
+    def of_rows(self, rows: csr_matrix) -> Array:
+        """Products of a few rows, shape (m, k)."""
+        columns, places = np.unique(rows.indices, return_inverse=True)
+        known, values = np.isin(columns, self.columns), np.zeros((len(columns), self.values.shape[1]))
+        values[known] = self.values[np.searchsorted(self.columns, columns[known])]
+        return np.asarray(
+            csr_matrix((rows.data, places, rows.indptr), (rows.shape[0], len(columns))) @ values
+        )
 
 
 def _fitted(texts: Sequence[str]) -> list[SpectrumFeatures]:

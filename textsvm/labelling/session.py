@@ -115,6 +115,7 @@ class Session:
         self.corpus, self.journal, self.learner = corpus, journal, learner
         self._lock, self._due = RLock(), Event()
         self._skipped: set[int] = set()
+        self._skips: list[int] = []  # since the last answer, for `undo`
         self._chosen: dict[int, str] = {}
         self._problem: str | None = None
         self._places = {each: i for i, each in enumerate(corpus.ids) if each in journal.answers}
@@ -180,6 +181,7 @@ class Session:
                 "title": printable(Path(self.corpus.source).name), "n": len(self.corpus),
                 "labels": self.learner.labels, "multilabel": self.learner.multilabel,
                 "progress": self._progress(), "history": self._listed(0), "events": self.journal.events,
+                "undo": bool(self._skips or self.journal.answers),
                 "problem": self._problem,
                 "second": isinstance(self.learner, SecondOpinion),
                 "relevant": getattr(self.learner, "relevant", None),
@@ -219,21 +221,26 @@ class Session:
         return index
 
     def _view(self, index: int, reason: str, whole: bool = False) -> dict[str, Any]:
-        """A text for the page, without a guess if it is for the test part or its label is in doubt."""
+        """A text for the page, which then asks for the guess unless the text must be labelled without it."""
         text, identifier = self.corpus.texts[index], self.corpus.ids[index]
         shown = text[: WHOLE if whole else SHOWN]
         answer = None if reason == "doubt" else self.journal.answers.get(identifier)
-        guess = None if reason in (RANDOM, "doubt") else self.learner.guess(index)
-        symbols = np.zeros(len(shown))
-        for start, end, value in guess.spans if guess else []:
-            symbols[start:end] = value
+        secret = isinstance(self.learner, SecondOpinion) or reason in (RANDOM, "doubt")
         return {
             "index": index, "id": cut(printable(identifier), LABEL), "reason": reason,
-            "seen": self.journal.revisions[identifier],
-            "pieces": [(printable(piece), step) for piece, step in runs(shown, symbols)],
-            "hidden": len(text) - len(shown), "guess": dict(guess.scores) if guess else None,
+            "seen": self.journal.revisions[identifier], "pieces": [(printable(shown), 0)], "whole": whole,
+            "hidden": len(text) - len(shown), "guess": None, "guessed": not secret,
             "answered": answer is not None, "label": answer.label if answer else None,
         }  # fmt: skip
+
+    def guess(self, index: int, whole: bool = False) -> dict[str, Any]:
+        """The machine's guess, and the pieces of the shown text; no other request waits for it."""
+        shown = self.corpus.texts[self._checked(index)][: WHOLE if whole else SHOWN]
+        guess, symbols = self.learner.guess(index), np.zeros(len(shown))
+        for start, end, value in guess.spans if guess else []:
+            symbols[start:end] = value
+        pieces = [(printable(piece), step) for piece, step in runs(shown, symbols)]
+        return {"guess": dict(guess.scores) if guess else None, "pieces": pieces}
 
     def answer(self, index: int, seen: int, label: Labels) -> dict[str, Any]:
         """Record an answer (None: unsure) and show the next text."""
@@ -242,12 +249,12 @@ class Session:
             if seen != self.journal.revisions[identifier]:
                 raise Conflict("this text has been answered in another window meanwhile")
             copies = self._answered(index, identifier, self._valid(label))
+            self._skips.clear()
             self._due.set()
             return {**self.next(), "copies": copies, "answered": index}
 
     def _valid(self, label: Labels) -> Labels:
-        given = [] if label is None else [label] if isinstance(label, str) else label
-        unknown = set(given).difference(self.learner.labels)
+        unknown = set(_names(label)).difference(self.learner.labels)
         if unknown or (label is not None and isinstance(label, list) != self.learner.multilabel):
             raise InputError(f"{label!r} is not an answer; the labels are {', '.join(self.learner.labels)}")
         return label
@@ -280,6 +287,7 @@ class Session:
             answers += [] if answer is None else [answer]
         if answers:
             self._restore(answers)
+            self.journal.set_labels(self.learner.labels)  # an earlier answer may have a removed label
 
     def _noted(self, index: int, label: Labels, chosen: str, copy_of: str | None = None) -> JournalEntry:
         identifier = self.corpus.ids[index]
@@ -290,13 +298,17 @@ class Session:
         """Show another text; this text comes again after all others."""
         with self._lock:
             self._skipped.add(self._checked(index))
+            self._skips.append(index)
             return self.next()
 
     def undo(self, events: int) -> dict[str, Any]:
-        """Withdraw the latest answer and those of its near-copies, and show the text again."""
+        """Show the text that was skipped after the latest answer, or withdraw this answer and its copies."""
         with self._lock:
             if events != self.journal.events:
                 raise Conflict("there is a newer answer from another window")
+            if self._skips:
+                self._skipped.discard(index := self._skips.pop())
+                return {**self.show(index, self._chosen.get(index, "")), "skipped": True}
             if not (latest := next(reversed(self.journal.answers.values()), None)):
                 raise InputError("there is nothing to undo")
             original = latest.copy_of if latest.copy_of in self.journal.answers else latest.id
@@ -304,7 +316,7 @@ class Session:
             index = self._places[answer.id]
             self._chosen[index] = answer.chosen
             self._withdraw([answer.id, *self._copies_of(answer.id, at)])
-            return self.show(index, answer.chosen)
+            return {**self.show(index, answer.chosen), "skipped": False}
 
     def separate(self, index: int) -> dict[str, Any]:
         """Withdraw the answers of the near-copies of an answered text."""
@@ -319,6 +331,7 @@ class Session:
         return [each.id for at, each in latest if each.copy_of == identifier and at > after]
 
     def _withdraw(self, ids: list[str]) -> None:
+        self._skips.clear()
         self.journal.withdraw(ids, self._text_of)
         self._follow(self._places[each] for each in dict.fromkeys(ids))
         self._due.set()
@@ -330,6 +343,20 @@ class Session:
             raise InputError(f"a label has 1 to {LABEL} characters, and there are at most {LABELS} labels")
         with self._lock:
             self.learner.add_label(label)
+            self.journal.set_labels(self.learner.labels)
+            return {"state": self.overview()}
+
+    def remove_label(self, label: str) -> dict[str, Any]:
+        """Remove a label that no text has."""
+        with self._lock:
+            if label not in self.learner.labels or label == getattr(self.learner, "relevant", None):
+                raise InputError(f"{label!r} is not a label that can be removed")
+            n = sum(label in _names(each.label) for each in self.journal.answers.values())
+            if n:
+                raise InputError(
+                    f"the label {label!r} has labelled texts ({n:,}); give them another label first"
+                )
+            self.learner.labels.remove(label)
             self.journal.set_labels(self.learner.labels)
             return {"state": self.overview()}
 
@@ -430,6 +457,10 @@ def _of_agreement(agreement: dict[str, Any]) -> list[str]:
     pairs = [pair for pair in agreement["pairs"] if pair[0][0] != pair[0][1]]
     different = [f"{first} -> {second}: {count:,}" for (first, second), count in pairs]
     return [f"agreement: {equal:,} of {n:,} labels, Cohen's kappa {kappa:.3f}", *different]
+
+
+def _names(label: Labels) -> list[str]:
+    return [label] if isinstance(label, str) else label or []
 
 
 def _name(label: Any) -> str:
