@@ -78,10 +78,20 @@ def define_sets():
     packages = [*pkgutil.walk_packages(textsvm.__path__, "textsvm.")]
     for module in [*packages, *pkgutil.iter_modules(benchmarks.__path__, "benchmarks.")]:
         if not module.name.endswith("__main__"):
-            for entry in getattr(importlib.import_module(module.name), "DEFINE_SETS", []):
+            for entry in getattr(imported(module.name), "DEFINE_SETS", []):
                 if entry not in sets:
                     sets.append(entry)
     return sets
+
+
+def imported(name):
+    """A module, or None if it is for a package that is not installed, such as onnx."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("textsvm", "benchmarks"):
+            raise
+        return None
 
 
 def share_of(architecture):
