@@ -353,7 +353,7 @@ def page_speed(n_texts: int, n_words: int, pause: float) -> list[dict[str, Any]]
     place = {text[:WHERE]: i for i, text in enumerate(texts)}
     playwright = import_module("playwright.sync_api")
     with TemporaryDirectory() as folder, playwright.sync_playwright() as driver:
-        Path(folder, "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+        Path(folder, "texts.txt").write_text("\n".join(texts) + "\n", "utf-8", newline="\n")
         arguments = ["texts.txt", "-o", "labels.jsonl", "--labels", "0,1,2,3", "--no-browser"]
         command = [sys.executable, "-m", "textsvm", "label", *arguments]
         with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
@@ -411,7 +411,7 @@ class Runs:
     def add(self, row: dict[str, Any]) -> None:
         """Append a run."""
         self.rows.append(row)
-        with open(self.path, "a", encoding="utf-8") as lines:
+        with open(self.path, "a", encoding="utf-8", newline="\n") as lines:
             lines.write(json.dumps(row) + "\n")
 
     def missing(self, tasks: Sequence[tuple[str, str, int]]) -> list[tuple[str, str, int]]:

@@ -85,9 +85,10 @@ def check(port: int, model: Path, texts: list[str]) -> None:
 
 def cpu_seconds(process: int) -> float:
     """Processor time of a process and of its children, running ones included."""
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    children = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
     stats = [
-        Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in (process, *children)
+        Path(f"/proc/{each}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        for each in (process, *children)
     ]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / 100
 
@@ -98,7 +99,7 @@ def measure(
     """Figures of wrk with these bodies of requests."""
     process, port = server
     script = bodies.with_suffix(".lua")
-    script.write_text(LUA.format(path=str(bodies)))
+    script.write_text(LUA.format(path=str(bodies)), "utf-8", newline="\n")
     wrk = ["wrk", "-t1", f"-c{clients}", "-s", str(script), f"http://127.0.0.1:{port}/predict"]
     subprocess.run([*wrk, f"-d{WARM}"], check=True, capture_output=True)
     before, used = cpu_seconds(process.pid), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -139,9 +140,11 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     seconds = 1 if options.quick else options.seconds
     with TemporaryDirectory() as folder:
         single, batches = Path(folder) / "single", Path(folder) / "batches"
-        single.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        single.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8", newline="\n")
         parts = [texts[first : first + BATCH] for first in range(0, len(texts) - BATCH, BATCH)]
-        batches.write_text("".join(json.dumps({"texts": part}) + "\n" for part in parts))
+        batches.write_text(
+            "".join(json.dumps({"texts": part}) + "\n" for part in parts), "utf-8", newline="\n"
+        )
         for name, kernel in KERNELS.items():
             model = Path(folder) / "model.textsvm"
             save(SVC(kernel).fit(texts, [row["label"] for row in rows]), model)

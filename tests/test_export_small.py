@@ -183,10 +183,15 @@ def repeating_table() -> Any:
     return packed_tables(form)[0][0]
 
 
+def order_of(table: Any) -> tuple[Any, Any]:
+    order = small.StringRows.of(table)
+    return order.rows, order.firsts
+
+
 def test_worth_of_a_row_is_the_error_that_it_takes_away():
     table, rng = repeating_table(), np.random.default_rng(1)
     amounts = rng.random(len(table.weights))
-    rows, firsts = small._layout(table)
+    rows, firsts = order_of(table)
     gains, w, n_repeated = small._gains(table, amounts), table.weights[:, 0], 0
     for begin, end in pairwise(firsts):
         here = rows[begin:end]
@@ -202,7 +207,7 @@ def test_worth_of_a_row_is_the_error_that_it_takes_away():
 
 def test_density_keeps_rows_behind_their_predecessors():
     table, rng = repeating_table(), np.random.default_rng(2)
-    _, firsts = small._layout(table)
+    _, firsts = order_of(table)
     worth, cost = rng.normal(size=firsts[-1]), rng.uniform(1, 9, firsts[-1])
     density = small._density(worth, cost, table)
     for begin, end in pairwise(firsts):
@@ -215,7 +220,7 @@ def test_texts_that_repeat_strings_need_few_rows():
     table = repeating_table()
     n_rows = len(table.weights) - 1
     kept = np.zeros(n_rows, bool)
-    _, firsts = small._layout(table)
+    _, firsts = order_of(table)
     kept[firsts[:-1]] = True
     part = small._part(table, kept, None, (np.dtype("int16"), np.dtype("uint32")))
     assert part.more is None
@@ -229,6 +234,6 @@ def test_texts_that_repeat_strings_need_few_rows():
 
 
 def _split(table: Any, kept: Any) -> tuple[Any, Any]:
-    rows, _ = small._layout(table)
+    rows, _ = order_of(table)
     chosen = rows[kept]
     return np.append(chosen[chosen < len(table.tags)], len(table.tags)), chosen[chosen > len(table.tags)]

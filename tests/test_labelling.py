@@ -10,7 +10,7 @@ import pytest
 from textsvm.errors import InputError
 from textsvm.labelling import machine as rows
 from textsvm.labelling.learner import Learner
-from textsvm.labelling.machine import Machine, Pool, Weights
+from textsvm.labelling.machine import ColumnWeights, Machine, Pool
 from textsvm.labelling.stopping import Draw, cohen_kappa, labels_per_point, random_share, retrieval
 from textsvm.labelling.strategies import STRATEGIES
 
@@ -306,11 +306,11 @@ def test_weights_give_the_sums_of_kernel_values():
     texts, _ = corpus()
     pool = Pool(texts, np.random.default_rng(0).permutation(len(texts)))
     support, coef = pool.rows_of(range(20)), np.random.default_rng(0).normal(size=(20, 3))
-    weights, others = Weights.of(support, coef), [*texts[90:], "unknown", ""]
+    weights, others = ColumnWeights.of(support, coef), [*texts[90:], "unknown", ""]
     values = pool.encode(others) @ support.T @ coef
     np.testing.assert_allclose(weights.of_rows(pool.encode(others)), values, atol=1e-6)
     np.testing.assert_allclose(pool.products(weights), pool.rows @ support.T @ coef, atol=1e-6)
-    nothing = Weights.of(pool.encode(["", ""]), np.ones((2, 1)))
+    nothing = ColumnWeights.of(pool.encode(["", ""]), np.ones((2, 1)))
     assert not nothing.of_rows(pool.encode(texts)).any()
 
 

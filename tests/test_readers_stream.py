@@ -217,4 +217,4 @@ def test_the_command_line_keeps_texts_of_large_corpora_on_disk(monkeypatch, tmp_
     gathered = []
     monkeypatch.setattr(stream, "build_corpus", lambda *a, **b: gathered.append(b) or build_corpus(*a, **b))
     assert train(1 << 40) == train(1)
-    assert gathered == [{"stored": True}]
+    assert gathered == [{"labelled": True, "stored": True}]

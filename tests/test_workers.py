@@ -290,7 +290,7 @@ def test_dask_is_an_extra(monkeypatch):
 
 def test_the_command_line(cluster, tmp_path):
     corpus, where = tmp_path / "texts.csv", cluster.scheduler_address
-    rows = [f'"{text}",{label}' for text, label in zip(TEXTS, LABELS, strict=True)]
+    rows = [f'"{text}",{label}' for text, label in zip(TEXTS, LABELS, strict=True) if text]
     corpus.write_text("\n".join(["text,label", *rows, ""]))
     reading = ("--text", "text", "--label", "label", "--kernel", "gap:3", "--device", "cpu")
     done = [run("cv", "--json", corpus, *reading, *more) for more in ((), ("--workers", where))]

@@ -17,7 +17,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.choice.candidates import Candidate
@@ -25,6 +24,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage, run
 from textsvm.solvers.columns import MachineColumns, solve_columns
 from textsvm.solvers.dual import MOST_SLACK, loss_diagonal

@@ -18,7 +18,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.metadata_routing import UNUSED
@@ -35,6 +34,7 @@ from textsvm.machines.base import check_jobs
 from textsvm.machines.targets import is_integer, is_number
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, of_stage, part

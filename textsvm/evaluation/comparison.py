@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import scores
 from textsvm.evaluation.results import Results
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.plain_json import to_json
 
 #: Maximum number of disagreements shown, and of symbols of each text.

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.evaluation.metrics import scores
+from textsvm.runtime.compiled import scipy
 
 
 def symbol_counts(examples: Any) -> NDArray[np.float64] | None:

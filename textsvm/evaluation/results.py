@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
@@ -29,6 +28,7 @@ from textsvm.evaluation.metrics import (
     one_against_rest,
 )
 from textsvm.machines.labels import label_sets
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.plain_json import to_json
 
 Array = NDArray[np.float64]

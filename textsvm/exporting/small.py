@@ -20,13 +20,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.exporting.binary import PackedTable, packed_tables, string_hashes, symbol_hashes, write
 from textsvm.exporting.form import Form, machine_of
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import Documents
@@ -74,6 +74,45 @@ class Reduction:
         error, bits = np.abs(after - before), (8 * types[0].itemsize, 8 * types[1].itemsize)
         difference = float(np.sqrt((error**2).mean())), float(error.max())
         return cls(write(form, tables), (whole_n, n), bits, difference, (before, after))
+
+
+@dataclass(frozen=True)
+class StringRows:
+    """The rows of weights of a table, string by string, without that of unknown strings."""
+
+    rows: NDArray[np.int64]
+    firsts: NDArray[np.int64]  #: shape (n + 1,): Place of the first row of each string, and the end
+
+    @classmethod
+    def of(cls, table: PackedTable) -> StringRows:
+        """The order of the rows of a table: first rows are in front, rows of repeats behind them."""
+        n = len(table.tags)
+        firsts = np.arange(n + 1) + (0 if table.more is None else table.more)
+        owner = np.repeat(np.arange(n), np.diff(firsts))
+        rows = np.arange(len(owner))
+        return cls(np.where(rows == firsts[owner], owner, rows + n - owner), firsts)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of rows of each string."""
+        return np.diff(self.firsts)
+
+    @property
+    def owner(self) -> NDArray[np.int64]:
+        """Number of the string of each row."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @property
+    def is_first(self) -> NDArray[np.bool_]:
+        """Whether a row is the first of its string."""
+        first = np.zeros(len(self.rows), bool)
+        first[self.firsts[:-1]] = True
+        return first
+
+    def sums_to_the_end(self, values: Floats) -> Floats:
+        """Sums of the values of each row and of the later ones of its string."""
+        sums = np.append(0, np.cumsum(values))
+        return np.repeat(sums[self.firsts[1:]], self.sizes) - sums[:-1]
 
 
 @dataclass(frozen=True)
@@ -129,39 +168,20 @@ class CountedStrings:
         return Entries(text, row, weighted, x, x * x * times * table.table.times)
 
 
-def _layout(table: PackedTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of weights, string by string; the first of each string, and the end."""
-    n = len(table.tags)
-    if table.more is None:
-        return np.arange(n), np.arange(n + 1)
-    firsts = np.arange(n + 1) + table.more
-    rows = np.arange(firsts[-1])
-    owner = np.repeat(np.arange(n), np.diff(firsts))
-    return np.where(rows == firsts[owner], owner, rows + n - owner), firsts
-
-
 def _gains(table: PackedTable, amounts: Floats) -> Floats:
-    """Decrease of the sum of squared errors by each row, in the order of `_layout`, after its predecessors.
+    """Decrease of the sum of squared errors by each row, in the order of `StringRows`, after the rows before.
 
     With w(j) the row of an occurrence and u(j) = `amounts` the weight of the texts with so many occurrences,
     the error after row i is the sum over j > i of u(j) (w(j) - w(i))^2.
     """
-    rows, firsts = _layout(table)
-    begins = np.zeros(len(rows), bool)
-    begins[firsts[:-1]] = True
-    u, gains = amounts[rows], np.zeros(len(rows))
-    later = _sums_to_the_end(u, firsts)
+    order = StringRows.of(table)
+    u, first, gains = amounts[order.rows], order.is_first, np.zeros(len(order.rows))
+    later = order.sums_to_the_end(u)
     for machine in range(table.weights.shape[1]):
-        w = table.weights[rows, machine]
-        before = np.where(begins, 0, np.roll(w, 1))
-        gains += (before**2 - w**2) * later + 2 * (w - before) * _sums_to_the_end(u * w, firsts)
+        w = table.weights[order.rows, machine]
+        before = np.where(first, 0, np.roll(w, 1))
+        gains += (before**2 - w**2) * later + 2 * (w - before) * order.sums_to_the_end(u * w)
     return gains
-
-
-def _sums_to_the_end(values: Floats, firsts: NDArray[np.int64]) -> Floats:
-    """Sums of the values of each row and of the later ones of its string."""
-    sums = np.append(0, np.cumsum(values))
-    return np.repeat(sums[firsts[1:]], np.diff(firsts)) - sums[:-1]
 
 
 def _unknown(term: FeatureTerm, table: PackedTable) -> float:
@@ -253,7 +273,7 @@ class Sample:
         return np.divide(1, np.sqrt(squares), out=np.zeros(self.n), where=squares > 0)
 
     def worths(self, k: int, tables: Sequence[PackedTable]) -> list[tuple[Floats, Floats]]:
-        """For each table the worth of each of its rows in the order of `_layout`, and of a weight of 1."""
+        """For each table the worth of each row in the order of `StringRows`, and of a weight of 1."""
         scales = self.scales(k, tables)
         return [self._worth(k, *pair, scales) for pair in zip(tables, self.strings[k], strict=True)]
 
@@ -261,16 +281,16 @@ class Sample:
         self, k: int, table: PackedTable, strings: CountedStrings, scales: Floats
     ) -> tuple[Floats, Floats]:
         entries, n = strings.entries(self.form.feature_terms[k], table, hide=False), len(table.tags)
-        unit, firsts = (entries.x * scales[entries.text]) ** 2, _layout(table)[1]
+        unit, order = (entries.x * scales[entries.text]) ** 2, StringRows.of(table)
         n_with = np.bincount(entries.row, minlength=n + 1)[:n]
         share = (n_with - DISCOUNT if self.training else n_with + 1 - DISCOUNT) / np.maximum(n_with, 1)
         units = np.bincount(entries.row, unit, n + 1)[:n] * share
         worths = _gains(table, np.bincount(entries.weighted, unit, len(table.weights)).astype(np.float64))
-        worths *= np.repeat(share, np.diff(firsts))
+        worths *= share[order.owner]
         squares = np.ones(n) if table.factors is None else table.factors.astype(np.float64) ** 2
         seldom = (1 - DISCOUNT) / 2 * squares * (scales**2).mean()  # strings of none of the texts
         norms = (table.weights[:n] ** 2).sum(axis=1)
-        worths[firsts[:-1]] = np.where(n_with > 0, worths[firsts[:-1]], seldom * norms)
+        worths[order.firsts[:-1]] = np.where(n_with > 0, worths[order.firsts[:-1]], seldom * norms)
         return worths, np.where(n_with > 0, units, seldom)
 
     def with_norms(
@@ -409,25 +429,23 @@ def smaller(form: Form, whole: Tables, worths: Any, types: Types, room: int) -> 
 
 
 def _cost(table: PackedTable, n_machines: int, types: Types) -> Floats:
-    """Bytes of each row, in the order of `_layout`; the first of a string comes with its tag and factor."""
+    """Bytes of each row, ordered as in `StringRows`; the first of a string comes with its tag and factor."""
     weights, tags = types
-    rows, firsts = _layout(table)
-    cost = np.full(len(rows), float(weights.itemsize * n_machines))
     fields = (table.factors is not None) + (table.more is not None) + 1 / PER_BUCKET
-    cost[firsts[:-1]] += tags.itemsize + 4 * fields
-    return cost
+    first = StringRows.of(table).is_first
+    return weights.itemsize * n_machines + np.where(first, tags.itemsize + 4 * fields, 0)
 
 
 def _density(worth: Floats, cost: Floats, table: PackedTable) -> Floats:
-    """Worth per byte of each row, in the order of `_layout`.
+    """Worth per byte of each row, in the order of `StringRows`.
 
     A row is kept with its predecessors only. So the first rows of a string up to that with the largest worth
     per byte in the mean count as a block, the next ones likewise: the density never increases in a string.
     """
-    firsts = _layout(table)[1]
-    several = np.diff(firsts) > 1
-    density = np.where(np.repeat(several, np.diff(firsts)), np.inf, worth / cost)
-    begins, ends = firsts[:-1][several], firsts[1:][several]
+    order = StringRows.of(table)
+    several = order.sizes > 1
+    density = np.where(several[order.owner], np.inf, worth / cost)
+    begins, ends = order.firsts[:-1][several], order.firsts[1:][several]
     while len(begins):
         sizes = ends - begins
         starts = np.cumsum(sizes) - sizes
@@ -447,23 +465,31 @@ def _sums_from_the_start(values: Floats, starts: NDArray[np.int64], sizes: NDArr
 
 
 def _part(table: PackedTable, kept: NDArray[np.bool_], units: Floats | None, types: Types) -> PackedTable:
-    """A table of some of the rows, given in the order of `_layout`, with other types."""
+    """A table of some of the rows, given in the order of `StringRows`, with other types."""
     weight_type, tag_type = types
-    (rows, firsts), n = _layout(table), len(table.tags)
-    first = np.zeros(len(rows), bool)
-    first[firsts[:-1]] = True
-    strings, owner = kept[firsts[:-1]], np.append(np.repeat(np.arange(n), np.diff(firsts)), 0)
-    places = np.concatenate([np.flatnonzero(kept & first), [-1], np.flatnonzero(kept & ~first)])
-    repeats = np.bincount(owner[places[strings.sum() + 1 :]], minlength=n)[strings]
-    more = np.append(0, np.cumsum(repeats)) if repeats.any() else None
-    keys = table.tags[strings]
+    order, n = StringRows.of(table), len(table.tags)
+    strings, owner = kept[order.firsts[:-1]], np.append(order.owner, 0)
+    first, later = np.flatnonzero(kept & order.is_first), np.flatnonzero(kept & ~order.is_first)
+    places = np.concatenate([first, [-1], later])  # -1: of unknown strings
+    repeats = np.bincount(owner[later], minlength=n)[strings]
+    importance = np.ones(len(places)) if units is None else np.append(units, 0)[owner[places]]
+    weights, scales = _quantised(table.weights[np.append(order.rows, n)[places]], importance, weight_type)
+    return PackedTable(
+        table.table,
+        _bucket_starts(table.tags[strings]),
+        table.tags[strings].astype(tag_type),
+        None if table.factors is None else table.factors[strings].astype(np.float32),
+        weights,
+        scales,
+        np.append(0, np.cumsum(repeats)) if repeats.any() else None,
+    )
+
+
+def _bucket_starts(keys: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """First string of each bucket, and the number of strings."""
     n_buckets = max(1, -(-len(keys) // PER_BUCKET))
     bucket = (keys >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)
-    starts = np.searchsorted(bucket, np.arange(n_buckets + 1, dtype=np.uint64)).astype(np.uint32)
-    importance = np.ones(len(places)) if units is None else np.append(units, 0)[owner[places]]
-    weights, scales = _quantised(table.weights[np.append(rows, n)[places]], importance, weight_type)
-    factors = None if table.factors is None else table.factors[strings].astype(np.float32)
-    return PackedTable(table.table, starts, keys.astype(tag_type), factors, weights, scales, more)
+    return np.searchsorted(bucket, np.arange(n_buckets + 1, dtype=np.uint64)).astype(np.uint32)
 
 
 def _quantised(weights: Floats, importance: Floats, dtype: np.dtype[Any]) -> tuple[NDArray[Any], Floats]:

@@ -114,7 +114,7 @@ class Backend:
         tags, task = Tags(body["project"]["label_config"]), body["task"]
         label = tags.label(body["annotation"].get("result") or [])
         answer = (str(body["project"]["id"]), str(task["id"]), str(task["data"].get(tags.field, "")), label)
-        with open(self.path, "a", encoding="utf-8") as lines:
+        with open(self.path, "a", encoding="utf-8", newline="\n") as lines:
             lines.write(json.dumps(answer) + "\n")
         self._answer(*answer)
         return {"model_version": str(self.projects[answer[0]].version)}

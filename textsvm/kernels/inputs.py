@@ -12,13 +12,13 @@ from datetime import date, time, timedelta
 from typing import Any, cast
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.combined.table import Numbers, Table
 from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
 from textsvm.runtime import device as devices
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, MultiView, View, encode, encode_as
 from textsvm.text.encoding import Reading

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from textsvm.errors import InputError
 from textsvm.evaluation.results import clopper_pearson
 from textsvm.kernels.attribution import pieces
-from textsvm.labelling.machine import LENGTH, Machine, Pool, Weights, digest, marks
+from textsvm.labelling.machine import LENGTH, ColumnWeights, Machine, Pool, digest, marks
 from textsvm.labelling.stopping import Draw, Retrieval, labels_per_point, random_share, retrieval
 from textsvm.labelling.strategies import STRATEGIES, Candidates, rank
 from textsvm.runtime.parallel import one_blas_thread
@@ -69,7 +69,7 @@ class _Trained:
     labels: list[str] = field(default_factory=list)
     machine: Machine | None = None
     gram: NDArray[np.float32] | None = None
-    weights: Weights | None = None
+    weights: ColumnWeights | None = None
     ranking: list[int] = field(default_factory=list)
     #: Texts with a label that a machine without them would not give, the most doubtful first.
     doubts: list[int] = field(default_factory=list)
@@ -340,7 +340,9 @@ class Learner:
         target = np.array([[1.0 if label in own else -1.0 for label in labels] for own in given.values()])
         gram = self._gram(index)
         machine = Machine.train(gram, target, self.multilabel)
-        return _Trained(index, labels, machine, gram, Weights.of(self._pool.rows_of(index), machine.coef))
+        return _Trained(
+            index, labels, machine, gram, ColumnWeights.of(self._pool.rows_of(index), machine.coef)
+        )
 
     def _gram(self, index: NDArray[np.int64]) -> NDArray[np.float32]:
         """Kernel matrix of labelled texts; values of the last training are not computed again."""
@@ -432,7 +434,7 @@ class Learner:
 
     def _alike(self, shown: list[int]) -> dict[int, list[int]]:
         """Near-copies in the pool of texts that are shown next."""
-        near = self._pool.products(Weights.of(self._pool.rows_of(shown), np.eye(len(shown)))) >= ALIKE
+        near = self._pool.products(ColumnWeights.of(self._pool.rows_of(shown), np.eye(len(shown)))) >= ALIKE
         members = self._pool.members
         return {i: self._marked_as(i, members[near[:, at]].tolist()) for at, i in enumerate(shown)}
 

@@ -146,7 +146,7 @@ class Pool:
         """Rows of any texts."""
         return _transform(self._features, [text[:LENGTH] for text in texts])
 
-    def products(self, weights: Weights) -> Array:
+    def products(self, weights: ColumnWeights) -> Array:
         """Products of the texts of the pool, shape (n_members, k)."""
         number = np.full(self.rows.shape[1], -1, np.int32)
         number[weights.columns] = np.arange(len(weights.columns))
@@ -159,14 +159,14 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Weights:
+class ColumnWeights:
     """Weights of the columns that some support row uses: support.T @ coef."""
 
     columns: NDArray[np.integer]  #: shape (n,): Sorted
     values: Array  #: shape (n, k)
 
     @classmethod
-    def of(cls, support: csr_matrix, coef: Array) -> Weights:
+    def of(cls, support: csr_matrix, coef: Array) -> ColumnWeights:
         """Weights with which the product of a row x is sum_j k(x, support_j) coef_j."""
         used, columns = np.unique(support.indices, return_inverse=True)
         parts = (support.data.astype(np.float64), columns, support.indptr)

@@ -15,12 +15,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 
 from textsvm.linalg.products_cuda import DOUBLE, NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, Finish, finish_defines, rows_of, warps
 from textsvm.linalg.vectors_cuda import MAX_FEATURES, SLAB, DigitColumns, digits_of
 from textsvm.runtime import device as gpu
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
 
 Array = Any  # a CuPy array

@@ -32,11 +32,11 @@ from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
-import scipy
 
 from textsvm.linalg.products_cuda import empty_matrix, mirror
 from textsvm.linalg.sparse_cuda import FINISHES, Finish, finish_defines, finish_fields, rows_of
 from textsvm.runtime import device as gpu
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
 
 #: Methods of multiplication, by the number of products of digits.

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.inputs import is_missing
+from textsvm.runtime.compiled import scipy
 
 #: Forms of labels: a sequence of tuples, an array, a sparse matrix.
 FORMS = ("tuples", "indicator", "sparse")

@@ -677,7 +677,7 @@ def _release(name: str) -> None:
     """
     with suppress(OSError, AttributeError, ValueError):  # Linux
         advise = ctypes.CDLL(None).madvise
-        for line in Path("/proc/self/maps").read_text().splitlines():
+        for line in Path("/proc/self/maps").read_text("utf-8").splitlines():
             if name in line:
                 start, end = (int(part, 16) for part in line.split()[0].split("-"))
                 advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_PAGEOUT)

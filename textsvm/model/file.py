@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors import numpy as arrays_file
@@ -46,6 +45,7 @@ from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
 from textsvm.machines.base import Compute, KernelMachine
 from textsvm.runtime import device as devices
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import run
 from textsvm.runtime.plain_json import to_json

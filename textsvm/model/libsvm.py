@@ -24,7 +24,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -38,6 +37,7 @@ from textsvm.machines.regressor import Regressor
 from textsvm.readers.files import File
 from textsvm.readers.libsvm import MAX_INDEX, number_text, parse_libsvm, vector_texts
 from textsvm.runtime import device as devices
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.files import replacing
 from textsvm.sources.base import Kept
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -17,6 +16,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.machines.base import Compute
 from textsvm.machines.classifier import Classifier
 from textsvm.nearest.search import Criteria, K, joined, search
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -21,7 +20,7 @@ from textsvm.gram.measure import allowed_bytes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.near import Bound, Near, Pairs
 from textsvm.machines.base import KernelMachine
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import select
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage

@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
-import scipy
 
 from textsvm.errors import InputError
+from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
 
 Label = str | tuple[str, ...]

@@ -13,11 +13,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.readers.files import File, FileOnDisk, Problems, read_files
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.files import replacing
 
 SUFFIXES = (".libsvm", ".svm", ".svmlight")

@@ -14,7 +14,6 @@ from tokenize import TokenError
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -22,6 +21,7 @@ from textsvm.readers import libsvm
 from textsvm.readers.corpus import Corpus, concatenate_corpora
 from textsvm.readers.files import NUMPY, InputFiles, check_expansion, read_files
 from textsvm.readers.plain_text import part_of
+from textsvm.runtime.compiled import scipy
 
 _LABELS = ("y", "labels", "label")
 _SPARSE = ("csr", "csc")

@@ -1,4 +1,4 @@
-"""Lazy `njit`: Numba is imported when a compiled function is first called.
+"""Numba and SciPy at their first use: a lazy `njit`, and a lazy module `scipy`.
 
 Importing Numba takes a second, which prediction of a single text does not need. `njit` therefore wraps a
 function in `Compiled`, which imports Numba at the first call. A compiled function refers to others by names
@@ -16,11 +16,14 @@ import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from textsvm.runtime import memory as host_memory
+
+if TYPE_CHECKING:
+    import scipy as scipy
 
 #: Symbols and entries that NumPy processes in about the time of importing Numba.
 FEW = 1 << 24
@@ -83,6 +86,20 @@ class Compiled:
 
     def __reduce__(self) -> Any:
         return _by_name, (self.__module__, self.__qualname__)
+
+
+class _LazyModule:
+    """A module that is imported when one of its names is first read."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
+if not TYPE_CHECKING:
+    scipy = _LazyModule("scipy")
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:

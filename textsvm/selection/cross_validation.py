@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
@@ -29,6 +28,7 @@ from textsvm.machines.base import KernelMachine, is_default
 from textsvm.machines.classifier import Classifier
 from textsvm.machines.targets import with_classes
 from textsvm.runtime import device as devices
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.fold_grams import FoldGrams, Task, of_all, train_and_test

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.choice.candidates import has_words
@@ -36,6 +35,7 @@ from textsvm.machines.classifier import Classifier
 from textsvm.machines.targets import Target
 from textsvm.nearest.rows import NeighbourTable, nearest
 from textsvm.runtime import device as devices
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.selection.folds import make_folds
 from textsvm.selection.scoring import fold_scores, mean_values, read_training_data, solve_folds

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -26,6 +25,7 @@ from textsvm.kernels.near import Nearest
 from textsvm.machines.base import Fold, KernelMachine
 from textsvm.machines.targets import is_number
 from textsvm.nearest.rows import most_similar, similar_pairs
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import Progress
 

@@ -21,12 +21,12 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.linalg.rows import FeatureRows
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import array_module, to_host
 from textsvm.runtime.parallel import n_threads
 from textsvm.solvers import dual

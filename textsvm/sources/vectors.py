@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -17,6 +16,7 @@ from textsvm.kernels.inputs import InputTable, encode_table, read_view
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.sources.base import Kept, KernelSource

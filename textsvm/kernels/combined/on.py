@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -37,6 +36,7 @@ from textsvm.kernels.contract import (
 )
 from textsvm.kernels.near import Near, Nearest
 from textsvm.linalg.rows import FeatureRows
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import View

@@ -15,14 +15,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.spectrum.counting import Vocabulary, count_each, windows_of
 from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
 from textsvm.linalg.sparse import Counts, feature_type, share
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import Device, free_memory
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy
 
 from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, download, match_unary, upload
 from textsvm.kernels.spectrum.cuda import matrix_of
@@ -15,6 +14,7 @@ from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
 from textsvm.linalg.sparse import feature_type
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import DeviceDocuments, Documents
 

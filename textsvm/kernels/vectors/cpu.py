@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
@@ -22,7 +21,7 @@ from textsvm.kernels.contract import HostRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, n_threads, one_blas_thread, run
 
