@@ -40,7 +40,7 @@ from textsvm.bench.panel import names_of, read_set
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.exporting.files import export
-from textsvm.exporting.form import form_of
+from textsvm.exporting.plain import plain_model
 from textsvm.exporting.small import reduced_model
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 
@@ -135,11 +135,11 @@ def measure(task: TrainTest, kind: str, n_train: int, n_texts: int) -> dict[str,
 def measure_sizes(task: TrainTest, sizes: list[str]) -> dict[str, Any]:
     """A row: a default model trained on all training texts, smaller files of it, and accuracy on the test."""
     model = SVC(n_jobs=1).fit(list(task.train), np.asarray(task.y_train))
-    form, truth = form_of(model), np.asarray(task.y_test)
-    row: dict[str, Any] = {"set": task.name, "classes": len(model.classes_), "machines": form.n_machines}
+    plain, truth = plain_model(model), np.asarray(task.y_test)
+    row: dict[str, Any] = {"set": task.name, "classes": len(model.classes_), "machines": plain.n_machines}
     row["accuracy"] = 100 * float((model.predict(list(task.test)) == truth).mean())
     for size in sizes:
-        seconds, reduction = timed(reduced_model, model, form, size)
+        seconds, reduction = timed(reduced_model, model, plain, size)
         with tempfile.TemporaryDirectory() as name:
             values = decide_in_c(Path(name), reduction.content, list(task.test))
         scores = values.reshape(len(truth), -1)

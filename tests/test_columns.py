@@ -81,9 +81,7 @@ def test_features_side_by_side_are_a_sum_of_kernels(examples, share, odds):
         expected = clone(kernel).fit(documents).rows(documents, CPU).gram()
         np.testing.assert_allclose(gram_of(rows), expected, rtol=1e-5, atol=1e-6)
         n = len(texts)
-        trials = Trials(
-            TrialExamples(documents, np.array(classes), 3, np.ones(n), np.zeros(n, np.int64)), CPU
-        )
+        trials = Trials(TrialExamples(documents, np.array(classes), 3, np.ones(n), np.zeros(n, np.int64)))
         trials.count(kernel)
         train = np.arange(0, n, 2)
         expected = clone(kernel).fit(documents.take(train)).rows(documents, CPU).gram()

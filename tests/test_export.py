@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import textsvm
 from textsvm import BoundedGap, GappedKmers, Spectrum, Sum
 from textsvm.exporting.binary import pack
-from textsvm.exporting.form import form_of
+from textsvm.exporting.plain import plain_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 SLOW = pytest.mark.slow
@@ -41,7 +41,7 @@ def training(texts: list[str]) -> tuple[list[str], list[Any]]:
 
 def check(model: Any, texts: list[str]) -> CModel:
     """Compare decision values and predictions of C with those of Python."""
-    exported = CModel(pack(form_of(model)))
+    exported = CModel(pack(plain_model(model)))
     assert exported.error == 0
     decide = getattr(model, "decision_function", model.predict)
     expected = decide(texts)
@@ -156,7 +156,7 @@ def test_names_of_labels_are_those_that_python_prints(labels):
 @needs_gcc
 def test_labels_of_bytes_are_decoded():
     model = textsvm.SVC(Spectrum(2)).fit(["abc", "abd", "xyz", "xyw"], [b"\xc3\xa4", b"\xc3\xa4", b"b", b"b"])
-    exported = CModel(pack(form_of(model)))
+    exported = CModel(pack(plain_model(model)))
     assert [exported.class_name(k) for k in (0, 1)] == ["b", "ä"]
 
 
@@ -236,12 +236,12 @@ def test_any_bytes(parts):
 
 @lru_cache
 def default_export() -> CModel:
-    return CModel(pack(form_of(default_model())))
+    return CModel(pack(plain_model(default_model())))
 
 
 @needs_gcc
 def test_too_long_and_damaged():
-    content = pack(form_of(default_model()))
+    content = pack(plain_model(default_model()))
     exported = CModel(content, max_symbols=100)
     assert exported.try_decide(b"a" * 100)[0] == 0
     assert exported.try_decide(b"a" * 101)[0] == 3
@@ -256,7 +256,7 @@ def test_too_long_and_damaged():
 def test_panel(name):
     labels, texts = panel_rows(name, "train", 2000)
     model = textsvm.SVC().fit(texts, labels)
-    exported = CModel(pack(form_of(model)), 1 << 20)
+    exported = CModel(pack(plain_model(model)), 1 << 20)
     _, texts = panel_rows(name, "test", 2000)
     actual = np.array([exported.decide(text) for text in texts])
     assert close(actual, model.decision_function(texts).reshape(actual.shape))

@@ -21,7 +21,7 @@ from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, check, default_m
 import textsvm
 from textsvm import EditDistance, GappedKmers, InputError, Product, Spectrum, Sum
 from textsvm.exporting import files
-from textsvm.exporting.form import form_of
+from textsvm.exporting.plain import plain_model
 from textsvm.text.normal_form import normalise
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
@@ -360,7 +360,7 @@ def test_pipeline():
     check(Pipeline([("svc", svc)]).fit(*training(PLAIN)), PLAIN)
     several = Pipeline([("lower", FunctionTransformer(str.lower)), ("svc", svc)])
     with pytest.raises(InputError, match="first steps would be missing"):
-        form_of(several)
+        plain_model(several)
 
 
 def test_no_array_of_an_older_model_stays(tmp_path, monkeypatch):

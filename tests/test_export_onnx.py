@@ -17,7 +17,7 @@ from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, default_model, t
 import textsvm
 from textsvm import BoundedGap, GappedKmers, InputError, Spectrum, Sum
 from textsvm.exporting import onnx as exporter
-from textsvm.exporting.form import form_of
+from textsvm.exporting.plain import plain_model
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -30,7 +30,7 @@ class OnnxModel:
     def __init__(self, model: Any) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 3
-        content = exporter.onnx_of(form_of(model))
+        content = exporter.onnx_of(plain_model(model))
         self.session = onnxruntime.InferenceSession(content, options)
         self.names = [each.name for each in self.session.get_outputs()]
 
@@ -146,7 +146,7 @@ def test_other_tasks():
 
 def test_operators():
     """Only the tokeniser is outside the standard."""
-    model = onnx.load_from_string(exporter.onnx_of(form_of(default_model())))
+    model = onnx.load_from_string(exporter.onnx_of(plain_model(default_model())))
     nodes = list(model.graph.node)
     for node in nodes:
         nodes += [each for attribute in node.attribute for each in attribute.g.node]

@@ -15,7 +15,7 @@ from textsvm.cli import model as command
 from textsvm.cli.options import PrintingOptions
 from textsvm.exporting.binary import pack
 from textsvm.exporting.files import page_of
-from textsvm.exporting.form import form_of
+from textsvm.exporting.plain import plain_model
 
 CPU = {"device": "cpu"}
 TEXTS = [
@@ -181,10 +181,10 @@ def test_keyboard_widths_and_time(tmp_path, visit):  # noqa: F811
 
 def shown(model, labels, visit, tmp_path, calibration):  # noqa: F811
     """The page of a calibrated model with these sigmoid functions."""
-    form = form_of(model.fit(TEXTS, labels))
-    form.calibration.clear()
-    form.calibration.update(calibration)
-    (tmp_path / "page.html").write_bytes(page_of(form, pack(form)))
+    plain = plain_model(model.fit(TEXTS, labels))
+    plain.calibration.clear()
+    plain.calibration.update(calibration)
+    (tmp_path / "page.html").write_bytes(page_of(plain, pack(plain)))
     page = visit(tmp_path / "page.html")
     page.locator("#text").fill("cash at noon")
     page.wait_for_function("document.querySelector('#answer strong')")

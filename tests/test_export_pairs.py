@@ -20,7 +20,7 @@ from test_report_browser import browser, visit  # noqa: F401 (fixtures)
 import textsvm
 from textsvm import BoundedGap, EditDistance, GapWeighted, InputError, Product, Spectrum, Sum
 from textsvm.exporting.binary import pack, with_checksum
-from textsvm.exporting.form import form_of
+from textsvm.exporting.plain import plain_model
 from textsvm.kernels.gap.recurrence import Recurrence
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
@@ -65,7 +65,7 @@ def test_float32_of_predict():
 
 
 def exported_of(model: Any, max_symbols: int = 1 << 16) -> CModel:
-    exported = CModel(pack(form_of(model)), max_symbols)
+    exported = CModel(pack(plain_model(model)), max_symbols)
     assert exported.error == 0
     return exported
 
@@ -171,7 +171,7 @@ def test_damaged_files_in_c(kernel, tmp_path):
 @needs_gcc
 @pytest.mark.parametrize("version", [0, 1, 2, 4])
 def test_other_versions_are_refused(version):
-    content = bytearray(pack(form_of(mixed_model())))
+    content = bytearray(pack(plain_model(mixed_model())))
     assert content[8] == 3
     content[8] = version
     assert CModel(with_checksum(bytes(content))).error == 1
@@ -182,7 +182,7 @@ def test_errors(tmp_path, monkeypatch):
     product = textsvm.SVC(Product([EditDistance(), Spectrum(1)])).fit(texts, labels)
     with pytest.raises(InputError, match=r"edit.*spectrum:1, which has no list of features"):
         textsvm.export(product, tmp_path / "m.bin")
-    monkeypatch.setattr("textsvm.exporting.form.MOST_SUPPORT", 20)
+    monkeypatch.setattr("textsvm.exporting.plain.MOST_SUPPORT", 20)
     with pytest.raises(InputError, match=r"edit.* compares texts with .* at most 20 .*nystrom:1000"):
         textsvm.export(textsvm.SVC(EditDistance()).fit(texts, labels), tmp_path / "m.bin")
     assert not (tmp_path / "m.bin").exists()

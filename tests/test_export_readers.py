@@ -19,7 +19,7 @@ from test_export_formats import NODE
 import textsvm
 from textsvm import BoundedGap, CalibratedSVC, GappedKmers, MultilabelSVC, Spectrum, Sum
 from textsvm.exporting.binary import pack, with_checksum
-from textsvm.exporting.form import form_of
+from textsvm.exporting.plain import plain_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 NO_MODEL, NO_MEMORY, TOO_LONG, UNSUPPORTED, BAD_ARGUMENT = 1, 2, 3, 4, 6
@@ -28,13 +28,13 @@ NO_CLASS = -2
 
 @lru_cache
 def content() -> bytes:
-    return pack(form_of(default_model()))
+    return pack(plain_model(default_model()))
 
 
 def packed(kernel: Any, texts: list[str] = PLAIN, **options: Any) -> np.ndarray:
     """Words of the model file of a kernel."""
     model = textsvm.SVC(kernel, **options).fit(*training(texts))
-    return np.frombuffer(pack(form_of(model)), np.uint32).copy()
+    return np.frombuffer(pack(plain_model(model)), np.uint32).copy()
 
 
 def error_of(words: np.ndarray) -> int:
@@ -136,7 +136,7 @@ def test_no_contiguous_windows_on_both_strands():
 def test_kernels_of_the_same_text_on_both_strands():
     kernel = Sum([GappedKmers(3, 0, canonical=True), GappedKmers(4, 1), GappedKmers(3, 1, canonical=True)])
     model = textsvm.SVC(kernel).fit(*training(DNA))
-    exported, texts = CModel(pack(form_of(model))), [*DNA, "acgu", "nnnn", ""]
+    exported, texts = CModel(pack(plain_model(model))), [*DNA, "acgu", "nnnn", ""]
     assert close([exported.decide(text) for text in texts], model.decision_function(texts))
 
 
@@ -185,7 +185,7 @@ def test_tasks():
         textsvm.OneClassSVM(kernel, nu=0.2).fit(texts),
     ]
     for task, model in enumerate(models):
-        exported = CModel(pack(form_of(model)))
+        exported = CModel(pack(plain_model(model)))
         assert library().textsvm_task(exported.handle) == task
         assert exported.n_decisions == (3, 2, 1, 1)[task]
         number = exported.predict(exported.decide(texts[0]))
@@ -203,7 +203,7 @@ def test_coverage():
         (model, 95.0, BAD_ARGUMENT),
         (default_model(), 0.95, UNSUPPORTED),
     ):
-        exported = CModel(pack(form_of(trained)))
+        exported = CModel(pack(plain_model(trained)))
         of = (exported.handle, arrays[0], ctypes.c_double(coverage), 0, arrays[1])
         assert library().textsvm_set(*of) == code
 

@@ -19,7 +19,7 @@ import textsvm
 from textsvm import GappedKmers, InputError, Spectrum
 from textsvm.exporting import small
 from textsvm.exporting.binary import pack, packed_tables
-from textsvm.exporting.form import form_of
+from textsvm.exporting.plain import plain_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 WORDS = ["good", "bad", "film", "actor", "plot", "dull", "great", "the", "a", "not", "very", "scene", "music"]
@@ -53,8 +53,8 @@ def test_evaluation_of_the_whole_model_is_predict(kernel):
     dna = getattr(kernel, "canonical", False)
     machine = textsvm.SVC(kernel).fit(*training(DNA if dna else PLAIN))
     texts = [*DNA[:5], "acgu", "rac"] if dna else [text for text in HOSTILE if len(text.split()) > 3]
-    form = form_of(machine)
-    values = small.Sample(form, encoded(machine, texts)).values(packed_tables(form))
+    plain = plain_model(machine)
+    values = small.Sample(plain, encoded(machine, texts)).values(packed_tables(plain))
     scores = machine.scores(values, len(machine.classes_))
     assert close(scores, machine.decision_function(texts))
 
@@ -63,12 +63,12 @@ def test_evaluation_of_the_whole_model_is_predict(kernel):
 @pytest.mark.parametrize("types", small.CHOICES, ids=str)
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_evaluation_of_reduced_tables_is_c(types, share):
-    texts, form = [*corpus()[0][:50], "unknown letters", "good good good"], form_of(model())
-    whole, sample = packed_tables(form), small.Sample(form, encoded(model(), texts))
+    texts, plain = [*corpus()[0][:50], "unknown letters", "good good good"], plain_model(model())
+    whole, sample = packed_tables(plain), small.Sample(plain, encoded(model(), texts))
     worths = [sample.worths(k, tables) for k, tables in enumerate(whole)]
-    tables = small.smaller(form, whole, worths, types, int(share * len(pack(form))))
+    tables = small.smaller(plain, whole, worths, types, int(share * len(pack(plain))))
     tables = [sample.with_norms(k, *pair) for k, pair in enumerate(zip(whole, tables, strict=True))]
-    exported, values = CModel(small.write(form, tables)), sample.values(tables)
+    exported, values = CModel(small.write(plain, tables)), sample.values(tables)
     assert exported.error == 0
     assert close([exported.decide(text) for text in texts], values)
 
@@ -78,7 +78,7 @@ def test_sizes_and_loss():
     texts, labels = corpus()
     accuracy, errors = np.mean(model().predict(texts) == labels), []
     for size in (220_000, 300_000, 400_000):
-        reduction = small.reduced_model(model(), form_of(model()), size, texts)
+        reduction = small.reduced_model(model(), plain_model(model()), size, texts)
         exported = CModel(reduction.content)
         assert (
             size - 3000 < len(reduction.content) <= size or reduction.n_strings[0] == reduction.n_strings[1]
@@ -102,14 +102,14 @@ def test_javascript_reads_the_smaller_file(wasm, tmp_path):
     textsvm.export(model(), tmp_path / "js", to="js", max_size="250kB", held_out=texts)
     content = (tmp_path / "js" / "model.bin").read_bytes()
     assert len(content) <= 250_000
-    expected = small.reduced_model(model(), form_of(model()), 250_000, texts).values[1]
+    expected = small.reduced_model(model(), plain_model(model()), 250_000, texts).values[1]
     assert close([each["decision"] for each in in_node(tmp_path / "js", texts, wasm)], expected)
 
 
 def test_a_whole_model_that_fits_is_unchanged():
-    form = form_of(default_model())
-    reduction = small.reduced_model(default_model(), form, 100_000_000)
-    assert reduction.content == pack(form)
+    plain = plain_model(default_model())
+    reduction = small.reduced_model(default_model(), plain, 100_000_000)
+    assert reduction.content == pack(plain)
     assert reduction.bits == (64, 64)
     assert reduction.difference == (0, 0)
 
@@ -131,13 +131,13 @@ def test_sizes_as_text():
 
 
 def test_errors(tmp_path):
-    form = form_of(default_model())
+    plain = plain_model(default_model())
     with pytest.raises(InputError, match="does not fit into 1,000 bytes") as raised:
-        small.reduced_model(default_model(), form, 1000)
+        small.reduced_model(default_model(), plain, 1000)
     least = int(re.search(r"at least ([\d,]+)", str(raised.value))[1].replace(",", ""))
-    assert len(small.reduced_model(default_model(), form, least).content) <= least
+    assert len(small.reduced_model(default_model(), plain, least).content) <= least
     with pytest.raises(InputError, match="does not fit"):
-        small.reduced_model(default_model(), form, least - 1)
+        small.reduced_model(default_model(), plain, least - 1)
     with pytest.raises(InputError, match="cannot be made smaller as json"):
         textsvm.export(default_model(), tmp_path / "m.json", max_size="2MB")
     textsvm.save(textsvm.SVC(Spectrum(2)).fit(["abc", "bcd"], [0, 1]), tmp_path / "model", texts=False)
@@ -179,8 +179,8 @@ def repeating_table() -> Any:
         " ".join(f"{word} " * rng.integers(1, 9) for word in rng.permutation(WORDS)[:5]) for _ in range(40)
     ]
     model = textsvm.SVC(Spectrum((1, 2), "intersection"), device="cpu")
-    form = form_of(model.fit(texts, [text < "g" for text in texts]))
-    return packed_tables(form)[0][0]
+    plain = plain_model(model.fit(texts, [text < "g" for text in texts]))
+    return packed_tables(plain)[0][0]
 
 
 def order_of(table: Any) -> tuple[Any, Any]:

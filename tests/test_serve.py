@@ -588,8 +588,8 @@ def test_a_process_that_ends_or_hangs_is_replaced(models):
         assert (status, headers["Retry-After"]) == (503, "1")
         assert "no prediction within 0.5 seconds" in json.loads(body)["error"]
         assert "has ended" in server.wait_for("the process that predicts")
-        assert server.worker() != first
         until_answered(server)
+        assert server.worker() != first
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from textsvm.cli.options import option
 from textsvm.cli.output import STDOUT
 from textsvm.errors import InputError
 from textsvm.exporting import files
-from textsvm.exporting.form import Form, form_of, machine_of
+from textsvm.exporting.plain import PlainModel, machine_of, plain_model
 from textsvm.exporting.small import Reduction, accuracy_before_and_after, reduced_model
 from textsvm.model.file import load_machine
 
@@ -147,11 +147,11 @@ def export(
     console, clock = Console(printing.quiet), time.perf_counter()
     console.say(f"exporting {model}")
     fitted = load_machine(model)
-    form, reduction = form_of(fitted), None
+    plain, reduction = plain_model(fitted), None
     facts: dict[str, Any] = {}
     if max_size is not None:
-        reduction, facts = _reduce(console, fitted, form, max_size, texts)
-    paths = files.write_form(form, output, to, None if reduction is None else reduction.content)
+        reduction, facts = _reduce(console, fitted, plain, max_size, texts)
+    paths = files.write_plain_model(plain, output, to, None if reduction is None else reduction.content)
     sizes = {str(path): path.stat().st_size for path in paths}
     if printing.json:
         console.print_json({"files": sizes, "seconds": time.perf_counter() - clock, **facts})
@@ -159,17 +159,17 @@ def export(
     for path, size in sizes.items():
         console.line(f"{path}  {size:,} bytes")
     if to == "page" and max(sizes.values()) > LARGE_PAGE:
-        console.say(f"note: a page of {max(sizes.values()) / 1e6:.0f} MB is slow to load{_advice(form)}")
+        console.say(f"note: a page of {max(sizes.values()) / 1e6:.0f} MB is slow to load{_advice(plain)}")
     if reduction is not None:
         _show_reduction(console, reduction, facts)
 
 
-def _advice(form: Form) -> str:
-    return "" if form.has_pairs else "; --max-size 5MB makes the model in it smaller"
+def _advice(plain: PlainModel) -> str:
+    return "" if plain.has_pairs else "; --max-size 5MB makes the model in it smaller"
 
 
 def _reduce(
-    console: Console, fitted: Any, form: Form, max_size: str, texts: Path | None
+    console: Console, fitted: Any, plain: PlainModel, max_size: str, texts: Path | None
 ) -> tuple[Reduction, dict[str, Any]]:
     """The smaller model file, and facts about it."""
     from textsvm.cli import corpora, model_files
@@ -185,12 +185,12 @@ def _reduce(
         )  # fmt: skip
         given, truth = corpora.given_to(fitted, documents), documents.labels or []
     with console.progress():
-        reduction = reduced_model(fitted, form, max_size, given, console.progress_of("count"))
+        reduction = reduced_model(fitted, plain, max_size, given, console.progress_of("count"))
     facts = {
         "strings": reduction.n_strings, "bits": reduction.bits,
         "difference": dict(zip(("rms", "largest"), reduction.difference, strict=True)),
     }  # fmt: skip
-    if truth and form.task == "classes":
+    if truth and plain.task == "classes":
         facts["accuracy"] = accuracy_before_and_after(fitted, reduction, truth)
     return reduction, facts
 

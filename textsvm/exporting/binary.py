@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.exporting.form import Form
+from textsvm.exporting.plain import PlainModel
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.normal_form import begins
@@ -71,14 +71,14 @@ class PackedTable:
     unknown: float | None = None  #: Factor of other strings, if it is not that of the term
 
 
-def pack(form: Form) -> bytes:
-    """The model file of a form with 64-bit weights and 64-bit hashes."""
-    return write(form, packed_tables(form))
+def pack(plain: PlainModel) -> bytes:
+    """The model file of a plain model with 64-bit weights and 64-bit hashes."""
+    return write(plain, packed_tables(plain))
 
 
-def packed_tables(form: Form) -> list[list[PackedTable]]:
+def packed_tables(plain: PlainModel) -> list[list[PackedTable]]:
     """The tables of each term with 64-bit weights and tags; none for support vectors."""
-    return [[] if isinstance(term, PairTerm) else _pack_term(term) for term in form.terms]
+    return [[] if isinstance(term, PairTerm) else _pack_term(term) for term in plain.terms]
 
 
 def _pack_term(term: FeatureTerm) -> list[PackedTable]:
@@ -185,23 +185,23 @@ class _Writer:
         return self.add(table)
 
 
-def write(form: Form, tables: Sequence[Sequence[PackedTable]]) -> bytes:
-    """The model file of a form with the packed tables of each term."""
+def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
+    """The model file of a plain model with the packed tables of each term."""
     out, header = _Writer(), np.zeros(HEADER_WORDS, np.uint32)
-    views = list(dict.fromkeys(term.view for term in form.terms))
-    _add_sizes(form, header)
+    views = list(dict.fromkeys(term.view for term in plain.terms))
+    _add_sizes(plain, header)
     view_words = [[view.keep_case, TOKENS.index(view.tokens)] for view in views]
     header[10:12] = len(views), out.words(view_words, VIEW_WORDS)
-    terms = [_term_words(out, views, *pair) for pair in zip(form.terms, tables, strict=True)]
+    terms = [_term_words(out, views, *pair) for pair in zip(plain.terms, tables, strict=True)]
     header[12:14] = len(terms), out.words(terms, TERM_WORDS)
-    header[14] = out.add(form.biases, np.float64)
-    header[15] = 0 if form.thresholds is None else out.add(form.thresholds, np.float64)
-    _add_outputs(out, form, header)
-    header[31] = _add_unicode(out, form, [view.tokens for view in views])
-    n_logs = LOGS if any(term.count == "log" for term in form.feature_terms) else 0
+    header[14] = out.add(plain.biases, np.float64)
+    header[15] = 0 if plain.thresholds is None else out.add(plain.thresholds, np.float64)
+    _add_outputs(out, plain, header)
+    header[31] = _add_unicode(out, plain, [view.tokens for view in views])
+    n_logs = LOGS if any(term.count == "log" for term in plain.feature_terms) else 0
     logs = 1 + np.log(np.maximum(np.arange(n_logs), 1))
     header[32:34] = n_logs, out.add(logs, np.float64)
-    about = json.dumps(to_json(form.about)).encode()
+    about = json.dumps(to_json(plain.about)).encode()
     header[34:36] = out.add(about), len(about)
     header[3] = out.units
     return with_checksum(header.astype("<u4").tobytes() + b"".join(out.parts))
@@ -221,13 +221,13 @@ def with_checksum(content: bytes) -> bytes:
     return words.tobytes()
 
 
-def _add_sizes(form: Form, header: NDArray[np.uint32]) -> None:
+def _add_sizes(plain: PlainModel, header: NDArray[np.uint32]) -> None:
     header[:2] = np.frombuffer(MAGIC, np.uint32)
     header[2] = VERSION
-    header[4:6] = TASKS.index(form.task), COMBINATIONS.index(form.combine)
-    header[6:9] = form.n_machines, form.n_decisions, len(form.classes or ())
-    header[9] = NONE if form.text.max_length is None else min(form.text.max_length, NONE - 1)
-    header[27:29] = NORMAL_FORMS.index(form.text.normalise), form.text.punctuation
+    header[4:6] = TASKS.index(plain.task), COMBINATIONS.index(plain.combine)
+    header[6:9] = plain.n_machines, plain.n_decisions, len(plain.classes or ())
+    header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
+    header[27:29] = NORMAL_FORMS.index(plain.text.normalise), plain.text.punctuation
 
 
 def _term_words(
@@ -304,21 +304,21 @@ def _rows_with_factors(out: _Writer, packed: PackedTable, unknown: float) -> tup
     return np.concatenate([column[:, None], rows], axis=1), IN_ROW, 0
 
 
-def _add_outputs(out: _Writer, form: Form, header: NDArray[np.uint32]) -> None:
+def _add_outputs(out: _Writer, plain: PlainModel, header: NDArray[np.uint32]) -> None:
     """Calibration, rejection, prediction sets and names of classes."""
-    maps = form.calibration
+    maps = plain.calibration
     if maps is not None:
         sigmoid = "a" in maps
         x, y = (maps["a"], maps["b"]) if sigmoid else (maps["x"], maps["y"])
         starts = np.arange(len(x) + 1) if sigmoid else maps["starts"]
         header[16:18] = 1 if sigmoid else 2, len(starts) - 1
         header[18:21] = out.add(x, np.float64), out.add(y, np.float64), out.add(starts, np.uint32)
-    if form.reject:
-        header[21:23] = len(form.reject), out.add([*form.reject, 0.0][:2], np.float64)
-    if form.conformity is not None:
-        own, starts = form.conformity.own, form.conformity.starts
+    if plain.reject:
+        header[21:23] = len(plain.reject), out.add([*plain.reject, 0.0][:2], np.float64)
+    if plain.conformity is not None:
+        own, starts = plain.conformity.own, plain.conformity.starts
         header[23:27] = len(own), out.add(np.sort(own)), out.add(own), out.add(starts, np.uint32)
-    names = [name_of(label).encode("utf-8", "replace") + b"\0" for label in form.classes or ()]
+    names = [name_of(label).encode("utf-8", "replace") + b"\0" for label in plain.classes or ()]
     header[29:31] = out.add(np.cumsum([0, *map(len, names)]), np.uint32), out.add(b"".join(names))
 
 
@@ -327,11 +327,11 @@ def name_of(label: Any) -> str:
     return str(to_json(label))
 
 
-def _add_unicode(out: _Writer, form: Form, tokens: Sequence[Any]) -> int:
+def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[Any]) -> int:
     """Unicode tables as far as the views need them; returns 0 if they need none."""
-    normalises = form.text.normalise == "unicode"
+    normalises = plain.text.normalise == "unicode"
     words = any(each in ("words", "whitespace") for each in tokens)
-    if not (normalises or words or (form.text.normalise == "none" and not form.text.punctuation)):
+    if not (normalises or words or (plain.text.normalise == "none" and not plain.text.punctuation)):
         return 0
     tables = unicode_tables(normalises)
     record = [

@@ -19,7 +19,7 @@ import numpy as np
 from textsvm.errors import InputError
 from textsvm.exporting import small
 from textsvm.exporting.binary import name_of, pack
-from textsvm.exporting.form import Form, form_of
+from textsvm.exporting.plain import PlainModel, plain_model
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.machines.top_features import TopFeatures
 from textsvm.reporting.formatting import cut, safe, visible
@@ -94,14 +94,14 @@ def export(
     """
     target = Path(path)
     to = check_target(target, to, force, max_size)
-    form = form_of(model)
-    content = None if max_size is None else small.reduced_model(model, form, max_size, held_out).content
-    return write_form(form, target, to, content)
+    plain = plain_model(model)
+    content = None if max_size is None else small.reduced_model(model, plain, max_size, held_out).content
+    return write_plain_model(plain, target, to, content)
 
 
-def write_form(form: Form, target: Path, to: str, content: bytes | None = None) -> list[Path]:
+def write_plain_model(plain: PlainModel, target: Path, to: str, content: bytes | None = None) -> list[Path]:
     """Write the files of a format; `content` is the model file, by default of the whole model."""
-    contents = dict(_contents(form, to, content))
+    contents = dict(_contents(plain, to, content))
     if len(FORMATS[to]) == 1:
         _write(target, next(iter(contents.values())))
         return [target]
@@ -146,14 +146,14 @@ def paths_of(target: Path, to: str) -> list[Path]:
     return [target] if len(names) == 1 else [target / name for name in (*names, *[ARRAY] * (to == "c"))]
 
 
-def _contents(form: Form, to: str, content: bytes | None) -> Iterator[tuple[str, bytes]]:
+def _contents(plain: PlainModel, to: str, content: bytes | None) -> Iterator[tuple[str, bytes]]:
     names = FORMATS[to]
     if to in ("json", "onnx"):
-        yield names[0], json_of(form) if to == "json" else _onnx_of(form)
+        yield names[0], json_of(plain) if to == "json" else _onnx_of(plain)
         return
-    content = pack(form) if content is None else content
+    content = pack(plain) if content is None else content
     if to == "page":
-        yield names[0], page_of(form, content)
+        yield names[0], page_of(plain, content)
         return
     for name in names:
         yield name, content if name.endswith(".bin") else (files(__package__) / name).read_bytes()
@@ -166,12 +166,12 @@ def _write(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def _onnx_of(form: Form) -> bytes:
+def _onnx_of(plain: PlainModel) -> bytes:
     try:
         from textsvm.exporting.onnx import onnx_of
     except ModuleNotFoundError as error:
         raise InputError("the format onnx needs the package onnx: pip install onnx") from error
-    return onnx_of(form)
+    return onnx_of(plain)
 
 
 def array_of(content: bytes) -> bytes:
@@ -189,20 +189,20 @@ def array_of(content: bytes) -> bytes:
     ).encode()
 
 
-def json_of(form: Form) -> bytes:
+def json_of(plain: PlainModel) -> bytes:
     """The model as JSON, see docs/export_format.md."""
     values = {
         "format": "textsvm model",
         "version": 1,
-        **form.about,
-        "text": vars(form.text),
-        "combine": form.combine,
-        "biases": form.biases,
-        "thresholds": form.thresholds,
-        "calibration": form.calibration,
-        "reject": form.reject,
-        "prediction_sets": None if form.conformity is None else form.conformity.state(),
-        "terms": [_term_json(term) for term in form.terms],
+        **plain.about,
+        "text": vars(plain.text),
+        "combine": plain.combine,
+        "biases": plain.biases,
+        "thresholds": plain.thresholds,
+        "calibration": plain.calibration,
+        "reject": plain.reject,
+        "prediction_sets": None if plain.conformity is None else plain.conformity.state(),
+        "terms": [_term_json(term) for term in plain.terms],
     }
     return json.dumps(to_json(values), separators=(",", ":")).encode() + b"\n"
 
@@ -284,28 +284,28 @@ _TRY = """<section><label for="text"><h2>Text</h2></label>
 <noscript><section class="warning">This page needs JavaScript to classify texts.</section></noscript>"""
 
 
-def page_of(form: Form, content: bytes) -> bytes:
+def page_of(plain: PlainModel, content: bytes) -> bytes:
     """The page; `content` is the model file."""
-    names = ", ".join(name_of(each) for each in (form.classes or [])[:8])
-    more = len(form.classes or []) - 8
+    names = ", ".join(name_of(each) for each in (plain.classes or [])[:8])
+    more = len(plain.classes or []) - 8
     names += f" and {more} others" if more > 0 else ""
-    body = [_TRY, _features(form), _limits(form)]
+    body = [_TRY, _features(plain), _limits(plain)]
     data = f'<script type="application/octet-stream" id="model">{base64.b64encode(content).decode()}</script>'
-    data += json_element("facts", form.about["training"])
+    data += json_element("facts", plain.about["training"])
     module = files(__package__).joinpath("textsvm.mjs").read_text("utf-8").replace("\nexport ", "\n")
     script = files(__package__).joinpath("page.js").read_text("utf-8")
-    title = f"Try the model: {names}" if form.task in ("classes", "labels") else "Try the model"
-    return page(title, _LEADS[form.task].format(names), body, data, script=module + script).encode()
+    title = f"Try the model: {names}" if plain.task in ("classes", "labels") else "Try the model"
+    return page(title, _LEADS[plain.task].format(names), body, data, script=module + script).encode()
 
 
-def _features(form: Form) -> str:
+def _features(plain: PlainModel) -> str:
     """The heaviest features of the first classes."""
-    if not form.top:
+    if not plain.top:
         return ""
-    labels = list(dict.fromkeys(each.label for each in form.top))
+    labels = list(dict.fromkeys(each.label for each in plain.top))
     parts = []
     for label in labels[:MOST_CLASSES]:
-        lists = "".join(_feature_list(each) for each in form.top if each.label == label and each.features)
+        lists = "".join(_feature_list(each) for each in plain.top if each.label == label and each.features)
         parts.append(f"<section><h2>{safe(label)}</h2>{lists}</section>")
     more = f" The first {MOST_CLASSES} of {len(labels)} classes." if len(labels) > MOST_CLASSES else ""
     return (
@@ -323,36 +323,36 @@ def _feature_list(top: TopFeatures) -> str:
     return f'<p class="kind">{safe(top.kind)}</p><ul class="substrings">{items}</ul>'
 
 
-def _limits(form: Form) -> str:
+def _limits(plain: PlainModel) -> str:
     """What the model was trained on, and its accuracy."""
     note = (
         "It knows nothing but the texts it was trained on: on texts of another kind it can be wrong with "
-        f"confidence. {_hint(form)}The text stays in this page: the page cannot send anything."
+        f"confidence. {_hint(plain)}The text stays in this page: the page cannot send anything."
     )
-    if not (form.about["training"]["holdout"] or form.info.get("estimate")):
+    if not (plain.about["training"]["holdout"] or plain.info.get("estimate")):
         note += " Its accuracy on other texts was not recorded when it was trained."
-    table = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in _facts(form))
+    table = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in _facts(plain))
     return (
         f'<section><h2>Limits of this model</h2><p class="note">{note}</p>'
         f'<table class="facts"><tbody>{table}</tbody></table></section>'
     )
 
 
-def _hint(form: Form) -> str:
+def _hint(plain: PlainModel) -> str:
     """What the page can say about texts of another kind; as page.js, by strings of 4 characters."""
-    if form.has_pairs:
+    if plain.has_pairs:
         return f"{NO_FEATURES}. "
-    recorded = (form.info.get("drift") or {}).get("features") is not None
+    recorded = (plain.info.get("drift") or {}).get("features") is not None
     counted = any(
         term.view.tokens == "characters" and any(table.codes.shape[1] == 4 for table in term.tables)
-        for term in form.feature_terms
+        for term in plain.feature_terms
     )
     return "The page warns if many strings of 4 characters are new to it. " if recorded and counted else ""
 
 
-def _facts(form: Form) -> list[tuple[str, str]]:
-    facts: dict[str, Any] = form.about["training"]
-    rows = [("Kernel", form.kernel)]
+def _facts(plain: PlainModel) -> list[tuple[str, str]]:
+    facts: dict[str, Any] = plain.about["training"]
+    rows = [("Kernel", plain.kernel)]
     if n := facts.get("n_train"):
         rows.append(("Training texts", f"{n:,}"))
     if classes := facts.get("classes"):

@@ -25,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from textsvm.errors import InputError
 from textsvm.exporting.binary import CHANGES_FOLDED, PUNCT, SPACE, WORD, cumulated, name_of, unicode_tables
-from textsvm.exporting.form import Form
+from textsvm.exporting.plain import PlainModel
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.plain_json import to_json
@@ -158,9 +158,9 @@ class Characters:
     Characters that the normal form changes have the first numbers, combining characters the next.
     """
 
-    def __init__(self, form: Form) -> None:
-        self.form = form.text
-        self.views = list(dict.fromkeys(term.view for term in form.terms))
+    def __init__(self, plain: PlainModel) -> None:
+        self.form = plain.text
+        self.views = list(dict.fromkeys(term.view for term in plain.terms))
         unicode = unicode_tables(True)
         classes, orders = (part[unicode.stage1].ravel() for part in (unicode.classes, unicode.orders))
         words = any(view.tokens != "characters" for view in self.views)
@@ -168,8 +168,8 @@ class Characters:
         changed = {*np.flatnonzero(classes & CHANGES_FOLDED).tolist(), *unicode.decompositions.keys.tolist()}
         changed |= {*range(_S, _S + _N_L * _N_V * _N_T)}
         images = {point: self.image(chr(point)) for point in sorted(changed)}
-        used = [np.flatnonzero((classes & bits) | orders), [*range(128), *_symbols_of(form)]]
-        if form.text.normalise == "paper":  # a character outside the table becomes a space
+        used = [np.flatnonzero((classes & bits) | orders), [*range(128), *_symbols_of(plain)]]
+        if plain.text.normalise == "paper":  # a character outside the table becomes a space
             used = [range(128)]
             images = {c: both for c, both in images.items() if {*both} != {" "}}
             images |= {c: self.image(chr(c)) for c in range(128)}
@@ -209,9 +209,9 @@ class Characters:
         return {self.number[a] * BASE + self.number[b]: self.number[c] for a, b, c in pairs}
 
 
-def _symbols_of(form: Form) -> Iterable[int]:
+def _symbols_of(plain: PlainModel) -> Iterable[int]:
     """Code points of the symbols of a model."""
-    for term in form.terms:
+    for term in plain.terms:
         symbols = term.alphabet.tolist()
         yield from symbols if term.alphabet.dtype != object else map(ord, "".join(symbols))
 
@@ -233,9 +233,9 @@ class Symbols:
     known: dict[str, int]  #: Number of each symbol that the model knows
 
 
-def read(g: Graph, texts: str, form: Form) -> dict[View, Symbols]:
+def read(g: Graph, texts: str, plain: PlainModel) -> dict[View, Symbols]:
     """The symbols of a batch of texts for each view of a model."""
-    table = Characters(form)
+    table = Characters(plain)
     n_texts = g.Size(texts)
     options = {"mark": 0, "mincharnum": 1, "pad_value": "", "separators": [""]}
     chars = g.Tokenizer(texts, domain="com.microsoft", **options)
@@ -250,15 +250,15 @@ def read(g: Graph, texts: str, form: Form) -> dict[View, Symbols]:
     cased = {case: _normalised(g, table, ids, text, case) for case in {v.keep_case for v in table.views}}
     symbols = {}
     for view in table.views:
-        known = _vocabulary(form, view)
+        known = _vocabulary(plain, view)
         split = _words if view.tokens != "characters" else _characters
         symbols[view] = split(g, table, *cased[view.keep_case], n_texts, view.tokens, known)
     return symbols
 
 
-def _vocabulary(form: Form, view: View) -> list[str]:
+def _vocabulary(plain: PlainModel, view: View) -> list[str]:
     """Tokens of all terms of a view."""
-    terms = [term for term in form.terms if term.view == view and term.alphabet.dtype == object]
+    terms = [term for term in plain.terms if term.view == view and term.alphabet.dtype == object]
     return [*dict.fromkeys(token for term in terms for token in term.alphabet.tolist())]
 
 
@@ -461,11 +461,11 @@ class Level:
     n_nodes: int
 
 
-def onnx_of(form: Form) -> bytes:
+def onnx_of(plain: PlainModel) -> bytes:
     """The model as ONNX; InputError if it cannot be expressed."""
-    _check(form)
+    _check(plain)
     g = Graph()
-    outputs = _outputs(g, form, _machine_values(g, form))
+    outputs = _outputs(g, plain, _machine_values(g, plain))
     infos = [
         helper.make_tensor_value_info(g.named(value, name), kind, ["n"] if name == "label" else ["n", None])
         for name, (value, kind) in outputs.items()
@@ -474,23 +474,23 @@ def onnx_of(form: Form) -> bytes:
     graph = helper.make_graph(g.nodes, "textsvm", [texts], infos, [*g.constants.values()])
     opsets = [helper.make_opsetid(*pair) for pair in OPSETS.items()]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="textsvm")
-    helper.set_model_props(model, {"textsvm": json.dumps(to_json(form.about))})
+    helper.set_model_props(model, {"textsvm": json.dumps(to_json(plain.about))})
     if model.ByteSize() > MOST_BYTES:
         raise InputError("the model takes more than 2 GiB, the limit of ONNX files; take another format")
     return bytes(model.SerializeToString())
 
 
-def _check(form: Form) -> None:
-    if form.has_pairs:
+def _check(plain: PlainModel) -> None:
+    if plain.has_pairs:
         raise InputError(
             "a kernel of pairs cannot be expressed in ONNX; take another format, such as c or js"
         )
-    for term in form.feature_terms:
+    for term in plain.feature_terms:
         if term.both_strands or term.view.tokens == "blosum62":
             subject = "a kernel of both strands of DNA" if term.both_strands else "tokens='blosum62'"
             raise InputError(f"{subject} cannot be expressed in ONNX; take another format, such as c or js")
     n_weights = sum(
-        table.weights.size + table.codes.size for term in form.feature_terms for table in term.tables
+        table.weights.size + table.codes.size for term in plain.feature_terms for table in term.tables
     )
     if 8 * n_weights > MOST_BYTES:
         raise InputError("the model takes more than 2 GiB, the limit of ONNX files; take another format")
@@ -499,13 +499,13 @@ def _check(form: Form) -> None:
 # Values of the machines
 
 
-def _machine_values(g: Graph, form: Form) -> str:
+def _machine_values(g: Graph, plain: PlainModel) -> str:
     """Values of all machines, shape (n, n_machines)."""
-    symbols = read(g, "texts", form)
+    symbols = read(g, "texts", plain)
     size = g.Size("texts")
-    zeros = g.Expand(0.0, g.Concat(g.Reshape(size, [1]), [form.n_machines], axis=0))
-    values = g.Add(zeros, form.biases)
-    for term in form.feature_terms:
+    zeros = g.Expand(0.0, g.Concat(g.Reshape(size, [1]), [plain.n_machines], axis=0))
+    values = g.Add(zeros, plain.biases)
+    for term in plain.feature_terms:
         values = g.Add(values, _term_values(g, term, symbols[term.view], size, zeros))
     return str(values)
 
@@ -632,43 +632,43 @@ def _amounts(g: Graph, table: FeatureTable, level: Level, symbols: Symbols) -> t
 # Decisions
 
 
-def _outputs(g: Graph, form: Form, values: str) -> dict[str, tuple[str, int]]:
+def _outputs(g: Graph, plain: PlainModel, values: str) -> dict[str, tuple[str, int]]:
     """Name of the value and type of each output."""
-    decision = _decision(g, form, values)
+    decision = _decision(g, plain, values)
     outputs = {"decision": (decision, DOUBLE)}
-    if form.task == "number":
+    if plain.task == "number":
         return outputs
-    if form.task == "novelty":
+    if plain.task == "novelty":
         label = g.Where(g.GreaterOrEqual(g.Squeeze(decision, [1]), 0.0), 1, -1)
         return {"label": (label, INT64), **outputs}
-    if form.task == "labels":
-        assert form.thresholds is not None
-        return {"labels": (g.Greater(decision, form.thresholds), BOOL), **outputs}
-    assert form.classes is not None
-    if form.calibration is None:
-        single = form.n_decisions == 1
+    if plain.task == "labels":
+        assert plain.thresholds is not None
+        return {"labels": (g.Greater(decision, plain.thresholds), BOOL), **outputs}
+    assert plain.classes is not None
+    if plain.calibration is None:
+        single = plain.n_decisions == 1
         best = g.Cast(g.Greater(decision, 0.0), to=INT64) if single else None
         best = g.Squeeze(best, [1]) if single else g.ArgMax(decision, axis=1, keepdims=0)
-        return {"label": _label(g, form, best, None), **outputs}
-    p = _probabilities(g, form, decision, form.calibration)
-    label = _label(g, form, g.ArgMax(p, axis=1, keepdims=0), p)
+        return {"label": _label(g, plain, best, None), **outputs}
+    p = _probabilities(g, plain, decision, plain.calibration)
+    label = _label(g, plain, g.ArgMax(p, axis=1, keepdims=0), p)
     return {"label": label, **outputs, "probabilities": (p, DOUBLE)}
 
 
-def _decision(g: Graph, form: Form, values: str) -> str:
-    if form.combine == "difference":
+def _decision(g: Graph, plain: PlainModel, values: str) -> str:
+    if plain.combine == "difference":
         return str(g.MatMul(values, np.array([[-1.0], [1.0]])))
-    if form.combine == "identity":
+    if plain.combine == "identity":
         return values
-    pairs = list(combinations(range(form.n_decisions), 2))
-    first, second = (np.eye(form.n_decisions)[[pair[k] for pair in pairs]] for k in (0, 1))
+    pairs = list(combinations(range(plain.n_decisions), 2))
+    first, second = (np.eye(plain.n_decisions)[[pair[k] for pair in pairs]] for k in (0, 1))
     wins = g.Cast(g.Greater(values, 0.0), to=DOUBLE)
     votes = g.Add(g.MatMul(wins, second), g.MatMul(g.Sub(1.0, wins), first))
     sums = g.MatMul(values, second - first)
     return str(g.Add(votes, g.Div(sums, g.Mul(3.0, g.Add(g.Abs(sums), 1.0)))))
 
 
-def _probabilities(g: Graph, form: Form, decision: str, maps: dict[str, NDArray[Any]]) -> str:
+def _probabilities(g: Graph, plain: PlainModel, decision: str, maps: dict[str, NDArray[Any]]) -> str:
     if "a" in maps:
         p = g.Div(1.0, g.Add(1.0, g.Exp(g.Add(g.Mul(decision, maps["a"]), maps["b"]))))
     else:
@@ -678,11 +678,11 @@ def _probabilities(g: Graph, form: Form, decision: str, maps: dict[str, NDArray[
             for k, part in enumerate(parts)
         ]
         p = g.Concat(*lines, axis=1)
-    if form.n_decisions == 1:
+    if plain.n_decisions == 1:
         return str(g.Concat(g.Sub(1.0, p), p, axis=1))
     total = g.ReduceSum(p, [1], keepdims=1)
     some = g.Greater(total, 0.0)
-    return str(g.Where(some, g.Div(p, g.Where(some, total, 1.0)), 1 / form.n_decisions))
+    return str(g.Where(some, g.Div(p, g.Where(some, total, 1.0)), 1 / plain.n_decisions))
 
 
 def _interpolated(g: Graph, values: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
@@ -695,16 +695,16 @@ def _interpolated(g: Graph, values: str, x: NDArray[np.float64], y: NDArray[np.f
     return str(g.Where(g.Less(left, 0), y[0], line))
 
 
-def _label(g: Graph, form: Form, best: str, p: str | None) -> tuple[str, int]:
+def _label(g: Graph, plain: PlainModel, best: str, p: str | None) -> tuple[str, int]:
     """Labels, as integers or strings; "unsure" for rejected texts."""
-    classes = form.classes or []
+    classes = plain.classes or []
     unsure = None
-    if len(form.reject) == 1:
-        unsure = g.Less(g.ReduceMax(p, [1], keepdims=0), form.reject[0])
-    elif form.reject:
+    if len(plain.reject) == 1:
+        unsure = g.Less(g.ReduceMax(p, [1], keepdims=0), plain.reject[0])
+    elif plain.reject:
         second = g.Gather(p, 1, axis=1)
-        best = g.Cast(g.GreaterOrEqual(second, form.reject[1]), to=INT64)
-        unsure = g.And(g.Greater(second, form.reject[0]), g.Less(second, form.reject[1]))
+        best = g.Cast(g.GreaterOrEqual(second, plain.reject[1]), to=INT64)
+        unsure = g.And(g.Greater(second, plain.reject[0]), g.Less(second, plain.reject[1]))
     if unsure is None and all(type(each) is int for each in classes):
         return g.Gather(np.array(classes, np.int64), best), INT64
     label = g.Gather(np.array([name_of(each) for each in classes], object), best)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.exporting.binary import PackedTable, packed_tables, string_hashes, symbol_hashes, write
-from textsvm.exporting.form import Form, machine_of
+from textsvm.exporting.plain import PlainModel, machine_of
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
@@ -67,13 +67,13 @@ class Reduction:
 
     @classmethod
     def compared(
-        cls, form: Form, whole: Tables, tables: Tables, types: Types, before: Floats, after: Floats
+        cls, plain: PlainModel, whole: Tables, tables: Tables, types: Types, before: Floats, after: Floats
     ) -> Reduction:
         """The file of smaller tables with these types; values by the whole and by the smaller tables."""
         whole_n, n = (sum(len(table.tags) for each in part for table in each) for part in (whole, tables))
         error, bits = np.abs(after - before), (8 * types[0].itemsize, 8 * types[1].itemsize)
         difference = float(np.sqrt((error**2).mean())), float(error.max())
-        return cls(write(form, tables), (whole_n, n), bits, difference, (before, after))
+        return cls(write(plain, tables), (whole_n, n), bits, difference, (before, after))
 
 
 @dataclass(frozen=True)
@@ -236,25 +236,25 @@ class Sample:
     """Texts by which a model is reduced; those without features in a term get no value of it."""
 
     def __init__(
-        self, form: Form, documents: Any, training: bool = False, progress: Progress | None = None
+        self, plain: PlainModel, documents: Any, training: bool = False, progress: Progress | None = None
     ) -> None:
-        self.form, self.n, self.training = form, len(documents), training
+        self.plain, self.n, self.training = plain, len(documents), training
         self.strings: list[list[CountedStrings]] = []
-        for k, term in enumerate(form.feature_terms):
+        for k, term in enumerate(plain.feature_terms):
             symbols = symbols_of(term, documents.of(term.view))
             discount = DISCOUNT if training else 0.0
             self.strings.append(
                 [CountedStrings.counted(table, symbols, self.n, discount) for table in term.tables]
             )
             if progress is not None:
-                progress(k + 1, len(form.feature_terms))
+                progress(k + 1, len(plain.feature_terms))
 
     def values(self, tables: Tables) -> Floats:
         """Values of the machines by packed tables, shape (n_texts, n_machines)."""
-        return self.form.biases + sum(self._of_term(k, tables[k]) for k in range(len(tables)))
+        return self.plain.biases + sum(self._of_term(k, tables[k]) for k in range(len(tables)))
 
     def _of_term(self, k: int, tables: Sequence[PackedTable]) -> Floats:
-        term, values = self.form.feature_terms[k], np.zeros((self.n, self.form.n_machines))
+        term, values = self.plain.feature_terms[k], np.zeros((self.n, self.plain.n_machines))
         for table, strings in zip(tables, self.strings[k], strict=True):
             entries = strings.entries(term, table)
             shape, starts = (self.n, len(table.weights)), strings.amounts.indptr
@@ -264,7 +264,7 @@ class Sample:
 
     def scales(self, k: int, tables: Sequence[PackedTable]) -> Floats:
         """1 / sqrt(k(s, s)) of each text in a normalised term, shape (n_texts,)."""
-        term, squares = self.form.feature_terms[k], np.zeros(self.n)
+        term, squares = self.plain.feature_terms[k], np.zeros(self.n)
         if not term.normalised:
             return np.full(self.n, term.scale)
         for table, strings in zip(tables, self.strings[k], strict=True):
@@ -280,7 +280,7 @@ class Sample:
     def _worth(
         self, k: int, table: PackedTable, strings: CountedStrings, scales: Floats
     ) -> tuple[Floats, Floats]:
-        entries, n = strings.entries(self.form.feature_terms[k], table, hide=False), len(table.tags)
+        entries, n = strings.entries(self.plain.feature_terms[k], table, hide=False), len(table.tags)
         unit, order = (entries.x * scales[entries.text]) ** 2, StringRows.of(table)
         n_with = np.bincount(entries.row, minlength=n + 1)[:n]
         share = (n_with - DISCOUNT if self.training else n_with + 1 - DISCOUNT) / np.maximum(n_with, 1)
@@ -297,7 +297,7 @@ class Sample:
         self, k: int, whole: Sequence[PackedTable], tables: Sequence[PackedTable]
     ) -> list[PackedTable]:
         """Tables with factors of unknown strings that keep the mean of k(s, s)."""
-        term, scales = self.form.feature_terms[k], self.scales(k, whole)
+        term, scales = self.plain.feature_terms[k], self.scales(k, whole)
         if not term.normalised:
             return list(tables)
         result = []
@@ -320,9 +320,9 @@ def accuracy_before_and_after(model: Any, reduction: Reduction, labels: Sequence
     return tuple(float((machine.predictions(each, machine.classes_) == truth).mean()) for each in scores)
 
 
-def sampled_documents(documents: Any, form: Form) -> NDArray[np.int64]:
+def sampled_documents(documents: Any, plain: PlainModel) -> NDArray[np.int64]:
     """Numbers of as many documents as are counted, drawn with a fixed seed."""
-    symbols = max(int(documents.of(term.view).lengths.sum()) for term in form.feature_terms)
+    symbols = max(int(documents.of(term.view).lengths.sum()) for term in plain.feature_terms)
     share = min(1.0, MOST_SYMBOLS / max(1, symbols))
     order = np.random.default_rng(0).permutation(len(documents))
     return np.sort(order[: max(1, int(share * len(documents)))])
@@ -330,13 +330,13 @@ def sampled_documents(documents: Any, form: Form) -> NDArray[np.int64]:
 
 def reduced_model(
     model: Any,
-    form: Form,
+    plain: PlainModel,
     size: int | str,
     held_out: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Reduction:
     """`reduced` with held-out texts, or with the support vectors; InputError if the model has no texts."""
-    if form.has_pairs:
+    if plain.has_pairs:
         raise InputError("a model with support vectors cannot be made smaller; leave --max-size out")
     machine = machine_of(model)
     if held_out is not None and len(held_out):
@@ -346,19 +346,23 @@ def reduced_model(
             "the model has no texts by which to choose strings; give texts like those that it will decide "
             "(--texts)"
         )
-    chosen = sampled_documents(documents, form)
-    result = reduced(form, documents.take(chosen), size, held_out is None, progress)
+    chosen = sampled_documents(documents, plain)
+    result = reduced(plain, documents.take(chosen), size, held_out is None, progress)
     return replace(result, chosen=chosen)
 
 
 def reduced(
-    form: Form, documents: Any, size: int | str, training: bool = False, progress: Progress | None = None
+    plain: PlainModel,
+    documents: Any,
+    size: int | str,
+    training: bool = False,
+    progress: Progress | None = None,
 ) -> Reduction:
     """The model file in at most `size` bytes; InputError if that cannot be reached.
 
     Parameters
     ----------
-    form : Form
+    plain : PlainModel
         The whole model.
     documents : Documents or MultiView
         Texts like those that the model will decide, with the views of its kernel.
@@ -368,39 +372,39 @@ def reduced(
         Whether the model was trained on these texts.
     progress : callable, optional
     """
-    most, whole = parse_size(size), packed_tables(form)
-    sample = Sample(form, documents, training, progress)
+    most, whole = parse_size(size), packed_tables(plain)
+    sample = Sample(plain, documents, training, progress)
     values = sample.values(whole)
-    result = Reduction.compared(form, whole, whole, (_LONG, _LONG), values, values)
+    result = Reduction.compared(plain, whole, whole, (_LONG, _LONG), values, values)
     if len(result.content) <= most:
         return result
-    form = _brief(form, _room(replace(form, top=[]), whole, most))
-    room = _room(form, whole, most)
+    plain = _brief(plain, _room(replace(plain, top=[]), whole, most))
+    room = _room(plain, whole, most)
     worths = [sample.worths(k, tables) for k, tables in enumerate(whole)]
     results = []
     for types in CHOICES:
-        tables = smaller(form, whole, worths, types, room)
+        tables = smaller(plain, whole, worths, types, room)
         tables = [sample.with_norms(k, *pair) for k, pair in enumerate(zip(whole, tables, strict=True))]
-        results.append(Reduction.compared(form, whole, tables, types, values, sample.values(tables)))
+        results.append(Reduction.compared(plain, whole, tables, types, values, sample.values(tables)))
     return min(results, key=lambda result: result.difference[0])
 
 
-def _brief(form: Form, room: int) -> Form:
+def _brief(plain: PlainModel, room: int) -> PlainModel:
     """The model with fewer features in its description, if these take much of the room for strings."""
     for n in (20, 10, 5, 2, 0):
-        brief = replace(form, top=[replace(each, features=each.features[:n]) for each in form.top if n])
+        brief = replace(plain, top=[replace(each, features=each.features[:n]) for each in plain.top if n])
         if len(json.dumps(to_json(brief.about["top_features"]))) <= SHARE * room:
             break
     return brief
 
 
-def _room(form: Form, whole: Tables, most: int) -> int:
+def _room(plain: PlainModel, whole: Tables, most: int) -> int:
     """Bytes for strings; InputError if there are none."""
     none = [
         [_part(table, np.zeros(len(table.weights) - 1, bool), None, CHOICES[0]) for table in tables]
         for tables in whole
     ]
-    fixed = len(write(form, none)) + ALIGNMENT * sum(map(len, whole))
+    fixed = len(write(plain, none)) + ALIGNMENT * sum(map(len, whole))
     if fixed > most:
         raise InputError(
             f"the model does not fit into {most:,} bytes: Unicode tables, names and biases take at least "
@@ -409,11 +413,13 @@ def _room(form: Form, whole: Tables, most: int) -> int:
     return most - fixed
 
 
-def smaller(form: Form, whole: Tables, worths: Any, types: Types, room: int) -> list[list[PackedTable]]:
+def smaller(
+    plain: PlainModel, whole: Tables, worths: Any, types: Types, room: int
+) -> list[list[PackedTable]]:
     """Tables with the rows of the largest worth per byte."""
     tables = [table for each in whole for table in each]
     flat = [worth for each in worths for worth in each]
-    costs = [_cost(table, form.n_machines, types) for table in tables]
+    costs = [_cost(table, plain.n_machines, types) for table in tables]
     cost = np.concatenate(costs)
     density = [
         _density(worth, each, table) for (worth, _), each, table in zip(flat, costs, tables, strict=True)

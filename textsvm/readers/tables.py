@@ -132,7 +132,7 @@ def read_tables(
         format = options.format or file_format(file, options) or "csv"
         table = _READERS[format](file, options.need_header, problems)
         roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
-        for role in {"text", "label"}.difference(options.named):
+        for role in (each for each in ("text", "label") if each not in options.named):
             name = roles[role][0] if table.headed and len(roles[role]) == 1 else None
             options.detected.setdefault(role, set()).add(name)
         ragged, missing, total = list[int](), list[int](), 0

@@ -29,7 +29,7 @@ TASK_OF = {"SVC": "classes", "MultilabelSVC": "labels", "SVR": "number", "OneCla
 
 
 @dataclass(frozen=True)
-class Form:
+class PlainModel:
     """A trained model without code, for writers of export formats."""
 
     task: str  #: "classes", "labels" (several per text), "number" or "novelty"
@@ -46,7 +46,7 @@ class Form:
     calibration: dict[str, NDArray[Any]] | None  #: See `CalibratedClassifier.calibration_state`
     reject: tuple[float, ...]  #: Bounds of probabilities of rejected texts: none, one or two
     conformity: Conformity | None  #: For prediction sets
-    kernel: str  #: Kernel in its short form
+    kernel: str  #: Kernel in its short plain
     info: dict[str, Any]  #: Information saved with the model, such as training data
     top: list[TopFeatures]  #: The heaviest features of each class
 
@@ -88,7 +88,7 @@ class Form:
         }
 
 
-def form_of(model: Any, n_top: int = 20) -> Form:
+def plain_model(model: Any, n_top: int = 20) -> PlainModel:
     """Describe a fitted estimator; InputError if it cannot be exported.
 
     Features of kernels that compare texts with support vectors would take too long to list.
@@ -112,7 +112,7 @@ def form_of(model: Any, n_top: int = 20) -> Form:
     terms = _terms(machine)
     classes = getattr(machine, "classes_", None)
     conformity: Conformity | None = getattr(model, "conformity_", None)
-    return Form(
+    return PlainModel(
         task, machine.text_form, terms, np.asarray(machine.intercept_, np.float64), _combine(machine, task),
         None if classes is None else classes.tolist(),
         vars(machine)["thresholds_"] if task == "labels" else None,
@@ -144,7 +144,7 @@ def machine_of(model: Any) -> Any:
 
 
 def _terms(machine: Any) -> list[FeatureTerm | PairTerm]:
-    """The kernel as a sum of kernels with features or support vectors; InputError if it has another form."""
+    """The kernel as a sum of kernels with features or support vectors; InputError if it has another plain."""
     if reason := _obstacle(machine.kernel_):
         raise InputError(f"{reason} cannot be exported; docs/tasks/export.md lists the models that can")
     _require_few(machine)
