@@ -153,7 +153,8 @@ def test_keyboard_widths_and_time(tmp_path, visit):  # noqa: F811
     for width, scheme in ((1120, "light"), (1120, "dark"), (390, "light"), (390, "dark")):
         page = visit(path, width, color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        page.keyboard.type("free cash")  # the text has the focus
+        page.wait_for_function("document.activeElement.id === 'text'")
+        page.keyboard.type("free cash")
         page.evaluate("new Promise(requestAnimationFrame)")
         assert page.locator("#answer strong").inner_text() == model.predict(["free cash"])[0]
         page.keyboard.press("Tab")
