@@ -6,8 +6,9 @@ to its size but at least 1. "characters" is Spectrum((1, 5), "log", idf=True) wi
 peer is TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True) with LinearSVC. "default" is
 SVC(). "edit" is SVC(EditDistance()) and "gap" is SVC(GapWeighted(4)), whose values `predict` computes in
 float32 (differences up to 1e-5 count as agreement). Speeds are MB of UTF-8 a second, the best of three runs;
-`predict` on one thread. Memory is the working memory for texts of up to 10,000 symbols in C, beside the mapped
-model file, and the whole process of Node in JavaScript and WebAssembly, with 40 MB of Node itself and all test texts.
+`predict` on one thread. Memory is the working memory for texts of up to 10,000 symbols in C, beside the
+mapped model file, and the whole process of Node in JavaScript and WebAssembly, with 40 MB of Node itself and
+all test texts.
 
 Each symbol of a text begins a string of each length, five for 1 to 5 characters. A string takes a step of a
 hash and a look-up in a table of the strings of this text, which stays in the cache next to the core; about
