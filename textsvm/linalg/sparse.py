@@ -81,7 +81,7 @@ class Sparse:
 
     def select(self, target: NDArray[np.signedinteger], n_features: int) -> Sparse:
         """Renumber features to `target` (of `n_features`); -1 drops a feature."""
-        indptr = np.zeros_like(self.indptr)
+        indptr, target = np.zeros_like(self.indptr), target.astype(feature_type(n_features), copy=False)
         share(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
         kept = _empty(indptr, n_features)

@@ -165,7 +165,7 @@ def iterate(
         state[CLOCK] += 1
         if i < 0 or extrema[FIRST] - extrema[LAST] <= tol:
             return OPTIMAL, done
-        at_i = _row(i, -1, rows, buffer, slots, used, tile, tile_slot, tile_owner, state)
+        at_i = _row(i, state[AT_J], rows, buffer, slots, used, tile, tile_slot, tile_owner, state)
         if at_i < 0:
             return MISSING, done
         row_i = store[at_i]

@@ -368,8 +368,8 @@ def _place(codes, lengths, first, code_of, out):
 @njit(nogil=True, cache=True)
 def _gather(codes, first, offsets, out):
     for i in range(len(first)):
-        size = offsets[i + 1] - offsets[i]
-        out[offsets[i] : offsets[i + 1]] = codes[first[i] : first[i] + size]
+        for j in range(offsets[i + 1] - offsets[i]):  # a slice into a slice takes Numba 2 s to compile
+            out[offsets[i] + j] = codes[first[i] + j]
 
 
 @dataclass(frozen=True)

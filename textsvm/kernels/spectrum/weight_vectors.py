@@ -133,7 +133,7 @@ def dot(x: Sparse, target: NDArray[np.signedinteger], dense: NDArray[np.float64]
         for c, column in enumerate(terms.T):
             out[:, c] = np.bincount(owner, column, len(x))
         return out
-    single = dense.shape[1] == 1
+    single, target = dense.shape[1] == 1, target.astype(feature_type(len(dense)), copy=False)
     function, arrays = (_dot_vector, (dense[:, 0], out[:, 0])) if single else (_dot, (dense, out))
     share(x.indptr, partial(function, x.indptr, x.features, x.values, target, *arrays))
     return out
