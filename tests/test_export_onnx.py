@@ -16,11 +16,12 @@ from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, default_model, t
 
 import textsvm
 from textsvm import BoundedGap, GappedKmers, InputError, Spectrum, Sum
-from textsvm.exporting import onnx as exporter
 from textsvm.exporting.plain import plain_model
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
+from textsvm.exporting import onnx as exporter  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 
 
