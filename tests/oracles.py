@@ -127,7 +127,8 @@ def gapped_kmer_filter(l, k, b):  # noqa: E741
     A = np.array(
         [[all(u[p] == c for p, c in zip(at, x, strict=True)) for u in mers] for at, x in gapped], float
     )
-    return mers, np.linalg.pinv(A) @ A
+    # Singular values are at least 1 or 0 up to rounding, which may exceed NumPy's default of 1e-15.
+    return mers, np.linalg.pinv(A, rcond=1e-9) @ A
 
 
 @lru_cache(maxsize=16)

@@ -51,8 +51,9 @@ def of_class(cls: type) -> Iterator[str]:
         # A property in place of a method only explains that there is none.
         if owner.__module__.startswith("textsvm") and callable(method):
             yield f"    .{name}{plain(method)}"
-    listed = (cls.__doc__ or "").partition("    Attributes\n")[2].partition("    Examples\n")[0]
-    for names in re.findall(r"^    (\w+_(?:, \w+_)*) : ", listed, re.M):
+    text = inspect.cleandoc(cls.__doc__ or "")  # Python 3.13 removes the indentation itself
+    listed = text.partition("\nAttributes\n")[2].partition("\nExamples\n")[0]
+    for names in re.findall(r"^(\w+_(?:, \w+_)*) : ", listed, re.M):
         yield from (f"    .{name}" for name in names.split(", "))
 
 
