@@ -7,7 +7,7 @@ slow is remembered.
 from collections import Counter
 from functools import lru_cache
 from itertools import combinations, product
-from math import comb, exp, log, sqrt, tanh
+from math import comb, exp, inf, log, sqrt, tanh
 
 import numpy as np
 
@@ -249,13 +249,16 @@ def weighted_degree(s, t, degree, shift=0):
 
 
 @lru_cache(maxsize=1000)
-def oligo(s, t, k, sigma):
-    """Every pair of positions of every k-mer in common (Meinicke et al. 2004, without the constant)."""
+def oligo(s, t, k, sigma, reach=inf):
+    """Every pair of positions of every k-mer in common (Meinicke et al. 2004, without the constant).
+
+    Pairs more than `reach` sigmas apart are left out.
+    """
     return sum(
         exp(-((p - q) ** 2) / (4 * sigma**2))
         for p in range(len(s) - k + 1)
         for q in range(len(t) - k + 1)
-        if s[p : p + k] == t[q : q + k]
+        if s[p : p + k] == t[q : q + k] and abs(p - q) <= reach * sigma
     )
 
 

@@ -31,7 +31,7 @@ def case(kernel):
     elif isinstance(kernel, Oligo):
 
         def raw(s, t):
-            return oligo(s, t, kernel.k, kernel.sigma)
+            return oligo(s, t, kernel.k, kernel.sigma, reach=12)  # as the kernel documents
     else:
 
         def raw(s, t):
@@ -99,8 +99,15 @@ def test_weighted_degree_is_that_of_the_oracle(texts, others, degree_and_shift):
 @given(st.lists(TEXT, max_size=4), st.lists(TEXT, max_size=2), st.integers(1, 5), st.floats(0.05, 30))
 @settings(max_examples=20, deadline=None)
 @example(["a" * 64, "a" * 129, "", "b"], ["a" * 65], 5, 11.0)
+@example(["b", "aaaaab"], [], 1, 0.375)
 def test_oligo_is_that_of_the_oracle(texts, others, k, sigma):
     agree(Oligo(k, sigma), texts, others)
+
+
+def test_pairs_that_oligo_leaves_out_are_below_the_rounding_error_of_a_match():
+    first, last = "a" + "b" * 25, "c" * 25 + "a"  # a pair at 12.5 sigma
+    assert 0 < oligo(first, last, 1, 2.0) < exp(-36) < 2.4e-16
+    assert oligo(first, last, 1, 2.0, reach=12) == 0 == Oligo(1, 2.0)([first], [last])
 
 
 @given(
