@@ -125,10 +125,12 @@ def test_wrong_options_leave_no_file(tmp_path):
     (texts := tmp_path / "texts").mkdir()
     for i in range(3):
         (texts / f"{i}.txt").write_text(f"text {i}")
-    place, inside = tmp_path / "l.jsonl", texts / "l.jsonl"
+    place, inside, missing = tmp_path / "l.jsonl", texts / "l.jsonl", tmp_path / "missing.csv"
     for options, message in (
         (("-o", place, "--labels", "a,b", "--relevant", "c"), "--relevant c is not one of --labels a,b"),
-        (("-o", place, "--labels", "a,b", "--strategy", "x"), "strategy='x' is not one of mixture"),
+        (("-o", place, "--labels", "a,b", "--strategy", "x"), "--strategy x is not one of mixture"),
+        (("-o", place, "--label", "a,b"), "--labels has the labels"),
+        (("-o", place, "--import", missing), "missing.csv"),
         (("-o", inside, "--labels", "a,b"), "is in the folder of texts"),
     ):
         result = run("label", texts, *options, "--no-browser")
@@ -275,6 +277,8 @@ def test_a_label_without_texts_can_be_removed(session):
         session.remove_label("spma")
     again, learner = reopened(session)
     assert again.journal.labels == learner.labels == ["spam", "ham"]
+    # keys keep their labels, and a removed label stays removed
+    assert again.journal.with_labels(["new", "spma", "ham"]) == ["spam", "ham", "new"]
     again.undo(again.journal.events)  # the earlier label comes back
     assert labels_in(session.journal.path) == {"t0": "spma"}
     again.journal.close()
@@ -389,10 +393,13 @@ def test_a_second_process_is_refused(session):
 def test_another_corpus_is_recognised(session):
     session.answer(1, 0, "ham")
     session.journal.close()
-    for texts in (TEXTS[:1], [TEXTS[0], "lunch at one", *TEXTS[2:]]):
+    for texts, trouble in (
+        (TEXTS[:1], "are not in"),
+        ([TEXTS[0], "lunch at one", *TEXTS[2:]], "have changed in"),
+    ):
         corpus = corpus_of(texts)
         journal = Journal(session.journal.path, ONE)
-        with pytest.raises(InputError, match="1 of 1 labelled texts, first 't1', are not in"):
+        with pytest.raises(InputError, match=f"1 of 1 labelled texts, first 't1', {trouble}"):
             Session(corpus, journal, InOrder(corpus))
         journal.close()
     more = corpus_of([*TEXTS, "another"])
@@ -711,6 +718,41 @@ def test_usage_errors(tmp_path):
     assert "would replace" in fails("label", MESSAGES, "--export", MESSAGES, "--force", code=2)
     (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
     assert "is not labels" in fails("label", MESSAGES, "-o", tmp_path / "other.jsonl", code=2)
+    assert "--to docano is not one of" in fails(
+        "label", MESSAGES, "--export", tmp_path / "x.csv", "--to", "docano", code=2
+    )
+
+
+def test_a_file_without_a_journal_is_replaced_on_request(tmp_path):
+    (path := tmp_path / "labels.jsonl").write_text('{"a": 1}\n')
+    with pytest.raises(InputError, match=r"without its journal.* replace it with --force"):
+        Journal(path, ONE)
+    corpus = corpus_of(TEXTS)
+    Session(corpus, journal := Journal(path, ONE, replace=True), InOrder(corpus))
+    journal.close()
+    assert path.read_text() == ""
+
+
+def test_the_last_lines(session):
+    assert session.close()[1] == "a classifier needs texts of two labels; the same command goes on"
+    again, _ = reopened(session)
+    again.answer(0, 0, "spam")
+    again.answer(1, 0, "ham")
+    assert again.close()[1].startswith("train on them: textsvm train ")
+
+
+def test_training_says_that_the_texts_were_chosen(tmp_path):
+    rows = [{"text": f"{word} {i}", "label": word} for i in range(12) for word in ("cash", "lunch")]
+    (path := tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = "of texts chosen by `textsvm label`"
+    for journal in (False, True):
+        if journal:
+            (tmp_path / "labels.jsonl.journal").touch()
+        done = run("train", path, "-o", tmp_path / "m.textsvm", "--force")
+        assert (done.returncode, said in done.stdout.decode()) == (0, journal)
+    shown = run("evaluate", tmp_path / "m.textsvm", path).stdout.decode()
+    assert "95 % interval" in shown
+    assert "85.75 to 100.00 %" in shown
 
 
 # Who may use the page

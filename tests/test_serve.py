@@ -764,7 +764,7 @@ def test_missing_packages_are_named(models):
         command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert ended.returncode == 1
-    assert "needs more packages" in ended.stderr
+    assert "needs the extra textsvm[serve]: pip install starlette" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

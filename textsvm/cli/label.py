@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from textsvm.labelling.session import Session
     from textsvm.readers.corpus import Corpus
 
+#: `relevance` is that of --relevant.
+STRATEGIES = ("mixture", "random", "margin", "entropy", "change", "diverse", "density")
 LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', to_stdout=False)
 #: Files of --export, by their beginning.
 EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"data": ', ".jsonl")
@@ -42,7 +44,7 @@ class LabellingOptions:
     )
     strategy: str = option_field(
         "Which text comes next: mixture, random, margin, entropy, change, diverse or density.",
-        default="mixture",
+        default=STRATEGIES[0],
     )
     relevant: str | None = option_field(
         "Find the texts of this label: likely ones come first, and the page says when to stop.",
@@ -51,7 +53,9 @@ class LabellingOptions:
     seed: int = option_field("Random seed.", default=0)
 
     def check(self, corpus: list[Path]) -> None:
-        """Raise WrongUsage for an unknown label, or a file of labels among the texts."""
+        """Raise WrongUsage for an unknown label or strategy, or a file of labels among the texts."""
+        if self.strategy not in STRATEGIES:
+            raise WrongUsage(f"--strategy {self.strategy} is not one of {', '.join(STRATEGIES)}")
         if self.relevant is not None and self.names() and self.relevant not in self.names():
             raise WrongUsage(f"--relevant {self.relevant} is not one of --labels {self.labels}")
         place = Path(self.output or "").absolute()
@@ -133,6 +137,10 @@ def label(
     if labelling.output is None:
         raise WrongUsage("name the file of labels: -o labels.jsonl")
     labelling.check(corpus)
+    if reading.label is not None and exchange.import_ is None and not labelling.second_opinion:
+        raise WrongUsage(
+            "--label names a column for --import, --export and --second-opinion; --labels has the labels"
+        )
     output = Output("-o", labelling.output, LABELS, exchange.force)
     output.checked({"the corpus": corpus, "the imported file": exchange.import_})
     _serve(console, port, not no_browser, partial(_session, console, corpus, labelling, exchange, reading))
@@ -150,7 +158,8 @@ def _export(
     assert exchange.export is not None
     name = exchange.to or formats.SUFFIXES.get(exchange.export.suffix.lower(), "")
     if name not in formats.FORMATS:
-        raise WrongUsage(f"--export: name the format with --to, one of {', '.join(formats.FORMATS)}")
+        trouble = f"--to {name} is not" if name else "--export: name the format with --to,"
+        raise WrongUsage(f"{trouble} one of {', '.join(formats.FORMATS)}")
     output = Output("--export", exchange.export, EXPORT, exchange.force).checked({"the corpus": corpus})
     settings = reading.as_dict(several) | {"format": reading.format}
     texts = [each for path in corpus for each in formats.read_labelled(path, **settings)]
@@ -168,9 +177,9 @@ def _session(
 
     assert labelling.output is not None
     kind = {"multilabel": labelling.multilabel, "second_opinion": labelling.second_opinion}
-    sessions.check_strategy(labelling.strategy)
-    corpus = _read(console, paths, reading, labelling)
-    journal = sessions.Journal(labelling.output, kind)
+    corpus, imported = _read(console, paths, reading, labelling), exchange.import_
+    texts = None if imported is None else _imported(imported, reading.as_dict(labelling.multilabel))
+    journal = sessions.Journal(labelling.output, kind, replace=exchange.force)
     if journal.repaired:
         console.say(f"note: the last line of {journal.place} was cut off, as by a crash, and is removed")
     if labelling.second_opinion:
@@ -178,14 +187,14 @@ def _session(
     else:
         console.say(f"note: preparing {len(corpus):,} texts")
         learner = sessions.Learner(
-            corpus.texts, labelling.names(), multilabel=labelling.multilabel,
+            corpus.texts, journal.with_labels(labelling.names()), multilabel=labelling.multilabel,
             strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
         )  # fmt: skip
     session = sessions.Session(corpus, journal, learner)
-    if exchange.import_ is not None:
-        texts = _imported(exchange.import_, reading.as_dict(labelling.multilabel))
+    if texts is not None:
         n = session.add_labelled(texts)
-        console.say(f"note: {n:,} texts got a label of {exchange.import_}, which has {len(texts):,}")
+        missing = "" if n else "; texts are matched by their content, and those are not in the corpus"
+        console.say(f"note: {n:,} texts got a label of {imported}, which has {len(texts):,}{missing}")
     return session
 
 

@@ -18,7 +18,7 @@ from textsvm.cli.splits import leaks_by_id
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.judge import judge as judge_examples
 from textsvm.evaluation.length_baseline import LengthBaseline
-from textsvm.evaluation.results import Results
+from textsvm.evaluation.results import Results, exact_intervals
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
 from textsvm.machines.labels import label_sets
@@ -93,7 +93,9 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
         console.say(f"warning: {warning}")
     positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
     given = f" of {n_given:,}" if n_given not in (None, results.n) else ""
-    console.table(f"{title}: {results.n:,}{given} documents{positive}", metric_rows(results))
+    shown = results if results.intervals or results.task == "regression" else _with_exact(results)
+    header = ("", "", "95 % interval") if shown.intervals else ()
+    console.table(f"{title}: {results.n:,}{given} documents{positive}", metric_rows(shown), header)
     if results.task == "regression":
         if results.length_alone:
             console.line(length_alone(results.length_alone))
@@ -120,6 +122,10 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
              for label, row in zip(labels, results.confusion, strict=True)],
             ("", *(f"said {label}" for label in labels)),
         )  # fmt: skip
+
+
+def _with_exact(results: Results) -> Results:
+    return replace(results, intervals=exact_intervals(results))
 
 
 # Cross-validation

@@ -175,6 +175,10 @@ def train(
         near = splits.held_out_near_duplicates(console, model, training, held)
         summary["holdout"] = results.as_dict() | {"near_duplicates": near}
     judged = verdict.verdict_of(model, training, held, results, tested)
+    if judged is not None and any(Path(f"{path}.journal").exists() for path in corpus):
+        judged = replace(
+            judged, where=f"{judged.where} of texts chosen by `textsvm label`, difficult ones first"
+        )
     summary["estimate"] = None if judged is None or held is not None else judged.as_dict()
     about = {"drift": drift_facts, "update": repeat} | (
         {} if baseline is None else {"length_baseline": asdict(baseline)}

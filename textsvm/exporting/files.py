@@ -36,6 +36,7 @@ FORMATS = {
     "onnx": (".onnx",),
     "bin": (".bin",),
 }
+_SUFFIXES = {names[0]: to for to, names in FORMATS.items() if len(names) == 1}
 ARRAY = "textsvm_model.c"
 #: Formats with the binary model file, which can be made smaller.
 SIZED = ("c", "js", "page", "bin")
@@ -123,6 +124,8 @@ def check_target(target: Path, to: str | None, force: bool, max_size: int | str 
     if not target.absolute().parent.is_dir():
         raise InputError(f"the folder {target.absolute().parent} does not exist; create it first")
     single = len(FORMATS[to]) == 1
+    if not target.exists() and _SUFFIXES.get(target.suffix.lower(), to) != to:
+        raise InputError(f"{target} has the suffix of another format than {to}; name another path")
     if target.exists() and target.is_dir() == single:
         found, needed = ("folder", "file") if single else ("file", "folder")
         raise InputError(f"{target} is a {found}; name a {needed}")
@@ -132,11 +135,10 @@ def check_target(target: Path, to: str | None, force: bool, max_size: int | str 
 
 
 def _format_of(target: Path) -> str:
-    suffixes = {names[0]: to for to, names in FORMATS.items() if len(names) == 1}
-    if (suffix := target.suffix.lower()) in suffixes:
-        return suffixes[suffix]
+    if (suffix := target.suffix.lower()) in _SUFFIXES:
+        return _SUFFIXES[suffix]
     raise InputError(
-        f"give the format (--to), since the suffix of {target} is not one of {', '.join(suffixes)}"
+        f"give the format (--to), since the suffix of {target} is not one of {', '.join(_SUFFIXES)}"
     )
 
 

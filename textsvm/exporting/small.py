@@ -3,9 +3,10 @@
 A string has a row of weights, and one for each further occurrence if the kernel is an intersection; a later
 occurrence than the last row counts as nothing. A row is worth the decrease of the mean squared error of the
 values of the machines, on the texts of the model or on held-out texts, when it is added to the earlier rows
-of its string. Rows of all tables are kept in the order of worth per byte. The strings that a table does not
-have, dropped ones among them, then get the factor with which texts keep their norm in the mean. Of all
-combinations of types the one is chosen whose values differ least from those of the whole model.
+of its string. The file takes rows of all tables, those of the largest worth per byte first, until it is
+full. The strings that a table does not have, dropped ones among them, then get the factor with which texts
+keep their norm in the mean. Of all combinations of types the one is chosen whose values differ least from
+those of the whole model.
 
 A text of training has strings that no other text has, and a new text has as many unknown ones. So a share of
 the strings of few texts counts as unknown in texts of training (absolute discounting, Ney et al. 1994).

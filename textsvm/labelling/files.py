@@ -74,6 +74,8 @@ class Journal:
     path : path of the file of labels
     kind : dict
         Facts that must not change from run to run, such as {"multilabel": False}.
+    replace : bool
+        Whether a file at `path` without a journal is replaced.
 
     Raises
     ------
@@ -81,7 +83,7 @@ class Journal:
         If the journal is in use, damaged, of another kind, or missing beside a file of labels.
     """
 
-    def __init__(self, path: Path, kind: dict[str, Any]) -> None:
+    def __init__(self, path: Path, kind: dict[str, Any], replace: bool = False) -> None:
         self.path, self.place = path, path.with_name(path.name + ".journal")
         self.answers: dict[str, JournalEntry] = {}  #: By id, the latest last
         #: All answers to each text that are not withdrawn, with their places in the journal; texts in the
@@ -91,9 +93,11 @@ class Journal:
         self.separated: set[str] = set()  #: Near-copies that are to be answered by themselves
         self._alike: dict[str, set[str]] = {}  #: Near-copies of each text, and the text
         self.labels: list[str] = []
+        self._removed: set[str] = set()
         self.events = 0
         self._failed: Callable[[str], str] | None = None
-        self._check_beside()
+        if not replace:
+            self._check_beside()
         self._open()
         try:
             self.repaired = self._read({_KIND: 1, **kind})
@@ -104,8 +108,8 @@ class Journal:
     def _check_beside(self) -> None:
         if self.path.exists() and self.path.stat().st_size and not self.place.exists():
             raise InputError(
-                f"{self.path} is there without its journal, {self.place.name}; bring the journal back, or "
-                f"take another -o and --import {self.path}"
+                f"{self.path} is there without its journal, {self.place.name}; bring the journal back, take "
+                f"another -o and --import {self.path}, or replace it with --force"
             )
 
     def _open(self) -> None:
@@ -155,7 +159,8 @@ class Journal:
     def _apply(self, event: dict[str, Any]) -> None:
         self.events += 1
         if "labels" in event:
-            self.labels = [str(label) for label in event["labels"]]
+            before, self.labels = self.labels, [str(label) for label in event["labels"]]
+            self._removed = self._removed.union(before).difference(self.labels)
             return
         answer = JournalEntry(**event)
         self.revisions[answer.id] += 1
@@ -196,6 +201,11 @@ class Journal:
             with suppress(OSError):
                 self._file.truncate(size)
             raise InputError(f"cannot write {self.place}: {error.strerror or error}") from error
+
+    def with_labels(self, names: Sequence[str]) -> list[str]:
+        """The recorded labels, then other names that were not removed on the page."""
+        new = (name for name in names if name not in self._removed)
+        return list(dict.fromkeys([*self.labels, *new]))
 
     def set_labels(self, labels: Sequence[str]) -> None:
         """Record the labels that a text may have."""

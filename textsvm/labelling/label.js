@@ -18,7 +18,7 @@
   };
   const ask = async (action, parameters) => {
     try {
-      const answer = await fetch(action, { method: "POST", body: JSON.stringify(parameters), headers: { "content-type": "application/json" } });
+      const answer = await fetch(location.pathname.replace(/\/?$/, "/") + action, { method: "POST", body: JSON.stringify(parameters), headers: { "content-type": "application/json" } });
       return { status: answer.status, ...(await answer.json()) };
     } catch {
       return { status: 0, error: "the server does not answer; start the same command again and open its new address: every answer so far is kept" };
@@ -147,7 +147,7 @@
     return box;
   };
   const show_state = () => {
-    const progress = state.progress, tiles = [tile("answered", number(progress.n_labelled), `of ${number(state.n)}`)];
+    const progress = state.progress, tiles = [tile("labelled", number(progress.n_labelled), `of ${number(state.n)}`)];
     document.title = document.querySelector("h1").textContent = `Label ${state.title}`;
     at("problem").textContent = state.problem ? `The machine cannot learn at the moment: ${state.problem}. Your answers are kept; go on labelling.` : "";
     at("undo").disabled = !state.undo;
@@ -170,10 +170,10 @@
     at("agreement").replaceChildren(agreement.n ? table : "");
   };
   const show_progress = (progress, tiles) => {
-    const interval = progress.accuracy == null ? "needs random texts" : `${percent(progress.interval[0])} to ${percent(progress.interval[1])}`;
+    const interval = progress.accuracy == null ? "needs random texts of two labels" : `${percent(progress.interval[0])} to ${percent(progress.interval[1])}`;
     tiles.push(tile("accuracy, estimated", percent(progress.accuracy), interval));
     tiles.push(tile("random texts", number(progress.n_random), "for the estimate"));
-    if (progress.labels_per_point != null) tiles.push(tile("one point more", number(progress.labels_per_point), "further labels"));
+    if (progress.labels_per_point != null) tiles.push(tile("one point more", "about " + number(Number(progress.labels_per_point.toPrecision(1))), "further labels"));
     at("curve").replaceChildren(progress.curve.length > 1 ? curve(progress.curve) : "");
     const search = progress.retrieval, stop = at("stop");
     stop.className = search && search.enough ? "note enough" : "note";

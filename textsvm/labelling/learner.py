@@ -81,12 +81,6 @@ class _Trained:
     guesses: dict[int, Guess | None] = field(default_factory=dict)  #: So far, by text
 
 
-def check_strategy(strategy: str) -> None:
-    """Raise InputError for an unknown strategy."""
-    if strategy not in STRATEGIES:
-        raise InputError(f"strategy={strategy!r} is not one of {', '.join(STRATEGIES)}")
-
-
 class Learner:
     """Choose texts to label, and learn from the answers.
 
@@ -120,7 +114,8 @@ class Learner:
         self, texts: Sequence[str], labels: Sequence[str] = (), *, multilabel: bool = False,
         strategy: str = "mixture", random_share: float = 0.1, relevant: str | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
-        check_strategy(strategy)
+        if strategy not in STRATEGIES:
+            raise InputError(f"strategy={strategy!r} is not one of {', '.join(STRATEGIES)}")
         if not 0 <= random_share <= 1:
             raise InputError(f"random_share={random_share!r} must be a number from 0 to 1")
         if not len(texts):
@@ -138,7 +133,7 @@ class Learner:
         self._copies: dict[bytes, list[int]] = {}
         for i in self._pool.members.tolist():
             self._copies.setdefault(digest(texts[i]), []).append(i)
-        #: Labels of each answered text, in the order of the answers; None: skipped.
+        #: Labels of each answered text, in the order of the answers; None: unsure.
         self._answers: dict[int, tuple[str, ...] | None] = {}
         self._random: set[int] = set()
         #: Original of each near-copy that got its label.
@@ -162,7 +157,7 @@ class Learner:
         ----------
         index : int
         label : str, list of str (multilabel), or None
-            None skips the text: it is not shown again. A label that the text has is kept.
+            None for unsure: the text is not shown again. A label that the text has is kept.
         at_random : bool
             Whether the text was proposed as "random"; that of the first label counts.
 

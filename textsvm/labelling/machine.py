@@ -9,10 +9,10 @@ for all classes at once, each against the rest. The value of text i by a machine
 group G of texts, i among them, has a closed form: the coefficients a - (H^-1)_.G (H^-1)_GG^-1 a_G, which are
 0 in G. The out-of-sample values that probabilities, doubts and estimates of accuracy need cost no training.
 
-Rows are kept in the order of the texts, so that the machine depends on the set of labels alone: without an
-answer it has the bits that it had before.
+Rows are kept in the order of the texts, so that the machine depends on the set of labels alone: after an
+undo it is the same to the bit.
 
-Sparse feature rows: of many texts only a random part, the pool, is encoded at the start and ranked by the
+Of many texts only a random part, the pool, is encoded as sparse feature rows at the start and ranked by the
 strategies: its size bounds memory and the time of a ranking. Any other text is encoded when it gets a label.
 """
 

@@ -33,7 +33,6 @@ from textsvm.labelling.files import (
     text_digest,
 )
 from textsvm.labelling.learner import Learner, Proposal
-from textsvm.labelling.learner import check_strategy as check_strategy
 from textsvm.labelling.stopping import cohen_kappa
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting.formatting import cut, runs
@@ -128,17 +127,16 @@ class Session:
         Thread(target=self._keep_learning, daemon=True).start()
 
     def _check_corpus(self) -> None:
-        answers = self.journal.answers
-        different = [
-            each for each, answer in answers.items()
-            if each not in self._places or text_digest(self._text_of(each)) != answer.digest
-        ]  # fmt: skip
-        if different:
-            raise InputError(
-                f"{len(different):,} of {len(answers):,} labelled texts, first {different[0]!r}, are not in "
-                f"{self.corpus.source} or have changed there; give the corpus that {self.journal.path} was "
-                "begun with, or take another -o"
-            )
+        answers, path = self.journal.answers, self.journal.path
+        missing = [each for each in answers if each not in self._places]
+        changed = [each for each in self._places if text_digest(self._text_of(each)) != answers[each].digest]
+        for different, trouble in ((missing, "are not in"), (changed, "have changed in")):
+            if different:
+                some = f"{len(different):,} of {len(answers):,} labelled texts, first {different[0]!r}"
+                raise InputError(
+                    f"{some}, {trouble} {self.corpus.source}; give the corpus that {path} was begun with, or "
+                    f"take another -o and --import {path}, which finds texts by their content"
+                )
 
     def _text_of(self, identifier: str) -> str:
         return self.corpus.texts[self._places[identifier]]
@@ -442,6 +440,9 @@ class Session:
             lines = [f"{labels:,} labelled texts are in {self.journal.path}"]
             if isinstance(self.learner, SecondOpinion):
                 return lines + _of_agreement(self.agreement())
+            given = {name for each in self.journal.answers.values() for name in _names(each.label)}
+            if len(given) < 2:
+                return [*lines, "a classifier needs texts of two labels; the same command goes on"]
             option = " --multilabel" if self.learner.multilabel else ""
             return [*lines, f"train on them: textsvm train {self.journal.path}{option} -o model.textsvm"]
 
@@ -454,6 +455,8 @@ def _unfolded(text: str, at: int) -> int:
 
 def _of_agreement(agreement: dict[str, Any]) -> list[str]:
     n, equal, kappa = (agreement[name] for name in ("n", "equal", "kappa"))
+    if not n:
+        return ["no text has a second label yet"]
     pairs = [pair for pair in agreement["pairs"] if pair[0][0] != pair[0][1]]
     different = [f"{first} -> {second}: {count:,}" for (first, second), count in pairs]
     return [f"agreement: {equal:,} of {n:,} labels, Cohen's kappa {kappa:.3f}", *different]

@@ -190,15 +190,15 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket; InputError if the address is not available or a package is missing."""
     if uvicorn is None:
         raise InputError(
-            "a server of HTTP needs more packages: pip install starlette uvicorn httptools uvloop"
+            "a server of HTTP needs the extra textsvm[serve]: pip install starlette uvicorn httptools uvloop"
         )
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = str(getattr(error, "strerror", None) or error).partition(" (while attempting")[0]
         raise InputError(
-            f"cannot listen at {host}:{port}: {reason}; give another --host or --port"
+            f"cannot listen at {host}:{port}: {reason}; give another address or --port"
         ) from error
 
 

@@ -2,8 +2,8 @@
 
 All requests that wait for the same model are predicted by the same call: a call takes milliseconds, and each
 further short text some microseconds. A call takes not more symbols than it predicts in about `GOAL` seconds.
-Every second call takes a few texts of each request in turn, so requests with many or long texts delay others
-by little more. The others take the oldest requests, so of too many requests some are answered in time.
+Odd calls take a few texts of each request in turn, so requests with many or long texts delay short ones by
+little more. Even calls take the oldest requests, so of too many requests some are answered in time.
 Predictions do not depend on the texts that they are computed with.
 """
 
