@@ -347,6 +347,8 @@ def test_models_that_cannot_be_exported(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         textsvm.export(default_model(), tmp_path / "no" / "out.json")
     (tmp_path / "folder.json").mkdir()
+    with pytest.raises(InputError, match=r"x\.html has the suffix of another format than c"):
+        textsvm.export(default_model(), tmp_path / "x.html", to="c")
     with pytest.raises(InputError, match="is a folder"):
         textsvm.export(default_model(), tmp_path / "folder.json")
 
