@@ -34,7 +34,8 @@ def gallery(folder: Path) -> str:
     """All scripts of a folder as a page: what each says of itself, its code and its output."""
     parts = [
         "# Examples",
-        f"The scripts of `{folder.name}/`, run on the sample corpora at the build of the site.",
+        f"The scripts of `{folder.name}/`, run on the sample corpora at the build of the site. "
+        "Each runs by itself where textsvm is installed, in a checkout or copied into a file.",
     ]
     for path in sorted(folder.glob("*.py")):
         about, source, output = run_script(path)
