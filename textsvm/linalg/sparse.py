@@ -167,7 +167,8 @@ def count_features_of(
 
     def count_piece(k: int) -> None:
         first, last = ends[-1] * k // threads, ends[-1] * (k + 1) // threads
-        _count(indptr, features, rows, ends, first, last, counts[k])
+        at = int(np.searchsorted(ends, first, side="right")) - 1
+        _count(indptr, features, rows, ends, at, first, last, counts[k])
 
     spread(count_piece, range(threads))
     return np.asarray(counts.sum(axis=0, dtype=np.int64))
@@ -207,9 +208,8 @@ def _empty(indptr: NDArray[np.int64], n_features: int) -> Sparse:
 
 
 @njit(nogil=True, cache=True)
-def _count(indptr, features, rows, ends, first, last, counts):
-    """Count the features of the entries first..last of some rows."""
-    at = np.searchsorted(ends, first, side="right") - 1
+def _count(indptr, features, rows, ends, at, first, last, counts):
+    """Count the features of the entries first..last of some rows; the first is of row `at`."""
     while at < len(rows) and ends[at] < last:
         begin = indptr[rows[at]] - ends[at]
         for k in range(begin + max(first, ends[at]), begin + min(last, ends[at + 1])):
@@ -245,7 +245,10 @@ def _dot(first, last, indptr, features, values, dense, out):
 @njit(nogil=True, cache=True)
 def _transposed_dot(first, last, indptr, features, values, dense, out):
     for i in range(len(indptr) - 1):
-        if not dense[i, first:last].any():
+        zero = True
+        for c in range(first, last):
+            zero &= dense[i, c] == 0
+        if zero:
             continue
         for k in range(indptr[i], indptr[i + 1]):
             v, u = np.float64(values[k]), features[k]

@@ -527,12 +527,10 @@ def _pair_alone(offsets, q, left, right, b, size_a, size_b, ids):
 @njit(nogil=True, cache=True)
 def _count_alone(offsets, q, ids, base, features, counts):
     """`_count_length` on this thread; returns where the entries of each document begin."""
-    longest = 1
+    size = 4
     for d in range(len(offsets) - 1):
-        longest = max(longest, offsets[d + 1] - offsets[d])
-    size = 2
-    while size <= 2 * longest:
-        size *= 2
+        while size <= 2 * (offsets[d + 1] - offsets[d]):
+            size *= 2
     table, indptr = np.zeros((size, 2), np.int32), np.zeros(len(offsets), np.int64)
     _count_documents(offsets, 0, len(offsets) - 1, q, ids, table, base, features, counts, indptr)
     for d in range(len(offsets) - 1):
