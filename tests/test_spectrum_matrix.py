@@ -1,6 +1,7 @@
 """SpectrumFeatures: scikit-learn's values, the kernel's products, and scikit-learn's manners."""
 
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -270,3 +271,18 @@ def test_a_gpu_makes_the_same_matrix(weight, idf, parameters, mail):
         np.testing.assert_array_equal(mine.indptr, other.indptr)
         np.testing.assert_array_equal(mine.indices, other.indices)
         np.testing.assert_allclose(mine.data, other.data, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_letters", [3, 40, 3000])
+def test_columns_of_long_rows_are_sorted(n_letters):
+    """Rows of some dozens of entries are sorted by comparisons, longer ones digit by digit."""
+    rng = np.random.default_rng(n_letters)
+    letters = [chr(0x4E00 + k) for k in range(n_letters)]
+    texts = ["".join(rng.choice(letters, size)) for size in (5, 63, 64, 65, 300, 20_000)]
+    matrix = SpectrumFeatures(p=(1, 3), weight="count", device="cpu").fit_transform(texts)
+    for begin, end in pairwise(matrix.indptr.tolist()):
+        assert (np.diff(matrix.indices[begin:end]) > 0).all()
+    codes = [[ord(letter) for letter in text] for text in texts]
+    for i, row in enumerate(codes):
+        strings = {tuple(row[k : k + q]) for q in (1, 2, 3) for k in range(len(row) - q + 1)}
+        assert matrix.indptr[i + 1] - matrix.indptr[i] == len(strings)

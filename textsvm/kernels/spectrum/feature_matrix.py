@@ -35,6 +35,8 @@ SYMBOL_BYTES = 28
 COUNTED_BYTES = 2 * ENTRY_BYTES
 #: Number of documents from which the number of entries is extrapolated.
 SAMPLE = 256
+#: Bits of a digit of the radix sort of a row's entries, and entries below which comparisons are faster.
+DIGIT_BITS, FEW_KEYS = 8, 64
 #: Codes of weights for compiled loops.
 _WEIGHT_CODES = {"count": 0, "presence": 1, "log": 2, "intersection": 3}
 _HOST = Device("cpu", 0, "cpu")
@@ -252,13 +254,30 @@ def _count_columns(rows, features, counts, known, starts, unary, indptr, first, 
 
 
 @njit(nogil=True, cache=True)
+def _sort_by_digit(keys, n, shift, out):
+    """A pass of a radix sort of the first n keys: stable, by the bits from `shift` on."""
+    ends = np.zeros(1 << DIGIT_BITS, np.int64)
+    for k in range(n):
+        ends[(keys[k] >> shift) & ((1 << DIGIT_BITS) - 1)] += 1
+    begin = 0
+    for digit in range(len(ends)):
+        begin, ends[digit] = begin + ends[digit], begin
+    for k in range(n):
+        digit = (keys[k] >> shift) & ((1 << DIGIT_BITS) - 1)
+        out[ends[digit]] = keys[k]
+        ends[digit] += 1
+
+
+@njit(nogil=True, cache=True)
 def _fill(
     rows, features, counts, known, starts, weights, code, indptr, columns, values, squares, first, last
 ):
-    longest = 0
+    longest, passes = 0, 0
     for i in range(first, last):
         longest = max(longest, rows[i + 1] - rows[i])
-    packed = np.empty(longest, np.int64)
+    while len(weights) >> DIGIT_BITS * passes:
+        passes += 1
+    packed, other = np.empty(longest, np.int64), np.empty(longest, np.int64)
     for i in range(first, last):
         n = 0
         for k in range(rows[i], rows[i + 1]):
@@ -266,7 +285,12 @@ def _fill(
             if u >= 0 and starts[u + 1] > starts[u]:
                 packed[n] = np.int64(u) << 32 | np.int64(counts[k])
                 n += 1
-        packed[:n].sort()
+        if n < FEW_KEYS:
+            packed[:n].sort()
+        else:
+            for digit in range(passes):
+                _sort_by_digit(packed, n, 32 + DIGIT_BITS * digit, other)
+                packed, other = other, packed
         to, total = indptr[i], 0.0
         for k in range(n):
             u, c = packed[k] >> 32, packed[k] & 0xFFFFFFFF
