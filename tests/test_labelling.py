@@ -140,6 +140,26 @@ def test_a_doubtful_label_comes_back_once():
     assert learner.progress().n_labelled <= 70
 
 
+def test_an_older_training_does_not_replace_a_later_one(monkeypatch):
+    texts, labels = corpus()
+    learner = Learner(texts)
+    label_texts(learner, labels, 10)
+    train, later = learner._train, []
+
+    def slow(answers):
+        if not later:  # another thread answers and learns during this training
+            later.append(learner.next().index)
+            learner.answer(later[0], labels[later[0]])
+            learner.refresh()
+        return train(answers)
+
+    monkeypatch.setattr(learner, "_train", slow)
+    index = learner.next().index
+    learner.answer(index, labels[index])
+    learner.refresh()
+    assert {index, *later} <= set(learner._trained.index.tolist())
+
+
 def test_a_second_answer_replaces_the_first():
     texts, labels = corpus(30)
     learner, other = Learner(texts), Learner(texts)

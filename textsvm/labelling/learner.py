@@ -249,8 +249,10 @@ class Learner:
             ranking = self._rank(trained, answers)
             ahead = [i for i in self._order[self._next_random :][:2].tolist() if i not in answers]
             near = self._alike(ranking[:COMPARED] + ahead)
-            self._trained = replace(self._estimated(trained, answers), ranking=ranking, near=near)
-        self._known = changes
+            trained = replace(self._estimated(trained, answers), ranking=ranking, near=near)
+        if changes <= self._known:
+            return  # another thread has learnt later answers meanwhile
+        self._trained, self._known = trained, changes
         for index in [i for i in ranking if i not in self._answers][:GUESSED]:
             self.guess(index)
 
