@@ -44,11 +44,12 @@ def visit(browser):  # noqa: F811
     """Open an address; complaints of the page, and requests to other origins, fail the test."""
     complaints, pages = [], []
 
-    def open_page(address, width=1120, **options):
+    def open_page(address, width=1120, killed=False, **options):
         page = browser.new_page(viewport={"width": width, "height": 844}, **options)
         pages.append(page)
         origin = address.rsplit("/", 2)[0]
-        expected = "409 (Conflict)", "ERR_CONNECTION_REFUSED"
+        lost = ("ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE") if killed else ()
+        expected = "409 (Conflict)", "ERR_CONNECTION_REFUSED", *lost
         page.on(
             "console",
             lambda message: (
@@ -110,7 +111,7 @@ def texts_in(path):
 def test_fifty_texts_with_the_keyboard_a_kill_and_a_new_start(tmp_path, visit, truth):
     arguments = MESSAGES, "-o", "labels.jsonl", "--labels", "spam,ham"
     with serving(*arguments, cwd=tmp_path) as (address, process):
-        page = visit(address)
+        page = visit(address, killed=True)
         said = label_with_keys(page, truth, 25)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
@@ -118,7 +119,7 @@ def test_fifty_texts_with_the_keyboard_a_kill_and_a_new_start(tmp_path, visit, t
         press(page, "1")
         assert "does not answer" in page.locator("#note").inner_text()
     with serving(*arguments, cwd=tmp_path) as (address, process):
-        page = visit(address)
+        page = visit(address, killed=True)
         answered = len(labels_in(tmp_path / "labels.jsonl"))  # with near-copies
         assert page.locator("#tiles dd").first.inner_text().split("\n")[0] == str(answered)
         said |= label_with_keys(page, truth, 25)

@@ -145,7 +145,7 @@ def test_every_answer_is_on_disk_before_the_next_text(session, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
     text = session.next()["text"]
     answer = session.answer(text["index"], text["seen"], "spam")
-    assert synced == [session.journal.place.stat().st_size]
+    assert synced == [session.journal.journal_path.stat().st_size]
     assert (answer["copies"], answer["text"]["id"]) == (1, "t1")
     assert labels_in(session.journal.path) == {"t0": "spam", "t2": "spam"}
 
@@ -364,13 +364,13 @@ def test_a_new_start_is_not_refused_if_learning_fails(session, monkeypatch, caps
 @pytest.mark.parametrize("size", [1, 20, 60])
 def test_a_cut_line_is_removed(session, size):
     session.answer(1, 0, "ham")
-    whole = session.journal.place.read_bytes()
+    whole = session.journal.journal_path.read_bytes()
     session.answer(3, 0, "ham")
     session.journal.close()
-    session.journal.place.write_bytes(session.journal.place.read_bytes()[: len(whole) + size])
+    session.journal.journal_path.write_bytes(session.journal.journal_path.read_bytes()[: len(whole) + size])
     again, _ = reopened(session)
     assert again.journal.repaired
-    assert session.journal.place.read_bytes() == whole
+    assert session.journal.journal_path.read_bytes() == whole
     assert labels_in(session.journal.path) == {"t1": "ham"}
     again.journal.close()
 
@@ -378,9 +378,9 @@ def test_a_cut_line_is_removed(session, size):
 def test_damage_in_the_middle_is_an_error(session):
     session.answer(1, 0, "ham")
     session.journal.close()
-    lines = session.journal.place.read_text("utf-8").splitlines()
+    lines = session.journal.journal_path.read_text("utf-8").splitlines()
     for bad in ("", "{", "[]", '{"id": "t1"}', '{"labels": 3}', "\x00" * 20):
-        session.journal.place.write_text("\n".join([*lines, bad, lines[-1]]) + "\n", "utf-8")
+        session.journal.journal_path.write_text("\n".join([*lines, bad, lines[-1]]) + "\n", "utf-8")
         with pytest.raises(InputError, match=r"line 4 of .* is damaged"):
             Journal(session.journal.path, ONE)
 
@@ -413,14 +413,14 @@ def test_other_options_and_a_missing_journal(session):
     session.journal.close()
     with pytest.raises(InputError, match="begun without --multilabel"):
         Journal(session.journal.path, {"multilabel": True})
-    session.journal.place.unlink()
+    session.journal.journal_path.unlink()
     with pytest.raises(InputError, match=r"without its journal, labels.jsonl.journal"):
         Journal(session.journal.path, ONE)
 
 
 def test_a_full_disk_keeps_both_files_whole(session, monkeypatch):
     session.answer(1, 0, "ham")
-    before = session.journal.place.read_bytes()
+    before = session.journal.journal_path.read_bytes()
 
     def full(handle):
         raise OSError(28, "No space left on device")
@@ -433,7 +433,7 @@ def test_a_full_disk_keeps_both_files_whole(session, monkeypatch):
             session.answer(1, 1, "spam")
         with pytest.raises(InputError, match="No space left"):
             session.undo(session.journal.events)
-    assert session.journal.place.read_bytes() == before
+    assert session.journal.journal_path.read_bytes() == before
     assert session.learner.labelled == {1: "ham"}
     session.answer(0, 0, "spam")
     assert labels_in(session.journal.path) == {"t1": "ham", "t0": "spam", "t2": "spam"}

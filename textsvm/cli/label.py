@@ -181,7 +181,9 @@ def _session(
     texts = None if imported is None else _imported(imported, reading.as_dict(labelling.multilabel))
     journal = sessions.Journal(labelling.output, kind, replace=exchange.force)
     if journal.repaired:
-        console.say(f"note: the last line of {journal.place} was cut off, as by a crash, and is removed")
+        console.say(
+            f"note: the last line of {journal.journal_path} was cut off, as by a crash, and is removed"
+        )
     if labelling.second_opinion:
         learner: Any = sessions.SecondOpinion(corpus, labelling.multilabel, labelling.seed)
     else:

@@ -84,7 +84,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, kind: dict[str, Any], replace: bool = False) -> None:
-        self.path, self.place = path, path.with_name(path.name + ".journal")
+        self.path, self.journal_path = path, path.with_name(path.name + ".journal")
         self.answers: dict[str, JournalEntry] = {}  #: By id, the latest last
         #: All answers to each text that are not withdrawn, with their places in the journal; texts in the
         #: order of their first answers.
@@ -106,17 +106,17 @@ class Journal:
             raise
 
     def _check_beside(self) -> None:
-        if self.path.exists() and self.path.stat().st_size and not self.place.exists():
+        if self.path.exists() and self.path.stat().st_size and not self.journal_path.exists():
             raise InputError(
-                f"{self.path} is there without its journal, {self.place.name}; bring the journal back, take "
-                f"another -o and --import {self.path}, or replace it with --force"
+                f"{self.path} is there without its journal, {self.journal_path.name}; bring the journal back, "
+                f"take another -o and --import {self.path}, or replace it with --force"
             )
 
     def _open(self) -> None:
         try:
-            self._file = open(self.place, "a+b", buffering=0)  # noqa: SIM115 (until `close`)
+            self._file = open(self.journal_path, "a+b", buffering=0)  # noqa: SIM115 (until `close`)
         except OSError as error:
-            raise InputError(f"cannot write {self.place}: {error.strerror or error}") from error
+            raise InputError(f"cannot write {self.journal_path}: {error.strerror or error}") from error
         if not try_lock(self._file.fileno()):
             self._file.close()
             raise InputError(
@@ -135,7 +135,7 @@ class Journal:
             self._read_line(number, line, kind)
         if not lines:
             self._append([kind])
-            sync_folder(self.place.parent)
+            sync_folder(self.journal_path.parent)
         return len(whole) < len(data)
 
     def _read_line(self, number: int, line: bytes, kind: dict[str, Any]) -> None:
@@ -147,7 +147,8 @@ class Journal:
             different = [name for name in {**kind, **event} if kind.get(name) != event.get(name)]
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(
-                f"line {number} of {self.place} is damaged; restore the file from a copy, or remove the line"
+                f"line {number} of {self.journal_path} is damaged; restore the file from a copy, or remove the "
+                "line"
             ) from error
         if different:
             name = different[0].replace("_", "-")
@@ -200,7 +201,7 @@ class Journal:
         except OSError as error:
             with suppress(OSError):
                 self._file.truncate(size)
-            raise InputError(f"cannot write {self.place}: {error.strerror or error}") from error
+            raise InputError(f"cannot write {self.journal_path}: {error.strerror or error}") from error
 
     def with_labels(self, names: Sequence[str]) -> list[str]:
         """The recorded labels, then other names that were not removed on the page."""

@@ -117,7 +117,7 @@ class Session:
         self._skips: list[int] = []  # since the last answer, for `undo`
         self._chosen: dict[int, str] = {}
         self._problem: str | None = None
-        self._places = {each: i for i, each in enumerate(corpus.ids) if each in journal.answers}
+        self._number_of = {each: i for i, each in enumerate(corpus.ids) if each in journal.answers}
         self._check_corpus()
         for label in journal.labels:
             learner.add_label(label)
@@ -128,8 +128,10 @@ class Session:
 
     def _check_corpus(self) -> None:
         answers, path = self.journal.answers, self.journal.path
-        missing = [each for each in answers if each not in self._places]
-        changed = [each for each in self._places if text_digest(self._text_of(each)) != answers[each].digest]
+        missing = [each for each in answers if each not in self._number_of]
+        changed = [
+            each for each in self._number_of if text_digest(self._text_of(each)) != answers[each].digest
+        ]
         for different, trouble in ((missing, "are not in"), (changed, "have changed in")):
             if different:
                 some = f"{len(different):,} of {len(answers):,} labelled texts, first {different[0]!r}"
@@ -139,15 +141,15 @@ class Session:
                 )
 
     def _text_of(self, identifier: str) -> str:
-        return self.corpus.texts[self._places[identifier]]
+        return self.corpus.texts[self._number_of[identifier]]
 
     def _restore(self, answers: Iterable[JournalEntry]) -> None:
         """Tell the learner of earlier answers; a text that was answered again is no doubt any more."""
         given, copies = [], {}
         for each in answers:
-            if each.copy_of in self._places:
-                copies[self._places[each.id]] = self._places[each.copy_of]
-            answer = self._places[each.id], each.label, each.chosen == RANDOM
+            if each.copy_of in self._number_of:
+                copies[self._number_of[each.id]] = self._number_of[each.copy_of]
+            answer = self._number_of[each.id], each.label, each.chosen == RANDOM
             given += [answer] * (2 if len(self.journal.given.get(each.id, ())) > 1 else 1)
         self._learn(partial(self.learner.restore, given, copies))
 
@@ -289,7 +291,7 @@ class Session:
 
     def _noted(self, index: int, label: Labels, chosen: str, copy_of: str | None = None) -> JournalEntry:
         identifier = self.corpus.ids[index]
-        self._places[identifier] = index
+        self._number_of[identifier] = index
         return JournalEntry(identifier, text_digest(self.corpus.texts[index]), label, chosen, copy_of)
 
     def skip(self, index: int) -> dict[str, Any]:
@@ -311,7 +313,7 @@ class Session:
                 raise InputError("there is nothing to undo")
             original = latest.copy_of if latest.copy_of in self.journal.answers else latest.id
             at, answer = self.journal.given[str(original)][-1]
-            index = self._places[answer.id]
+            index = self._number_of[answer.id]
             self._chosen[index] = answer.chosen
             self._withdraw([answer.id, *self._copies_of(answer.id, at)])
             return {**self.show(index, answer.chosen), "skipped": False}
@@ -331,7 +333,7 @@ class Session:
     def _withdraw(self, ids: list[str]) -> None:
         self._skips.clear()
         self.journal.withdraw(ids, self._text_of)
-        self._follow(self._places[each] for each in dict.fromkeys(ids))
+        self._follow(self._number_of[each] for each in dict.fromkeys(ids))
         self._due.set()
 
     def add_label(self, label: str) -> dict[str, Any]:
@@ -391,7 +393,7 @@ class Session:
 
     def _listed(self, skip: int) -> list[dict[str, Any]]:
         latest = islice(reversed(self.journal.answers.values()), skip, skip + LISTED)
-        return [self._entry(self._places[each.id]) | {"copy": each.copy_of is not None} for each in latest]
+        return [self._entry(self._number_of[each.id]) | {"copy": each.copy_of is not None} for each in latest]
 
     def _entry(self, index: int, start: int = 0) -> dict[str, Any]:
         """A line of a list: the beginning of a text, or the words from `start` on, and its label."""
@@ -427,7 +429,7 @@ class Session:
         assert self.corpus.labels is not None
         labels = [each for each in self.journal.answers.values() if each.label is not None]
         second = [_name(each.label) for each in labels]
-        first = [_name(self.corpus.labels[self._places[each.id]]) for each in labels]
+        first = [_name(self.corpus.labels[self._number_of[each.id]]) for each in labels]
         pairs = Counter(zip(first, second, strict=True)).most_common(LISTED)
         equal = sum(a == b for a, b in zip(first, second, strict=True))
         return {"n": len(labels), "equal": equal, "kappa": cohen_kappa(first, second), "pairs": pairs}
