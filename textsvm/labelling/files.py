@@ -108,8 +108,8 @@ class Journal:
     def _check_beside(self) -> None:
         if self.path.exists() and self.path.stat().st_size and not self.journal_path.exists():
             raise InputError(
-                f"{self.path} is there without its journal, {self.journal_path.name}; bring the journal back, "
-                f"take another -o and --import {self.path}, or replace it with --force"
+                f"{self.path} is there without its journal, {self.journal_path.name}; bring it back, take "
+                f"another -o and --import {self.path}, or replace it with --force"
             )
 
     def _open(self) -> None:
@@ -147,8 +147,8 @@ class Journal:
             different = [name for name in {**kind, **event} if kind.get(name) != event.get(name)]
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(
-                f"line {number} of {self.journal_path} is damaged; restore the file from a copy, or remove the "
-                "line"
+                f"line {number} of {self.journal_path} is damaged; restore the file from a copy, or remove "
+                "the line"
             ) from error
         if different:
             name = different[0].replace("_", "-")
