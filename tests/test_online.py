@@ -51,15 +51,24 @@ def from_scratch(lessons, C, free_bias=True):
 
 
 def without_bias(lessons, C):
-    """All examples as positive ones, as y <w, x> has it, and an empty negative one, which is worth C."""
+    """All examples as positive ones, as y <w, x> has it, and an empty negative one, which is worth C.
+
+    LIBLINEAR stops when the projected gradients of one pass are equal, even if they are not 0. This depends
+    on the order of the examples, so it is asked for ten orders.
+    """
     X = np.zeros((len(lessons) + 1, 2 + max(max(bag, default=0) for bag, _ in lessons.values())))
     for row, (bag, positive) in zip(X, lessons.values(), strict=False):
         keys, values = vector(bag)
         row[keys.astype(int)] = values if positive else -values
     y = np.append(np.ones(len(lessons)), -1)
-    model = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-10, max_iter=1_000_000).fit(X, y)
-    w = model.coef_[0]
-    return -0.5 * w @ w - C * np.maximum(0, 1 - X[:-1] @ w).sum()
+    objectives = []
+    for seed in range(10):
+        model = LinearSVC(
+            loss="hinge", C=C, fit_intercept=False, tol=1e-10, max_iter=1_000_000, random_state=seed
+        )
+        w = model.fit(X, y).coef_[0]
+        objectives.append(-0.5 * w @ w - C * np.maximum(0, 1 - X[:-1] @ w).sum())
+    return max(objectives)
 
 
 def judge(machine, lessons, free_bias=True):
