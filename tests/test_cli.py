@@ -108,7 +108,7 @@ def test_version():
 
 
 def test_version_imports_no_library_but_for_the_device():
-    code = "import sys; from textsvm.cli.about import _versions; _versions(); print(*sys.modules)"
+    code = "import sys; from textsvm.cli import _versions; _versions(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not set(loaded.split()) & {"numpy", "scipy", "numba", "sklearn", "cupy"}
 

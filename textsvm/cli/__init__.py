@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Iterable
 from importlib import import_module
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 from typer.completion import completion_init, install_callback, show_callback
 
+import textsvm
 from textsvm.cli import console
 from textsvm.cli.options import Command, Group, option
 
@@ -55,6 +57,11 @@ LOADING = {
     "neighbours", "gram", "features",
 }  # fmt: skip
 LIBRARIES = (150 << 20, 900 << 20)
+#: Libraries that `--version` names.
+PACKAGES = {
+    "numpy": "NumPy", "scipy": "SciPy", "numba": "Numba", "scikit-learn": "scikit-learn",
+    "cupy-cuda13x": "CuPy", "cupy-cuda12x": "CuPy", "cupy": "CuPy",
+}  # fmt: skip
 
 
 def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
@@ -82,10 +89,25 @@ def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
 
 def _version(given: bool) -> None:
     if given:
-        from textsvm.cli.about import version_lines
+        from textsvm.runtime.device import select
 
-        typer.echo("\n".join(version_lines()))
+        python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+        device = console.device_line(select())
+        typer.echo("\n".join([f"textsvm {textsvm.__version__}", device, python, ", ".join(_versions())]))
         raise typer.Exit()
+
+
+def _versions() -> list[str]:
+    """Versions of the libraries that are installed, none of which is imported."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = []
+    for package, name in PACKAGES.items():
+        try:
+            versions.append(f"{name} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return versions
 
 
 def _completion(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> None:

@@ -1,51 +1,54 @@
-"""textsvm --version, textsvm devices, textsvm bench: the installation and its speed."""
+"""textsvm devices, textsvm bench: the processors of this computer, and their speed.
+
+`devices --compile` fills CuPy's cache of compiled GPU kernels. A kernel is compiled when it is first used:
+3 to 15 seconds for the first training, most of them for kernels of array operations that CuPy writes itself.
+Its cache on disk serves all processes, so small trainings of every kind, each in its own process, fill it
+side by side, beside the .cu files.
+"""
 
 from __future__ import annotations
 
-import platform
-from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+import pkgutil
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
+from multiprocessing import get_context
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 import textsvm
 from textsvm.cli import options
-from textsvm.cli.console import Console, device_line
+from textsvm.cli.console import Console
+from textsvm.errors import InputError
+from textsvm.kernels import KERNELS
+from textsvm.runtime import device as gpu
+from textsvm.runtime.compiled import scipy
+from textsvm.runtime.parallel import Progress, n_threads
 
-LIBRARIES = {"NumPy": "numpy", "SciPy": "scipy", "Numba": "numba", "scikit-learn": "scikit-learn"}
-CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
 #: Benchmarks of `textsvm.bench`; `python -m benchmarks` in a checkout has the others.
 NAMES = ("kernels", "panel", "paper", "solver")
+#: Documents of a training: enough for the plans of large data.
+DOCUMENTS = 2000
+#: Bytes on the card that a process may need.
+ROOM = 2 << 30
+OF_VECTORS = ("linear", "polynomial", "gaussian", "sigmoid")
 
 
-def version_lines() -> list[str]:
-    """Version, device and libraries. Imports no library except CuPy, which is needed to find the device."""
-    from textsvm.runtime.device import select
-
-    return [
-        f"textsvm {textsvm.__version__}",
-        device_line(select()),
-        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
-        ", ".join(_versions()),
-    ]
-
-
-def _versions() -> list[str]:
-    versions = []
-    for name, package in [*LIBRARIES.items(), *(("CuPy", package) for package in CUPY)]:
-        try:
-            versions.append(f"{name} {version(package)}")
-        except PackageNotFoundError:
-            continue
-    return versions
-
-
-def devices(json: options.Json = False, quiet: options.Quiet = False) -> None:
+def devices(
+    compile_kernels: Annotated[
+        bool, typer.Option("--compile", help="compile all GPU kernels now, so that no first use has to wait")
+    ] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
     """List the CPU and every GPU, and test each GPU with a small kernel."""
     console = Console(quiet)
-
-    from textsvm.runtime.device import devices as list_devices
-
     rows = [
         {
             "device": "cpu" if each.device.kind == "cpu" else f"cuda:{each.device.index}",
@@ -53,8 +56,10 @@ def devices(json: options.Json = False, quiet: options.Quiet = False) -> None:
             "usable": not each.trouble,
             "trouble": each.trouble or None,
         }
-        for each in list_devices()
+        for each in gpu.devices()
     ]
+    if compile_kernels:
+        _compile(rows, console)
     if json:
         console.print_json({"devices": rows})
         return
@@ -64,6 +69,95 @@ def devices(json: options.Json = False, quiet: options.Quiet = False) -> None:
     cards = [str(row["device"]) for row in rows if row["usable"] and row["device"] != "cpu"]
     if len(cards) > 1:
         console.line(f"cuda:all: {' and '.join(cards)} together; cuda:0,1 for some of them")
+
+
+def _compile(rows: list[dict[str, Any]], console: Console) -> None:
+    """Compile all kernels for a GPU of each kind."""
+    kinds = {row["description"].partition(" ")[2]: row["device"] for row in rows[:0:-1] if row["usable"]}
+    if not kinds:
+        reasons = [f": {row['trouble']}" for row in rows[1:2]]
+        raise InputError(f"there is no usable GPU to compile for{''.join(reasons)}")
+    for device in kinds.values():
+        clock = time.perf_counter()
+        with console.progress():
+            compile_all(device, console.progress_of("compiling GPU kernels"))
+        console.say(f"compiled all kernels for {device} in {time.perf_counter() - clock:.0f} s")
+
+
+def compile_all(device: str, progress: Progress) -> None:
+    """Run all trainings and compile all .cu files on a GPU."""
+    calls: list[tuple[Any, ...]] = [(_train, device, name) for name in trainings(device)]
+    calls += [(_load, device, *entry) for entry in sources()]
+    with gpu.use(gpu.select(device)):
+        processes = max(1, min(n_threads(), len(calls), gpu.free_memory() // ROOM))
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        futures = [pool.submit(*call) for call in calls]
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                future.result()
+                progress(done, len(calls))
+        except BrokenProcessPool as error:
+            raise InputError(f"a process that compiled for {device} was killed; run it again") from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def trainings(device: str, n: int = DOCUMENTS) -> dict[str, Callable[[], object]]:
+    """Name and call of every kind of training, with predictions."""
+    rng, three = np.random.default_rng(0), np.arange(n) % 3
+    rows = rng.choice(list("acgt"), (n, 60))
+    sequences = ["".join(row) + "acgt"[k] * 9 for row, k in zip(rows, three, strict=True)]
+    texts = [f"it is {sequence}" for sequence in sequences]
+    vectors = rng.standard_normal((n, 20)).astype(np.float32)
+    vectors[:, 0] += three
+    sparse = scipy.sparse.csr_matrix
+
+    def classify(x: Any, **options: Any) -> Callable[[], object]:
+        def call() -> None:
+            for y in (three > 0, three):
+                textsvm.SVC(device=device, **options).fit(x, y).predict(x[:100])
+            textsvm.cross_validate(textsvm.SVC(device=device, **options), x, three > 0, cv=3)
+
+        return call
+
+    def fit(model: Any, *y: Any) -> Callable[[], object]:
+        return lambda: model.fit(texts, *y).predict(texts[:100])
+
+    calls = {
+        "auto": classify(texts),
+        "sequences": classify(sequences),
+        "features": classify(texts, compute=textsvm.Compute(solver="features")),
+        "sparse vectors": classify(sparse(np.maximum(vectors, 0)), kernel="gaussian"),
+        "sparse flags": classify(sparse((vectors > 1).astype(np.float32)), kernel="gaussian"),
+        "crammer-singer": fit(textsvm.SVC("spectrum", multiclass="crammer-singer", device=device), three),
+        "regression": fit(textsvm.SVR("spectrum", device=device), three),
+        "one class": fit(textsvm.OneClassSVM("spectrum", device=device)),
+        "neighbours": lambda: textsvm.neighbours(texts, within=5, device=device),
+    }
+    for name in KERNELS.simple():
+        x: Any = vectors if name in OF_VECTORS else sequences
+        calls[name] = classify(x, kernel=name)
+    return calls
+
+
+def sources() -> list[tuple[str, gpu.Defines]]:
+    """Every .cu file, with each set of definitions for it."""
+    for module in pkgutil.walk_packages(textsvm.__path__, "textsvm."):
+        if "cuda" in module.name:
+            import_module(module.name)  # and with them the others that launch kernels
+    ours = [module for name, module in sys.modules.items() if name.startswith("textsvm.")]
+    return list(dict.fromkeys(entry for module in ours for entry in getattr(module, "DEFINE_SETS", ())))
+
+
+def _train(device: str, name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the random texts
+        trainings(device)[name]()
+
+
+def _load(device: str, source: str, defines: gpu.Defines) -> None:
+    with gpu.use(gpu.select(device)):
+        gpu.load(source, defines)
 
 
 def bench(

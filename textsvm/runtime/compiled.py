@@ -72,7 +72,7 @@ class Compiled:
                 names, cells = self._function.__globals__, self._function.__closure__ or ()
                 self._dispatcher = dispatcher  # before the others, which may call it
                 for name, other in list(names.items()):
-                    if isinstance(other, Compiled):
+                    if isinstance(other, (Compiled, Imported)):
                         names[name] = other.dispatcher
                 for cell in cells:
                     if isinstance(cell.cell_contents, Compiled):
@@ -86,6 +86,21 @@ class Compiled:
 
     def __reduce__(self) -> Any:
         return _by_name, (self.__module__, self.__qualname__)
+
+
+class Imported:
+    """A function of a module that needs Numba, for compiled functions: imported when these are compiled."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.dispatcher(*arguments)
+
+    @property
+    def dispatcher(self) -> Any:
+        """What Numba calls."""
+        return getattr(import_module(self._module), self._name)
 
 
 class _LazyModule:

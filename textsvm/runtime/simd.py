@@ -81,6 +81,22 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of array[index], which is read soon; changes nothing else."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        address, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address, whole, whole, whole])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")
+        options = [ir.Constant(whole, value) for value in (0, 3, 1)]  # to read, into all caches, of data
+        builder.call(function, [builder.bitcast(builder.gep(data, [args[1]]), address), *options])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), codegen
+
+
+@intrinsic
 def store(typingctx: Any, array: Any, index: Any, vector: Any) -> Any:
     """array[index : index + LANES] = vector, unchecked."""
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.rows import FeatureRows
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import Imported, njit
 from textsvm.runtime.parallel import Progress, run
 
 Array = NDArray[Any]
@@ -35,6 +35,10 @@ Array = NDArray[Any]
 RHO = 1.0
 #: Minimum and maximum number of columns per thread.
 MIN_COLUMNS, MAX_COLUMNS = 4, 16
+#: Features or values in a cache line.
+LINE = 16
+
+prefetch = Imported("textsvm.runtime.simd", "prefetch")
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,8 @@ def _descend_one(
         at = 0
         while at < active:
             i = order[at]
+            if at + 1 < active:
+                _prefetch_row(order[at + 1], indptr, features, values)
             first, last = indptr[i], indptr[i + 1]
             g = b
             for k in range(first, last):
@@ -192,6 +198,14 @@ def _descend_one(
                 return epoch + 1, float(worst)
             active, margin = len(order), np.float32(np.inf)
     return max_epochs, float(worst)
+
+
+@njit(inline="always")
+def _prefetch_row(i: int, indptr: Array, features: Array, values: Array) -> None:
+    """Ask for a row while the one before is processed: rows in random order are seldom in a cache."""
+    for k in range(indptr[i], indptr[i + 1], LINE):
+        prefetch(features, k)
+        prefetch(values, k)
 
 
 @njit(nogil=True, cache=True)

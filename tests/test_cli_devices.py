@@ -1,0 +1,57 @@
+"""textsvm devices --compile: it trains every kind of machine, and compiles every .cu file."""
+
+import os
+
+import pytest
+from command import run_fresh
+from test_compile_cu import define_sets
+
+from benchmarks import clusters, layouts
+from textsvm.cli.about import devices as command
+from textsvm.cli.about import sources, trainings
+from textsvm.errors import InputError
+from textsvm.kernels import KERNELS
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device, DeviceStatus
+
+CPU = DeviceStatus(Device("cpu", 0, "cpu"), "")
+
+
+def cards(*troubles):
+    return [DeviceStatus(Device("cuda", k, f"cuda:{k} (H)"), trouble) for k, trouble in enumerate(troubles)]
+
+
+@pytest.mark.parametrize("name", trainings("cpu", 60))
+@pytest.mark.filterwarnings("ignore")
+def test_every_training_runs(name):
+    trainings("cpu", 60)[name]()
+
+
+def test_every_kernel_and_every_source_is_compiled():
+    assert {*KERNELS.simple()} <= {*trainings("cpu", 60)}
+    of_benchmarks = {*clusters.DEFINE_SETS, *layouts.DEFINE_SETS}
+    assert {*define_sets()} == {*sources(), *of_benchmarks}
+
+
+def test_one_card_of_each_kind_is_compiled_for(monkeypatch, capsys):
+    compiled = []
+    monkeypatch.setattr("textsvm.cli.about.compile_all", lambda device, progress: compiled.append(device))
+    monkeypatch.setattr(devices, "devices", lambda: [CPU, *cards("", "", "broken")])
+    command(compile_kernels=True)
+    assert compiled == ["cuda:0"]
+    assert "compiled all kernels for cuda:0" in capsys.readouterr().err
+
+
+def test_without_a_usable_gpu_the_reason_is_given(monkeypatch):
+    monkeypatch.setattr(devices, "devices", lambda: [CPU, *cards("it is broken")])
+    with pytest.raises(InputError, match="no usable GPU to compile for: it is broken"):
+        command(compile_kernels=True)
+
+
+@pytest.mark.gpu
+def test_the_first_training_after_it_compiles_little(tmp_path, monkeypatch):
+    env = {**os.environ, "CUPY_CACHE_DIR": str(tmp_path)}
+    run_fresh("devices", "--compile", env=env, timeout=300)
+    before = len([*tmp_path.iterdir()])
+    run_fresh("demo", "--device", "cuda", env=env)
+    assert len([*tmp_path.iterdir()]) <= before + 3
