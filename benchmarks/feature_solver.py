@@ -188,11 +188,20 @@ def reviews(quick: bool) -> TrainTest:
     return TrainTest("reviews", corpus.texts, np.array(corpus.labels), [], np.array([]))
 
 
+def flipped(task: TrainTest, share: float) -> TrainTest:
+    """The task with a share of its labels exchanged."""
+    y = np.unique(task.y_train, return_inverse=True)[1]
+    wrong = np.random.default_rng(5).random(len(y)) < share
+    name = f"{task.name}, {share:.0%} flipped" if share else task.name
+    return TrainTest(name, task.train, np.where(wrong, 1 - y, y), [], np.array([]))
+
+
 @benchmark(
     "feature_solver",
     "Training on features, beside LIBLINEAR",
     "reports/feature_solver",
     option("--every", type=int, default=1, help="use every EVERY-th sentence of the reviews"),
+    option("--flip", type=float, default=0.0, help="also train with this share of the labels flipped"),
     option(
         "--ways", action="store_true", help="also write the points that the rates of `auto` are fitted to"
     ),
@@ -208,8 +217,10 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
         task.name, task.train[:: options.every], task.y_train[:: options.every], [], np.array([])
     )
     features = fixed_default().features.rows(encode(task.train), CPU)
-    for C in (1.0, 10.0):
-        report.row(f"{task.name} {C}", against_liblinear, task, features, C)
+    for share in (0.0, options.flip) if options.flip else (0.0,):
+        noisy = flipped(task, share)
+        for C in (1.0, 10.0):
+            report.row(f"{noisy.name} {C}", against_liblinear, noisy, features, C)
     if options.ways:
         panel = () if options.quick else ("blitzer", "banking77")
         others = [read_set(data_folder() / "panel", name) for name in panel]

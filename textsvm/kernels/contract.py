@@ -533,7 +533,15 @@ class Features:
 
     def rows(self, documents: Documents | MultiView, device: Device) -> FeatureRows:
         """Fit the kernel to documents and return their feature matrix."""
-        return self.counted_rows(self.count_terms(documents, device), np.arange(len(documents)), device)
+        everyone, terms = np.arange(len(documents)), [term for _, term in self.kernel.structure.terms]
+        keys, parts = [term.features.key for term in terms], {}
+        for key in dict.fromkeys(keys):
+            counted = terms[keys.index(key)].features.count_terms(documents, device)
+            for k, term in enumerate(terms):
+                if keys[k] == key:
+                    parts[k] = _fitted_rows(term, counted, everyone)
+            del counted  # before the terms of the next key are counted: counts are larger than rows
+        return self._side_by_side([parts[k] for k in range(len(terms))], device)
 
     def count_terms(self, documents: Documents | MultiView, device: Device) -> dict[Hashable, Any]:
         """Counted documents of all terms, by `key`."""
@@ -547,10 +555,11 @@ class Features:
         self, counted: dict[Hashable, Any], train: NDArray[np.int64], device: Device
     ) -> FeatureRows:
         """Fit the kernel to some documents of `count_terms` and return the feature matrix of all."""
-        parts = []
-        for _, term in self.kernel.structure.terms:
-            term.features.fit_counted(counted[term.features.key], train)
-            parts.append(term.features.rows_of(counted[term.features.key], train))
+        terms = [term for _, term in self.kernel.structure.terms]
+        return self._side_by_side([_fitted_rows(term, counted, train) for term in terms], device)
+
+    def _side_by_side(self, parts: list[FeatureRows], device: Device) -> FeatureRows:
+        """The feature matrix of the kernel, given those of its terms."""
         weights = [weight for weight, _ in self.kernel.structure.terms]
         if device.kind == "cuda":
             from textsvm.linalg import rows_cuda
@@ -565,6 +574,14 @@ class Features:
     def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | MultiView) -> Weights:
         """Restore weights, and the state of the kernel, from `Weights.state`."""
         raise NotImplementedError
+
+
+def _fitted_rows(term: Any, counted: dict[Hashable, Any], train: NDArray[np.int64]) -> FeatureRows:
+    """Fit a term to some counted documents; the feature matrix of all."""
+    features = term.features
+    features.fit_counted(counted[features.key], train)
+    rows: FeatureRows = features.rows_of(counted[features.key], train)
+    return rows
 
 
 def strip_prefix(prefix: str, state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
