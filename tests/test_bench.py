@@ -6,7 +6,7 @@ import pytest
 from command import fails, run, run_fresh
 
 from textsvm.bench.harness import BenchmarkReport, list_benchmarks
-from textsvm.cli.about import NAMES
+from textsvm.cli.demo import NAMES
 from textsvm.runtime.device import gpu_trouble
 
 pytestmark = pytest.mark.slow

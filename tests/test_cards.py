@@ -215,7 +215,7 @@ def test_the_structure_that_the_kernel_takes():
 
 
 def test_the_list_of_devices_says_what_can_work_together(monkeypatch, capsys):
-    from textsvm.cli.about import devices as command
+    from textsvm.cli.devices import devices as command
 
     cards = [devices.DeviceStatus(Device("cuda", index, f"cuda:{index}"), "") for index in range(2)]
     monkeypatch.setattr(devices, "devices", lambda: [devices.DeviceStatus(CPU, ""), *cards])

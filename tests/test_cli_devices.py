@@ -7,8 +7,8 @@ from command import run_fresh
 from test_compile_cu import define_sets
 
 from benchmarks import clusters, layouts
-from textsvm.cli.about import devices as command
-from textsvm.cli.about import sources, trainings
+from textsvm.cli.devices import devices as command
+from textsvm.cli.devices import sources, trainings
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.runtime import device as devices
@@ -35,7 +35,7 @@ def test_every_kernel_and_every_source_is_compiled():
 
 def test_one_card_of_each_kind_is_compiled_for(monkeypatch, capsys):
     compiled = []
-    monkeypatch.setattr("textsvm.cli.about.compile_all", lambda device, progress: compiled.append(device))
+    monkeypatch.setattr("textsvm.cli.devices.compile_all", lambda device, progress: compiled.append(device))
     monkeypatch.setattr(devices, "devices", lambda: [CPU, *cards("", "", "broken")])
     command(compile_kernels=True)
     assert compiled == ["cuda:0"]

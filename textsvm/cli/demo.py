@@ -1,4 +1,4 @@
-"""textsvm demo: train a spam filter on embedded messages, and explain a prediction."""
+"""textsvm demo: train a spam filter on embedded messages, and explain a prediction. textsvm bench: speed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from textsvm.cli import options
 from textsvm.cli.console import Console, wrong_usage
 from textsvm.cli.options import option
 from textsvm.errors import printable
-from textsvm.exporting import files
 
 if TYPE_CHECKING:
     from textsvm.evaluation.explanation import Explanation
@@ -22,6 +23,8 @@ MESSAGE = (
 MOST = "ham"
 #: Number of listed words.
 WORDS = 5
+#: Benchmarks of `textsvm.bench`; `python -m benchmarks` in a checkout has the others.
+NAMES = ("kernels", "panel", "paper", "solver")
 
 
 def demo(
@@ -38,6 +41,7 @@ def demo(
     from textsvm.cli import corpora
     from textsvm.cli.explanations import coloured, legend
     from textsvm.evaluation import baselines, explanation
+    from textsvm.exporting import files
     from textsvm.machines.classifier import Classifier
     from textsvm.readers import sample
     from textsvm.selection.folds import shuffle_split
@@ -85,3 +89,22 @@ def _words(explanation: Explanation) -> list[tuple[str, float]]:
         for each in re.finditer(r"\S+", explanation.text)
     ]
     return sorted(words, key=lambda word: -sign * word[1])[:WORDS]
+
+
+def bench(
+    context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]
+) -> None:
+    """Measure textsvm against CPU baselines on this computer; check that results are equal before timing.
+
+    `textsvm bench NAME --help` lists its options. TEXTSVM_DATA names the folder of the corpora.
+    """
+    if name in ("--help", "-h"):
+        typer.echo(context.get_help())
+        return
+    if name not in NAMES:
+        raise typer.BadParameter(
+            f"{name!r} is not one of {', '.join(NAMES)}; a checkout has more: python -m benchmarks --help"
+        )
+    from textsvm.bench.harness import run_benchmark
+
+    run_benchmark("textsvm.bench", "textsvm bench", name, context.args)

@@ -1,4 +1,4 @@
-"""textsvm devices, textsvm bench: the processors of this computer, and their speed.
+"""textsvm devices: the CPU and the GPUs of this computer.
 
 `devices --compile` fills CuPy's cache of compiled GPU kernels. A kernel is compiled when it is first used:
 3 to 15 seconds for the first training, most of them for kernels of array operations that CuPy writes itself.
@@ -31,8 +31,6 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, n_threads
 
-#: Benchmarks of `textsvm.bench`; `python -m benchmarks` in a checkout has the others.
-NAMES = ("kernels", "panel", "paper", "solver")
 #: Documents of a training: enough for the plans of large data.
 DOCUMENTS = 2000
 #: Bytes on the card that a process may need.
@@ -158,22 +156,3 @@ def _train(device: str, name: str) -> None:
 def _load(device: str, source: str, defines: gpu.Defines) -> None:
     with gpu.use(gpu.select(device)):
         gpu.load(source, defines)
-
-
-def bench(
-    context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]
-) -> None:
-    """Measure textsvm against CPU baselines on this computer; check that results are equal before timing.
-
-    `textsvm bench NAME --help` lists its options. TEXTSVM_DATA names the folder of the corpora.
-    """
-    if name in ("--help", "-h"):
-        typer.echo(context.get_help())
-        return
-    if name not in NAMES:
-        raise typer.BadParameter(
-            f"{name!r} is not one of {', '.join(NAMES)}; a checkout has more: python -m benchmarks --help"
-        )
-    from textsvm.bench.harness import run_benchmark
-
-    run_benchmark("textsvm.bench", "textsvm bench", name, context.args)
