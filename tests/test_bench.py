@@ -21,6 +21,7 @@ QUICK = (
     "multilabel",
     "neighbours",
     "nystroem",
+    "growth",
     "million",
     "mixtures",
     "keeping",
