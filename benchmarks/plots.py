@@ -10,6 +10,9 @@ from textsvm.runtime.files import replacing
 #: Okabe and Ito's colours, which colour-blind people tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
+#: Number of series whose names have room between the lines.
+FEW = 4
+
 Series = dict[str, list[tuple[float, float]]]
 
 
@@ -32,7 +35,10 @@ def lines(path: Path, panels: Sequence[tuple[str, Series]], y_label: str, log: b
         axis.set(xlabel=x_label, ylabel=y_label)
         axis.grid(which="major", color="#e0e0e0", linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(frameon=False, fontsize=8)
+        if len(series) <= FEW:
+            axis.legend(frameon=False, fontsize=8)
+    if len(series) > FEW:  # they would cover the lines
+        figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix.removeprefix("."))
     return True
