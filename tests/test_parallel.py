@@ -1,5 +1,6 @@
 """Work on all cores: every piece once, progress, interruptions, and a pool that is kept alive."""
 
+import contextvars
 import itertools
 import multiprocessing
 import threading
@@ -29,6 +30,54 @@ def test_the_pool_is_kept_alive():
     for _ in range(10):
         parallel.run(lambda _: names.add(threading.current_thread().name), range(8))
     assert len(names) <= 2
+
+
+def test_without_progress_too_each_piece_runs_once():
+    done = []
+    with parallel.limit(8):
+        parallel.run(done.append, range(1000))
+        parallel.run(done.append, [])
+    assert sorted(done) == list(range(1000))
+
+
+def test_watch_is_called_after_the_last_piece():
+    done, seen = [], []
+    parallel.run(done.append, range(5), watch=lambda: seen.append(len(done)))
+    assert seen[-1] == 5
+
+
+def test_all_threads_work_at_once():
+    with parallel.limit(6):
+        together = threading.Barrier(6)
+        parallel.run(lambda _: together.wait(30), range(6))
+
+
+def test_context_variables_of_the_caller_hold_in_the_threads():
+    seen = []
+    variable = contextvars.ContextVar("variable", default=0)
+    variable.set(7)
+    parallel.run(lambda _: seen.append(variable.get()), range(20))
+    assert seen == [7] * 20
+
+
+def test_a_single_thread_suffices(monkeypatch):
+    """If the system starts no second thread, the first takes all pieces."""
+    done = []
+    with parallel.limit(3):
+        parallel.run(lambda _: None, range(3))
+        pool = parallel._pools[3]
+        submit, calls = pool.submit, []
+
+        def once(*arguments):
+            calls.append(arguments)
+            if len(calls) > 1:
+                raise RuntimeError("can't start new thread")
+            return submit(*arguments)
+
+        monkeypatch.setattr(pool, "submit", once)
+        parallel.run(done.append, range(50))
+    assert sorted(done) == list(range(50))
+    assert len(calls) > 1
 
 
 def test_pieces_may_run_pieces():

@@ -22,8 +22,8 @@ Array = NDArray[Any]
 MAX_INT32 = (1 << 31) - 1
 #: Pieces of work per thread: enough to balance unequal documents.
 PIECES = 4
-#: Symbols or entries below which starting threads does not pay.
-ALONE = 1 << 16
+#: Symbols or entries below which starting threads does not pay, and minimum of a piece of work.
+ALONE, LEAST = 1 << 16, 1 << 14
 
 
 def feature_type(n_features: int) -> type[np.signedinteger]:
@@ -51,7 +51,7 @@ def spread(function: Callable[[Any], object], pieces: Sequence[Any]) -> None:
 
 def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Ranges of documents with similar numbers of symbols."""
-    pieces = PIECES * n_threads()
+    pieces = min(PIECES * n_threads(), int(offsets[-1] - offsets[0]) // LEAST)
     goals = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, pieces) // pieces
     cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, goals), [len(offsets) - 1]]))
     return [(int(a), int(b)) for a, b in pairwise(cuts)]

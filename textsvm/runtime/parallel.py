@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import lru_cache
+from queue import Empty, SimpleQueue
 from typing import Any
 
 
@@ -142,48 +144,108 @@ def run(
     progress, watch : callable, optional
         Called from the calling thread, `watch` about every 0.1 s; may raise to stop the work.
     """
-    costs = [1.0] * len(pieces) if work is None else list(work)
-    total, done = float(sum(costs)), 0.0
     if getattr(_worker, "busy", False):  # inside another `run`, which uses all cores
         for piece in pieces:
             function(piece)
         return
+    if not len(pieces):
+        return
+    costs = [1.0] * len(pieces) if work is None else list(work)
+    total, done = float(sum(costs)), 0.0
     threads = n_threads()
     if threads not in _pools:
         _pools[threads] = ThreadPoolExecutor(threads)
-    pool = _pools[threads]
-    # Copy the context for each piece, so that context variables of the caller hold in threads too.
-    pending = {
-        pool.submit(copy_context().run, _call, function, piece): cost
-        for piece, cost in zip(pieces, costs, strict=True)
-    }
+    task = _Task(function, pieces, _pools[threads], threads, each=bool(progress or watch))
     try:
-        while pending:
-            for future in wait(pending, 0.1 if watch else None, FIRST_COMPLETED).done:
-                future.result()
-                done += pending.pop(future)
+        task.start_thread()
+        while True:
+            at, left, error = -1, 1, None
+            with suppress(Empty):
+                at, left, error = task.reports.get(timeout=0.1 if watch else None)
+            if error is not None:
+                raise error
             if watch is not None:
                 watch()
-            if progress is not None:
+            if progress is not None and at >= 0:
+                done += costs[at]
                 progress(done, total)
+            if not left:
+                return
     except BaseException as error:
-        for future in pending:
-            future.cancel()
+        running = task.cancel()
         if isinstance(error, KeyboardInterrupt):
             # Do not wait for running pieces, which take minutes for very long documents. The pool is not
             # shut down: other threads may use it, and it ends with the last of its pieces.
             _pools.pop(threads, None)
         else:
-            wait([future for future in pending if not future.cancelled()])
+            while running:
+                _, running, _ = task.reports.get()
         raise
 
 
-def _call(function: Callable[[Any], object], piece: Any) -> None:
-    _worker.busy = True
-    try:
-        function(piece)
-    finally:
-        _worker.busy = False
+class _Task:
+    """Pieces of a call of `run`, which its threads take one after another.
+
+    A thread that begins starts up to two others while pieces are waiting: short work ends before all threads
+    are awake, which would cost more than the work. `reports` receives tuples (index of a finished piece,
+    number of pieces that wait or run, error): for each piece if `each`, else for the last and for errors.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], object],
+        pieces: Sequence[Any],
+        pool: ThreadPoolExecutor,
+        threads: int,
+        each: bool,
+    ) -> None:
+        self.reports: SimpleQueue[tuple[int, int, BaseException | None]] = SimpleQueue()
+        self._function, self._pieces, self._pool, self._each = function, pieces, pool, each
+        self._waiting, self._left = deque(range(len(pieces))), len(pieces)
+        self._threads = min(threads, len(pieces))
+        self._lock = threading.Lock()
+
+    def start_thread(self) -> None:
+        """Start another thread, if there may be more and pieces are waiting."""
+        with self._lock:
+            if not self._threads or not self._waiting:
+                return
+            self._threads -= 1
+        # A copy of the context, so that context variables of the caller hold in threads too.
+        self._pool.submit(copy_context().run, self._work)
+
+    def cancel(self) -> int:
+        """Start no further piece; return the number of running ones."""
+        with self._lock:
+            self._left -= len(self._waiting)
+            self._waiting.clear()
+            return self._left
+
+    def _work(self) -> None:
+        _worker.busy = True
+        try:
+            with suppress(RuntimeError):  # no more threads can be started
+                self.start_thread()
+                self.start_thread()
+            while True:
+                with self._lock:
+                    if not self._waiting:
+                        return
+                    at = self._waiting.popleft()
+                error = self._error_of(at)
+                with self._lock:
+                    self._left -= 1
+                    if self._each or error is not None or not self._left:
+                        self.reports.put((at, self._left, error))
+        finally:
+            _worker.busy = False
+
+    def _error_of(self, at: int) -> BaseException | None:
+        try:
+            self._function(self._pieces[at])
+        except BaseException as error:
+            return error
+        return None
 
 
 def lap(seconds: dict[str, float], stage: str, since: float) -> float:
