@@ -39,7 +39,7 @@ Progress = Callable[[float, float], None]
 StageProgress = Callable[[str, float, float], None]
 
 _limit: ContextVar[int | None] = ContextVar("textsvm_threads", default=None)
-#: Pools by number of threads, kept alive: starting a pool takes longer than a small task.
+#: Pools by number of threads, kept alive: starting a pool takes longer than a small queue.
 _pools: dict[int, ThreadPoolExecutor] = {}
 _worker = threading.local()
 if hasattr(os, "register_at_fork"):
@@ -155,13 +155,13 @@ def run(
     threads = n_threads()
     if threads not in _pools:
         _pools[threads] = ThreadPoolExecutor(threads)
-    task = _Task(function, pieces, _pools[threads], threads, each=bool(progress or watch))
+    queue = _PieceQueue(function, pieces, _pools[threads], threads, each=bool(progress or watch))
     try:
-        task.start_thread()
+        queue.start_thread()
         while True:
             at, left, error = -1, 1, None
             with suppress(Empty):
-                at, left, error = task.reports.get(timeout=0.1 if watch else None)
+                at, left, error = queue.reports.get(timeout=0.1 if watch else None)
             if error is not None:
                 raise error
             if watch is not None:
@@ -172,19 +172,19 @@ def run(
             if not left:
                 return
     except BaseException as error:
-        running = task.cancel()
+        running = queue.cancel()
         if isinstance(error, KeyboardInterrupt):
             # Do not wait for running pieces, which take minutes for very long documents. The pool is not
             # shut down: other threads may use it, and it ends with the last of its pieces.
             _pools.pop(threads, None)
         else:
             while running:
-                _, running, _ = task.reports.get()
+                _, running, _ = queue.reports.get()
         raise
 
 
-class _Task:
-    """Pieces of a call of `run`, which its threads take one after another.
+class _PieceQueue:
+    """The pieces of a call of `run`, which threads take one after another.
 
     A thread that begins starts up to two others while pieces are waiting: short work ends before all threads
     are awake, which would cost more than the work. `reports` receives tuples (index of a finished piece,
