@@ -1,6 +1,6 @@
 """Several GPUs of one machine, against the first of them.
 
-Texts of 100 symbols, made of sentences of the embedded newswire sample (`benchmarks.corpora`). Whole kernel
+Texts of 100 symbols, made of sentences of the bundled newswire sample (`benchmarks.corpora`). Whole kernel
 matrices: equality first, bit for bit, then both in turns, the least of some. One machine trained on each,
 C = 10, whose objective has the same bits, and folds by values of C on one matrix: at a tolerance of 1e-6
 their objectives agree to 1e-9. `--large` trains on texts for whose matrix one card has no room.

@@ -195,7 +195,7 @@ def has_cleanlab() -> bool:
     option("--sets", default=",".join(SETS), recorded=False, help="names of sets, separated by commas"),
     option("--seeds", type=int, default=2, help="random draws of the flipped labels"),
     device="auto",
-    quick="use the embedded sample of mails",
+    quick="use the bundled sample of mails",
     note=__doc__ or "",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:

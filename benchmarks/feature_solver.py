@@ -205,7 +205,7 @@ def flipped(task: TrainTest, share: float) -> TrainTest:
     option(
         "--ways", action="store_true", help="also write the points that the rates of `auto` are fitted to"
     ),
-    quick="use the embedded samples",
+    quick="use the bundled samples",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Compare objectives, then time at an equal objective."""

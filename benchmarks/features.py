@@ -86,7 +86,7 @@ def normalised(task: TrainTest) -> TrainTest:
     option("--every", type=int, default=1, help="use every EVERY-th text"),
     device="cpu",
     repeats=3,
-    quick="use the embedded samples",
+    quick="use the bundled samples",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
     """Compute the same matrices with both."""

@@ -1,10 +1,9 @@
 """Growth of the training time with the number and the length of documents, on CPU and GPU in one figure.
 
 Documents of L symbols are made of sentences of IMDB, drawn at random within a class (`benchmarks.million`).
-Each point is the fit from texts in memory, C = 1, the best of two or three. A series ends before the point
-that is predicted, by its last two points, to take more than `--most` seconds. The column "rows" tells where
-the planner takes features instead of a kernel matrix. The exponent is the slope of log time between a point
-and the one before.
+Each point is the fit from texts in memory, C = 1, the best of two or three. A series stops when extrapolation
+from its last two points exceeds `--most` seconds. The column "rows" tells where the planner takes features
+instead of a kernel matrix. The exponent is the slope of log time between a point and the one before.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def predicted(points: list[tuple[float, float]], x: float) -> float:
     option("--devices", nargs="*", default=["cpu"], help="of the series, such as cpu cuda"),
     option("--kernels", nargs="*", default=list(KERNELS), choices=list(KERNELS), recorded=False),
     option("--most", type=float, default=30.0, help="seconds of a point"),
-    quick="small, on the embedded sample of newswire",
+    quick="small, on the bundled sample of newswire",
 )  # fmt: skip
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Measure time over the number and the length of documents."""
@@ -84,7 +83,7 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     corpus = Corpus(None if options.quick else data_folder())
     panels: list[tuple[str, Series]] = [(f"documents of {options.length} symbols", {}), ("symbols", {})]
     for device in options.devices:
-        where = "GPU" if devices.select(device).kind == "cuda" else "CPU"
+        where = "CPU" if devices.select(device).kind == "cpu" else f"GPU ({device})"
         for name in options.kernels:
             kernel = KERNELS[name]
             cell(corpus, kernel, 60, 30, device)  # compiles

@@ -162,7 +162,7 @@ def text_problem(folder: Path | None, most: int) -> Problem:
 
 
 def problems(folder: Path | None, rows: int, texts: int) -> list[Callable[[], Problem]]:
-    """How each problem is made; without a folder, of the embedded sample alone."""
+    """How each problem is made; without a folder, of the bundled sample alone."""
     found: list[Callable[[], Problem]] = [lambda: text_problem(folder, texts)]
     if folder is None:
         return found
@@ -242,7 +242,7 @@ def _cell(problem: Problem, share: float, way: str, computed: int, solution: Sol
     "reports/cpu_keeping",
     option("--rows", type=int, default=5000, help="maximum number of vectors per set"),
     option("--texts", type=int, default=700, help="maximum number of texts"),
-    quick="use the embedded samples",
+    quick="use the bundled samples",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Count the rows computed by each replacement rule."""

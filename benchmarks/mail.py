@@ -126,7 +126,7 @@ def picture(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     option("--tasks", nargs="+", choices=TASKS, default=list(TASKS), recorded=False),
     option("--delay", type=int, default=100, help="mails classified before one is learnt"),
     option("--every", type=int, default=1, help="use every EVERY-th mail"),
-    quick="use the embedded sample",
+    quick="use the bundled sample",
     note=NOTE,
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:

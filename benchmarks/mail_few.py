@@ -76,7 +76,7 @@ def row(
         "--orders", type=int, default=5, help="random orders, and starting points in the order of arrival"
     ),
     option("--tests", type=int, default=1000, help="mails classified in each order"),
-    quick="use the embedded sample",
+    quick="use the bundled sample",
     note=NOTE,
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:

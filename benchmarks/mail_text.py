@@ -174,7 +174,7 @@ class Judge:
     "reports/mail_text",
     option("--every", type=int, default=3, help="use every EVERY-th mail"),
     device="cpu",
-    quick="use the embedded sample, three folds, few rows",
+    quick="use the bundled sample, three folds, few rows",
     note=NOTE,
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:

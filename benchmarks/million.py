@@ -105,7 +105,7 @@ def resampled_row(
     option("--tasks", nargs="*", default=["imdb", "earn"], choices=("imdb", "earn"), help="real corpora"),
     device="auto",
     gpu_output="reports/gpu/million",
-    quick="small, on the embedded sample of newswire",
+    quick="small, on the bundled sample of newswire",
 )  # fmt: skip
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Measure time over the number and the length of documents."""

@@ -153,7 +153,7 @@ def published(name: str) -> dict[str, Any]:
     "reports/multilabel",
     option("--kernel", choices=KERNELS, default="1-5", help="lengths (and pairs of words); log, idf"),
     device="auto",
-    quick="use the embedded stories",
+    quick="use the bundled stories",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Train both sides, and quote published figures."""

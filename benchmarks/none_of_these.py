@@ -124,7 +124,7 @@ def _auc(drawn: Drawn, score: NDArray[np.float64]) -> float:
     option("--sets", default=",".join(SETS), recorded=False, help="names of sets, separated by commas"),
     option("--seeds", type=int, default=3, help="random draws of the classes left out"),
     device="auto",
-    quick="use the embedded sample of dialects",
+    quick="use the bundled sample of dialects",
     note=__doc__ or "",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:

@@ -119,7 +119,7 @@ def timed(name: str, task: TrainTest, n: int, landmarks: int, device: str) -> di
     option("--size", type=int, help="also time a training on SIZE documents, such as 1000000"),
     option("--of", type=int, default=4096, help="landmarks of that training"),
     device="auto",
-    quick="use the embedded sample of newswire",
+    quick="use the bundled sample of newswire",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Train with each number of landmarks and C, and with the exact kernel."""

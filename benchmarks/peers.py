@@ -8,6 +8,7 @@ times in turns, ours after one untimed call. A peer that is not installed is lef
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,8 @@ def stringzilla(texts: list[str], gamma: float, card: Device) -> Matrix:
     import stringzilla
     import stringzillas
 
-    scope = (
-        stringzillas.DeviceScope(gpu_device=card.index) if card.kind == "cuda" else stringzillas.DeviceScope()
-    )
+    where = {"gpu_device": card.index} if card.kind == "cuda" else {"cpu_cores": os.cpu_count() or 1}
+    scope = stringzillas.DeviceScope(**where)
     engine = stringzillas.LevenshteinDistances(capabilities=scope)
     distances = engine(stringzilla.Strs(texts), device=scope)
     return np.exp(np.float32(-gamma) * np.asarray(distances).astype(np.float32))
@@ -245,7 +245,7 @@ def _host(matrix: Any) -> Matrix:
     device="auto",
     gpu_output="reports/gpu/peers",
     repeats=3,
-    quick="use the embedded samples, one repeat",
+    quick="use the bundled samples, one repeat",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Compare kernel matrices, solvers and classifiers with those of other libraries."""

@@ -116,7 +116,7 @@ def _peak_memory() -> int:
     option("--kernels", nargs="*", default=list(KERNELS), choices=list(KERNELS), recorded=False),
     device="auto",
     gpu_output="reports/gpu/scale_{corpus}",
-    quick="use the embedded sample of newswire",
+    quick="use the bundled sample of newswire",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Train on corpora of growing size and growing length."""

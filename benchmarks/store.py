@@ -279,7 +279,7 @@ def training(task: TrainTest, texts: int) -> list[dict[str, Any]]:
     option("--megabytes", type=int, default=1024, help="size of the file that is read"),
     option("--texts", type=int, default=1000, help="texts of the timed training"),
     repeats=5,
-    quick="use the embedded samples",
+    quick="use the bundled samples",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
     """Time reading and training, then kill runs and compare their models."""

@@ -83,7 +83,7 @@ def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[di
     option("--texts", type=int, default=1000, help="number of texts"),
     device="cpu",
     gpu_output="reports/gpu/tiers",
-    quick="use the embedded samples",
+    quick="use the bundled samples",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Train under each memory budget in every tier."""

@@ -215,7 +215,7 @@ def way_row(
     option("--rows", type=int, default=4000, help="maximum number of vectors per set"),
     option("--texts", type=int, default=700, help="maximum number of texts"),
     option("--most", type=int, default=2_000_000, help="maximum number of pairs"),
-    quick="use the embedded samples",
+    quick="use the bundled samples",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Solve each problem with each form of the search."""

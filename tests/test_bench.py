@@ -1,4 +1,4 @@
-"""The benchmarks in their quick form, on the embedded samples."""
+"""The benchmarks in their quick form, on the bundled samples."""
 
 import json
 

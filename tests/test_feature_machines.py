@@ -132,7 +132,7 @@ def test_a_bound_on_passes_is_kept_and_told():
 
 @pytest.mark.parametrize("alone", [0, 1 << 30])
 def test_products_of_a_face_are_those_of_its_gram(alone, monkeypatch):
-    monkeypatch.setattr(sparse, "ALONE", alone)
+    monkeypatch.setattr(sparse, "SERIAL_SIZE", alone)
     texts, _ = corpus(120)
     rows = LOG.features.rows(encode(texts), CPU)
     free = np.arange(1, 120, 3)

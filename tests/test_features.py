@@ -123,7 +123,7 @@ def test_features_are_the_same_bits_for_any_number_of_threads():
     kernels = [Spectrum((1, 5), "log", idf=True), Spectrum((3, 6), "presence", idf=True, odds=True),
                Spectrum((1, 4), "intersection")]  # fmt: skip
     documents = encode(texts).with_classes(np.arange(len(texts)) % 3)
-    assert len(documents.codes) > 2 * sparse.ALONE
+    assert len(documents.codes) > 2 * sparse.SERIAL_SIZE
     for kernel in kernels:
         found = []
         for jobs in (1, 2, 5):
@@ -147,7 +147,7 @@ def test_products_and_rows_are_the_bits_of_scipy(seed, k, alone):
     x = Sparse(given_.indptr.astype(np.int64), given_.indices.astype(np.int32), given_.data, 25)
     right, left = rng.normal(size=(25, k)), rng.normal(size=(40, k)) * (rng.random((40, 1)) < 0.5)
     some = rng.permutation(40)[:17]
-    with patch.object(sparse, "ALONE", alone), limit(3):
+    with patch.object(sparse, "SERIAL_SIZE", alone), limit(3):
         np.testing.assert_array_equal(x.dot(right), given_ @ right)
         np.testing.assert_array_equal(x.transposed_dot(left), given_.T @ left)
         np.testing.assert_array_equal(x.frequencies(), np.bincount(x.features, minlength=25))

@@ -57,6 +57,9 @@ class InOrder:
     def add_label(self, label):
         self.labels += [] if label in self.labels else [label]
 
+    def remove_label(self, label):
+        self.labels.remove(label)
+
     def answer(self, index, label, at_random=False):
         new = index not in self.done
         self.labelled[index] = label
@@ -604,7 +607,14 @@ STUDIO = [
         {"result": [{"type": "labels", "value": {"start": 0}}, {"value": {"choices": ["spam", "ham"]}}]}]},
 ]  # fmt: skip
 PRODIGY = [
-    {"text": "win cash", "label": "spam", "answer": "accept", "_input_hash": 1, "_task_hash": 11},
+    {
+        "text": "win cash",
+        "label": "spam",
+        "accept": None,
+        "answer": "accept",
+        "_input_hash": 1,
+        "_task_hash": 11,
+    },
     {"text": "lunch", "label": "spam", "answer": "reject", "_task_hash": 12},
     {"text": "noon", "options": [{"id": "ham", "text": "ham"}], "accept": ["ham"], "answer": "accept"},
     {"text": "odd", "accept": [], "answer": "ignore"},

@@ -60,7 +60,8 @@ def test_context_variables_of_the_caller_hold_in_the_threads():
     assert seen == [7] * 20
 
 
-def test_a_single_thread_suffices(monkeypatch):
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+def test_a_single_thread_suffices(monkeypatch, error):
     """If the system starts no second thread, the first takes all pieces."""
     done = []
     with parallel.limit(3):
@@ -71,7 +72,7 @@ def test_a_single_thread_suffices(monkeypatch):
         def once(*arguments):
             calls.append(arguments)
             if len(calls) > 1:
-                raise RuntimeError("can't start new thread")
+                raise error
             return submit(*arguments)
 
         monkeypatch.setattr(pool, "submit", once)

@@ -37,10 +37,10 @@ KERNELS = [
 @pytest.fixture
 def no_numba(monkeypatch):
     """As in a process that has not imported Numba."""
-    monkeypatch.setattr(compiled, "few", lambda size: True)
+    monkeypatch.setattr(compiled, "use_numpy", lambda size: True)
     for module in list(sys.modules.values()):
-        if getattr(module, "__name__", "").startswith("textsvm.") and "few" in vars(module):
-            monkeypatch.setattr(module, "few", lambda size: True)
+        if getattr(module, "__name__", "").startswith("textsvm.") and "use_numpy" in vars(module):
+            monkeypatch.setattr(module, "use_numpy", lambda size: True)
 
 
 def given_documents(texts, tokens="characters", form="unicode", length=None):

@@ -37,7 +37,7 @@ class TrainTest:
 
 
 def read(folder: Path | None, path: Path) -> Corpus:
-    """Read a public corpus, or without a folder the embedded sample in its place."""
+    """Read a public corpus, or without a folder the bundled sample in its place."""
     return read_corpus(sample(STAND_INS[path]) if folder is None else folder / path)
 
 

@@ -100,7 +100,7 @@ def row_of(name: str, texts: list[str], seconds: float) -> dict[str, Any]:
 
 
 @benchmark(
-    "kernels", "Kernel matrices on the CPU", "reports/cpu_gram", repeats=3, quick="use the embedded samples"
+    "kernels", "Kernel matrices on the CPU", "reports/cpu_gram", repeats=3, quick="use the bundled samples"
 )
 def run(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
     """Compute kernel matrices with textsvm and with other libraries."""

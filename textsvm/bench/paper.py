@@ -133,7 +133,7 @@ def baseline(task: TrainTest, length: str) -> dict[str, Any]:
     option("--full", action="store_true", help="add texts of full length, with the spectrum kernel"),
     device="cpu",
     repeats=1,
-    quick="use the embedded samples and one split",
+    quick="use the bundled samples and one split",
 )
 def run_paper(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
     """Train and test on the corpora of the paper; of several runs the median is reported."""
@@ -255,7 +255,7 @@ def compare_with_libsvm(
     option("--orders", type=int, default=0, help="number of row orders for indefinite Grams (default: 0)"),
     device="cpu",
     repeats=3,
-    quick="use the embedded samples",
+    quick="use the bundled samples",
 )
 def run_solver(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
     """Solve the duals of the paper with textsvm and with LIBSVM."""

@@ -19,7 +19,7 @@ from textsvm.cli.options import Command, Group, option
 #: Commands with the first sentence of their help. Each is the function or group of its name in the module of
 #: its name, or in `_MODULES`.
 COMMANDS = {
-    "demo": "Train a spam filter on embedded messages, and explain a prediction.",
+    "demo": "Train a spam filter on bundled messages, and explain a prediction.",
     "corpus": "Show statistics of a corpus: parts, labels or numbers, lengths, duplicates, alphabet, "
     "problems.",
     "train": "Train a classifier on a labelled corpus, or a regression on numbers, and save it.",
@@ -27,7 +27,7 @@ COMMANDS = {
     "changes.",
     "evaluate": "Evaluate a model on a labelled corpus.",
     "predict": "Classify documents: one JSON object per line with id, label and decision, or id and value.",
-    "label": "Label texts on a page in the browser; a machine learns along and chooses the next text.",
+    "label": "Label texts on a page in the browser; a classifier learns from them and chooses the next text.",
     "serve": "Answer texts with predictions over HTTP: POST /predict, GET /models, /healthz and /metrics.",
     "explain": "Explain a model (--top), or predictions: the coloured text, and the most similar "
     "training documents.",

@@ -1,4 +1,4 @@
-"""textsvm demo: train a spam filter on embedded messages, and explain a prediction. textsvm bench: speed."""
+"""textsvm demo: train a spam filter on bundled messages, and explain a prediction. textsvm bench: speed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def demo(
     force: Annotated[bool, option("Replace an existing page.", "--force")] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train a spam filter on embedded messages, and explain a prediction."""
+    """Train a spam filter on bundled messages, and explain a prediction."""
     from rich.text import Text
 
     from textsvm.cli import corpora

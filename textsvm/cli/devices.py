@@ -1,9 +1,9 @@
 """textsvm devices: the CPU and the GPUs of this computer.
 
-`devices --compile` fills CuPy's cache of compiled GPU kernels. A kernel is compiled when it is first used:
-3 to 15 seconds for the first training, most of them for kernels of array operations that CuPy writes itself.
-Its cache on disk serves all processes, so small trainings of every kind, each in its own process, fill it
-side by side, beside the .cu files.
+`devices --compile` fills CuPy's cache of compiled GPU kernels on disk. Without it, kernels are compiled when
+they are first used, which takes 3 to 15 seconds of the first training, mostly for array operations of CuPy.
+Processes run small trainings of every kind and compile the .cu files in parallel; all later processes use
+the cache.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, n_threads
 
-#: Documents of a training: enough for the plans of large data.
+#: Documents of a training: enough for the planner to choose the methods for large data.
 DOCUMENTS = 2000
-#: Bytes on the card that a process may need.
-ROOM = 2 << 30
+#: Maximum memory of a process on the GPU.
+BYTES_PER_PROCESS = 2 << 30
 OF_VECTORS = ("linear", "polynomial", "gaussian", "sigmoid")
 
 
@@ -87,7 +87,7 @@ def compile_all(device: str, progress: Progress) -> None:
     calls: list[tuple[Any, ...]] = [(_train, device, name) for name in trainings(device)]
     calls += [(_load, device, *entry) for entry in sources()]
     with gpu.use(gpu.select(device)):
-        processes = max(1, min(n_threads(), len(calls), gpu.free_memory() // ROOM))
+        processes = max(1, min(n_threads(), len(calls), gpu.free_memory() // BYTES_PER_PROCESS))
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         futures = [pool.submit(*call) for call in calls]
         try:

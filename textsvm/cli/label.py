@@ -1,4 +1,4 @@
-"""textsvm label: label texts on a page, with a machine that learns along."""
+"""textsvm label: active learning on a page in the browser."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def label(
     no_browser: Annotated[bool, option("Do not open the page in a browser.", "--no-browser")] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Label texts on a page in the browser; a machine learns along and chooses the next text.
+    """Label texts on a page in the browser; a classifier learns from them and chooses the next text.
 
     textsvm label texts -o labels.jsonl --labels spam,ham
 

@@ -261,9 +261,11 @@ class Journal:
 
     def close(self) -> None:
         """Release the lock; an InputError if the file of labels could not be written."""
-        self._file.close()
-        if self._failed is not None:
-            self.write_labels(self._failed)
+        try:
+            if self._failed is not None:
+                self.write_labels(self._failed)
+        finally:
+            self._file.close()
 
 
 def _event(answer: JournalEntry) -> dict[str, Any]:
@@ -390,7 +392,7 @@ def _choices(results: list[dict[str, Any]], control: str | None, identifier: str
 def _of_prodigy(row: dict[str, Any]) -> Iterator[LabelledText]:
     """Text of an accepted example of Prodigy, with its chosen options or its label."""
     text, meta = row.get("text"), row["meta"] if isinstance(row.get("meta"), dict) else {}
-    labels = [str(each) for each in row.get("accept", [row.get("label")]) if each]
+    labels = [str(each) for each in row.get("accept") or [row.get("label")] if each]
     if row["answer"] == "accept" and isinstance(text, str) and labels:
         yield LabelledText(str(meta.get("id", row.get("_task_hash", ""))), text, labels, meta.get("part"))
 

@@ -16,17 +16,27 @@ from textsvm.kernels.attribution import pieces
 from textsvm.labelling.machine import LENGTH, ColumnWeights, Machine, Pool, digest, marks
 from textsvm.labelling.stopping import Draw, Retrieval, labels_per_point, random_share, retrieval
 from textsvm.labelling.strategies import STRATEGIES, Candidates, rank
-from textsvm.runtime.parallel import one_blas_thread
+from textsvm.runtime.parallel import Lock, one_blas_thread
 
 Answer = str | Sequence[str] | None
-#: Texts that are ranked ahead of the answers, and texts that are guessed ahead.
-AHEAD, GUESSED = 32, 4
-#: Probability of another label from which a labelled text is asked again, and answers between such questions.
-DOUBT, PAUSE = 0.8, 10
-#: Points of the learning curve, fewest labels of a point, and growth of the labels between two curves.
-POINTS, FEWEST, GROWN = 6, 8, 1.05
-#: Kernel value from which texts are near-copies; texts of the ranking that are compared.
-ALIKE, COMPARED = 0.95, 8
+#: Number of texts ranked ahead of the answers.
+AHEAD = 32
+#: Number of texts whose labels are guessed ahead.
+GUESSED = 4
+#: Probability of another label from which a labelled text is asked again.
+DOUBT = 0.8
+#: Minimum number of answers between such questions.
+PAUSE = 10
+#: Points of the learning curve.
+POINTS = 6
+#: Minimum number of labels of a point.
+FEWEST = 8
+#: Factor by which the number of labels grows between two curves.
+GROWN = 1.05
+#: Kernel value from which texts are near-copies.
+ALIKE = 0.95
+#: Number of texts of the ranking that are compared with the labelled ones.
+COMPARED = 8
 
 
 @dataclass(frozen=True)
@@ -141,14 +151,18 @@ class Learner:
         self._doubted: set[int] = set()
         self._next_random, self._since_doubt = 0, 0
         self._trained, self._known = _Trained(retrieval=self._retrieval({})), -1
-        self._changes = 0
+        self._changes, self._lock = 0, Lock()
 
     def add_label(self, label: str) -> None:
         """Add a label, at any time; a known label is ignored."""
         if not isinstance(label, str) or not label.strip():
             raise InputError("a label must be a text that is not empty")
         if label not in self.labels:
-            self.labels.append(label)
+            self.labels = [*self.labels, label]  # a training in another thread keeps its list
+
+    def remove_label(self, label: str) -> None:
+        """Remove a label that no answer has."""
+        self.labels = [each for each in self.labels if each != label]
 
     def answer(self, index: int, label: Answer, at_random: bool = False) -> list[int]:
         """Label a text; a label may replace an earlier one.
@@ -250,9 +264,10 @@ class Learner:
             ahead = [i for i in self._order[self._next_random :][:2].tolist() if i not in answers]
             near = self._alike(ranking[:COMPARED] + ahead)
             trained = replace(self._estimated(trained, answers), ranking=ranking, near=near)
-        if changes <= self._known:
-            return  # another thread has learnt later answers meanwhile
-        self._trained, self._known = trained, changes
+        with self._lock:
+            if changes <= self._known:
+                return  # another thread has learnt later answers meanwhile
+            self._trained, self._known = trained, changes
         for index in [i for i in ranking if i not in self._answers][:GUESSED]:
             self.guess(index)
 

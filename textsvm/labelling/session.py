@@ -37,14 +37,22 @@ from textsvm.labelling.stopping import cohen_kappa
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting.formatting import cut, runs
 
-#: Characters shown of a text, at most on request, and of a text in a list.
-SHOWN, WHOLE, SNIPPET = 3000, 2_000_000, 90
+#: Characters shown of a text.
+SHOWN = 3000
+#: Maximum number of characters shown on request.
+WHOLE = 2_000_000
+#: Characters shown of a text in a list.
+SNIPPET = 90
 #: Characters of a snippet before the word that is searched for.
 BEFORE = 30
-#: Entries of the list of answers and of search results at a time, and seconds of a search.
-LISTED, SECONDS = 30, 0.3
-#: Most characters of a label, and most labels.
-LABEL, LABELS = 100, 500
+#: Entries of the list of answers and of search results at a time.
+LISTED = 30
+#: Maximum seconds of a search.
+SECONDS = 0.3
+#: Maximum number of characters of a label.
+LABEL = 100
+#: Maximum number of labels.
+LABELS = 500
 
 
 class Conflict(InputError):
@@ -72,6 +80,10 @@ class SecondOpinion:
         """Add a label."""
         if label not in self.labels:
             self.labels.append(label)
+
+    def remove_label(self, label: str) -> None:
+        """Remove a label that no answer has."""
+        self.labels.remove(label)
 
     def retract(self, index: int) -> None:
         """Undo an answer."""
@@ -356,7 +368,7 @@ class Session:
                 raise InputError(
                     f"the label {label!r} has labelled texts ({n:,}); give them another label first"
                 )
-            self.learner.labels.remove(label)
+            self.learner.remove_label(label)
             self.journal.set_labels(self.learner.labels)
             return {"state": self.overview()}
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.dense import DenseRows
-from textsvm.linalg.sparse import Counts, Sparse, count_kept, feature_type, share
+from textsvm.linalg.sparse import Counts, Sparse, count_kept, feature_type, run_on_ranges
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
 
@@ -61,11 +61,11 @@ class SharedFeatures:
         number, target = _numbered(df)
         indptr, alone = np.zeros_like(counts.indptr), np.empty(len(counts.indptr) - 1)
         given = (counts.indptr, counts.features)
-        share(counts.indptr, lambda i, j: count_kept(i, j, *given, target, indptr))
+        run_on_ranges(counts.indptr, lambda i, j: count_kept(i, j, *given, target, indptr))
         np.cumsum(indptr, out=indptr)
         features, values = empty(indptr[-1], feature_type(len(number))), empty(indptr[-1], np.float32)
         arrays = (*given, counts.counts, table, target, indptr, features, values, alone)
-        share(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
+        run_on_ranges(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
         return cls(indptr, features, values, number, alone)
 
     def weighed(
@@ -79,7 +79,7 @@ class SharedFeatures:
         table = np.ones(len(self.number)) if weights is None else weights
         rest = self.alone * np.square(alone)
         arrays = (self.indptr, self.features, self.values)
-        share(self.indptr, lambda i, j: _weigh(*arrays, i, j, table, rest, normalised, values, ridge))
+        run_on_ranges(self.indptr, lambda i, j: _weigh(*arrays, i, j, table, rest, normalised, values, ridge))
         return FeatureRows(Sparse(self.indptr, self.features, values, len(self.number)), ridge)
 
 
@@ -101,7 +101,7 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
     for part, weight, base in zip(parts, weights, first, strict=False):
         x, scale = part.x, (base, float(np.sqrt(weight)))
         arrays = (x.indptr, x.features, x.values, *scale, begin, features, values)
-        share(x.indptr, partial(_place, *arrays))
+        run_on_ranges(x.indptr, partial(_place, *arrays))
     return FeatureRows(Sparse(indptr, features, values, int(first[-1])), ridge, descent)
 
 

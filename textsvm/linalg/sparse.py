@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.runtime.compiled import few, njit
+from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import n_threads, run
 
@@ -22,8 +22,10 @@ Array = NDArray[Any]
 MAX_INT32 = (1 << 31) - 1
 #: Pieces of work per thread: enough to balance unequal documents.
 PIECES = 4
-#: Symbols or entries below which starting threads does not pay, and minimum of a piece of work.
-ALONE, LEAST = 1 << 16, 1 << 14
+#: Maximum number of symbols or entries for which one thread is faster than several.
+SERIAL_SIZE = 1 << 16
+#: Minimum number of symbols or entries of a piece of work.
+MIN_PIECE_SIZE = 1 << 14
 
 
 def feature_type(n_features: int) -> type[np.signedinteger]:
@@ -31,17 +33,17 @@ def feature_type(n_features: int) -> type[np.signedinteger]:
     return np.int32 if n_features <= MAX_INT32 else np.int64
 
 
-def share(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
+def run_on_ranges(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
     """Call function(first, last) on ranges of documents of similar sizes, on all cores if that is faster.
 
     `offsets`, shape (n + 1,), are of the symbols or entries of each document. Results must not depend on the
     ranges.
     """
-    alone = offsets[-1] - offsets[0] <= ALONE
-    spread(lambda d: function(*d), [(0, len(offsets) - 1)] if alone else _split(offsets))
+    serial = offsets[-1] - offsets[0] <= SERIAL_SIZE
+    run_pieces(lambda d: function(*d), [(0, len(offsets) - 1)] if serial else _ranges(offsets))
 
 
-def spread(function: Callable[[Any], object], pieces: Sequence[Any]) -> None:
+def run_pieces(function: Callable[[Any], object], pieces: Sequence[Any]) -> None:
     """`parallel.run`, without starting threads for a single piece."""
     if len(pieces) == 1:
         function(pieces[0])
@@ -49,9 +51,9 @@ def spread(function: Callable[[Any], object], pieces: Sequence[Any]) -> None:
         run(function, pieces)
 
 
-def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _ranges(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Ranges of documents with similar numbers of symbols."""
-    pieces = min(PIECES * n_threads(), int(offsets[-1] - offsets[0]) // LEAST)
+    pieces = min(PIECES * n_threads(), int(offsets[-1] - offsets[0]) // MIN_PIECE_SIZE)
     goals = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, pieces) // pieces
     cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, goals), [len(offsets) - 1]]))
     return [(int(a), int(b)) for a, b in pairwise(cuts)]
@@ -82,11 +84,11 @@ class Sparse:
     def select(self, target: NDArray[np.signedinteger], n_features: int) -> Sparse:
         """Renumber features to `target` (of `n_features`); -1 drops a feature."""
         indptr, target = np.zeros_like(self.indptr), target.astype(feature_type(n_features), copy=False)
-        share(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
+        run_on_ranges(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
         kept = _empty(indptr, n_features)
         arrays = (self.indptr, self.features, self.values, target, indptr, kept.features, kept.values)
-        share(self.indptr, lambda i, j: _keep(i, j, *arrays))
+        run_on_ranges(self.indptr, lambda i, j: _keep(i, j, *arrays))
         return kept
 
     def take(self, indices: NDArray[np.int64]) -> Sparse:
@@ -97,7 +99,7 @@ class Sparse:
             self.n_features,
         )  # fmt: skip
         arrays = (self.indptr, self.features, self.values, np.asarray(indices, np.int64))
-        share(indptr, lambda i, j: _take(i, j, *arrays, indptr, taken.features, taken.values))
+        run_on_ranges(indptr, lambda i, j: _take(i, j, *arrays, indptr, taken.features, taken.values))
         return taken
 
     def unary(self, counts: NDArray[np.int32], starts: NDArray[np.int64]) -> Sparse:
@@ -105,7 +107,7 @@ class Sparse:
         ends = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=ends[1:])
         code = _empty(ends[self.indptr], int(starts[-1]))
-        if few(len(code.values)):
+        if use_numpy(len(code.values)):
             owner = np.repeat(np.arange(len(counts)), counts)
             code.features[:] = starts[self.features[owner]] + np.arange(len(owner)) - ends[owner]
             code.values[:] = self.values[owner]
@@ -115,12 +117,12 @@ class Sparse:
 
     def squares(self) -> NDArray[np.float64]:
         """Squared norm of every row, shape (n,)."""
-        if few(len(self.values)):
+        if use_numpy(len(self.values)):
             owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
             exact = np.square(self.values.astype(np.float64))
             return np.bincount(owner, exact, len(self)).astype(np.float64)
         values = np.zeros(len(self))
-        share(self.indptr, lambda i, j: _squares(i, j, self.indptr, self.values, values))
+        run_on_ranges(self.indptr, lambda i, j: _squares(i, j, self.indptr, self.values, values))
         return values
 
     def frequencies(self) -> NDArray[np.int64]:
@@ -131,24 +133,26 @@ class Sparse:
         """X @ dense: (n_features, k) -> (n, k)."""
         dense = np.ascontiguousarray(dense, np.float64)
         out = np.zeros((len(self), dense.shape[1]))
-        share(self.indptr, lambda i, j: _dot(i, j, self.indptr, self.features, self.values, dense, out))
+        run_on_ranges(
+            self.indptr, lambda i, j: _dot(i, j, self.indptr, self.features, self.values, dense, out)
+        )
         return out
 
     def transposed_dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
         """X.T @ dense: (n, k) -> (n_features, k); each sum is in row order."""
         dense = np.asarray(dense, np.float64)
-        if few(len(self.values) * dense.shape[1]):
+        if use_numpy(len(self.values) * dense.shape[1]):
             owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
             terms = self.values.astype(np.float64)[:, None] * dense[owner]
             sums = [np.bincount(self.features, column, self.n_features) for column in terms.T]
             return np.stack(sums, axis=1)
         out = np.zeros((self.n_features, dense.shape[1]))
         arrays = (self.indptr, self.features, self.values, dense, out)
-        if dense.shape[1] == 1 or len(self.values) <= ALONE:
+        if dense.shape[1] == 1 or len(self.values) <= SERIAL_SIZE:
             _transposed_dot(0, dense.shape[1], *arrays)
         else:  # divided by columns, so that sums do not depend on the number of threads
             cuts = np.unique(np.arange(n_threads() + 1) * dense.shape[1] // n_threads())
-            spread(lambda d: _transposed_dot(d[0], d[1], *arrays), list(pairwise(cuts.tolist())))
+            run_pieces(lambda d: _transposed_dot(d[0], d[1], *arrays), list(pairwise(cuts.tolist())))
         return out
 
 
@@ -160,9 +164,9 @@ def count_features(features: Array, size: int) -> NDArray[np.int64]:
 def count_features_of(
     indptr: Array, features: Array, rows: NDArray[np.int64], size: int
 ) -> NDArray[np.int64]:
-    """How many of these rows have each of `size` features: counted by threads, as far as there is room."""
+    """Number of these rows that have each of `size` features."""
     ends = np.concatenate([[0], np.cumsum(indptr[rows + 1] - indptr[rows])])
-    threads = min(n_threads(), int(ends[-1]) // max(size, ALONE) + 1)
+    threads = min(n_threads(), int(ends[-1]) // max(size, SERIAL_SIZE) + 1)
     counts = np.zeros((threads, size), np.int32 if ends[-1] <= MAX_INT32 else np.int64)
 
     def count_piece(k: int) -> None:
@@ -170,7 +174,7 @@ def count_features_of(
         at = int(np.searchsorted(ends, first, side="right")) - 1
         _count(indptr, features, rows, ends, at, first, last, counts[k])
 
-    spread(count_piece, range(threads))
+    run_pieces(count_piece, range(threads))
     return np.asarray(counts.sum(axis=0, dtype=np.int64))
 
 
@@ -180,7 +184,7 @@ def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArr
     The code of a feature has as many columns as its largest count.
     """
     largest = np.ones(size, np.int64)
-    if few(len(features)):
+    if use_numpy(len(features)):
         np.maximum.at(largest, features, counts)
     else:
         _raise_to(features, counts, largest)
@@ -190,10 +194,11 @@ def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArr
 def match_unary(
     columns: NDArray[np.int64], rows: NDArray[np.int64], numbers: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Column of each digit of the unary codes of other documents, or -1.
+    """Column of each digit of the unary codes of other documents; -1 if there is none.
 
-    `columns` and `rows` are the starts of the codes among the columns and in the other documents; `numbers`,
-    shape (len(rows) - 1,), is the number among the columns of each feature of the others, or -1.
+    `columns` are the first columns of the codes of known features, from `unary_starts`. `rows` are the same
+    for the features of the other documents, and `numbers`, shape (len(rows) - 1,), is the number of each of
+    these among the known features, or -1.
     """
     known = np.repeat(numbers, np.diff(rows))
     height = np.arange(rows[-1]) - np.repeat(rows[:-1], np.diff(rows))

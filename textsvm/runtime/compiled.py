@@ -4,7 +4,7 @@ Importing Numba takes a second, which prediction of a single text does not need.
 function in `Compiled`, which imports Numba at the first call. A compiled function refers to others by names
 of its module or of the enclosing function, so before it is compiled these `Compiled` objects are replaced by
 Numba's dispatchers. Functions needed to predict a single text also have a NumPy form with the same bits, used
-while Numba is not loaded and the inputs so far are small (`few`).
+while Numba is not loaded and the inputs so far are small (`use_numpy`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import scipy as scipy
 
 #: Symbols and entries that NumPy processes in about the time of importing Numba.
-FEW = 1 << 24
+NUMPY_SIZE = 1 << 24
 #: Bytes that Numba uses and reserves, with the first function compiled.
 NUMBA = (80 << 20, 400 << 20)
 #: Called with a message if compiled functions cannot be cached on disk.
@@ -122,10 +122,10 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return lambda function: Compiled(function, options)
 
 
-def few(size: int) -> bool:
-    """Whether NumPy processes `size` symbols or entries: Numba is not imported, and `FEW` is not reached."""
+def use_numpy(size: int) -> bool:
+    """Whether to use NumPy for `size` symbols or entries: Numba is not imported, and the total is small."""
     global _by_numpy
-    if "numba" in sys.modules or _by_numpy + size > FEW:
+    if "numba" in sys.modules or _by_numpy + size > NUMPY_SIZE:
         return False
     _by_numpy += size
     return True

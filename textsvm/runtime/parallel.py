@@ -39,7 +39,7 @@ Progress = Callable[[float, float], None]
 StageProgress = Callable[[str, float, float], None]
 
 _limit: ContextVar[int | None] = ContextVar("textsvm_threads", default=None)
-#: Pools by number of threads, kept alive: starting a pool takes longer than a small queue.
+#: Pools by number of threads, kept alive, since starting one takes longer than short work.
 _pools: dict[int, ThreadPoolExecutor] = {}
 _worker = threading.local()
 if hasattr(os, "register_at_fork"):
@@ -132,7 +132,8 @@ def run(
     """Call ``function(piece)`` for every piece on all cores; inside another `run`, on the calling thread.
 
     The function releases the GIL most of the time and writes its result into an array of the caller. Pieces
-    are small enough that an interruption takes effect within about a second.
+    are small enough that an interruption takes effect within about a second. Concurrent calls
+    share the threads.
 
     Parameters
     ----------
@@ -142,7 +143,8 @@ def run(
     work : sequence of float, optional
         Relative cost of each piece, for `progress`; 1 by default.
     progress, watch : callable, optional
-        Called from the calling thread, `watch` about every 0.1 s; may raise to stop the work.
+        Called from the calling thread after each piece, `watch` also every 0.1 s; may raise to stop the work.
+        Not called inside another `run`.
     """
     if getattr(_worker, "busy", False):  # inside another `run`, which uses all cores
         for piece in pieces:
@@ -153,23 +155,22 @@ def run(
     costs = [1.0] * len(pieces) if work is None else list(work)
     total, done = float(sum(costs)), 0.0
     threads = n_threads()
-    if threads not in _pools:
-        _pools[threads] = ThreadPoolExecutor(threads)
-    queue = _PieceQueue(function, pieces, _pools[threads], threads, each=bool(progress or watch))
+    pool = _pools.get(threads) or _pools.setdefault(threads, ThreadPoolExecutor(threads))
+    queue = _PieceQueue(function, pieces, pool, threads, report_each=bool(progress or watch))
     try:
         queue.start_thread()
         while True:
-            at, left, error = -1, 1, None
-            with suppress(Empty):
-                at, left, error = queue.reports.get(timeout=0.1 if watch else None)
+            index, unfinished, error = -1, 1, None
+            with suppress(Empty):  # with a timeout, because Windows handles Ctrl-C only between waits
+                index, unfinished, error = queue.reports.get(timeout=0.1 if watch else 0.5)
             if error is not None:
                 raise error
             if watch is not None:
                 watch()
-            if progress is not None and at >= 0:
-                done += costs[at]
+            if progress is not None and index >= 0:
+                done += costs[index]
                 progress(done, total)
-            if not left:
+            if not unfinished:
                 return
     except BaseException as error:
         running = queue.cancel()
@@ -184,11 +185,12 @@ def run(
 
 
 class _PieceQueue:
-    """The pieces of a call of `run`, which threads take one after another.
+    """Queue of pieces for one call of `run`.
 
-    A thread that begins starts up to two others while pieces are waiting: short work ends before all threads
-    are awake, which would cost more than the work. `reports` receives tuples (index of a finished piece,
-    number of pieces that wait or run, error): for each piece if `each`, else for the last and for errors.
+    Each thread starts at most two more threads while pieces are waiting. Short work thus ends before all
+    threads are started, since starting all of them can cost more than the work. `reports` receives tuples
+    (index of a finished piece, number of unfinished pieces, error): for every piece if `report_each`, else
+    for the last piece and for errors.
     """
 
     def __init__(
@@ -197,11 +199,11 @@ class _PieceQueue:
         pieces: Sequence[Any],
         pool: ThreadPoolExecutor,
         threads: int,
-        each: bool,
+        report_each: bool,
     ) -> None:
         self.reports: SimpleQueue[tuple[int, int, BaseException | None]] = SimpleQueue()
-        self._function, self._pieces, self._pool, self._each = function, pieces, pool, each
-        self._waiting, self._left = deque(range(len(pieces))), len(pieces)
+        self._function, self._pieces, self._pool, self._report_each = function, pieces, pool, report_each
+        self._waiting, self._unfinished = deque(range(len(pieces))), len(pieces)
         self._threads = min(threads, len(pieces))
         self._lock = threading.Lock()
 
@@ -217,32 +219,32 @@ class _PieceQueue:
     def cancel(self) -> int:
         """Start no further piece; return the number of running ones."""
         with self._lock:
-            self._left -= len(self._waiting)
+            self._unfinished -= len(self._waiting)
             self._waiting.clear()
-            return self._left
+            return self._unfinished
 
     def _work(self) -> None:
         _worker.busy = True
         try:
-            with suppress(RuntimeError):  # no more threads can be started
+            with suppress(Exception):  # no further thread can be started; this one does their work
                 self.start_thread()
                 self.start_thread()
             while True:
                 with self._lock:
                     if not self._waiting:
                         return
-                    at = self._waiting.popleft()
-                error = self._error_of(at)
+                    index = self._waiting.popleft()
+                error = self._error_of(index)
                 with self._lock:
-                    self._left -= 1
-                    if self._each or error is not None or not self._left:
-                        self.reports.put((at, self._left, error))
+                    self._unfinished -= 1
+                    if self._report_each or error is not None or not self._unfinished:
+                        self.reports.put((index, self._unfinished, error))
         finally:
             _worker.busy = False
 
-    def _error_of(self, at: int) -> BaseException | None:
+    def _error_of(self, index: int) -> BaseException | None:
         try:
-            self._function(self._pieces[at])
+            self._function(self._pieces[index])
         except BaseException as error:
             return error
         return None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.runtime.compiled import few, njit
+from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.parallel import Progress, n_threads, part, run
 from textsvm.text.normal_form import JOINED, SEVERAL, SPACE, UNKNOWN, NormalForm, normalise
 from textsvm.text.tokens import ALONE, WITHIN
@@ -77,7 +77,7 @@ def encode_characters(
 
     def place(k: int) -> None:
         chunk, parts[k] = parts[k], empty  # its memory is needed no longer
-        if few(len(chunk.codes)):
+        if use_numpy(len(chunk.codes)):
             ends = offsets_of(chunk.lengths)
             for i, first in enumerate(offsets[chunk.numbers]):
                 codes[first : first + chunk.lengths[i]] = code_of[
@@ -101,7 +101,7 @@ def gather(
 ) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
     """Concatenate ``codes[starts[k]:stops[k]]``; return the codes and their offsets."""
     offsets = offsets_of(stops - starts)
-    if few(len(starts) + int(offsets[-1])):
+    if use_numpy(len(starts) + int(offsets[-1])):
         return np.concatenate([codes[:0], *(codes[a:b] for a, b in zip(starts, stops, strict=True))]), offsets
     taken = np.empty(offsets[-1], codes.dtype)
     _gather(codes, starts, offsets, taken)
@@ -184,7 +184,7 @@ def _read(texts: list[str], first: int, reading: Reading) -> list[TextChunk]:
 
 def _numbered(points: Array) -> NDArray[np.uint32]:
     """Replace code points by codes in place; return the code point of each code."""
-    if few(len(points)):
+    if use_numpy(len(points)):
         distinct_points, firsts, numbers = np.unique(points, return_index=True, return_inverse=True)
         order = np.argsort(firsts)
         points[:] = np.argsort(order)[numbers]
@@ -197,7 +197,7 @@ def _numbered(points: Array) -> NDArray[np.uint32]:
 def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.int64]]:
     """Code points of normalised texts (uint8 for ASCII, uint32 otherwise) and their lengths."""
     form, most = reading.form, reading.max_length
-    if few(sum(map(len, texts))):
+    if use_numpy(sum(map(len, texts))):
         parts = [
             normalise(text, form.form, punctuation=form.punctuation, keep_case=form.keep_case)[:most]
             for text in texts
@@ -403,7 +403,7 @@ def find_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8
 def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], dtype: Any) -> Array:
     """Concatenate arrays of numbers, translated to codes by the table of each array."""
     ends = np.cumsum([len(array) for array in numbers])
-    if few(int(ends[-1])):
+    if use_numpy(int(ends[-1])):
         parts = [table.astype(dtype)[array] for array, table in zip(numbers, code_of, strict=True)]
         return np.concatenate([np.empty(0, dtype), *parts])
     codes = np.empty(ends[-1], dtype)
@@ -422,7 +422,7 @@ def distinct(
 
     Returns the number of each span, and for each number the index of its first span.
     """
-    if few(len(starts) + len(codes)):
+    if use_numpy(len(starts) + len(codes)):
         number: dict[bytes, int] = {}
         bounds = zip(starts.tolist(), stops.tolist(), strict=True)
         known = [number.setdefault(codes[a:b].tobytes(), len(number)) for a, b in bounds]
@@ -446,7 +446,7 @@ def _pieces(offsets: NDArray[np.int64]) -> list[int]:
 def _find(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
     starts, stops = np.empty((2, offsets[-1] - offsets[0] + 1), np.int64)
     lengths = np.empty(len(offsets) - 1, np.int64)
-    if few(len(starts)):
+    if use_numpy(len(starts)):
         return _find_few(kinds[codes[offsets[0] : offsets[-1]]], offsets, lengths)
     n = _find_words(codes, offsets, kinds, starts, stops, lengths)
     return starts[:n], stops[:n], lengths

@@ -45,7 +45,7 @@ from textsvm.kernels.normalisation import Normalisation, featureless_of
 from textsvm.kernels.spectrum.counting import count_ids
 from textsvm.kernels.spectrum.features import weigh
 from textsvm.linalg.products import DENSE_SHARE, Half, InvertedIndex, finish_half
-from textsvm.linalg.sparse import Counts, Sparse, share
+from textsvm.linalg.sparse import Counts, Sparse, run_on_ranges
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, array_module, device_of
@@ -443,7 +443,7 @@ class HostGapped(GappedRows):
             given = (texts.codes, texts.counted, texts.offsets, paired, *sizes, tables.kept, tables.times)
             _look_up(first, last, *given, more, more_square, tables.weights, sums, squares)
 
-        share(texts.offsets, fill)
+        run_on_ranges(texts.offsets, fill)
         return sums, squares
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:

@@ -31,7 +31,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import check_flag
 from textsvm.kernels.spectrum.counting import check_symbols
 from textsvm.kernels.spectrum.counting import rank as rank_keys
-from textsvm.linalg.sparse import share
+from textsvm.linalg.sparse import run_on_ranges
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import array_module, device_of
 from textsvm.text.documents import Documents
@@ -126,7 +126,7 @@ def strands(documents: Documents) -> NDArray[np.int32]:
         np.empty(2 * len(documents.codes), np.int32),
         documents.offsets,
     )
-    share(offsets, lambda i, j: _pair(codes, table, int(offsets[i]), int(offsets[j]), both))
+    run_on_ranges(offsets, lambda i, j: _pair(codes, table, int(offsets[i]), int(offsets[j]), both))
     return both
 
 
@@ -213,10 +213,10 @@ class MaskedWindows:
             distinct, new_ids = rank_keys(keys.view(np.uint64), bound)
             return Stage(kept, distinct, None), new_ids
         seen, new_ids = np.zeros(bound, bool), np.empty(len(ids), np.int32)
-        share(windows.indptr, lambda i, j: _mark(*_range(windows, i, j), keys, seen))
+        run_on_ranges(windows.indptr, lambda i, j: _mark(*_range(windows, i, j), keys, seen))
         distinct = np.flatnonzero(seen).astype(np.uint64)
         ranks = np.where(seen, np.cumsum(seen, dtype=np.int32) - np.int32(1), np.int32(-1))
-        share(windows.indptr, lambda i, j: _look_up(*_range(windows, i, j), keys, ranks, new_ids))
+        run_on_ranges(windows.indptr, lambda i, j: _look_up(*_range(windows, i, j), keys, ranks, new_ids))
         return Stage(kept, distinct, ranks), new_ids
 
     @staticmethod
@@ -224,7 +224,7 @@ class MaskedWindows:
         """Key of every window; -1 if its id is -1 or if it has a symbol from `n_symbols` on."""
         keys = np.empty(len(windows.starts), np.int64)
         begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
-        share(
+        run_on_ranges(
             windows.indptr,
             lambda i, j: _keys(*_range(windows, i, j), codes, begins, kept, ids, n_symbols, keys),
         )
@@ -357,13 +357,13 @@ def mers_of(
     longest = int(documents.lengths.max(initial=0))
     of_distance = np.ones(longest + 1, np.uint8) if centred is None else centred.weights(longest)
     numbers = np.zeros(n, np.int64)
-    share(offsets, lambda i, j: _count(codes, offsets, i, j, length, unknown, numbers))
+    run_on_ranges(offsets, lambda i, j: _count(codes, offsets, i, j, length, unknown, numbers))
     indptr = np.concatenate([[0], np.cumsum(numbers)])
     each = 2 if both_strands else 1
     starts, weights = np.empty(each * indptr[-1], np.int64), np.empty(each * indptr[-1], np.uint8)
     own_starts, own_weights = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.uint8)
     sizes = (length, unknown, of_distance, indptr, own_starts, own_weights)
-    share(offsets, lambda i, j: _fill(codes, offsets, i, j, *sizes, starts, weights))
+    run_on_ranges(offsets, lambda i, j: _fill(codes, offsets, i, j, *sizes, starts, weights))
     rows = Mers(codes, own_starts, own_weights, indptr, n_symbols, length)
     return rows, Mers(codes, starts, weights, each * indptr, n_symbols, length) if both_strands else rows
 

@@ -19,7 +19,7 @@ from textsvm.kernels.spectrum.features import (
     weigh,
 )
 from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
-from textsvm.linalg.sparse import Sparse, count_features, count_features_of, share
+from textsvm.linalg.sparse import Sparse, count_features, count_features_of, run_on_ranges
 from textsvm.runtime.compiled import njit
 from textsvm.text.documents import Documents
 
@@ -77,7 +77,7 @@ class CountedDocuments:
         """A p-mer that only this document has, for each document; -1 if there is none."""
         pmers = np.full(len(self.documents), -1, np.int64)
         arrays = (self.counts.indptr, self.counts.features, self.df, pmers)
-        share(self.counts.indptr, lambda i, j: _find_single(i, j, *arrays))
+        run_on_ranges(self.counts.indptr, lambda i, j: _find_single(i, j, *arrays))
         return pmers
 
 

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.linalg.sparse import ALONE, Counts, feature_type, share, spread
-from textsvm.runtime.compiled import few, njit, popcount
+from textsvm.linalg.sparse import SERIAL_SIZE, Counts, feature_type, run_on_ranges, run_pieces
+from textsvm.runtime.compiled import njit, popcount, use_numpy
 from textsvm.runtime.device import array_module, device_of
 from textsvm.runtime.memory import copied, empty, joined
 from textsvm.runtime.parallel import n_threads, run
@@ -136,7 +136,7 @@ class Vocabulary:
         if not len(own):
             return xp.full(len(other_keys), -1, np.int64)
         width = np.uint64(max(other.size(b), 1))
-        if xp is np and not few(len(other_keys)):
+        if xp is np and not use_numpy(len(other_keys)):
             return _find_on_cpu(own, np.uint64(self.size(b)), other_keys, width, left, right)
         left = left[(other_keys // width).astype(np.int64)]
         right = right[(other_keys % width).astype(np.int64)]
@@ -281,25 +281,27 @@ def _pair(
     `left` and `right` are the ids of both parts, `sizes` their numbers of ids, b is the length of the right.
     """
     size_a, size_b = sizes
-    if few(len(left)):
+    if use_numpy(len(left)):
         starts, ids = _window_starts(offsets, q), np.zeros(len(left), np.int32)
         keys = left[starts].astype(np.uint64) * np.uint64(size_b) + right[starts + q - b].astype(np.uint64)
         distinct, ids[starts] = np.unique(keys, return_inverse=True)
         return distinct, ids
     ids = empty(len(left), np.int32)
-    if size_a * size_b <= TABLE * len(left) and len(left) <= ALONE:
+    if size_a * size_b <= TABLE * len(left) and len(left) <= SERIAL_SIZE:
         return _pair_alone(offsets, q, left, right, b, size_a, size_b, ids), ids
     if size_a * size_b <= TABLE * len(left):
         seen = _mark_keys(offsets, q, left, right, b, sizes)
         before, keys = _list_marked(seen)
-        share(offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, seen, before, ids))
+        run_on_ranges(
+            offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, seen, before, ids)
+        )
         return keys, ids
     numbers = np.maximum(np.diff(offsets) - q + 1, 0)
     starts = np.concatenate([[0], np.cumsum(numbers)])
     keys = empty(starts[-1], np.uint64)
-    share(offsets, lambda i, j: _keys(offsets, i, j, q, left, right, b, size_b, starts, keys))
+    run_on_ranges(offsets, lambda i, j: _keys(offsets, i, j, q, left, right, b, size_b, starts, keys))
     distinct, ranks = rank(keys, size_a * size_b)
-    share(offsets, lambda i, j: _scatter(offsets, i, j, starts, ranks, ids))
+    run_on_ranges(offsets, lambda i, j: _scatter(offsets, i, j, starts, ranks, ids))
     return distinct, ids
 
 
@@ -316,7 +318,7 @@ def _mark_keys(
     """Bit table of the keys that occur: the union of a table per thread, as far as memory allows."""
     size_b = sizes[1]
     words = sizes[0] * size_b // 64 + 1
-    threads = n_threads() if len(left) > ALONE else 1
+    threads = n_threads() if len(left) > SERIAL_SIZE else 1
     tables = np.zeros((min(threads, max(1, len(left) // words)), words), np.uint64)
     windows_of_table = (q, left, right, b, size_b)
     if len(tables) == 1:
@@ -324,7 +326,9 @@ def _mark_keys(
         return np.asarray(tables[0])
     cuts = np.searchsorted(offsets, np.linspace(0, offsets[-1], len(tables) + 1))
     cuts[-1] = len(offsets) - 1
-    spread(lambda k: _mark(offsets, cuts[k], cuts[k + 1], *windows_of_table, tables[k]), range(len(tables)))
+    run_pieces(
+        lambda k: _mark(offsets, cuts[k], cuts[k + 1], *windows_of_table, tables[k]), range(len(tables))
+    )
     for other in tables[1:]:
         tables[0] |= other
     return np.asarray(tables[0])
@@ -333,12 +337,12 @@ def _mark_keys(
 def _list_marked(seen: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
     """Number of keys before each word of a bit table, and all keys."""
     before = np.zeros(len(seen) + 1, np.int32)
-    parts = 4 * n_threads() if len(seen) > ALONE else 1
+    parts = 4 * n_threads() if len(seen) > SERIAL_SIZE else 1
     pieces = list(pairwise(len(seen) * k // parts for k in range(parts + 1)))
-    spread(lambda d: _count_bits(d[0], d[1], seen, before), pieces)
+    run_pieces(lambda d: _count_bits(d[0], d[1], seen, before), pieces)
     np.cumsum(before, out=before)
     keys = np.empty(before[-1], np.uint64)
-    spread(lambda d: _list_keys(d[0], d[1], seen, before, keys), pieces)
+    run_pieces(lambda d: _list_keys(d[0], d[1], seen, before, keys), pieces)
     return before, keys
 
 
@@ -382,9 +386,9 @@ def _sort(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size: int, base: int) -> Counts:
     """Count the windows of length q; features are `base` + id."""
-    if few(len(ids)):
+    if use_numpy(len(ids)):
         return _count_few(offsets, q, ids, size, base)
-    if len(ids) <= ALONE:
+    if len(ids) <= SERIAL_SIZE:
         features, counts = np.empty(len(ids), feature_type(base + size)), np.empty(len(ids), np.int32)
         indptr = _count_alone(offsets, q, ids, base, features, counts)
         return Counts(indptr, features[: indptr[-1]].copy(), counts[: indptr[-1]].copy())
@@ -399,7 +403,7 @@ def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], si
         n = _count_documents(offsets, first, last, q, ids, table, base, features, counts, indptr)
         pieces[first] = copied(features[:n], features.dtype), copied(counts[:n], np.int32)
 
-    share(offsets, count_piece)
+    run_on_ranges(offsets, count_piece)
     np.cumsum(indptr, out=indptr)
     parts = [pieces[first] for first in sorted(pieces)]
     return Counts(indptr, *(joined([part[k] for part in parts]) for k in (0, 1)))
@@ -428,12 +432,12 @@ def _merge(offsets: NDArray[np.int64], parts: list[Counts]) -> Counts:
     while parts:
         part = parts.pop(0)
         numbers = np.diff(part.indptr)
-        if few(len(part.features)):
+        if use_numpy(len(part.features)):
             to = np.arange(len(part.features)) + np.repeat(begin - part.indptr[:-1], numbers)
             merged.features[to], merged.counts[to] = part.features, part.counts
         else:
             arrays = (part.indptr, part.features, part.counts, begin, merged.features, merged.counts)
-            share(offsets, partial(_move, *arrays))
+            run_on_ranges(offsets, partial(_move, *arrays))
         begin += numbers
     return merged
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.spectrum.counting import Vocabulary, count_each, windows_of
 from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
-from textsvm.linalg.sparse import Counts, feature_type, share
+from textsvm.linalg.sparse import Counts, feature_type, run_on_ranges
 from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import Device, free_memory
 from textsvm.runtime.parallel import Progress
@@ -144,14 +144,16 @@ class _MatrixBuilder:
         starts, unary = columns.starts, self.kernel.weight == "intersection"
         indptr, rows = np.zeros_like(counts.indptr), counts.indptr
         entries = (rows, counts.features, counts.counts)
-        share(rows, partial(_count_columns, *entries, known, starts, unary, indptr))
+        run_on_ranges(rows, partial(_count_columns, *entries, known, starts, unary, indptr))
         np.cumsum(indptr, out=indptr)
         require_memory(ENTRY_BYTES * int(indptr[-1]), len(indptr) - 1)
         arrays = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
         table = columns.learnt.table[:-1]
         weights = np.sqrt(table) if unary else table
         code = _WEIGHT_CODES[self.kernel.weight]
-        share(rows, partial(_fill, *entries, known, starts, weights, code, indptr, *arrays, self.squares))
+        run_on_ranges(
+            rows, partial(_fill, *entries, known, starts, weights, code, indptr, *arrays, self.squares)
+        )
         self.parts.append((indptr, *arrays))
         self.bases.append(self.bases[-1] + len(columns))
 
@@ -168,7 +170,9 @@ class _MatrixBuilder:
         self.parts.reverse()
         for base in self.bases[:-1]:
             part = self.parts.pop()
-            share(part[0], partial(_place, *part, kind(base), scale, begin, whole.indices, whole.data))
+            run_on_ranges(
+                part[0], partial(_place, *part, kind(base), scale, begin, whole.indices, whole.data)
+            )
         return whole
 
 

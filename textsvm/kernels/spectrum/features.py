@@ -36,16 +36,16 @@ from textsvm.kernels.normalisation import Normalisation, featureless_of
 from textsvm.kernels.spectrum.counting import MAX_SYMBOLS, Vocabulary, count, plan, pmer_codes, windows
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, dot
 from textsvm.linalg.sparse import (
-    ALONE,
+    SERIAL_SIZE,
     Counts,
     Sparse,
     count_features_of,
     match_unary,
-    share,
-    spread,
+    run_on_ranges,
+    run_pieces,
     unary_starts,
 )
-from textsvm.runtime.compiled import few, njit
+from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.parallel import n_threads
 from textsvm.text.documents import Documents
 
@@ -132,8 +132,8 @@ def log_odds(
         held = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))
         part = int(held.sum()) / total
         if 0 < part < 1:
-            size = max(ALONE, len(df) // (4 * n_threads()) + 1)
-            spread(partial(_add_log_odds, part, held, df, odds, size), range(0, len(df), size))
+            size = max(SERIAL_SIZE, len(df) // (4 * n_threads()) + 1)
+            run_pieces(partial(_add_log_odds, part, held, df, odds, size), range(0, len(df), size))
     return np.sqrt(odds)
 
 
@@ -258,11 +258,11 @@ def matrix_of(
     table = weigh(kernel.weight, np.arange(1, 1 + int(counts.counts.max(initial=1)), dtype=np.int32))
     weights = np.empty(0) if weights is None else np.sqrt(weights) if unary else weights
     arrays = (counts.indptr, counts.features, counts.counts, table.astype(np.float64), weights, values)
-    if few(len(values)):
+    if use_numpy(len(values)):
         exact = table[counts.counts - 1].astype(np.float64)
         values[:] = weights[counts.features] * exact if len(weights) else exact
     else:
-        share(counts.indptr, lambda first, last: _weigh_entries(*arrays, first, last))
+        run_on_ranges(counts.indptr, lambda first, last: _weigh_entries(*arrays, first, last))
     x = Sparse(counts.indptr, counts.features, values, len(starts) - 1)
     return x.unary(counts.counts, starts) if unary else x
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.spectrum.counting import Vocabulary, plan
-from textsvm.linalg.sparse import Sparse, feature_type, share
+from textsvm.linalg.sparse import Sparse, feature_type, run_on_ranges
 from textsvm.runtime import device as devices
-from textsvm.runtime.compiled import few, njit
+from textsvm.runtime.compiled import njit, use_numpy
 
 Array = NDArray[Any]
 #: Sparse weights that are read may use ROOM bytes of memory, or MOST_TIMES their size in the file.
@@ -126,7 +126,7 @@ def unpack(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols: int) -> 
 def dot(x: Sparse, target: NDArray[np.signedinteger], dense: NDArray[np.float64]) -> NDArray[np.float64]:
     """X @ dense on all cores; feature u of X is row `target[u]` of `dense`, or dropped if it is -1."""
     out, dense = np.zeros((len(x), dense.shape[1])), np.ascontiguousarray(dense)
-    if few(len(x.values) * dense.shape[1]):
+    if use_numpy(len(x.values) * dense.shape[1]):
         known = target[x.features] >= 0
         owner = np.repeat(np.arange(len(x)), np.diff(x.indptr))[known]
         terms = x.values[known, None].astype(np.float64) * dense[target[x.features[known]]]
@@ -135,7 +135,7 @@ def dot(x: Sparse, target: NDArray[np.signedinteger], dense: NDArray[np.float64]
         return out
     single, target = dense.shape[1] == 1, target.astype(feature_type(len(dense)), copy=False)
     function, arrays = (_dot_vector, (dense[:, 0], out[:, 0])) if single else (_dot, (dense, out))
-    share(x.indptr, partial(function, x.indptr, x.features, x.values, target, *arrays))
+    run_on_ranges(x.indptr, partial(function, x.indptr, x.features, x.values, target, *arrays))
     return out
 
 
