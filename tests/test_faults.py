@@ -156,6 +156,12 @@ def test_a_read_only_folder_is_told_before_the_work(tmp_path):
     assert "cannot write into the folder of the output" in message
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="/proc is of Linux")
+def test_a_folder_that_refuses_files_from_root_is_told_before_the_work():
+    message = fails("train", sample("reviews"), "-o", "/proc/m")
+    assert "cannot write into the folder of the output, /proc" in message
+
+
 def test_a_search_whose_model_cannot_be_written_is_kept(tmp_path, monkeypatch, capsys):
     """A disk that is full in the end costs no hours: the table of settings goes when the model is there."""
 

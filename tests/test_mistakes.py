@@ -202,6 +202,7 @@ MISTAKES = [
     Mistake("blank file", f"train blank.csv {TRAIN}", "blank\\.csv is empty"),
     Mistake("predict an empty file", "predict m.textsvm empty.csv", "empty\\.csv is empty"),
     Mistake("nothing on stdin", "predict m.textsvm -", "standard input is empty"),
+    Mistake("text given as column", "explain m.textsvm --text 'hello you'", "'hello you' is read as"),
     Mistake("corpus from stdin", f"train - {TRAIN}", "standard input"),
     Mistake(
         "output in a missing folder",

@@ -98,8 +98,10 @@ class Output:
                 f"{self.option} {self.path} is there and is not {self.kind.name}; name another file, or "
                 "replace it with --force"
             )
-        if not os.access(target.parent, os.W_OK):
-            raise InputError(f"cannot write into the folder of the output, {target.parent}")
+        try:  # the permissions of a folder do not tell all: as root, in /proc, on a full disk
+            tempfile.TemporaryFile(dir=target.parent).close()
+        except OSError as error:
+            raise InputError(f"cannot write into the folder of the output, {target.parent}") from error
         return self
 
     @contextmanager

@@ -194,10 +194,11 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     """The format of the options, or else of the content of files."""
     if options.format is not None and options.format not in FORMATS:
         raise InputError(f"format={options.format!r} is not one of {', '.join(FORMATS)}")
-    if not any(file.size for file in inputs.files):
-        raise InputError(f"{inputs.source} is empty: there is no document in it")
-    format = options.format or _detect(inputs, options)
     column = options.only_of_tables
+    if not any(file.size for file in inputs.files):
+        named = f" ({column!r} is read as the name of a column, not as a text)" if column else ""
+        raise InputError(f"{inputs.source} is empty: there is no document in it{named}")
+    format = options.format or _detect(inputs, options)
     if column == options.target and format in VECTOR_FORMATS:
         return format
     if format in SEQUENCES and not (options.text or options.numbers):
