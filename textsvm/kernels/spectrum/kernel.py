@@ -20,7 +20,7 @@ x_iu x_ju to an accumulator of n values for every j > i in the list of u.
 
 Exactness: counts, presence and intersection without idf are sums of integers, exact below 2^53 (float64
 accumulators; tile products in float32 only where all sums are below 2^24), and rounded to float32 once for
-each length. With log or idf X is rounded to float32 and the sums are float64.
+each length. With log or idf X is rounded to a grid on which the sums are exact, too (`Sparse.on_grid`).
 
 The Gram is the sum of the Grams of the lengths, computed in turn: memory holds the p-mers of a single length,
 and the Grams of all ranges p1..p2 are intermediate results (`host_grams`).
