@@ -92,11 +92,15 @@ __device__ __forceinline__ void add_where(uint32 a, uint32 b, double& sum, doubl
 #define MIRRORED 1 // of every pair once, written twice
 #define WEIGHTED 2 // sums over the sources
 #define DIAGONAL 3
+#define FORWARD 4  // of pairs whose source comes first: rows of sources,
+#define TURNED 5   // or of targets
 struct Output {
     int mode, classes;
     int64 width;                            // of the matrix
     const int *source_index, *target_index; // position -> document
     const double *source_scale, *target_scale;
+    const int *source_place, *target_place; // FORWARD, TURNED: position -> place in the order of all documents
+    double smallest;                        // smaller values are 0
     float* matrix;
     const double* coef; // (sources, classes)
     double* sums;       // (parts, targets, classes), or (LENGTHS, targets) of the diagonal
@@ -151,15 +155,17 @@ __device__ void put(int source, int target, const double* values, int part) {
     } else if (o.mode == WEIGHTED) {
         double* sum = o.sums + (part * o.targets + target) * o.classes;
         for (int k = 0; k < o.classes; k++) sum[k] += o.coef[(int64)source * o.classes + k] * value;
-    } else if (o.mode == MATRIX || source <= target) {
-        float scaled = (float)(value * o.source_scale[source] * o.target_scale[target]);
+    } else if (o.mode == MATRIX || (o.mode == MIRRORED ? source <= target
+                                                       : o.source_place[source] <= o.target_place[target])) {
+        double exact = value * o.source_scale[source] * o.target_scale[target];
+        float scaled = exact < o.smallest ? 0 : (float)exact;
         int64 i = o.source_index[source], j = o.target_index[target];
 #if SHARDS
         put_in_shard(i, j, scaled);
         put_in_shard(j, i, scaled);
 #else
-        o.matrix[i * o.width + j] = scaled;
-        if (o.mode == MIRRORED) o.matrix[j * o.width + i] = scaled;
+        if (o.mode != TURNED) o.matrix[i * o.width + j] = scaled;
+        if (o.mode == MIRRORED || o.mode == TURNED) o.matrix[j * o.width + i] = scaled;
 #endif
     }
 }
@@ -241,9 +247,11 @@ __device__ __forceinline__ void scale(REAL (&P)[STORED][COLUMNS], REAL (&corner)
     }
 }
 
-// The sources of a task against the 32 lanes of one of its (one or SEVERAL) strips. A lane hands on the SUM over its
-// and all columns to the left: through thousands of lanes, floats would gather errors.
-template <bool SEVERAL, class SUM>
+// The sources of a task against the 32 lanes of one of its (one or SEVERAL) strips. A lane hands on the sum over its
+// and all columns to the left: through thousands of lanes, floats would gather errors. A value does not depend on
+// the pairs beside it if the decay is a power of two, times which numbers are exact: partial sums end after the same
+// rows of each source.
+template <bool SEVERAL>
 __device__ __forceinline__ void compare(
     const Task task, int strip, const uint32* __restrict__ stream, const Lane* lanes,
     const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period,
@@ -274,8 +282,7 @@ __device__ __forceinline__ void compare(
 #define MATCH(word, w) ((word) / 128)
 #endif
     REAL P[STORED][COLUMNS], corner[STORED], r[STORED], part[LENGTHS];
-    SUM sum[LENGTHS];
-    double total[LENGTHS];
+    double sum[LENGTHS], total[LENGTHS];
 #pragma unroll
     for (int w = 0; w < LENGTHS; w++) part[w] = sum[w] = total[w] = 0;
 #pragma unroll
@@ -286,7 +293,7 @@ __device__ __forceinline__ void compare(
     REAL column_in[BLOCK], column_out[BLOCK];
 #pragma unroll
     for (int c = 0; c < BLOCK; c++) column_in[c] = columns->column_in[c], column_out[c] = columns->column_out[c];
-    int source = task.first_source, phase = 0;
+    int source = task.first_source, phase = 0, summed = 0;
     unsigned row = -mine.delay;
     const unsigned rows = task.rows;
     uint32 word = row < rows ? word_at[row] : nothing, next = row + 1 < rows ? word_at[row + 1] : nothing;
@@ -306,7 +313,7 @@ __device__ __forceinline__ void compare(
         if (row + 2 < rows) later = __ldg(ahead);
         ahead++;
         const REAL row_out = weights.rows[phase][0], row_in = weights.rows[phase][1];
-        SUM carry[LENGTHS];
+        double carry[LENGTHS];
 #pragma unroll
         for (int w = 0; w < LENGTHS; w++) carry[w] = __shfl_up_sync(FULL_WARP, sum[w], 1);
         REAL before[STORED + 1];
@@ -345,15 +352,19 @@ __device__ __forceinline__ void compare(
             }
             if (last) put(source, mine.target, values, task.part);
             source++;
+            summed = -1;
             scale<true>(P, corner, 0);
         }
-        if (++phase == period) {
-            phase = 0;
+        if (++summed == WARP) {
+            summed = 0;
 #pragma unroll
             for (int w = 0; w < LENGTHS; w++) {
                 total[w] += part[w];
                 part[w] = 0;
             }
+        }
+        if (++phase == period) {
+            phase = 0;
             scale<false>(P, corner, weights.wrap);
 #pragma unroll
             for (int q = 0; q < LEVELS; q++) r[q] *= weights.wrap;
@@ -378,8 +389,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap(
     const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period,
     const Weights* columns) {
     for (int index; (index = take(taken)) < n_tasks;)
-        compare<false, REAL>(tasks[index], 0, stream, lanes, masks, codes, symbols, period, columns, nullptr, 0,
-                             nullptr, 0);
+        compare<false>(tasks[index], 0, stream, lanes, masks, codes, symbols, period, columns, nullptr, 0, nullptr, 0);
 }
 
 // and of several. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the `carries`, LENGTHS a source.
@@ -390,6 +400,6 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap_several(
     const int warp = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
     for (int index; (index = take(taken)) < n_tasks;)
         for (int strip = 0; strip < tasks[index].strips; strip++)
-            compare<true, double>(tasks[index], strip, stream, lanes, masks, codes, symbols, period, columns, edges,
-                                  2 * warp * most_rows, carries + 2 * warp * most_sources, most_sources);
+            compare<true>(tasks[index], strip, stream, lanes, masks, codes, symbols, period, columns, edges,
+                          2 * warp * most_rows, carries + 2 * warp * most_sources, most_sources);
 }

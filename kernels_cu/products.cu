@@ -4,7 +4,7 @@
 //
 // SUM (uint32 or uint64): accumulator of one product over the features kept in lists. Sums of integers, or of
 // fixed-point numbers with FIXED defined: they do not depend on the order of addition.
-// VALUE (float, or double with FIXED): of the entries; of doubles, FIXED keeps 50 bits and a sign.
+// VALUE (float of whole numbers, uint32, or double with FIXED): of the entries; FIXED keeps 50 bits and a sign.
 // FINISH: see finish.cuh; without it a product is multiplied by a number of each of its two rows.
 
 #ifndef SUM
@@ -106,14 +106,9 @@ extern "C" __global__ void fill_lists(int64 n, const int* documents, const int* 
     list_values[at] = values[k];
 }
 
-__device__ SUM product(float a, float b, float unit)
-{
-#ifdef FIXED
-    return __float2ull_rn(a * b * unit);
-#else
-    return (SUM)a * (SUM)b;
-#endif
-}
+__device__ SUM product(float a, float b, float) { return (SUM)a * (SUM)b; }
+
+__device__ SUM product(uint32 a, uint32 b, uint32) { return (SUM)a * b; }
 
 // What is added to 1.5 * 2^52 lies in the low bits of the sum: faster than a conversion.
 __device__ SUM product(double a, double b, double unit)

@@ -10,7 +10,7 @@ from textsvm.kernels.vectors.kernels import Gaussian
 from textsvm.linalg import products_cuda, vectors_cuda
 from textsvm.linalg import vectors_cuda as digits_cuda
 from textsvm.linalg.products_cuda import PRODUCTS, CudaColumns, Factors
-from textsvm.linalg.sparse_cuda import EXACT, FINISHES, FIXED, CudaSparse, Finish, finish_fields
+from textsvm.linalg.sparse_cuda import EXACT, FINISHES, FIXED, GRID, CudaSparse, Finish, finish_fields
 from textsvm.linalg.vectors_cuda import ONE, WORK, DigitColumns, Float64Columns
 from textsvm.runtime import device
 
@@ -86,9 +86,9 @@ def test_products_of_texts_have_no_finish(launched, whole):
     rows = [(defines, argument) for name, defines, (argument, *_) in launched if name == "rows"]
     assert [int(argument["half"]) for _, argument in rows] == [1, 0, 0]
     for defines, argument in rows:
-        assert defines == (EXACT[np.uint32] if whole else FIXED)
+        assert defines == (EXACT[np.uint32] if whole else GRID)
         assert argument.dtype == PRODUCTS
-        assert argument["unit"] == (1.0 if whole else 2.0**56)
+        assert argument["unit"] == 1.0
         assert [argument[name].item() for name in ("n", "width", "degree", "gamma", "coef0")] == [
             3,
             3,
@@ -98,7 +98,8 @@ def test_products_of_texts_have_no_finish(launched, whole):
         ]
         assert argument["scale"].item() == found.factors.scale.ctypes.data
         assert argument["lists"].item() == found.lists.ctypes.data
-    assert {defines for name, defines, _ in launched if name != "rows"} == {EXACT[np.uint32]}
+    others = {(name, defines) for name, defines, _ in launched if name not in ("rows", "squares")}
+    assert {defines for _, defines in others} == {EXACT[np.uint32] if whole else GRID}
 
 
 @pytest.mark.parametrize("name", [*FINISHES, "another"])

@@ -2,7 +2,7 @@
 
 Documents are sorted by length and cut into blocks of about equal work. Tile (a, b), a <= b, is block a
 against block b: the shorter document of a pair is the row, as in a matrix that is computed as a whole,
-because a sum of floats depends on its order (`Cost.tileable` says for which kernels that is sufficient).
+because a sum of floats depends on its order (`Cost.tileable` says which kernels are divided).
 """
 
 from __future__ import annotations

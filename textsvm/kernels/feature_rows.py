@@ -73,8 +73,7 @@ class FeatureKernelRows(ABC):
             xp = devices.array_module(self.device)
             values = self.compare_own(indices, own)
             own.finish_rows(values, self.normalisation)
-            if self.kernel.normalised:
-                values[xp.arange(len(indices)), xp.asarray(indices)] = 1
+            values[xp.arange(len(indices)), xp.asarray(indices)] = xp.asarray(own.diagonal())
             return values
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
@@ -93,18 +92,26 @@ class FeatureKernelRows(ABC):
 class HostFeatureRows(FeatureKernelRows):
     """Products of features on a CPU."""
 
+    #: Ends of blocks of features, see `textsvm.linalg.products`; None for a single block.
+    ends: NDArray[np.int64] | None = None
+
     @cached_property
     def columns(self) -> InvertedIndex:
         """X by columns."""
-        return InvertedIndex(self.x)
+        return InvertedIndex(self.x.on_grid(self.ends), self.ends)
 
     def compare(self, x: Sparse, own: Normalisation, progress: Progress | None = None) -> NDArray[np.float32]:
+        return self._products(x.on_grid(self.ends), own, progress)
+
+    def compare_own(self, indices: NDArray[np.int64], own: Normalisation) -> NDArray[np.float32]:
+        return self._products(self.columns.x.take(indices), own)
+
+    def _products(
+        self, x: Sparse, own: Normalisation, progress: Progress | None = None
+    ) -> NDArray[np.float32]:
         values = np.empty((len(x), self.n), np.float32)
         self.columns.products(x, own.scale, self.normalisation.scale, values, progress)
         return values
-
-    def compare_own(self, indices: NDArray[np.int64], own: Normalisation) -> NDArray[np.float32]:
-        return self.compare(self.x.take(indices), own)
 
 
 class FeaturePredictor:

@@ -3,6 +3,10 @@
 Columns that many rows hold are kept dense for BLAS products of tiles; the others are lists (an inverted
 index): row i adds x_iu x_ju to n float64 sums for every row j on the list of u. `finish` turns a product and
 a number for each of the two rows into the result.
+
+Rows are on a grid (`Sparse.on_grid`), so a product does not depend on the order of its terms or on which
+columns are dense: a pair has the same bits in a whole matrix and in some of its rows. Features may be in
+blocks. A product is then the sum of those of the blocks, in order, each rounded to float32.
 """
 
 from __future__ import annotations
@@ -30,11 +34,11 @@ class InvertedIndex:
     """X by columns, for products of rows with the rows of X: lists of entries, the fullest columns dense.
 
     `documents[indptr[u]:indptr[u + 1]]`, ascending, have the feature u, with these `values`; `after` is, for
-    every entry of X, the position after it in the list of its feature.
+    every entry of X, the position after it in the list of its feature. Blocks of features end at `ends`.
     """
 
-    def __init__(self, x: Sparse) -> None:
-        self.x = x
+    def __init__(self, x: Sparse, ends: NDArray[np.int64] | None = None) -> None:
+        self.x, self.ends = x, np.array([x.n_features]) if ends is None else ends
         self.df = np.bincount(x.features, minlength=x.n_features)
         self.indptr = np.concatenate([[0], np.cumsum(self.df)])
         self.documents = np.empty(len(x.features), np.int32)
@@ -58,16 +62,24 @@ class InvertedIndex:
         out: NDArray[np.float32],
         progress: Progress | None = None,
     ) -> None:
-        """out[i, j] = finish(<rows[i], x[j]>, row_scale[i], scale[j]), rounded once."""
+        """out[i, j] = finish(<rows[i], x[j]>, row_scale[i], scale[j])."""
         # A tile product reads all dense columns, which pays for many rows only.
         dense = self.dense(DENSE_SHARE if len(out) >= TILE // 2 else 2.0)
         rest = dense.remove(rows)
         entries = (rest.indptr, rest.features, rest.values)
         lists = (self.indptr, self.documents, self.values)
+        cuts = np.concatenate([[0], np.searchsorted(dense.features, self.ends)])
+        # Without dense columns all blocks in a call; else the tile of a single block is in memory.
+        step = 1 if dense.width else len(self.ends)
 
         def fill(piece: tuple[int, int]) -> None:
-            tile = dense.rows(rows, *piece) @ dense.matrix.T
-            _add_rows(*piece, *entries, *lists, tile, row_scale, scale, out)
+            own, cursor = dense.rows(rows, *piece), rest.indptr[piece[0] : piece[1]].copy()
+            for block in range(0, len(self.ends), step):
+                columns = slice(cuts[block], cuts[block + step])
+                tile = own[:, columns] @ dense.matrix[:, columns].T
+                begun, ends = block > 0, self.ends[block : block + step]
+                _add_rows(*piece, *entries, *lists, cursor, begun, ends, tile, out)
+            _finish_rows(*piece, row_scale, scale, out)
 
         _run(fill, pieces(len(out)), None, progress)
 
@@ -78,7 +90,7 @@ class DenseColumns:
     def __init__(self, x: Sparse, features: NDArray[np.int64]) -> None:
         self.column = np.full(x.n_features, -1, np.int32)
         self.column[features] = np.arange(len(features))
-        self.width = len(features)
+        self.features, self.width = features, len(features)
         part = x.select(self.column, self.width)
         whole = bool(np.all(part.values == np.rint(part.values)))
         exact = whole and bool(np.all(part.squares() < 1 << 24))
@@ -140,9 +152,9 @@ def finish_half(total: NDArray[np.float32], scale: NDArray[np.float64], out: NDA
 
 
 def full_columns(df: NDArray[np.int64], n: int, share: float = DENSE_SHARE) -> NDArray[np.int64]:
-    """Columns to keep dense, fullest first, given the number of the `n` rows that hold each."""
+    """Columns to keep dense, the fullest, given the number of the `n` rows that hold each."""
     full = np.flatnonzero(df > share * n) if n >= DENSE_ROWS else np.empty(0, np.int64)
-    return full[np.argsort(-df[full], kind="stable")[: DENSE_BYTES // (4 * max(n, 1))]]
+    return np.sort(full[np.argsort(-df[full], kind="stable")[: DENSE_BYTES // (4 * max(n, 1))]])
 
 
 def pieces(n: int) -> list[tuple[int, int]]:
@@ -169,17 +181,33 @@ def finish(product, a, b):
 
 
 @njit(nogil=True, cache=True)
-def _add_rows(first, last, indptr, features, values, lists, documents, x, tile, row_scale, scale, out):
+def _add_rows(
+    first, last, indptr, features, values, lists, documents, x, cursor, begun, ends, tile, out
+):  # fmt: skip
+    """Write the products of the first block, or add those of others; `cursor`: next entry of each row."""
     n = out.shape[1]
     sums = np.zeros(n)
     for i in range(first, last):
-        for k in range(indptr[i], indptr[i + 1]):
-            value = np.float64(values[k])
-            for at in range(lists[features[k]], lists[features[k] + 1]):
-                sums[documents[at]] += value * x[at]
-        for j in range(n):
-            out[i, j] = finish(sums[j] + tile[i - first, j], row_scale[i], scale[j])
-            sums[j] = 0.0
+        k, more = cursor[i - first], begun
+        for end in ends:
+            while k < indptr[i + 1] and features[k] < end:
+                value = np.float64(values[k])
+                for at in range(lists[features[k]], lists[features[k] + 1]):
+                    sums[documents[at]] += value * x[at]
+                k += 1
+            for j in range(n):
+                rounded = np.float32(sums[j] + tile[i - first, j])
+                out[i, j] = out[i, j] + rounded if more else rounded
+                sums[j] = 0.0
+            more = True
+        cursor[i - first] = k
+
+
+@njit(nogil=True, cache=True)
+def _finish_rows(first, last, row_scale, scale, out):
+    for i in range(first, last):
+        for j in range(out.shape[1]):
+            out[i, j] = finish(out[i, j], row_scale[i], scale[j])
 
 
 @njit(nogil=True, cache=True)

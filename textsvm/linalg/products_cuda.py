@@ -7,11 +7,13 @@ product; tensor cores do thousands of these in the time of an addition. Columns 
     wide    other columns held by more than WIDE_SHARE (vectors: VECTOR_SHARE): float64
     rest    lists of rows; a block sums the products of a row in shared memory, as integers
 
-Whole values >= 0 stay integers throughout: exact, then rounded once. Other products of lists are rounded to
-fixed point, so their sums do not depend on the order and results are reproducible: 62 bits for features
-(float32, >= 0), 50 bits for vectors (float64, of either sign). On GPUs with few float64 units, wide columns
-of features are float32. `finish` of products.cu turns a product and a number for each of the two rows into
-the result: factors for features, a kernel of |x|^2 for vectors (finish.cuh).
+Whole values >= 0 stay integers throughout: exact, then rounded once. Other features are put on a grid
+(`Sparse.on_grid`), and are then whole numbers, too, whose products are below 2^53: a pair has the same bits
+in a whole matrix and in some of its rows. Products of lists of vectors are rounded to 50 bits fixed point, so
+their sums do not depend on the order and results are reproducible. On GPUs with few float64 units, wide
+columns of features are float32, and the bits of a pair depend on the number of rows. `finish` of products.cu
+turns a product and a number for each of the two rows into the result: factors for features, a kernel of
+|x|^2 for vectors (finish.cuh).
 
 Bytes: 4 n^2 the matrix; n * (narrow + 8 wide columns); TILE_BYTES a tile of products.
 """
@@ -30,6 +32,7 @@ from textsvm.linalg.sparse_cuda import (
     EXACT,
     FINISHES,
     FIXED,
+    GRID,
     SOURCE,
     CudaSparse,
     Finish,
@@ -49,9 +52,8 @@ TILE_BYTES = 1 << 29  # of a tile of products
 PAD = 64  # the sides of int8 matrices are multiples of it
 SHARED = 100 << 10  # bytes of sums per block: two blocks per multiprocessor
 INT8, INT32 = 3, 10  # cudaDataType
-DOUBLE = (*FIXED, ("VALUE", "double"))
 #: Additional kernels launched here: products of vectors.
-DEFINE_SETS = [(SOURCE, (*DOUBLE, *finish_defines(name))) for name in FINISHES]
+DEFINE_SETS = [(SOURCE, (*FIXED, *finish_defines(name))) for name in FINISHES]
 #: struct Products of products.cu.
 PRODUCTS = np.dtype(
     [(name, np.uint64) for name in ("which", "indptr", "features", "values", "place")]
@@ -99,6 +101,8 @@ class CudaColumns:
 
     def __init__(self, x: CudaSparse, factors: Factors, kernel: Finish | None = None) -> None:
         cp = gpu.cupy()
+        self.grid = kernel is None and not x.whole
+        x, factors = self._on_grid(x, factors)
         self.x, self.n, self.factors, self.kernel = x, len(x), factors, kernel
         self.height = _padded(max(self.n, 1))
         self.wide_type = np.float64 if kernel or _card().fast_float64 else np.float32
@@ -139,6 +143,7 @@ class CudaColumns:
 
     def cross(self, x: CudaSparse, factors: Factors, what: str, progress: Progress | None = None) -> Array:
         """finish(<row i of another matrix over the same features, x[j]>) for all i and j."""
+        x, factors = self._on_grid(x, factors)
         out, everyone = self._empty(len(x), what), gpu.cupy().arange(len(x))
         largest = self._largest(x)
         for first, last in self._tiles(len(x)):
@@ -150,6 +155,13 @@ class CudaColumns:
             self._fill(out[first:last], tile, factors)
             gpu.report(progress, last, len(x))
         return out
+
+    def _on_grid(self, x: CudaSparse, factors: Factors) -> tuple[CudaSparse, Factors]:
+        if not self.grid:
+            return x, factors
+        on_grid, units = x.on_grid()
+        # Times powers of two: the rounding of results does not change.
+        return on_grid, Factors(factors.scale * gpu.cupy().asarray(units), x.squares)
 
     def _empty(self, m: int, values: str) -> Array:
         return empty_matrix(m, self.n, values, 12 * self._tile(m) * self.height)
@@ -232,15 +244,17 @@ class CudaColumns:
         if self.kernel is not None:
             bits = 50 - int(np.ceil(np.log2(bound))) if bound else 0
             return np.uint64, self._defines, 2.0 ** min(max(bits, -126), 126)
-        if not self.x.whole:
-            return np.uint64, FIXED, 2.0 ** (61 - int(np.ceil(np.log2(max(bound, 1)))))
+        if self.grid:
+            return np.uint64, GRID, 1.0
         integer = np.uint32 if bound < 1 << 32 else np.uint64
         return integer, EXACT[integer], 1.0
 
     @property
     def _defines(self) -> Defines:
         """Definitions of kernels that do not add up products."""
-        return EXACT[np.uint32] if self.kernel is None else (*DOUBLE, *finish_defines(self.kernel.name))
+        if self.kernel is not None:
+            return (*FIXED, *finish_defines(self.kernel.name))
+        return GRID if self.grid else EXACT[np.uint32]
 
     def _each(self, name: str, n: int, *args: Any) -> None:
         gpu.each(gpu.function(SOURCE, name, self._defines), n, *args)

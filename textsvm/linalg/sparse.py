@@ -5,8 +5,9 @@ Positions are int64. Features are int32 if there are fewer than 2^31, else int64
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +25,8 @@ MAX_INT32 = (1 << 31) - 1
 PIECES = 4
 #: Maximum number of symbols or entries for which one thread is faster than several.
 SERIAL_SIZE = 1 << 16
+#: log2 of the largest norm of a row on its grid, see `Sparse.on_grid`.
+GRID_BITS = 26
 #: Minimum number of symbols or entries of a piece of work.
 MIN_PIECE_SIZE = 1 << 14
 
@@ -115,15 +118,32 @@ class Sparse:
         _unary(self.features, self.values, counts, starts, code.features, code.values)
         return code
 
-    def squares(self) -> NDArray[np.float64]:
-        """Squared norm of every row, shape (n,)."""
-        if use_numpy(len(self.values)):
+    def squares(self, ends: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """Squared norm of every row, shape (n,), the sum of those of blocks of features; see `on_grid`."""
+        if ends is None and use_numpy(len(self.values)):
             owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
             exact = np.square(self.values.astype(np.float64))
             return np.bincount(owner, exact, len(self)).astype(np.float64)
-        values = np.zeros(len(self))
-        run_on_ranges(self.indptr, lambda i, j: _squares(i, j, self.indptr, self.values, values))
+        values, ends = np.zeros(len(self)), np.array([self.n_features]) if ends is None else ends
+        arrays = (self.indptr, self.features, self.values, ends, values)
+        run_on_ranges(self.indptr, lambda i, j: _squares(i, j, *arrays))
         return values
+
+    def on_grid(self, ends: NDArray[np.int64] | None = None) -> Sparse:
+        """The matrix with values rounded such that products of rows are exact in float64, in any order.
+
+        The values of a row become multiples of a power of two, its norm at most 2^GRID_BITS of them, so a
+        product is a whole number below 2^53. Whole numbers are on a grid already. Features may be in several
+        blocks, up to `ends`, that are multiplied apart and have a grid each; the entries of a row are then in
+        the order of the blocks.
+        """
+        if _are_whole(self.values):
+            return self
+        values = empty(len(self.values), np.float32)
+        ends = np.array([self.n_features]) if ends is None else ends
+        arrays = (self.indptr, self.features, self.values, ends, values)
+        run_on_ranges(self.indptr, lambda i, j: _round_to_grid(i, j, *arrays))
+        return replace(self, values=values)
 
     def frequencies(self) -> NDArray[np.int64]:
         """Number of rows that have each feature, shape (n_features,)."""
@@ -223,12 +243,45 @@ def _count(indptr, features, rows, ends, at, first, last, counts):
 
 
 @njit(nogil=True, cache=True)
-def _squares(first, last, indptr, values, squares):
+def _squares(first, last, indptr, features, values, ends, squares):
     for i in range(first, last):
-        total = 0.0
-        for k in range(indptr[i], indptr[i + 1]):
-            total += np.float64(values[k]) * np.float64(values[k])
-        squares[i] = total
+        k = indptr[i]
+        for end in ends:
+            total = 0.0
+            while k < indptr[i + 1] and features[k] < end:
+                total += np.float64(values[k]) * np.float64(values[k])
+                k += 1
+            squares[i] += total
+
+
+@njit(nogil=True, cache=True)
+def _are_whole(values):
+    for value in values:  # noqa: SIM110 (Numba has no `all`)
+        if value != np.rint(value):
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def grid_unit(square):
+    """Unit of the grid of a row with this squared norm, see `Sparse.on_grid`."""
+    _, exponent = math.frexp(math.sqrt(square))
+    return math.ldexp(1.0, exponent - GRID_BITS)
+
+
+@njit(nogil=True, cache=True)
+def _round_to_grid(first, last, indptr, features, values, ends, rounded):
+    for i in range(first, last):
+        begin = indptr[i]
+        for end in ends:
+            k, total = begin, 0.0
+            while k < indptr[i + 1] and features[k] < end:
+                total += np.float64(values[k]) * np.float64(values[k])
+                k += 1
+            unit = grid_unit(total)
+            for at in range(begin, k):
+                rounded[at] = np.rint(values[at] / unit) * unit
+            begin = k
 
 
 @njit(nogil=True, cache=True)

@@ -11,16 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.linalg.sparse import MAX_INT32
+from textsvm.linalg.sparse import GRID_BITS, MAX_INT32
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Defines
 
 Array = Any  # a CuPy array
 SOURCE = "products.cu"
 EXACT = {np.uint32: (("SUM", "uint32"),), np.uint64: (("SUM", "uint64"),)}
-FIXED = (("SUM", "uint64"), ("FIXED", 1))
+#: Features on a grid.
+GRID = (("SUM", "uint64"), ("VALUE", "uint32"))
+#: Vectors.
+FIXED = (("SUM", "uint64"), ("FIXED", 1), ("VALUE", "double"))
 #: Kernels launched: (source, defines).
-DEFINE_SETS = [(SOURCE, defines) for defines in (*EXACT.values(), FIXED)]
+DEFINE_SETS = [(SOURCE, defines) for defines in (*EXACT.values(), GRID)]
 #: Functions of finish.cuh.
 FINISHES = ("linear", "polynomial", "gaussian", "sigmoid")
 
@@ -83,6 +86,14 @@ class CudaSparse:
         sums = gpu.cupy().zeros(len(self))
         warps("squares", len(self), self.indptr, self.values, sums)
         return sums.get()
+
+    def on_grid(self) -> tuple[CudaSparse, NDArray[np.float64]]:
+        """Whole numbers, uint32, and the unit of each row on the host; as `Sparse.on_grid`."""
+        cp = gpu.cupy()
+        _, exponents = np.frexp(np.sqrt(self.squares))
+        inverse = cp.asarray(np.ldexp(np.float32(1), GRID_BITS - exponents))
+        values = cp.rint(self.values * inverse[self.documents]).astype(np.uint32)
+        return replace(self, values=values), np.ldexp(1.0, exponents - GRID_BITS)
 
     def dot(self, dense: Array) -> Array:
         """X @ dense in float64, sums in a fixed order: (n_features, k) -> (n, k)."""

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from textsvm.linalg.products_cuda import DOUBLE, NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
-from textsvm.linalg.sparse_cuda import CudaSparse, Finish, finish_defines, rows_of, warps
+from textsvm.linalg.products_cuda import NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
+from textsvm.linalg.sparse_cuda import FIXED, CudaSparse, Finish, finish_defines, rows_of, warps
 from textsvm.linalg.vectors_cuda import MAX_FEATURES, SLAB, DigitColumns, digits_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
@@ -148,7 +148,7 @@ class SparseColumns:
 def factors_of(x: CudaSparse, finish: Finish) -> Factors:
     """Factors of vectors: |x|^2 of each."""
     squares = gpu.cupy().zeros(len(x))
-    warps("squares", len(x), x.indptr, x.values, squares, defines=(*DOUBLE, *finish_defines(finish.name)))
+    warps("squares", len(x), x.indptr, x.values, squares, defines=(*FIXED, *finish_defines(finish.name)))
     return Factors(squares, squares)
 
 

@@ -313,5 +313,5 @@ class HostBoundedGap(HostFeatureRows, SubsequenceRows):
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         total = np.zeros((self.n, self.n), np.float32)
-        Half(self.x).add_to(total, progress)
+        Half(self.x.on_grid()).add_to(total, progress)
         return finished_gram(self.normalisation, total, in_place=True)

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.gap.recurrence import Recurrence, SelfValues, shared_pass
+from textsvm.kernels.gap.recurrence import SMALLEST, Recurrence, SelfValues, shared_pass
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
@@ -56,7 +56,7 @@ WIDE: gpu.Defines = (("CODE", "uint32"),)
 SHARDS: gpu.Defines = (("SHARDS", 1),)
 
 THREADS = 128
-MATRIX, MIRRORED, WEIGHTED, DIAGONAL = range(4)
+MATRIX, MIRRORED, WEIGHTED, DIAGONAL, FORWARD, TURNED = range(6)
 #: Minimum and maximum words of the stream per task.
 RUN = (1024, 16_384)
 #: Warp steps per launch between calls of `progress`.
@@ -78,8 +78,10 @@ OUTPUT = np.dtype(
     [("mode", np.int32), ("classes", np.int32), ("width", np.int64)]
     + [
         (name, np.uint64)
-        for name in ("source_index", "target_index", "source_scale", "target_scale", "matrix", "coef", "sums")
+        for name in ("source_index", "target_index", "source_scale", "target_scale", "source_place")
     ]
+    + [("target_place", np.uint64), ("smallest", np.float64)]
+    + [(name, np.uint64) for name in ("matrix", "coef", "sums")]
     + [("targets", np.int64), ("kernels", np.int64)]
     + [(name, np.uint64) for name in ("mix", "matrices", "scales", "shards", "firsts")],
     align=True,
@@ -164,15 +166,15 @@ def block_of(columns: int, decay: float) -> int:
 
 def period_and_unit(
     recurrence: Recurrence, double: bool, block: int, n: int, m: int
-) -> tuple[int, float] | None:
-    """The period and log2 of the unit; None if the numbers do not fit."""
+) -> tuple[int, int] | None:
+    """The period and log2 of the unit, whole; None if the numbers do not fit."""
     levels = recurrence.p - 1
     bits = -math.log2(recurrence.decay)
     period = max(1, min(WARP, int(30 / max(bits, 1e-9))))
     high = recurrence.log2_bound(n, m) + (period + block - 2) * bits
     low = 2 * levels * bits
     limit = 1000 if double else 120
-    unit = min(limit - high, low)
+    unit = math.floor(min(limit - high, low))
     return (period, unit) if unit >= low - limit / 2 else None
 
 
@@ -328,13 +330,26 @@ class GapTexts:
 
 
 class Sweep:
-    """The recurrence for every source with every target; `mode` selects the output."""
+    """The recurrence for every source with every target; `mode` selects the output.
+
+    With `places` of the sources and of the targets in an order, ascending, only pairs whose source does not
+    come after its target are needed.
+    """
 
     def __init__(
-        self, recurrence: Recurrence, sources: GapTexts, targets: GapTexts, mode: int, shared: int = 0
+        self,
+        recurrence: Recurrence,
+        sources: GapTexts,
+        targets: GapTexts,
+        mode: int,
+        shared: int = 0,
+        places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> None:
         self.recurrence, self.sources, self.targets, self.mode = recurrence, sources, targets, mode
-        n, m = sources.longest, targets.longest
+        if mode == MIRRORED:
+            places = np.arange(len(sources)), np.arange(len(targets))
+        self.places = places
+        n = m = max(sources.longest, targets.longest)  # rows of a matrix then take the precision of the whole
         levels, decay, blended = recurrence.p - 1, recurrence.decay, recurrence.blended
         for double in (False, True):
             variant = variant_of(levels, decay, double, blended, targets.masks, shared)
@@ -369,12 +384,12 @@ class Sweep:
             part = np.zeros(len(packs), np.int64)
         else:
             pack, part = (x.ravel() for x in np.mgrid[len(packs) - 1 : -1 : -1, 0 : len(first)])
-            if self.mode == MIRRORED:
-                wanted = first[part] <= packs[pack, 2]
-                pack, part = pack[wanted], part[wanted]
             source, stop = first[part], last[part]
-            if self.mode == MIRRORED:
-                stop = np.minimum(stop, packs[pack, 2] + 1)
+            if self.places is not None:
+                ends = np.searchsorted(self.places[0], self.places[1][packs[:, 2]], side="right")
+                wanted = source < ends[pack]
+                pack, part, source = pack[wanted], part[wanted], source[wanted]
+                stop = np.minimum(stop[wanted], ends[pack])
         tasks = np.empty(len(pack), TASK)
         tasks["first_strip"], tasks["strips"] = packs[pack, 0], packs[pack, 1]
         tasks["first_source"], tasks["sources"] = source, stop - source
@@ -488,6 +503,12 @@ class CudaGap:
             self._texts = GapTexts(documents, kernel.structure.min_length, self._symbols)
             self._self = self._self_values(documents, self._texts, None)
             self._scale = self._position_scale(self._texts, self._self)
+            self._place_of = np.full(self.n, -1)
+            self._place_of[self._texts.order] = np.arange(len(self._texts))
+
+    @property
+    def _smallest(self) -> float:
+        return SMALLEST if self.kernel.normalised else 0.0
 
     def diag(self) -> Any:
         with gpu.use(self.device):
@@ -495,8 +516,28 @@ class CudaGap:
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
         indices = np.asarray(indices, np.int64)
+        by_number = np.argsort(indices, kind="stable")  # equally long texts: in the order of the columns
+        own = self._self.take(indices)
         with gpu.use(self.device):
-            return self._matrix(self.documents.take(indices), self._self.take(indices))
+            cp, matrix, min_length = gpu.cupy(), self._zeros(len(indices)), self.kernel.structure.min_length
+            texts = GapTexts(self.documents.take(indices[by_number]), min_length, self._symbols)
+            at = by_number[texts.order]
+            texts.index = cp.asarray(at.astype(np.int32))
+            self._fill_rows(matrix, texts, cp.asarray(own.scale[at]), self._place_of[indices[at]])
+            own.finish_rows(matrix, self._self)
+            matrix[cp.arange(len(indices)), cp.asarray(indices)] = cp.asarray(own.diagonal())
+            return matrix
+
+    def _fill_rows(self, matrix: Any, texts: GapTexts, scale: Any, places: NDArray[np.int64]) -> None:
+        """Rows of own texts at these places; the source of a pair is the text that comes first."""
+        rows, columns = (texts, scale, places), (self._texts, self._scale, np.arange(len(self._texts)))
+        for mode, sources, targets in ((FORWARD, rows, columns), (TURNED, columns, rows)):
+            output = {"width": self.n, "matrix": matrix, "smallest": self._smallest}
+            for side, (each, of_each, order) in (("source", sources), ("target", targets)):
+                place = gpu.cupy().asarray(order.astype(np.int32))
+                output |= {f"{side}_index": each.index, f"{side}_scale": of_each, f"{side}_place": place}
+            places_of = sources[2], targets[2]
+            Sweep(self.kernel.recurrence, sources[0], targets[0], mode, places=places_of).launch(output)
 
     def gram(self, progress: Progress | None = None) -> Any:
         with gpu.use(self.device):
@@ -579,7 +620,7 @@ class CudaGap:
     def _places(self, sources: GapTexts, scale: Any) -> dict[str, Any]:
         """Fields of gap.cu's Output: numbers and scales of the documents at each position."""
         index, own_index = sources.index, self._texts.index
-        scales = {"source_scale": scale, "target_scale": self._scale}
+        scales = {"source_scale": scale, "target_scale": self._scale, "smallest": self._smallest}
         return {"source_index": index, "target_index": own_index, **scales}
 
     def _self_values(self, documents: Documents, texts: GapTexts, columns: SelfValues | None) -> SelfValues:

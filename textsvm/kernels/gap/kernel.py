@@ -34,7 +34,7 @@ from textsvm.kernels.gap.recurrence import (
     shared_pass,
     symbol_contributions,
 )
-from textsvm.kernels.gap.sweep import PIECE, cut, in_lanes, products, self_products, used_levels
+from textsvm.kernels.gap.sweep import PIECE, Picked, cut, in_lanes, products, self_products, used_levels
 from textsvm.kernels.normalisation import featureless_of, inverse_roots
 from textsvm.kernels.options import GAP_LONGEST
 from textsvm.runtime.device import Device
@@ -78,8 +78,7 @@ class SharedRecurrence(Sharing):
         return _Columns(kernels, documents) if device.kind == "cpu" else None
 
     def tileable(self, kernels: Sequence[Any], documents: Documents) -> bool:
-        swept, _ = shared_pass([kernel.recurrence for kernel in kernels])
-        return swept.tileable(documents.lengths)
+        return True
 
     def cross(
         self, kernels: Sequence[Any], others: Documents, documents: Documents
@@ -104,7 +103,7 @@ class GapCost(Cost):
 
     def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
         # On a card the rounding of a value depends on its neighbours, except with `in_shards`.
-        return kind == "cpu" and bool(self.kernel.recurrence.tileable(documents.lengths))
+        return kind == "cpu"
 
     def demand(self, lengths: NDArray[np.int64]) -> float:
         # Lanes without a document take as long, and values of a great p are computed in float64.
@@ -252,6 +251,9 @@ class _Columns:
             self.swept, self._mix = shared_pass(recurrences)
         self._codes = documents.codes_for()
         self._lanes, self._widths = in_lanes(documents)
+        #: Place of each document in the order of length.
+        self._places = np.empty(self.n, np.int64)
+        self._places[self._lanes.ravel()[: self.n]] = np.arange(self.n)
         self.selves = self.self_values(documents, [None] * len(kernels))
 
     def self_values(self, documents: Documents, columns: Sequence[SelfValues | None]) -> list[SelfValues]:
@@ -268,12 +270,15 @@ class _Columns:
 
     def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
         matrices = [np.empty((len(indices), self.n), np.float32) for _ in self.kernels]
-        self.fill(matrices, self.documents.take(indices), [own.take(indices) for own in self.selves])
+        selves = [own.take(indices) for own in self.selves]
+        self.fill(matrices, self.documents.take(indices), selves, places=self._places[indices])
+        for matrix, own in zip(matrices, selves, strict=True):
+            matrix[np.arange(len(indices)), indices] = own.diagonal()
         return matrices
 
     def grams(self, progress: Progress | None = None) -> list[NDArray[np.float32]]:
         matrices = [np.empty((self.n, self.n), np.float32) for _ in self.kernels]
-        self.fill(matrices, self.documents, self.selves, progress, half=True)
+        self.fill(matrices, self.documents, self.selves, progress, self._places, half=True)
         for matrix, own in zip(matrices, self.selves, strict=True):
             matrix[np.diag_indices(self.n)] = own.diagonal()
         return matrices
@@ -284,9 +289,14 @@ class _Columns:
         others: Documents,
         others_selves: Sequence[SelfValues],
         progress: Progress | None = None,
+        places: NDArray[np.int64] | None = None,
         half: bool = False,
     ) -> None:
-        """matrices[.][i, j] = k(others[i], documents[j]); with `half`, of every pair once and copied."""
+        """matrices[.][i, j] = k(others[i], documents[j]); with `half`, of every pair once and copied.
+
+        `places` of the others in the order of length, if they are among the documents: the row of the
+        recurrence is then the document that comes first, as in a whole matrix; else it is the other.
+        """
         order = np.argsort(others.lengths, kind="stable")
         lengths, codes = others.lengths[order], others.codes_for(self.documents)
         own_codes = self._codes if codes.dtype == self._codes.dtype else self.documents.codes_for(others)
@@ -294,18 +304,19 @@ class _Columns:
         def work(piece: tuple[slice, slice]) -> None:
             chunk, lane_part = piece
             which, lanes = order[chunk], self._lanes[lane_part]
-            double = self.swept.needs_double(int(lengths[chunk][-1]), int(self._widths[lane_part][-1]))
+            columns = lanes.ravel()[: self.n - lane_part.start * LANES]
+            # Columns before these come first in the order of length.
+            firsts = np.zeros(len(which), np.int64)
+            if places is not None:
+                firsts = np.clip(places[which] - lane_part.start * LANES, 0, len(columns))
             rows = (codes, others.offsets, which)
             by = (own_codes, self.documents.offsets, lanes)
-            sums = products(self.swept, self._mix.shape[1], double, rows, by)
-            columns = lanes.ravel()[: self.n - lane_part.start * LANES]
-            sums = sums[..., : len(columns)]
+            sums = self._sums(rows, by, firsts, half, lengths[chunk], self.documents.lengths[columns])
             for number, values in enumerate(matrices):
                 mixed = sums[0] if len(matrices) == 1 else _blend(self._mix[number], sums)
                 others_selves[number].take(which).finish(mixed, self.selves[number].take(columns))
                 for k, row in enumerate(which):
-                    # Positions in the order of length; earlier pairs belong to another row.
-                    first = max(0, chunk.start + k - lane_part.start * LANES) if half else 0
+                    first = firsts[k] if half else 0  # earlier pairs belong to another row
                     values[row, columns[first:]] = mixed[k, first:]
                     if half:
                         values[columns[first:], row] = mixed[k, first:]
@@ -318,6 +329,28 @@ class _Columns:
                 costs.append(float(lengths[chunk].sum() + 1) * float(self._widths[pieces[-1][1]].sum() + 1))
         # The longest documents first: cores then end together.
         run(work, pieces[::-1], costs[::-1], progress)
+
+    def _sums(
+        self,
+        rows: Picked,
+        lanes: Picked,
+        firsts: NDArray[np.int64],
+        half: bool,
+        row_lengths: NDArray[np.int64],
+        column_lengths: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """Sums of a piece of work; columns before `firsts` are its rows, or are left out."""
+        columns = np.arange(len(column_lengths))
+        later, doubles = columns >= firsts[:, None], self.swept.doubles(row_lengths, column_lengths)
+        sums = np.zeros((self._mix.shape[1], *later.shape))
+        for turned in (False,) if half else (False, True):
+            for double in (False, True):
+                wanted = (later != turned) & (doubles == double)
+                if wanted.any():
+                    groups = np.logical_or.reduceat(wanted, columns[::LANES], axis=1)
+                    some = products(self.swept, len(sums), double, rows, lanes, groups, turned)
+                    np.copyto(sums, some[..., : len(columns)], where=wanted)
+        return sums
 
 
 def _blend(weights: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -28,6 +28,10 @@ columns, give a relative error of at most 2^-24 (L (g(|s|) + g(|t|)) + STRIP). I
 place of each decaying 0 keeps all numbers out of the slow denormal range; normalised values below 2^-60, the
 most that these can add up to, are set to 0.
 
+The recurrence rounds (s, t) and (t, s) differently. The row of a pair is the shorter document, of equally
+long ones the first in the order of the matrix, and the precision depends on the two lengths only: so some
+rows of a matrix have the bits of the whole.
+
 Attribution
 -----------
 k(s, t) is a sum over pairs of occurrences of a subsequence; a pair of q symbols is spread evenly over its q
@@ -45,8 +49,10 @@ The twins are sweep.py (CPU) and cuda.py.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -104,16 +110,21 @@ class Recurrence:
         return math.log2(max(1, n) * max(1, m) * self.p) + (self.p - 1) * math.log2(max(1.0, g * h))
 
     def needs_double(self, n: int, m: int) -> bool:
-        """Whether strings of up to `n` and `m` symbols need float64 (Accuracy, above)."""
+        """Whether strings of `n` and `m` symbols need float64 (Accuracy, above); longer ones then do, too."""
         g, h = _effective_length(self.decay, n), _effective_length(self.decay, m)
         rounding = 2.0**-24 * ((self.p - 1) * (g + h) + STRIP)
         shorter = self.level_weights[self.level_weights.argmax() :]
         return rounding > 8e-6 or self.log2_bound(n, m) > 100 or _unlike(shorter)
 
-    def tileable(self, lengths: NDArray[np.int64]) -> bool:
-        """Whether all pairs of strings of these lengths take the same precision."""
-        least, most = int(lengths.min(initial=0)), int(lengths.max(initial=0))
-        return self.needs_double(least, least) == self.needs_double(most, most)
+    def doubles(self, lengths: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """`needs_double` of each pair, shape (len(lengths), len(others)), of ascending lengths."""
+        if not self.needs_double(int(lengths[-1]), int(others[-1])):
+            return np.zeros((len(lengths), len(others)), bool)
+        if self.needs_double(int(lengths[0]), int(others[0])):
+            return np.ones((len(lengths), len(others)), bool)
+        numbers = others.tolist()
+        least = [bisect_left(numbers, True, key=partial(self.needs_double, n)) for n in lengths.tolist()]
+        return np.arange(len(others)) >= np.array(least)[:, None]
 
     @property
     def shares(self) -> bool:
@@ -185,13 +196,17 @@ class SelfValues(Normalisation):
 
     def finish(self, sums: NDArray[np.float64], columns: SelfValues) -> None:
         """Turn sums of the recurrence, (documents, `columns`), into kernel values in place."""
-        sums *= inverse_roots(self.self_values)[:, None]
-        sums *= inverse_roots(columns.self_values)
+        _multiply(sums, inverse_roots(self.self_values), inverse_roots(columns.self_values))
         self.finish_rows(sums, columns)
         sums[sums < SMALLEST] = 0
         if not self.normalised:
-            sums *= np.sqrt(self.raw())[:, None]
-            sums *= np.sqrt(columns.raw())
+            _multiply(sums, np.sqrt(self.raw()), np.sqrt(columns.raw()))
+
+
+def _multiply(sums: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
+    """sums[i, j] *= a[i] b[j], rounded like sums[j, i]; the factor may be out of range."""
+    sums *= np.maximum(a[:, None], b)
+    sums *= np.minimum(a[:, None], b)
 
 
 SUBSEQUENCES = Attribution(

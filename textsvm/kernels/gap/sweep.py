@@ -59,17 +59,25 @@ def cut(sizes: NDArray[np.int64], budget: int) -> list[slice]:
 
 
 def products(
-    recurrence: Recurrence, wanted: int, double: bool, rows: Picked, columns: Picked
+    recurrence: Recurrence,
+    wanted: int,
+    double: bool,
+    rows: Picked,
+    columns: Picked,
+    needed: NDArray[np.bool_],
+    turned: bool,
 ) -> NDArray[np.float64]:
     """Sums of the recurrence: selected documents by lanes of others, shape (wanted, rows, columns).
 
-    These are the sums of the `wanted` largest lengths up to p.
+    These are the sums of the `wanted` largest lengths up to p. Only those of rows and groups of lanes that
+    are `needed` are computed; if `turned`, with the documents of the lanes as the rows of the recurrence.
     """
     n, m = (int(np.diff(offsets)[which].max(initial=0)) for _, offsets, which in (rows, columns))
     if min(n, m) < recurrence.shortest - (wanted - 1):
         return np.zeros((wanted, len(rows[2]), columns[2].size))
     sums = np.empty((len(rows[2]), len(columns[2]), wanted * LANES))
-    _many_by_lanes(*rows, *columns, sums, *_arguments(recurrence, wanted, double, n, m))
+    sizes = (m, n) if turned else (n, m)
+    _many_by_lanes(*rows, *columns, needed, turned, sums, *_arguments(recurrence, wanted, double, *sizes))
     return sums.reshape(len(sums), -1, wanted, LANES).transpose(2, 0, 1, 3).reshape(wanted, len(sums), -1)
 
 
@@ -139,18 +147,25 @@ def interleave(codes, offsets, lanes, ended, symbols):
 
 @njit(nogil=True, cache=True)
 def _many_by_lanes(
-    a, a_offsets, which, b, b_offsets, lanes, sums, level_weights, blended, others, decay, low, state, edge,
-    rows, columns,
+    a, a_offsets, which, b, b_offsets, lanes, needed, turned, sums, level_weights, blended, others, decay,
+    low, state, edge, rows, columns,
 ):  # fmt: skip
-    """sums[k, g, q * LANES + l] = which[k] by lanes[g, l]; q counts wanted lengths."""
+    """sums[k, g, q * LANES + l] = which[k] by lanes[g, l] if needed[k, g]; q counts wanted lengths."""
     for g in range(len(lanes)):
-        m = interleave(b, b_offsets, lanes[g], -1, columns)
+        m = interleave(b, b_offsets, lanes[g], -1, rows if turned else columns) if needed[:, g].any() else 0
         for k in range(len(which)):
+            if not needed[k, g]:
+                continue
             start = a_offsets[which[k]]
             n = a_offsets[which[k] + 1] - start
+            same = columns if turned else rows
             for i in range(n):
-                store(rows, i * LANES, fill(np.int32(a[start + i])))
-            _sweep(rows, n, columns, m, level_weights, blended, others, decay, low, state, edge, sums[k, g])
+                store(same, i * LANES, fill(np.int32(a[start + i])))
+            sizes = (m, n) if turned else (n, m)
+            _sweep(
+                rows, sizes[0], columns, sizes[1], level_weights, blended, others, decay, low, state, edge,
+                sums[k, g],
+            )  # fmt: skip
 
 
 @njit(nogil=True, cache=True)

@@ -13,9 +13,9 @@ documents. Row i of the Gram then passes over all masks of a group while it stay
     total_ij += sums_j     rounded to float32 once per mask, as in `products.Half`
 
 With weight "count" a list names a document as often as it has the feature, so no values are read: integers
-add up exactly in float32 while a product is below 2^24. Other products, of two float32 values, are summed in
-float64, exactly below 2^7 in any order. Cost: sum_u df_u^2 / 2 additions into a cached row, where df_u is the
-length of the list of u, and n^2 / 2 to move the sums of a mask.
+add up exactly in float32 while a product is below 2^24. Other values are put on a grid (`Sparse.on_grid`),
+and their products summed in float64, exactly in any order. Cost: sum_u df_u^2 / 2 additions into a cached
+row, where df_u is the length of the list of u, and n^2 / 2 to move the sums of a mask.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from textsvm.kernels.normalisation import Normalisation, featureless_of
 from textsvm.kernels.spectrum.counting import count_ids
 from textsvm.kernels.spectrum.features import weigh
 from textsvm.linalg.products import DENSE_SHARE, Half, InvertedIndex, finish_half
-from textsvm.linalg.sparse import Counts, Sparse, run_on_ranges
+from textsvm.linalg.sparse import Counts, Sparse, grid_unit, run_on_ranges
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, array_module, device_of
@@ -381,7 +381,12 @@ class HostMask:
     @cached_property
     def columns(self) -> InvertedIndex:
         """X by columns."""
-        return InvertedIndex(self.x)
+        return InvertedIndex(self.grid)
+
+    @cached_property
+    def grid(self) -> Sparse:
+        """X on its grid."""
+        return self.x.on_grid()
 
     @property
     def squares(self) -> NDArray[np.float64]:
@@ -400,13 +405,16 @@ class HostMask:
 
     def products(self, x: Sparse) -> NDArray[np.float32]:
         """Products of the rows of x with those of X, for all masks with the same counts."""
+        return self._products(x.on_grid())
+
+    def _products(self, x: Sparse) -> NDArray[np.float32]:
         out = np.empty((len(x), len(self.x)), np.float32)
         times = np.full(len(x), float(self.mask.times))
         self.columns.products(x, times, np.ones(len(self.x)), out)
         return out
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self.products(self.x.take(indices))
+        return self._products(self.grid.take(indices))
 
 
 class HostGapped(GappedRows):
@@ -477,7 +485,7 @@ class HostGapped(GappedRows):
         for mask in some:
             own, at = self.represent(self.kernel, self.windows, mask), self.kernel.masks.index(mask)
             squares += own.squares
-            Half(own.x).add_to(total, part(progress, at, 1, len(self.kernel.masks)))
+            Half(own.grid).add_to(total, part(progress, at, 1, len(self.kernel.masks)))
 
 
 @njit(nogil=True, cache=True)
@@ -661,6 +669,21 @@ def _sort(indptr, weight, repeat, ids, places, starts, documents, values, square
                 values[cursor[u] - 1] = weight[counts[u]]
             now, before = np.float64(weight[counts[u]]), np.float64(weight[counts[u] - 1])
             squares[i] += now * now - before * before
+        if len(values):
+            _round_values(places[indptr[i] : indptr[i + 1]], values, squares[i : i + 1])
+
+
+@njit(nogil=True, cache=True)
+def _round_values(places, values, square):
+    """Put the values of a document on their grid; their squared norm, added up as in `Sparse.on_grid`."""
+    square[0] = 0.0
+    for place in places:
+        if place:
+            square[0] += np.float64(values[place - 1]) * np.float64(values[place - 1])
+    unit = grid_unit(square[0])
+    for place in places:
+        if place:
+            values[place - 1] = np.rint(values[place - 1] / unit) * unit
 
 
 @njit(nogil=True, cache=True)

@@ -20,7 +20,7 @@ x_iu x_ju to an accumulator of n values for every j > i in the list of u.
 
 Exactness: counts, presence and intersection without idf are sums of integers, exact below 2^53 (float64
 accumulators; tile products in float32 only where all sums are below 2^24), and rounded to float32 once for
-each length. With log or idf X is rounded to float32 and the sums are float64.
+each length. With log or idf X is rounded to a grid on which the sums are exact, too (`Sparse.on_grid`).
 
 The Gram is the sum of the Grams of the lengths, computed in turn: memory holds the p-mers of a single length,
 and the Grams of all ranges p1..p2 are intermediate results (`host_grams`).
@@ -387,8 +387,14 @@ class HostSpectrum(HostFeatureRows):
 
     @cached_property
     def normalisation(self) -> Normalisation:
-        """k(s, s) of the columns."""
-        return Normalisation(self.documents, self.x.squares(), self.kernel.normalised)
+        """k(s, s) of the columns, as in `host_grams`."""
+        return Normalisation(self.documents, self.x.squares(self.ends), self.kernel.normalised)
+
+    @property
+    def ends(self) -> NDArray[np.int64]:  # type: ignore[override]
+        """The features of a length are a block."""
+        first = self.space.vocabulary.first
+        return self.space.starts[first[1:] if len(first) > 1 else first]
 
     def project(self, others: Documents) -> tuple[Sparse, Normalisation]:
         return self.space.project(others, self.normalisation)
@@ -413,7 +419,7 @@ def host_grams(
         starts = feature_starts(kernel, counts, size)
         x = matrix_of(kernel, counts, next(weights) if weights is not None else None, starts)
         self_values += x.squares()
-        Half(x).add_to(total, part(progress, q - first, 1, lengths))
+        Half(x.on_grid()).add_to(total, part(progress, q - first, 1, lengths))
         while waiting and waiting[0][1].lengths[1] <= q:
             position, wanted = waiting.pop(0)
             normalisation = Normalisation(documents, self_values, wanted.normalised)

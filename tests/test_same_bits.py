@@ -1,0 +1,113 @@
+"""A kernel value has the same bits in a whole matrix, in some of its rows, and in a store."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from contracts import to_numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from textsvm import SVC, BoundedGap, Compute, EditDistance, GapWeighted, Product, Spectrum, Sum
+from textsvm.gram import store as stores
+from textsvm.gram.base import needed_bytes
+from textsvm.gram.build import stored_rows
+from textsvm.gram.store import GramRequest
+from textsvm.kernels import KERNELS
+from textsvm.kernels.base import Kernel
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
+
+#: Every registered kernel of texts, also with parameters that make it add up fractions.
+FAMILIES = [
+    Spectrum((1, 5)),
+    Spectrum((1, 4), "log", idf=True),
+    Spectrum((2, 3), "count", idf=True, normalised=False),
+    Spectrum(2, "intersection", idf=True),
+    EditDistance(0.1),
+    EditDistance(2.0, relative=True),
+    GapWeighted(3),
+    GapWeighted(3, weights=[1, 2, 3]),
+    GapWeighted(2, normalised=False),
+    BoundedGap(3),
+    BoundedGap(2, 0.7, normalised=False),
+    KERNELS["gapped"](g=4, m=2, weight="log"),
+    KERNELS["mismatch"](k=3, alphabet=200),
+    KERNELS["gkm"](l=4, k=2, d=2, alphabet=200),
+]
+FAMILIES += [
+    kernel
+    for kernel in (KERNELS[name]() for name in KERNELS.simple())
+    if kernel.structure.reads_texts and not any(type(kernel) is type(other) for other in FAMILIES)
+]
+FAMILIES += [Sum([Spectrum(2), GapWeighted(2, 0.5)]), Product([FAMILIES[1], EditDistance()])]
+#: On a GPU values with other decays depend on the pairs beside them.
+DECAYS = [GapWeighted(4, 0.7), GapWeighted(3, 0.9), GapWeighted(2, 1.0)]
+TEXTS = [" ".join(text.split()) for text in read_corpus(sample("reviews")).texts]
+CPU = select("cpu")
+#: Equally long texts and texts without features, too.
+SHORT = ["", "a", "ab", "", "zz", "ab"]
+
+
+@contextmanager
+def small_panels():
+    """Panels of 16 rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("PANEL_BYTES", 0), ("ROWS_OF_LARGE", 16), ("MIN_ROWS", 1)):
+            patch.setattr(stores, name, value)
+        yield
+
+
+def check_bits(kernel: Kernel, texts: list[str], sizes: list[int], device, folder) -> None:
+    """All ways to the matrix of some texts; rows are computed `sizes` at a time, in any order."""
+    documents = encode(texts)
+    kernel.fit(documents)
+    whole = to_numpy(kernel.rows(documents, device).gram())
+    np.testing.assert_array_equal(whole, whole.T)
+    rows, order, first = kernel.rows(documents, device), np.random.default_rng(0).permutation(len(texts)), 0
+    np.testing.assert_array_equal(to_numpy(rows.diag()), whole.diagonal())
+    while first < len(order):
+        for size in sizes:
+            some = order[first : first + size]
+            np.testing.assert_array_equal(to_numpy(rows.rows(some)), whole[some], err_msg=f"{size} rows")
+            first += size
+    with small_panels():
+        stored = stored_rows(folder, GramRequest(kernel, documents, {}, device)).gram()
+    np.testing.assert_array_equal(to_numpy(stored), whole)
+
+
+@pytest.mark.parametrize("kernel", [*FAMILIES, *DECAYS], ids=str)
+def test_real_texts(kernel, tmp_path):
+    cut = [text[: 40 + 37 * i % 90] for i, text in enumerate(TEXTS[:150])]
+    check_bits(kernel, [*cut, *SHORT, *(text[:64] for text in cut[:20])], [1, 2, 70, 5], CPU, tmp_path)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), kernel=st.sampled_from([*FAMILIES, *DECAYS]))
+def test_any_texts(data, kernel, tmp_path_factory):
+    letters = data.draw(st.sampled_from(["a", "ab", "acgt", "abé\x00🙂", "".join(map(chr, range(97, 160)))]))
+    texts = data.draw(st.lists(st.text(st.sampled_from(letters), max_size=90), min_size=1, max_size=40))
+    sizes = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3))
+    check_bits(kernel, texts, sizes, CPU, tmp_path_factory.mktemp("store"))
+
+
+@pytest.mark.parametrize(
+    "kernel", [Spectrum((1, 5), "log", idf=True), GapWeighted(3), BoundedGap(3), EditDistance()], ids=str
+)
+def test_machines_of_every_tier_are_the_same(kernel, tmp_path):
+    texts, labels = [text[:120] for text in TEXTS[:160]], read_corpus(sample("reviews")).labels[:160]
+    few = needed_bytes(len(texts), 20)
+    ways = [
+        Compute(solver="gram", memory="1GiB"),
+        Compute(solver="gram", memory=few),
+        Compute(solver="gram", memory="1GiB", store=tmp_path / "whole"),
+        Compute(solver="gram", memory=few, store=tmp_path / "window"),
+    ]
+    with small_panels():
+        models = [SVC(kernel, compute=way, device="cpu").fit(texts, labels) for way in ways]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.dual_coef_, models[0].dual_coef_)
+        np.testing.assert_array_equal(model.intercept_, models[0].intercept_)
