@@ -1,14 +1,14 @@
-// Gap-weighted subsequences. The mathematics: textsvm/kernels/gap/recurrence.py; without decays, and the layout: gap/cuda.py.
+// Gap-weighted subsequences. The mathematics: textsvm/kernels/gap/recurrence.py; without decays of rows, and the
+// layout: gap/cuda.py.
 //
-// LEVELS p - 1; COLUMNS of a lane; BLOCK columns that share a base; REAL float or double; BLEND 1 if
-// subsequences may begin at any level; MASKS 1 if matches are looked up, 0 if they are compared; BLOCKS of 128
-// threads that a multiprocessor must have registers for; TOGETHER steps of a loop; SHARED lengths beside p, the
-// next smaller ones, that are summed too; CODE the type of codes; SHARDS 1 if the matrix is in shards.
+// LEVELS p - 1; COLUMNS of a lane; REAL float or double; BLEND 1 if subsequences may begin at any level; MASKS 1
+// if matches are looked up, 0 if they are compared; BLOCKS of 128 threads that a multiprocessor must have registers
+// for; TOGETHER rows of an unrolled loop; SHARED lengths beside p, the next smaller ones, that are summed too; CODE
+// the type of codes; SHARDS 1 if the matrix is in shards.
 
 #ifndef LEVELS
 #define LEVELS 4
 #define COLUMNS 25
-#define BLOCK 25
 #define REAL float
 #define BLEND 0
 #define MASKS 1
@@ -28,30 +28,29 @@
 #define LEAST (LEVELS - SHARED) // the level that the smallest of them reads
 
 #define WORDS (MASKS ? (COLUMNS + 27) / 28 : 1)
+#define PERIOD 64 // most rows between scalings
 #define STORED (LEVELS > 0 ? LEVELS : 1)
 #define PER_LOAD (16 / (int)sizeof(REAL))
 #define PADDED ((STORED + PER_LOAD - 1) / PER_LOAD * PER_LOAD)
 
-// A word of the stream: the symbol's number * 128, and
-#define ENDS 1u // in the last symbol of a document
 // What a lane has:
 #define LEFT 1 // a left neighbour of the same document
 #define LAST 2 // the document's last columns
 
 // Powers of the decay and the scaled level weights; set before a launch.
 struct Weights {
-    REAL rows[WARP][2];                       // decay^k, decay^-k
-    REAL column_out[BLOCK], column_in[BLOCK]; // decay^c, decay^-c, c counted within a block
+    REAL rows[PERIOD][2]; // decay^k; decay^-k, without BLEND times the only level weight
+    REAL edges[PERIOD];   // decay^(1 - k)
     REAL levels[LEVELS + 1];
-    REAL step, edge, block, wrap; // decay^(width - 1) and ^width of a lane's last block, ^BLOCK, ^period
-    double out[LENGTHS];          // what makes a sum of these the sum of the recurrence
+    REAL decay, inverse, wrap; // decay, decay^-1, decay^period
+    double out[LENGTHS];       // what makes a sum of these the sum of the recurrence
 };
 
 struct Task {
     int first_strip, strips;   // of 32 lanes
     int first_source, sources; // positions in the stream's order
-    int64 begin;               // first word in the stream
-    int rows;                  // words
+    int64 begin;               // first symbol in the stream
+    int rows;                  // symbols
     int part;                  // which partial sums this task adds to
 };
 
@@ -64,7 +63,7 @@ struct Lane {
 };
 
 struct alignas(16) Edge {
-    REAL r[PADDED];
+    REAL left[PADDED];
 };
 
 // sum += x * y, or sum += x, where a and b say so (HIT): predicated instructions that overwrite the sum in place. Left
@@ -80,12 +79,11 @@ __device__ __forceinline__ void add_where(uint32 a, uint32 b, float& sum, float 
 __device__ __forceinline__ void add_where(uint32 a, uint32 b, float& sum, float x, float y) {
     asm(WHERE "fma.rn.ftz.f32 %0, %1, %4, %0;}" : "+f"(sum) : "f"(x), "r"(a), "r"(b), "f"(y));
 }
-__device__ __forceinline__ void add_where(uint32 a, uint32 b, double& sum, double x) {
-    asm(WHERE "add.f64 %0, %0, %1;}" : "+d"(sum) : "d"(x), "r"(a), "r"(b));
-}
+// A predicated addition of doubles would be an addition and two selections: they multiply by 0 where nothing matches.
 __device__ __forceinline__ void add_where(uint32 a, uint32 b, double& sum, double x, double y) {
-    asm(WHERE "fma.rn.f64 %0, %1, %4, %0;}" : "+d"(sum) : "d"(x), "r"(a), "r"(b), "d"(y));
+    sum = fma((MASKS ? a != b : a == b) ? y : 0, x, sum);
 }
+__device__ __forceinline__ void add_where(uint32 a, uint32 b, double& sum, double x) { add_where(a, b, sum, x, 1); }
 
 // What becomes of the sum of a pair.
 #define MATRIX 0
@@ -188,14 +186,20 @@ extern "C" __global__ void gap_stream(const CODE* codes, const int64* from, cons
                                       uint32* stream) {
     const int64 start = to[blockIdx.x], length = to[blockIdx.x + 1] - start;
     for (int64 i = threadIdx.x; i < length; i += blockDim.x)
-        stream[start + i] = min((int)codes[from[blockIdx.x] + i], nothing) * 128u + (i == length - 1 ? ENDS : 0);
+        stream[start + i] = min((int)codes[from[blockIdx.x] + i], nothing);
 }
 
 // In a register from here on: through a shuffle, the compiler cannot compute or load it again where it is used.
 template <class T> __device__ __forceinline__ T kept(T x) { return __shfl_sync(FULL_WARP, x, threadIdx.x % WARP); }
 
-// P as the next column sees it, which has another base where a block ends.
-#define ABOVE(q, c) ((c) % BLOCK == BLOCK - 1 ? P[q][c] * weights.block : P[q][c])
+__device__ __forceinline__ int least_of_warp(int x) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_min_sync(FULL_WARP, x);
+#else
+    for (int i = WARP / 2; i > 0; i /= 2) x = min(x, __shfl_xor_sync(FULL_WARP, x, i));
+    return x;
+#endif
+}
 
 // What a row's symbol matches: masks of the lane's columns, or the symbol beside those of the columns.
 #if MASKS
@@ -208,70 +212,59 @@ template <class T> __device__ __forceinline__ T kept(T x) { return __shfl_sync(F
 #define HIT(c) match[0], column[c]
 #endif
 
-// One row of the recurrence over a lane's columns: r from the left, `before` of the row above; `found` is what ends in it.
-// The highest level first: each reads what the row above left in the level below.
-__device__ __forceinline__ void next_row(REAL (&P)[STORED][COLUMNS], REAL (&r)[STORED], REAL (&before)[STORED + 1],
-                                         REAL (&found)[LENGTHS], MATCHES, const REAL (&column_in)[BLOCK],
-                                         const REAL (&column_out)[BLOCK], REAL row_in) {
+// What begins in a row at level q.
+#define BEGINS(q) (BLEND ? weights.levels[q] * row_in : row_in)
+
+// One row of the recurrence over a lane's columns: C are the sums over each column, of the rows above; `left` are those
+// over all columns to the left, with decays. They come in from the lane to the left and are multiplied by `scale`.
+// `found` is what ends in the row. The highest level first: each reads what the row above left in the level below.
+__device__ __forceinline__ void next_row(REAL (&C)[STORED][COLUMNS], REAL (&left)[STORED], REAL (&found)[LENGTHS],
+                                         MATCHES, REAL decay, REAL scale, REAL decay_scale, REAL row_in) {
 #pragma unroll
     for (int w = 0; w < LENGTHS; w++) found[w] = 0;
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
-        if (LEVELS > 0) add_where(HIT(c), found[SHARED], before[STORED - 1], column_out[c % BLOCK]);
-        if (LEVELS == 0 || BLEND) add_where(HIT(c), found[SHARED], weights.levels[LEVELS] * row_in);
-        if (LEVELS > 0) before[STORED - 1] = ABOVE(STORED - 1, c);
-    }
 #pragma unroll
-    for (int q = LEVELS - 1; q >= 0; q--) {
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++) {
-            if (c > 0 && c % BLOCK == 0) r[q] *= weights.block;
-            if (q > 0) add_where(HIT(c), r[q], before[q - 1]);
-            if (q == 0 || BLEND) add_where(HIT(c), r[q], weights.levels[q] * row_in, column_in[c % BLOCK]);
-            if (q > 0 && q >= LEAST) add_where(HIT(c), found[q - LEAST], before[q - 1], column_out[c % BLOCK]);
-            if (q == 0 && LEAST == 0) add_where(HIT(c), found[0], weights.levels[0] * row_in);
-            if (q > 0) before[q - 1] = ABOVE(q - 1, c);
-            P[q][c] += r[q];
+        for (int q = LEVELS; q >= 0; q--) {
+            if (q < LEVELS) left[q] = left[q] * (c == 0 ? decay_scale : decay) + C[q][c];
+            REAL& sum = q < LEVELS ? C[q][c] : found[SHARED];
+            if (q > 0 && c == 0) add_where(HIT(c), sum, left[q - 1], scale);
+            if (q > 0 && c > 0) add_where(HIT(c), sum, left[q - 1]);
+            if (q == 0 || BLEND) add_where(HIT(c), sum, BEGINS(q));
+            if (q >= LEAST && q < LEVELS) {
+                REAL& shorter = found[q - LEAST];
+                if (q > 0 && c == 0) add_where(HIT(c), shorter, left[q - 1], scale);
+                if (q > 0 && c > 0) add_where(HIT(c), shorter, left[q - 1]);
+                if (q == 0) add_where(HIT(c), shorter, BEGINS(0));
+            }
         }
     }
 }
 
-// P and its corner times a factor; 0 is no factor but clears them.
-template <bool CLEAR>
-__device__ __forceinline__ void scale(REAL (&P)[STORED][COLUMNS], REAL (&corner)[STORED], REAL factor) {
-#pragma unroll
-    for (int q = 0; q < LEVELS; q++) {
-        corner[q] = CLEAR ? (REAL)0 : corner[q] * factor;
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++) P[q][c] = CLEAR ? (REAL)0 : P[q][c] * factor;
-    }
-}
-
 // The sources of a task against the 32 lanes of one of its (one or SEVERAL) strips. A lane hands on the sum over its
-// and all columns to the left: through thousands of lanes, floats would gather errors. A value does not depend on
-// the pairs beside it if the decay is a power of two, times which numbers are exact: partial sums end after the same
-// rows of each source.
+// and all columns to the left. Sums of rows are added in float64: through thousands of rows and lanes, floats would
+// gather errors, and where a float32 sum is interrupted would depend on the pairs beside it. So a value does not depend
+// on them if the decay is a power of two, times which numbers are exact.
 template <bool SEVERAL>
 __device__ __forceinline__ void compare(
-    const Task task, int strip, const uint32* __restrict__ stream, const Lane* lanes,
-    const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period,
-    const Weights* columns, Edge* edges, uint32 edges_at, double* carries, int64 most_sources) {
+    const Task task, int strip, const uint32* __restrict__ stream, const int64* __restrict__ starts, const Lane* lanes,
+    const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period, Edge* edges,
+    uint32 edges_at, double* carries, int64 most_sources) {
     const int lane = threadIdx.x % WARP;
     const Lane mine = lanes[(task.first_strip + strip) * WARP + lane];
-    const bool left = mine.flags & LEFT, last = mine.flags & LAST;
-    const bool reads = SEVERAL && lane == 0 && left;
+    const bool first = !(mine.flags & LEFT), last = mine.flags & LAST;
+    const bool reads = SEVERAL && lane == 0 && !first;
     const bool writes = SEVERAL && lane == WARP - 1 && mine.target >= 0 && !last;
     // What a strip writes is not what it still reads: they take turns.
     // WARP rows before and after are there too, so that a lane may go past the end.
-    const uint32 edge_in = kept(edges_at + 2 * WARP + (strip & 1)), edge_out = edge_in ^ 1;
+    const Edge* edge_in = edges + edges_at + 2 * WARP + (strip & 1);
+    Edge* edge_out = edges + edges_at + 2 * WARP + (~strip & 1) - 2 * mine.delay;
     const double* carry_in = carries + (strip & 1) * most_sources - task.first_source * LENGTHS;
     double* carry_out = carries + (~strip & 1) * most_sources - task.first_source * LENGTHS;
-    const uint32* word_at = stream + task.begin;
-    const uint32 nothing = (symbols - 1) * 128u;
 #if MASKS
     const char* table =
         (const char*)kept((int64)(masks + (int64)(task.first_strip + strip) * symbols * WORDS * WARP + lane));
-#define MATCH(word, w) __ldg((const uint32*)(table + ((word) & ~127u) * WORDS) + (w) * WARP)
+#define MATCH(symbol, w) __ldg((const uint32*)(table + (uint64)(symbol) * (WORDS * WARP * 4)) + (w) * WARP)
 #else
     uint32 column[COLUMNS];
 #pragma unroll
@@ -279,101 +272,102 @@ __device__ __forceinline__ void compare(
         column[c] = c < mine.length ? codes[mine.code + c] : ~0u;
         if (column[c] >= symbols - 1) column[c] = ~0u;
     }
-#define MATCH(word, w) ((word) / 128)
+#define MATCH(symbol, w) (symbol)
 #endif
-    REAL P[STORED][COLUMNS], corner[STORED], r[STORED], part[LENGTHS];
+    REAL C[STORED][COLUMNS], left[STORED];
     double sum[LENGTHS], total[LENGTHS];
 #pragma unroll
-    for (int w = 0; w < LENGTHS; w++) part[w] = sum[w] = total[w] = 0;
+    for (int w = 0; w < LENGTHS; w++) sum[w] = total[w] = 0;
 #pragma unroll
-    for (int q = 0; q < STORED; q++) r[q] = corner[q] = 0;
-    scale<true>(P, corner, 0);
-    const REAL step = kept(left && lane > 0 ? weights.step : (REAL)0);
-    // `columns` is the address of `weights`: by way of constant memory, each use would be an instruction more.
-    REAL column_in[BLOCK], column_out[BLOCK];
+    for (int q = 0; q < STORED; q++) left[q] = 0;
 #pragma unroll
-    for (int c = 0; c < BLOCK; c++) column_in[c] = columns->column_in[c], column_out[c] = columns->column_out[c];
-    int source = task.first_source, phase = 0, summed = 0;
-    unsigned row = -mine.delay;
-    const unsigned rows = task.rows;
-    uint32 word = row < rows ? word_at[row] : nothing, next = row + 1 < rows ? word_at[row + 1] : nothing;
+    for (int q = 0; q < STORED; q++)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) C[q][c] = 0;
+    // Rows of the lane to the left are a step older.
+    const REAL decay = kept(weights.decay), scale = kept(first ? (REAL)0 : weights.inverse);
+    const REAL decay_scale = kept(first ? (REAL)0 : (REAL)1);
+    // Before the first source, a lane goes through `delay` rows of what is there.
+    int source = task.first_source - (mine.delay > 0), phase = 0;
+    const int end = task.first_source + task.sources;
+    int remaining = mine.delay > 0 ? mine.delay : (int)(starts[source + 1] - starts[source]);
+    const uint32* ahead = stream + task.begin - mine.delay;
+    uint32 symbol = __ldg(ahead + 1);
     uint32 match[WORDS], match_next[WORDS];
 #pragma unroll
-    for (int w = 0; w < WORDS; w++) match[w] = MATCH(word, w);
-    const uint32* ahead = (const uint32*)kept((int64)(word_at + 2 - mine.delay));
+    for (int w = 0; w < WORDS; w++) match[w] = MATCH(__ldg(ahead), w);
+    ahead = (const uint32*)kept((int64)(ahead + 2));
     Edge edge;
-    if (reads) edge = edges[edge_in];
+    if (reads) edge = *edge_in;
 
-    constexpr int together = TOGETHER;
+    for (int steps = task.rows + WARP - 1; steps > 0;) {
+        // Up to the next row that ends a source for a lane, or a period.
+        const int rows = min(min(least_of_warp(remaining), period - phase), steps);
+        steps -= rows;
+        remaining -= rows;
+        constexpr int together = TOGETHER;
 #pragma unroll together
-    for (int steps = task.rows + WARP - 1; steps > 0; steps--) {
+        for (int i = 0; i < rows; i++) {
 #pragma unroll
-        for (int w = 0; w < WORDS; w++) match_next[w] = MATCH(next, w);
-        uint32 later = nothing;
-        if (row + 2 < rows) later = __ldg(ahead);
-        ahead++;
-        const REAL row_out = weights.rows[phase][0], row_in = weights.rows[phase][1];
+            for (int w = 0; w < WORDS; w++) match_next[w] = MATCH(symbol, w);
+            symbol = __ldg(ahead++);
+            const REAL row_out = weights.rows[phase][0], row_in = weights.rows[phase][1];
+#pragma unroll
+            for (int q = 0; q < LEVELS; q++) left[q] = __shfl_up_sync(FULL_WARP, left[q], 1);
+            if (reads) {
+#pragma unroll
+                for (int q = 0; q < LEVELS; q++) left[q] = edge.left[q] * weights.edges[phase];
+                edge = *(edge_in += 2);
+            }
+            REAL found[LENGTHS];
+            next_row(C, left, found, HITS, decay, scale, decay_scale, row_in);
+#pragma unroll
+            for (int w = 0; w < LENGTHS; w++) total[w] += (double)(row_out * found[w]);
+            if (writes) {
+                Edge out;
+#pragma unroll
+                for (int q = 0; q < PADDED; q++) out.left[q] = q < LEVELS ? left[q] * row_out : (REAL)0;
+                *edge_out = out;
+                edge_out += 2;
+            }
+            phase++;
+#pragma unroll
+            for (int w = 0; w < WORDS; w++) match[w] = match_next[w];
+        }
         double carry[LENGTHS];
 #pragma unroll
         for (int w = 0; w < LENGTHS; w++) carry[w] = __shfl_up_sync(FULL_WARP, sum[w], 1);
-        REAL before[STORED + 1];
+        if (remaining == 0) {
+            if (source >= task.first_source && source < end) {
+                double values[LENGTHS];
 #pragma unroll
-        for (int q = 0; q < LEVELS; q++) r[q] = __shfl_up_sync(FULL_WARP, r[q], 1) * step;
-        if (reads) {
-#pragma unroll
-            for (int q = 0; q < LEVELS; q++) r[q] = edge.r[q] * (weights.edge * row_in);
-            edge = edges[edge_in + 2 * (row + 1)];
-        }
-#pragma unroll
-        for (int q = 0; q < LEVELS; q++) {
-            before[q] = corner[q];
-            corner[q] += r[q];
-        }
-        REAL found[LENGTHS];
-        next_row(P, r, before, found, HITS, column_in, column_out, row_in);
-#pragma unroll
-        for (int w = 0; w < LENGTHS; w++) part[w] += row_out * found[w];
-        if (writes) {
-            Edge out;
-#pragma unroll
-            for (int q = 0; q < PADDED; q++) out.r[q] = q < LEVELS ? r[q] * row_out : (REAL)0;
-            edges[edge_out + 2 * row] = out;
-        }
-        if (word & ENDS) {
-            double values[LENGTHS];
-#pragma unroll
-            for (int w = 0; w < LENGTHS; w++) {
-                double value = total[w] + part[w];
-                if (left) value += reads ? carry_in[source * LENGTHS + w] : carry[w];
-                sum[w] = value;
-                if (writes) carry_out[source * LENGTHS + w] = value;
-                values[w] = value * weights.out[w];
-                total[w] = part[w] = 0;
+                for (int w = 0; w < LENGTHS; w++) {
+                    double value = total[w];
+                    if (!first) value += reads ? carry_in[source * LENGTHS + w] : carry[w];
+                    sum[w] = value;
+                    if (writes) carry_out[source * LENGTHS + w] = value;
+                    values[w] = value * weights.out[w];
+                }
+                if (last) put(source, mine.target, values, task.part);
             }
-            if (last) put(source, mine.target, values, task.part);
             source++;
-            summed = -1;
-            scale<true>(P, corner, 0);
-        }
-        if (++summed == WARP) {
-            summed = 0;
+            remaining = source < end ? (int)(starts[source + 1] - starts[source]) : 0x7fffffff;
 #pragma unroll
-            for (int w = 0; w < LENGTHS; w++) {
-                total[w] += part[w];
-                part[w] = 0;
+            for (int w = 0; w < LENGTHS; w++) total[w] = 0;
+#pragma unroll
+            for (int q = 0; q < LEVELS; q++)
+#pragma unroll
+                for (int c = 0; c < COLUMNS; c++) C[q][c] = 0;
+        }
+        if (phase == period) {
+            phase = 0;
+#pragma unroll
+            for (int q = 0; q < LEVELS; q++) {
+                left[q] *= weights.wrap;
+#pragma unroll
+                for (int c = 0; c < COLUMNS; c++) C[q][c] *= weights.wrap;
             }
         }
-        if (++phase == period) {
-            phase = 0;
-            scale<false>(P, corner, weights.wrap);
-#pragma unroll
-            for (int q = 0; q < LEVELS; q++) r[q] *= weights.wrap;
-        }
-        row++;
-        word = next;
-        next = later;
-#pragma unroll
-        for (int w = 0; w < WORDS; w++) match[w] = match_next[w];
     }
     __syncwarp();
 }
@@ -385,21 +379,22 @@ __device__ __forceinline__ int take(int* taken) {
 
 // Packs of one strip,
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap(
-    const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const Lane* lanes,
-    const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period,
-    const Weights* columns) {
+    const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const int64* __restrict__ starts,
+    const Lane* lanes, const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period) {
     for (int index; (index = take(taken)) < n_tasks;)
-        compare<false>(tasks[index], 0, stream, lanes, masks, codes, symbols, period, columns, nullptr, 0, nullptr, 0);
+        compare<false>(tasks[index], 0, stream, starts, lanes, masks, codes, symbols, period, nullptr, 0, nullptr,
+                             0);
 }
 
-// and of several. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the `carries`, LENGTHS a source.
-extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap_several(
-    const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const Lane* lanes,
-    const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period,
-    const Weights* columns, Edge* edges, int most_rows, double* carries, int64 most_sources) {
+// and of several: with more registers. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the
+// `carries`, LENGTHS a source.
+extern "C" __global__ void __launch_bounds__(128, BLOCKS > 3 ? 3 : BLOCKS) gap_several(
+    const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const int64* __restrict__ starts,
+    const Lane* lanes, const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period,
+    Edge* edges, int most_rows, double* carries, int64 most_sources) {
     const int warp = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
     for (int index; (index = take(taken)) < n_tasks;)
         for (int strip = 0; strip < tasks[index].strips; strip++)
-            compare<true>(tasks[index], strip, stream, lanes, masks, codes, symbols, period, columns, edges,
-                          2 * warp * most_rows, carries + 2 * warp * most_sources, most_sources);
+            compare<true>(tasks[index], strip, stream, starts, lanes, masks, codes, symbols, period, edges,
+                                  2 * warp * most_rows, carries + 2 * warp * most_sources, most_sources);
 }

@@ -136,6 +136,6 @@ def test_batches_of_documents_to_predict(device, monkeypatch):
 
 def test_weights_have_the_layout_of_the_cu():
     for double in (False, True):
-        weights = variant_of(4, 0.5, double, False, True).weights
+        weights = variant_of(4, double, False, True).weights
         assert weights.fields["out"][1] % 8 == 0
         assert weights.itemsize % 8 == 0

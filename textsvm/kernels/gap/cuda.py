@@ -1,23 +1,23 @@
 """GPU twin of the gap-weighted kernel; recurrence.py has the mathematics.
 
-The recurrence without decays
------------------------------
-Write S_q(i, j) = decay^(k + c) P_q / (unit decay^2q), and R_q with the same factors, with k the number of a
-row within a *period* and c that of a column within a *block*. A cell then costs an addition, and another on a
-match:
+The recurrence without decays of rows
+-------------------------------------
+Write S_q(i, j) = decay^k P_q / (unit decay^q), with k the number of a row within a *period*. P_q is a sum
+of C_q over columns, and C_q the sum of a column's matches over the rows above. A cell then costs an addition,
+and another on a match:
 
-    r_q += M (P_{q-1} of the row and the column before + b_{q-1} decay^-(k + c)),    P_q += r_q
+    P_q = decay P_q + C_q,    C_q += M (P_{q-1} of the row and the column before + b_{q-1} decay^-k)
 
-After each period all P are multiplied by decay^period, at the end of a block r by decay^block, which keeps
-the numbers in range. `unit` centres the levels' factors decay^2q in this range.
+After each period all C are multiplied by decay^period, which keeps the numbers in range. `unit` centres the
+levels' factors decay^q in this range.
 
 On the GPU
 ----------
-A lane holds COLUMNS neighbouring columns of a document, the target, with P in registers. The lanes of a
-document are neighbours, each a row behind its left neighbour, and pass on r by shuffles. 32 lanes, of a
-document or several, form a strip; a document may continue in the next strip, to which r passes through
+A lane holds COLUMNS neighbouring columns of a document, the target, with C in registers. The lanes of a
+document are neighbours, each a row behind its left neighbour, and pass on P by shuffles. 32 lanes, of a
+document or several, form a strip; a document may continue in the next strip, to which P passes through
 memory. A warp takes the strips of a *pack* through a run of sources, whose symbols stream past without gaps:
-when a source ends, P is cleared and the next begins. A table per strip has a mask of each lane's columns for
+when a source ends, C is cleared and the next begins. A table per strip has a mask of each lane's columns for
 every symbol.
 """
 
@@ -61,6 +61,8 @@ MATRIX, MIRRORED, WEIGHTED, DIAGONAL, FORWARD, TURNED = range(6)
 RUN = (1024, 16_384)
 #: Warp steps per launch between calls of `progress`.
 STEPS = 4e9
+#: Most rows of a period.
+PERIOD = 64
 #: Symbols of documents that are predicted together.
 BATCH = 1 << 25
 #: By GPU and defines of a module: a lock, and the event after the last launches that use its constants.
@@ -94,7 +96,6 @@ class GapVariant:
 
     levels: int
     columns: int
-    block: int
     double: bool
     blend: bool
     masks: bool
@@ -107,7 +108,6 @@ class GapVariant:
         return (
             ("LEVELS", self.levels),
             ("COLUMNS", self.columns),
-            ("BLOCK", self.block),
             ("REAL", "double" if self.double else "float"),
             ("BLEND", int(self.blend)),
             ("MASKS", int(self.masks)),
@@ -132,11 +132,10 @@ class GapVariant:
         real = np.float64 if self.double else np.float32
         return np.dtype(
             [
-                ("rows", real, (WARP, 2)),
-                ("column_out", real, self.block),
-                ("column_in", real, self.block),
+                ("rows", real, (PERIOD, 2)),
+                ("edges", real, PERIOD),
                 ("levels", real, self.levels + 1),
-                *((name, real) for name in ("step", "edge", "block", "wrap")),
+                *((name, real) for name in ("decay", "inverse", "wrap")),
                 ("out", np.float64, self.shared + 1),
             ],
             align=True,
@@ -158,52 +157,40 @@ def columns_of(levels: int, double: bool, masks: bool) -> int:
     return -(-100 // -(-100 // max(1, most)))
 
 
-def block_of(columns: int, decay: float) -> int:
-    """Columns that share a base, at most 25: decay^-block stays within 2^25."""
-    most = 25 / max(-math.log2(decay), 1e-9)
-    return next((width for width in (min(25, columns), 12, 6, 3) if width <= min(most, columns)), 1)
-
-
-def period_and_unit(
-    recurrence: Recurrence, double: bool, block: int, n: int, m: int
-) -> tuple[int, int] | None:
+def period_and_unit(recurrence: Recurrence, double: bool, n: int, m: int) -> tuple[int, int] | None:
     """The period and log2 of the unit, whole; None if the numbers do not fit."""
     levels = recurrence.p - 1
     bits = -math.log2(recurrence.decay)
-    period = max(1, min(WARP, int(30 / max(bits, 1e-9))))
-    high = recurrence.log2_bound(n, m) + (period + block - 2) * bits
-    low = 2 * levels * bits
+    period = max(1, min(PERIOD, int(52 / max(bits, 1e-9))))
+    high = recurrence.log2_bound(n, m) + (period - 1) * bits
+    low = levels * bits
     limit = 1000 if double else 120
     unit = math.floor(min(limit - high, low))
     return (period, unit) if unit >= low - limit / 2 else None
 
 
-def variant_of(
-    levels: int, decay: float, double: bool, blend: bool, masks: bool, shared: int = 0
-) -> GapVariant:
+def variant_of(levels: int, double: bool, blend: bool, masks: bool, shared: int = 0) -> GapVariant:
     """Definitions for a kernel and an alphabet, and for `shared` smaller lengths besides."""
-    columns = columns_of(levels, double, masks)
-    return GapVariant(levels, columns, block_of(columns, decay), double, blend, masks, shared)
+    return GapVariant(levels, columns_of(levels, double, masks), double, blend, masks, shared)
 
 
 #: Kernels launched: (source, defines), for a choice of p.
 DEFINE_SETS = [
-    (SOURCE, variant_of(levels, decay, double, blend, masks, shared).defines)
-    for levels, decay, blend, masks, shared in [
-        (4, 0.5, False, True, 0),
-        (4, 0.01, False, True, 0),
-        (4, 0.5, True, True, 0),
-        (4, 0.5, False, False, 0),
-        (0, 0.5, False, True, 0),
-        (1, 0.5, False, True, 0),
-        (2, 0.5, False, False, 0),
-        (9, 0.5, True, False, 0),
-        (4, 0.5, False, True, 2),
-        (4, 0.5, False, True, 4),
+    (SOURCE, variant_of(levels, double, blend, masks, shared).defines)
+    for levels, blend, masks, shared in [
+        (4, False, True, 0),
+        (4, True, True, 0),
+        (4, False, False, 0),
+        (0, False, True, 0),
+        (1, False, True, 0),
+        (2, False, False, 0),
+        (9, True, False, 0),
+        (4, False, True, 2),
+        (4, False, True, 4),
     ]
     for double in (False, True)
 ] + [
-    (SOURCE, variant_of(levels, 0.5, double, False, masks).defines + more)
+    (SOURCE, variant_of(levels, double, False, masks).defines + more)
     for levels, double, masks in [(4, False, True), (1, False, False), (4, True, False)]
     for more in (WIDE, SHARDS)
 ]
@@ -303,12 +290,17 @@ class GapTexts:
         return gpu.load(SOURCE, DEFINE_SETS[0][1] + (WIDE if self.wide else ())).get_function(name)
 
     @cached_property
+    def device_words(self) -> Any:
+        """`words` on the device."""
+        return gpu.cupy().asarray(self.words)
+
+    @cached_property
     def stream(self) -> Any:
-        """uint32, (symbols,): the symbols, with marks at the ends of documents."""
+        """uint32, (symbols,): the symbols; others before and after, as lanes go past both ends."""
         cp = gpu.cupy()
-        words = cp.empty(max(1, int(self.words[-1])), np.uint32)
+        words = cp.full(int(self.words[-1]) + 4 * WARP, self.symbols - 1, np.uint32)[2 * WARP : -2 * WARP]
         if len(self):
-            places = (cp.asarray(self.starts), cp.asarray(self.words), np.int32(self.symbols - 1))
+            places = (cp.asarray(self.starts), self.device_words, np.int32(self.symbols - 1))
             self.function("gap_stream")((len(self),), (128,), (self.codes, *places, words))
         return words
 
@@ -350,16 +342,16 @@ class Sweep:
             places = np.arange(len(sources)), np.arange(len(targets))
         self.places = places
         n = m = max(sources.longest, targets.longest)  # rows of a matrix then take the precision of the whole
-        levels, decay, blended = recurrence.p - 1, recurrence.decay, recurrence.blended
+        levels, blended = recurrence.p - 1, recurrence.blended
         for double in (False, True):
-            variant = variant_of(levels, decay, double, blended, targets.masks, shared)
+            variant = variant_of(levels, double, blended, targets.masks, shared)
             self.variant = replace(variant, wide=targets.wide)
-            fits = period_and_unit(recurrence, double, self.variant.block, n, m)
+            fits = period_and_unit(recurrence, double, n, m)
             if fits is not None and (double or not (mode == DIAGONAL or recurrence.needs_double(n, m))):
                 break
         if fits is None:
             raise InputError(
-                f"decay={decay} with p={recurrence.p} passes the range of float64 on a GPU; "
+                f"decay={recurrence.decay} with p={recurrence.p} passes the range of float64 on a GPU; "
                 "take a larger decay or a smaller p, or run with --device cpu"
             )
         self.period, self.unit = fits
@@ -405,19 +397,18 @@ class Sweep:
     def weights(self) -> NDArray[Any]:
         """Struct `weights` of gap.cu."""
         variant, decay = self.variant, self.recurrence.decay
-        levels, of_levels = variant.levels, self.recurrence.level_weights
-        width = (variant.columns - 1) % variant.block + 1
-        weights = np.zeros((), variant.weights)
+        levels = np.arange(variant.levels + 1)
+        logs = self.unit + (levels + 2) * math.log2(decay)
+        of_levels = self.recurrence.level_weights
+        begins = np.where(of_levels > 0, of_levels * np.exp2(logs), 0)
+        only = 1 if variant.blend else begins[0]
         k = np.arange(self.period)
-        weights["rows"][: self.period] = np.stack([decay**k, decay**-k], axis=1)
-        c = np.arange(variant.block)
-        weights["column_out"], weights["column_in"] = decay**c, decay**-c
-        logs = self.unit + 2 * np.arange(1, levels + 2) * math.log2(decay)
-        weights["levels"] = np.where(of_levels > 0, of_levels * np.exp2(logs), 0)
-        weights["step"], weights["edge"] = decay ** (width - 1), decay**width
-        weights["block"], weights["wrap"] = decay**variant.block, decay**self.period
-        lengths = levels + 1 - np.arange(variant.shared, -1, -1)
-        weights["out"] = 2.0 ** -(self.unit + 2 * lengths * math.log2(decay))
+        weights = np.zeros((), variant.weights)
+        weights["levels"] = begins
+        weights["rows"][: self.period] = np.stack([decay**k, only * decay**-k], axis=1)
+        weights["edges"][: self.period] = decay ** (1 - k)
+        weights["decay"], weights["inverse"], weights["wrap"] = decay, 1 / decay, decay**self.period
+        weights["out"] = 2.0 ** -logs[variant.levels - variant.shared :]
         return weights
 
     def launch(self, output: dict[str, Any], progress: Progress | None = None) -> None:
@@ -427,7 +418,7 @@ class Sweep:
         fixed = {"mode": self.mode, "targets": len(self.targets)}
         with _constants_of(self.variant.defines):
             _set_constant(module, "output", gpu.structure(OUTPUT, **{**unused, **fixed, **output}))
-            columns = _set_constant(module, "weights", self.weights())
+            _set_constant(module, "weights", self.weights())
             several = self.tasks["strips"] > 1
             done, total = 0.0, float(_cost(self.tasks).sum())
             for name, tasks in (("gap_several", self.tasks[several]), ("gap", self.tasks[~several])):
@@ -436,8 +427,8 @@ class Sweep:
                     blocks = -(-min(warps, len(part)) * WARP // THREADS)
                     arguments = (
                         cp.asarray(part.view(np.uint8)), np.int32(len(part)), cp.zeros(1, np.int32),
-                        self.sources.stream, self.layout.lanes, self.layout.masks, self.targets.codes,
-                        np.int32(self.targets.symbols), np.int32(self.period), columns, *extra,
+                        self.sources.stream, self.sources.device_words, self.layout.lanes, self.layout.masks,
+                        self.targets.codes, np.int32(self.targets.symbols), np.int32(self.period), *extra,
                     )  # fmt: skip
                     module.get_function(name)((blocks,), (THREADS,), arguments)
                     done += float(_cost(part).sum())
@@ -485,12 +476,11 @@ def _constants_of(defines: gpu.Defines) -> Iterator[None]:
         last[:] = [here.record()]
 
 
-def _set_constant(module: Any, name: str, value: NDArray[Any]) -> Any:
-    """Write a __constant__ of the module in stream order; return its address."""
+def _set_constant(module: Any, name: str, value: NDArray[Any]) -> None:
+    """Write a __constant__ of the module in stream order."""
     cp = gpu.cupy()
     where = cp.ndarray((value.dtype.itemsize,), np.uint8, module.get_global(name))
     where.set(np.frombuffer(value.tobytes(), np.uint8))
-    return where
 
 
 class CudaGap:
