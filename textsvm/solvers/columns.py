@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.sparse import unsigned
 from textsvm.runtime.compiled import Imported, njit
 from textsvm.runtime.parallel import Progress, run
 
@@ -108,7 +109,8 @@ class Descent:
     def arrays(self) -> tuple[Array, ...]:
         """Rows as the compiled loops read them: starts, features, values, squares and ridge."""
         x, ridge = self.rows.x, self.rows.ridge
-        return x.indptr, x.features, x.values, x.squares().astype(np.float32), ridge.astype(np.float32)
+        squares = x.squares().astype(np.float32), ridge.astype(np.float32)
+        return unsigned(x.indptr), unsigned(x.features), x.values, *squares
 
     @cached_property
     def rho(self) -> float:

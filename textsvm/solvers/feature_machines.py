@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.sparse import run_on_ranges
+from textsvm.linalg.sparse import run_on_ranges, unsigned
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import Progress, run
@@ -222,11 +222,10 @@ class Face:
     def product(self, vector: Vector) -> Vector:
         """K @ vector."""
         weights, values = np.empty(len(self.starts) - 1), np.empty(len(self.diagonal))
-        columns = (self.starts, self.members, self.by_feature, vector)
-        run_on_ranges(self.starts, lambda a, b: _sum(a, b, *columns, weights))
-        run_on_ranges(
-            self.indptr, lambda a, b: _sum(a, b, self.indptr, self.features, self.values, weights, values)
-        )
+        columns = (unsigned(self.starts), unsigned(self.members), self.by_feature, vector, weights)
+        rows = (unsigned(self.indptr), unsigned(self.features), self.values, weights, values)
+        run_on_ranges(self.starts, lambda a, b: _sum(a, b, *columns))
+        run_on_ranges(self.indptr, lambda a, b: _sum(a, b, *rows))
         return values + self.diagonal * vector
 
 
