@@ -36,8 +36,10 @@ Array = NDArray[Any]
 RHO = 1.0
 #: Minimum and maximum number of columns per thread.
 MIN_COLUMNS, MAX_COLUMNS = 4, 16
-#: Features or values in a cache line.
-LINE = 16
+#: Features or values in a cache line, and the number of rows after which a row is prefetched.
+LINE, AHEAD = 16, 2
+#: Gradient, in units of the largest violation, from which a row at a bound is left out.
+SHRINK = 0.5
 
 prefetch = Imported("textsvm.runtime.simd", "prefetch")
 
@@ -161,25 +163,24 @@ def _descend_one(
     for epoch in range(max_epochs):
         state = _shuffle(order, active, state)
         worst = np.float32(0)
-        at = 0
-        while at < active:
+        visited, active = active, 0
+        for at in range(visited):
             i = order[at]
-            if at + 1 < active:
-                _prefetch_row(order[at + 1], indptr, features, values)
+            if at + AHEAD < visited:
+                _prefetch_row(order[at + AHEAD], indptr, features, values)
             first, last = indptr[i], indptr[i + 1]
             g = b
             for k in range(first, last):
                 g += values[k] * weights[features[k]]
             y, a, u = np.float32(signs[i]), alpha[i], box[i]
             gradient = y * g + ridge[i] * a - np.float32(1)
-            if (a <= 0 and gradient > 0) or (a >= u and gradient < 0):
-                if abs(gradient) > margin:
-                    active -= 1
-                    order[at], order[active] = order[active], order[at]
-                else:
-                    at += 1
+            settled = (a <= 0 and gradient > 0) or (a >= u and gradient < 0)
+            if settled and abs(gradient) > margin:
                 continue
-            at += 1
+            order[at], order[active] = order[active], i
+            active += 1
+            if settled:
+                continue
             worst = max(worst, abs(gradient))
             if abs(gradient) > np.float32(0.1) * tol:
                 new = min(max(a - gradient / (squares[i] + scale + ridge[i]), np.float32(0)), u)
@@ -194,17 +195,17 @@ def _descend_one(
         worst = max(worst, scale * abs(balance))
         b += scale * balance
         bias[0] = b
-        margin = max(worst, np.float32(tol))
+        margin = np.float32(max(SHRINK * worst, tol))
         if settled:
-            if worst <= tol and active == len(order):
+            if worst <= tol and visited == len(order):
                 return epoch + 1, float(worst)
-            active, margin = len(order), np.float32(np.inf)
+            active = len(order)
     return max_epochs, float(worst)
 
 
 @njit(inline="always")
 def _prefetch_row(i: int, indptr: Array, features: Array, values: Array) -> None:
-    """Ask for a row while the one before is processed: rows in random order are seldom in a cache."""
+    """Ask for a row while those before it are processed: rows in random order are seldom in a cache."""
     for k in range(indptr[i], indptr[i + 1], LINE):
         prefetch(features, k)
         prefetch(values, k)

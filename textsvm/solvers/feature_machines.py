@@ -47,8 +47,11 @@ MAX_EPOCHS = 1000
 TOGETHER = 0.03
 #: A tolerance that common descent alone attains at less cost.
 ROUGH = 0.02
-#: The violation at which the first descent of a machine ends.
-FIRST = 0.01
+#: The violation at which the first descent of a machine ends, in units of the tolerance, and its minimum:
+#: descent is in float32.
+FIRST, FINEST = 0.6, 5e-4
+#: Bound on the epochs of the first descent.
+FIRST_EPOCHS = 300
 #: Epochs of coordinate descent, and products with the Gram of a face, per step.
 EPOCHS, PRODUCTS = 20, 60
 #: Maximum number of halvings of a step on a face, and the share of the predicted decrease to attain.
@@ -123,14 +126,14 @@ class FeatureMachine:
                 solution = self._assess(coef, epochs)
                 if solution.converged:
                     return solution
-        goal, most = max(tol / 2, FIRST), self.max_epochs
+        goal, most = max(FIRST * tol, FINEST), FIRST_EPOCHS
         first = 0.0
         while True:
             if start is None:
                 left = min(most, self.max_epochs - epochs)
                 coef, passes = self._descend(descent, order, coef, bias, goal, left)
                 epochs += passes
-                if tol >= ROUGH and goal <= tol and passes < left:  # descent alone may suffice
+                if goal <= tol and passes < left:  # descent alone may suffice
                     coef = balance(coef, box)
                     solution = self._assess(coef, epochs)
                     if solution.converged:
