@@ -38,8 +38,11 @@ RHO = 1.0
 MIN_COLUMNS, MAX_COLUMNS = 4, 16
 #: Features or values in a cache line, and the number of rows after which a row is prefetched.
 LINE, AHEAD = 16, 2
-#: Gradient, in units of the largest violation, from which a row at a bound is left out.
-SHRINK = 0.5
+#: Gradient, in units of the largest violation, from which a row at a bound is left out, and the violation, in
+#: units of the tolerance, at which the rows left out are checked for the first time.
+SHRINK, REOPEN = np.float32(0.5), np.float32(10)
+#: Violation, in units of the largest, up to which a row is left out of the next `PARTIAL` epochs.
+COLD, PARTIAL = np.float32(0.1), 4
 
 prefetch = Imported("textsvm.runtime.simd", "prefetch")
 
@@ -156,14 +159,18 @@ def _descend_one(
     order: Array, indptr: Array, features: Array, values: Array, squares: Array, ridge: Array, signs: Array,
     box: Array, weights: Array, alpha: Array, bias: Array, rho: float, tol: float, max_epochs: int, seed: int,
 ) -> tuple[int, float]:  # fmt: skip
-    """`_descend` for a single column: 1-d arrays."""
+    """`_descend` for a single column: 1-d arrays. Up to `PARTIAL` epochs after each visit only the `hot` rows."""
     state, scale = np.uint64(seed), np.float32(rho)
-    active, margin = len(order), np.float32(np.inf)
+    active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
+    margin, cold = np.float32(np.inf), np.float32(0)
     b, balance, worst = bias[0], np.float32(0), np.float32(0)
-    for epoch in range(max_epochs):
-        state = _shuffle(order, active, state)
+    while visits < max_epochs * len(order):
+        partial = 0 if hot == 0 or partial == PARTIAL else partial + 1
+        visited = hot if partial else active
+        state = _shuffle(order, visited, state)
+        visits += visited
         worst = np.float32(0)
-        visited, active = active, 0
+        hot = kept = 0  # order[:hot] are hot, order[hot:kept] are not, the others visited are left out
         for at in range(visited):
             i = order[at]
             if at + AHEAD < visited:
@@ -174,15 +181,19 @@ def _descend_one(
                 g += values[k] * weights[features[k]]
             y, a, u = np.float32(signs[i]), alpha[i], box[i]
             gradient = y * g + ridge[i] * a - np.float32(1)
-            settled = (a <= 0 and gradient > 0) or (a >= u and gradient < 0)
-            if settled and abs(gradient) > margin:
+            size = abs(gradient)
+            bounded = (a <= 0 and gradient > 0) or (a >= u and gradient < 0)
+            if bounded and size > margin:
                 continue
-            order[at], order[active] = order[active], i
-            active += 1
-            if settled:
+            order[at], order[kept] = order[kept], i
+            kept += 1
+            if bounded:
                 continue
-            worst = max(worst, abs(gradient))
-            if abs(gradient) > np.float32(0.1) * tol:
+            if size > cold:
+                order[kept - 1], order[hot] = order[hot], i
+                hot += 1
+            worst = max(worst, size)
+            if size > np.float32(0.1) * tol:
                 new = min(max(a - gradient / (squares[i] + scale + ridge[i]), np.float32(0)), u)
                 step = y * (new - a)
                 alpha[i] = new
@@ -191,16 +202,21 @@ def _descend_one(
                     balance += step
                     for k in range(first, last):
                         weights[features[k]] += values[k] * step
-        settled = worst <= tol
+        for at in range(kept, min(visited, kept + active - visited)):  # rows left out go behind the others
+            other = active - 1 - (at - kept)
+            order[at], order[other] = order[other], order[at]
+        active -= visited - kept
         worst = max(worst, scale * abs(balance))
         b += scale * balance
         bias[0] = b
-        margin = np.float32(max(SHRINK * worst, tol))
-        if settled:
+        cold = COLD * max(worst, np.float32(tol))
+        if partial == 0:
+            margin = max(SHRINK * worst, np.float32(tol))
             if worst <= tol and visited == len(order):
-                return epoch + 1, float(worst)
-            active = len(order)
-    return max_epochs, float(worst)
+                break
+            if worst <= tol or active == 0 or (worst <= REOPEN * tol and not reopened):
+                active, hot, reopened = len(order), 0, True
+    return -(-visits // max(1, len(order))), float(worst)
 
 
 @njit(inline="always")

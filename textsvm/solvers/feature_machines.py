@@ -51,7 +51,7 @@ ROUGH = 0.02
 #: descent is in float32.
 FIRST, FINEST = 0.6, 5e-4
 #: Bound on the epochs of the first descent.
-FIRST_EPOCHS = 300
+FIRST_EPOCHS = 100
 #: Epochs of coordinate descent, and products with the Gram of a face, per step.
 EPOCHS, PRODUCTS = 20, 60
 #: Maximum number of halvings of a step on a face, and the share of the predicted decrease to attain.
@@ -131,9 +131,9 @@ class FeatureMachine:
         while True:
             if start is None:
                 left = min(most, self.max_epochs - epochs)
-                coef, passes = self._descend(descent, order, coef, bias, goal, left)
+                coef, passes, violation = self._descend(descent, order, coef, bias, goal, left)
                 epochs += passes
-                if goal <= tol and passes < left:  # descent alone may suffice
+                if violation <= goal <= tol:  # descent alone may suffice
                     coef = balance(coef, box)
                     solution = self._assess(coef, epochs)
                     if solution.converged:
@@ -152,17 +152,17 @@ class FeatureMachine:
 
     def _descend(
         self, descent: Descent, order: NDArray[np.int64], coef: Vector, bias: float, tol: float, most: int
-    ) -> tuple[Vector, int]:
-        """Coefficients after coordinate descent over some rows, and the number of epochs."""
+    ) -> tuple[Vector, int, float]:
+        """Coefficients after coordinate descent over some rows, the number of epochs, and the violation."""
         sign, upper = self.dual.sign, self.dual.upper
         before = (sign * coef).astype(np.float32)
         alpha, box = before.copy(), upper.astype(np.float32)
         weights = self._weights(coef).astype(np.float32)
         at = np.array([bias], np.float32)
         column = sign.astype(np.int8), box, weights, alpha, at
-        epochs, _ = descent.solve_column(order, column, tol, most)
+        epochs, violation = descent.solve_column(order, column, tol, most)
         moved = np.where(alpha >= box, upper, np.minimum(alpha, upper))
-        return np.where(alpha == before, coef, sign * moved), epochs
+        return np.where(alpha == before, coef, sign * moved), epochs, violation
 
     def _face(self, coef: Vector, box: Box, most: int) -> tuple[Vector, int]:
         """Coefficients after a step on their face, and the number of products with its Gram."""
