@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.sparse import unsigned
 from textsvm.runtime.compiled import Imported, njit
 from textsvm.runtime.parallel import Progress, run
 
@@ -35,8 +36,13 @@ Array = NDArray[Any]
 RHO = 1.0
 #: Minimum and maximum number of columns per thread.
 MIN_COLUMNS, MAX_COLUMNS = 4, 16
-#: Features or values in a cache line.
-LINE = 16
+#: Features or values in a cache line, and the number of rows after which a row is prefetched.
+LINE, AHEAD = 16, 2
+#: Gradient, in units of the largest violation, from which a row at a bound is left out, and the violation, in
+#: units of the tolerance, at which the rows left out are checked for the first time.
+SHRINK, REOPEN = np.float32(0.5), np.float32(10)
+#: Violation, in units of the largest, up to which a row is left out of the next `PARTIAL` epochs.
+COLD, PARTIAL = np.float32(0.1), 4
 
 prefetch = Imported("textsvm.runtime.simd", "prefetch")
 
@@ -108,7 +114,8 @@ class Descent:
     def arrays(self) -> tuple[Array, ...]:
         """Rows as the compiled loops read them: starts, features, values, squares and ridge."""
         x, ridge = self.rows.x, self.rows.ridge
-        return x.indptr, x.features, x.values, x.squares().astype(np.float32), ridge.astype(np.float32)
+        squares = x.squares().astype(np.float32), ridge.astype(np.float32)
+        return unsigned(x.indptr), unsigned(x.features), x.values, *squares
 
     @cached_property
     def rho(self) -> float:
@@ -152,34 +159,41 @@ def _descend_one(
     order: Array, indptr: Array, features: Array, values: Array, squares: Array, ridge: Array, signs: Array,
     box: Array, weights: Array, alpha: Array, bias: Array, rho: float, tol: float, max_epochs: int, seed: int,
 ) -> tuple[int, float]:  # fmt: skip
-    """`_descend` for a single column: 1-d arrays."""
+    """`_descend` for a single column: 1-d arrays. Up to `PARTIAL` epochs after each visit only the `hot` rows."""
     state, scale = np.uint64(seed), np.float32(rho)
-    active, margin = len(order), np.float32(np.inf)
+    active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
+    margin, cold = np.float32(np.inf), np.float32(0)
     b, balance, worst = bias[0], np.float32(0), np.float32(0)
-    for epoch in range(max_epochs):
-        state = _shuffle(order, active, state)
+    while visits < max_epochs * len(order):
+        partial = 0 if hot == 0 or partial == PARTIAL else partial + 1
+        visited = hot if partial else active
+        state = _shuffle(order, visited, state)
+        visits += visited
         worst = np.float32(0)
-        at = 0
-        while at < active:
+        hot = kept = 0  # order[:hot] are hot, order[hot:kept] are not, the others visited are left out
+        for at in range(visited):
             i = order[at]
-            if at + 1 < active:
-                _prefetch_row(order[at + 1], indptr, features, values)
+            if at + AHEAD < visited:
+                _prefetch_row(order[at + AHEAD], indptr, features, values)
             first, last = indptr[i], indptr[i + 1]
             g = b
             for k in range(first, last):
                 g += values[k] * weights[features[k]]
             y, a, u = np.float32(signs[i]), alpha[i], box[i]
             gradient = y * g + ridge[i] * a - np.float32(1)
-            if (a <= 0 and gradient > 0) or (a >= u and gradient < 0):
-                if abs(gradient) > margin:
-                    active -= 1
-                    order[at], order[active] = order[active], order[at]
-                else:
-                    at += 1
+            size = abs(gradient)
+            bounded = (a <= 0 and gradient > 0) or (a >= u and gradient < 0)
+            if bounded and size > margin:
                 continue
-            at += 1
-            worst = max(worst, abs(gradient))
-            if abs(gradient) > np.float32(0.1) * tol:
+            order[at], order[kept] = order[kept], i
+            kept += 1
+            if bounded:
+                continue
+            if size > cold:
+                order[kept - 1], order[hot] = order[hot], i
+                hot += 1
+            worst = max(worst, size)
+            if size > np.float32(0.1) * tol:
                 new = min(max(a - gradient / (squares[i] + scale + ridge[i]), np.float32(0)), u)
                 step = y * (new - a)
                 alpha[i] = new
@@ -188,21 +202,26 @@ def _descend_one(
                     balance += step
                     for k in range(first, last):
                         weights[features[k]] += values[k] * step
-        settled = worst <= tol
+        for at in range(kept, min(visited, kept + active - visited)):  # rows left out go behind the others
+            other = active - 1 - (at - kept)
+            order[at], order[other] = order[other], order[at]
+        active -= visited - kept
         worst = max(worst, scale * abs(balance))
         b += scale * balance
         bias[0] = b
-        margin = max(worst, np.float32(tol))
-        if settled:
-            if worst <= tol and active == len(order):
-                return epoch + 1, float(worst)
-            active, margin = len(order), np.float32(np.inf)
-    return max_epochs, float(worst)
+        cold = COLD * max(worst, np.float32(tol))
+        if partial == 0:
+            margin = max(SHRINK * worst, np.float32(tol))
+            if worst <= tol and visited == len(order):
+                break
+            if worst <= tol or active == 0 or (worst <= REOPEN * tol and not reopened):
+                active, hot, reopened = len(order), 0, True
+    return -(-visits // max(1, len(order))), float(worst)
 
 
 @njit(inline="always")
 def _prefetch_row(i: int, indptr: Array, features: Array, values: Array) -> None:
-    """Ask for a row while the one before is processed: rows in random order are seldom in a cache."""
+    """Ask for a row while those before it are processed: rows in random order are seldom in a cache."""
     for k in range(indptr[i], indptr[i + 1], LINE):
         prefetch(features, k)
         prefetch(values, k)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.sparse import run_on_ranges
+from textsvm.linalg.sparse import run_on_ranges, unsigned
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import Progress, run
@@ -47,8 +47,11 @@ MAX_EPOCHS = 1000
 TOGETHER = 0.03
 #: A tolerance that common descent alone attains at less cost.
 ROUGH = 0.02
-#: The violation at which the first descent of a machine ends.
-FIRST = 0.01
+#: The violation at which the first descent of a machine ends, in units of the tolerance, and its minimum:
+#: descent is in float32.
+FIRST, FINEST = 0.6, 5e-4
+#: Bound on the epochs of the first descent.
+FIRST_EPOCHS = 100
 #: Epochs of coordinate descent, and products with the Gram of a face, per step.
 EPOCHS, PRODUCTS = 20, 60
 #: Maximum number of halvings of a step on a face, and the share of the predicted decrease to attain.
@@ -123,14 +126,14 @@ class FeatureMachine:
                 solution = self._assess(coef, epochs)
                 if solution.converged:
                     return solution
-        goal, most = max(tol / 2, FIRST), self.max_epochs
+        goal, most = max(FIRST * tol, FINEST), FIRST_EPOCHS
         first = 0.0
         while True:
             if start is None:
                 left = min(most, self.max_epochs - epochs)
-                coef, passes = self._descend(descent, order, coef, bias, goal, left)
+                coef, passes, violation = self._descend(descent, order, coef, bias, goal, left)
                 epochs += passes
-                if tol >= ROUGH and goal <= tol and passes < left:  # descent alone may suffice
+                if violation <= goal <= tol:  # descent alone may suffice
                     coef = balance(coef, box)
                     solution = self._assess(coef, epochs)
                     if solution.converged:
@@ -149,17 +152,17 @@ class FeatureMachine:
 
     def _descend(
         self, descent: Descent, order: NDArray[np.int64], coef: Vector, bias: float, tol: float, most: int
-    ) -> tuple[Vector, int]:
-        """Coefficients after coordinate descent over some rows, and the number of epochs."""
+    ) -> tuple[Vector, int, float]:
+        """Coefficients after coordinate descent over some rows, the number of epochs, and the violation."""
         sign, upper = self.dual.sign, self.dual.upper
         before = (sign * coef).astype(np.float32)
         alpha, box = before.copy(), upper.astype(np.float32)
         weights = self._weights(coef).astype(np.float32)
         at = np.array([bias], np.float32)
         column = sign.astype(np.int8), box, weights, alpha, at
-        epochs, _ = descent.solve_column(order, column, tol, most)
+        epochs, violation = descent.solve_column(order, column, tol, most)
         moved = np.where(alpha >= box, upper, np.minimum(alpha, upper))
-        return np.where(alpha == before, coef, sign * moved), epochs
+        return np.where(alpha == before, coef, sign * moved), epochs, violation
 
     def _face(self, coef: Vector, box: Box, most: int) -> tuple[Vector, int]:
         """Coefficients after a step on their face, and the number of products with its Gram."""
@@ -222,11 +225,10 @@ class Face:
     def product(self, vector: Vector) -> Vector:
         """K @ vector."""
         weights, values = np.empty(len(self.starts) - 1), np.empty(len(self.diagonal))
-        columns = (self.starts, self.members, self.by_feature, vector)
-        run_on_ranges(self.starts, lambda a, b: _sum(a, b, *columns, weights))
-        run_on_ranges(
-            self.indptr, lambda a, b: _sum(a, b, self.indptr, self.features, self.values, weights, values)
-        )
+        columns = (unsigned(self.starts), unsigned(self.members), self.by_feature, vector, weights)
+        rows = (unsigned(self.indptr), unsigned(self.features), self.values, weights, values)
+        run_on_ranges(self.starts, lambda a, b: _sum(a, b, *columns))
+        run_on_ranges(self.indptr, lambda a, b: _sum(a, b, *rows))
         return values + self.diagonal * vector
 
 
