@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,7 +41,7 @@ def demo(
 
     from textsvm.cli import corpora
     from textsvm.cli.explanations import coloured, legend
-    from textsvm.evaluation import baselines, explanation
+    from textsvm.evaluation import explanation
     from textsvm.exporting import files
     from textsvm.machines.classifier import Classifier
     from textsvm.readers import sample
@@ -54,14 +55,16 @@ def demo(
     rest, held = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
     training, test = corpus.subset(rest), corpus.subset(held)
     few = training.subset(range(100))
-    baselines.answer(Classifier(device=device), few.texts, few.labels or [], few.texts)  # compiles
-    model, labels = Classifier(device=device), [str(label) for label in test.labels or []]
-    answer = baselines.answer(model, training.texts, training.labels or [], test.texts)
+    Classifier(device=device).fit(few.texts, few.labels or []).predict(few.texts)  # compiles
+    clock = time.perf_counter()
+    model = Classifier(device=device).fit(training.texts, training.labels or [])
+    seconds = time.perf_counter() - clock
+    labels = [str(label) for label in test.labels or []]
     console.say_device(model.device_)
-    right = sum(map(str.__eq__, answer.predicted.tolist(), labels))
+    right = sum(map(str.__eq__, model.predict(test.texts).tolist(), labels))
     console.line(
         f"Ham or spam? {len(training)} generated short messages to learn from, {len(test)} others to judge "
-        f"on.\n{answer.chosen}.\nTrained in {answer.fit:.1f} s on {model.device_.description}: {right} of "
+        f"on.\n{model.chosen_}.\nTrained in {seconds:.1f} s on {model.device_.description}: {right} of "
         f"{len(test)} right ({100 * right / len(test):.1f} %); always {MOST!r}: "
         f"{100 * labels.count(MOST) / len(test):.1f} %.\n\nWhy is this message spam?\n"
     )

@@ -78,7 +78,7 @@ class InvertedIndex:
                 columns = slice(cuts[block], cuts[block + step])
                 tile = own[:, columns] @ dense.matrix[:, columns].T
                 begun, ends = block > 0, self.ends[block : block + step]
-                _add_rows(*piece, *entries, *lists, cursor, begun, ends, tile, out)
+                _add_rows(*piece, *entries, *lists, cursor, begun, ends, tile, np.zeros(out.shape[1]), out)
             _finish_rows(*piece, row_scale, scale, out)
 
         _run(fill, pieces(len(out)), None, progress)
@@ -92,7 +92,8 @@ class DenseColumns:
         self.column[features] = np.arange(len(features))
         self.features, self.width = features, len(features)
         part = x.select(self.column, self.width)
-        whole = bool(np.all(part.values == np.rint(part.values)))
+        values = part.values if self.width else x.values  # the dtype of few and of many rows is the same
+        whole = bool(np.all(values == np.rint(values)))
         exact = whole and bool(np.all(part.squares() < 1 << 24))
         self.dtype = np.float32 if exact else np.float64
         self.matrix = self.rows(x, 0, len(x))
@@ -135,7 +136,7 @@ class Half:
         def add(piece: tuple[int, int]) -> None:
             first, last = piece
             tile = self.dense.matrix[first:last] @ self.dense.matrix[first:].T
-            _add_half(first, last, *entries, *lists, tile, total)
+            _add_half(first, last, *entries, *lists, tile, np.zeros(total.shape[1]), total)
 
         work = pieces(len(total))
         _run(add, work, [(b - a) * (len(total) - a) for a, b in work], progress)
@@ -182,11 +183,10 @@ def finish(product, a, b):
 
 @njit(nogil=True, cache=True)
 def _add_rows(
-    first, last, indptr, features, values, lists, documents, x, cursor, begun, ends, tile, out
+    first, last, indptr, features, values, lists, documents, x, cursor, begun, ends, tile, sums, out
 ):  # fmt: skip
     """Write the products of the first block, or add those of others; `cursor`: next entry of each row."""
-    n = out.shape[1]
-    sums = np.zeros(n)
+    # `sums` is given as zeros: Numba takes a fifth of a second to compile np.zeros.
     for i in range(first, last):
         k, more = cursor[i - first], begun
         for end in ends:
@@ -195,7 +195,7 @@ def _add_rows(
                 for at in range(lists[features[k]], lists[features[k] + 1]):
                     sums[documents[at]] += value * x[at]
                 k += 1
-            for j in range(n):
+            for j in range(out.shape[1]):
                 rounded = np.float32(sums[j] + tile[i - first, j])
                 out[i, j] = out[i, j] + rounded if more else rounded
                 sums[j] = 0.0
@@ -211,15 +211,13 @@ def _finish_rows(first, last, row_scale, scale, out):
 
 
 @njit(nogil=True, cache=True)
-def _add_half(first, last, indptr, features, values, starts, ends, documents, x, tile, total):
-    n = total.shape[1]
-    sums = np.zeros(n)
+def _add_half(first, last, indptr, features, values, starts, ends, documents, x, tile, sums, total):
     for i in range(first, last):
         for k in range(indptr[i], indptr[i + 1]):
             value = np.float64(values[k])
             for at in range(starts[k], ends[features[k] + 1]):
                 sums[documents[at]] += 1.0 if x is None else value * x[at]
-        for j in range(i, n):
+        for j in range(i, total.shape[1]):
             total[i, j] += np.float32(sums[j] + tile[i - first, j - first])
             sums[j] = 0.0
 

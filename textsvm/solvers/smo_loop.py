@@ -39,8 +39,7 @@ def _larger(typing: Any, a: Any, b: Any) -> Any:
     return a(a, a), generate
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def find_first(F: Any, up: Any, down: Any, row: Any, state: Any, extrema: Any) -> Any:
+def find_first(F: Any, up: Any, down: Any, row: Any, state: Any, extrema: Any) -> None:
     """Set AT_I, FIRST and LAST from scratch, as `_update` does after a step; `row` is any finite row."""
     _update(F, up, down, row, row, 0.0, state, extrema)
 

@@ -431,7 +431,8 @@ def distinct(
     firsts, keys, done, n = np.empty(0, np.int64), np.empty(0, np.uint64), 0, 0
     while done < len(ids):
         firsts, keys = np.resize(firsts, size), np.resize(keys, size)
-        slots = _spread(keys[:n], 2 * size)
+        slots = np.zeros(2 * size, np.uint32)
+        _spread(keys[:n], slots)
         done, n = _fill(codes, starts, stops, done, ids, firsts, keys, slots, n)
         size *= 4
     return ids, firsts[:n]
@@ -487,15 +488,13 @@ def _find_words(codes, offsets, kinds, starts, stops, lengths):
 
 
 @njit(nogil=True, cache=True)
-def _spread(keys, size):
-    """Hash slots filled with the numbers of these keys."""
-    slots = np.zeros(size, np.uint32)
+def _spread(keys, slots):
+    """Fill empty hash slots with the numbers of these keys."""
     for k in range(len(keys)):
-        at = _slot(keys[k], size)
+        at = _slot(keys[k], len(slots))
         while slots[at]:
-            at = (at + 1) & (size - 1)
+            at = (at + 1) & (len(slots) - 1)
         slots[at] = k + 1
-    return slots
 
 
 @njit(nogil=True, cache=True)

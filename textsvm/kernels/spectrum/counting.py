@@ -288,7 +288,11 @@ def _pair(
         return distinct, ids
     ids = empty(len(left), np.int32)
     if size_a * size_b <= TABLE * len(left) and len(left) <= SERIAL_SIZE:
-        return _pair_alone(offsets, q, left, right, b, size_a, size_b, ids), ids
+        seen = np.zeros(size_a * size_b // 64 + 1, np.uint64)
+        before = np.zeros(len(seen) + 1, np.int32)
+        keys = np.empty(min(size_a * size_b, len(left)), np.uint64)
+        _pair_alone(offsets, 0, len(offsets) - 1, q, left, right, b, size_b, seen, before, keys, ids)
+        return keys[: before[-1]].copy(), ids
     if size_a * size_b <= TABLE * len(left):
         seen = _mark_keys(offsets, q, left, right, b, sizes)
         before, keys = _list_marked(seen)
@@ -388,24 +392,26 @@ def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], si
     """Count the windows of length q; features are `base` + id."""
     if use_numpy(len(ids)):
         return _count_few(offsets, q, ids, size, base)
-    if len(ids) <= SERIAL_SIZE:
-        features, counts = np.empty(len(ids), feature_type(base + size)), np.empty(len(ids), np.int32)
-        indptr = _count_alone(offsets, q, ids, base, features, counts)
-        return Counts(indptr, features[: indptr[-1]].copy(), counts[: indptr[-1]].copy())
-    indptr = np.zeros(len(offsets), np.int64)
-    longest = int(np.diff(offsets).max(initial=1))
+    indptr, dtype = np.zeros(len(offsets), np.int64), feature_type(base + size)
+    few = len(ids) <= SERIAL_SIZE
+    longest = len(ids) if few else int(np.diff(offsets).max(initial=1))
     pieces: dict[int, tuple[Array, Array]] = {}
 
     def count_piece(first: int, last: int) -> None:
         symbols = int(offsets[last] - offsets[first])
-        features, counts = empty(symbols, feature_type(base + size)), empty(symbols, np.int32)
+        features, counts = empty(symbols, dtype), empty(symbols, np.int32)
         table = np.zeros((2 << longest.bit_length(), 2), np.int32)
         n = _count_documents(offsets, first, last, q, ids, table, base, features, counts, indptr)
-        pieces[first] = copied(features[:n], features.dtype), copied(counts[:n], np.int32)
+        pieces[first] = copied(features[:n], dtype), copied(counts[:n], np.int32)
 
-    run_on_ranges(offsets, count_piece)
-    np.cumsum(indptr, out=indptr)
+    if few:
+        count_piece(0, len(offsets) - 1)
+    else:
+        run_on_ranges(offsets, count_piece)
+    np.add.accumulate(indptr, out=indptr)
     parts = [pieces[first] for first in sorted(pieces)]
+    if len(parts) == 1:
+        return Counts(indptr, *parts[0])
     return Counts(indptr, *(joined([part[k] for part in parts]) for k in (0, 1)))
 
 
@@ -514,32 +520,17 @@ def _scatter(offsets, first, last, starts, ranks, ids):
 
 
 @njit(nogil=True, cache=True)
-def _pair_alone(offsets, q, left, right, b, size_a, size_b, ids):
-    """`_pair` by a bit table, on this thread: for few symbols the calls take longer than the work."""
-    n, seen = len(offsets) - 1, np.zeros(size_a * size_b // 64 + 1, np.uint64)
-    _mark(offsets, 0, n, q, left, right, b, size_b, seen)
-    before = np.zeros(len(seen) + 1, np.int32)
-    _count_bits(0, len(seen), seen, before)
+def _pair_alone(offsets, first, last, q, left, right, b, size_b, seen, before, keys, ids):
+    """`_pair` by a bit table, on this thread: for few symbols the calls take longer than the work.
+
+    Arrays are given, and `first` is 0, because Numba compiles allocations and literals anew.
+    """
+    _mark(offsets, first, last, q, left, right, b, size_b, seen)
+    _count_bits(first, len(seen), seen, before)
     for word in range(len(seen)):
         before[word + 1] += before[word]
-    keys = np.empty(before[-1], np.uint64)
-    _list_keys(0, len(seen), seen, before, keys)
-    _look_up(offsets, 0, n, q, left, right, b, size_b, seen, before, ids)
-    return keys
-
-
-@njit(nogil=True, cache=True)
-def _count_alone(offsets, q, ids, base, features, counts):
-    """`_count_length` on this thread; returns where the entries of each document begin."""
-    size = 4
-    for d in range(len(offsets) - 1):
-        while size <= 2 * (offsets[d + 1] - offsets[d]):
-            size *= 2
-    table, indptr = np.zeros((size, 2), np.int32), np.zeros(len(offsets), np.int64)
-    _count_documents(offsets, 0, len(offsets) - 1, q, ids, table, base, features, counts, indptr)
-    for d in range(len(offsets) - 1):
-        indptr[d + 1] += indptr[d]
-    return indptr
+    _list_keys(first, len(seen), seen, before, keys)
+    _look_up(offsets, first, last, q, left, right, b, size_b, seen, before, ids)
 
 
 @njit(nogil=True, cache=True)
