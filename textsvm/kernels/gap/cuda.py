@@ -2,23 +2,24 @@
 
 The recurrence without decays of rows
 -------------------------------------
-Write S_q(i, j) = decay^k P_q / (unit decay^q), with k the number of a row within a *period*. P_q is a sum
-of C_q over columns, and C_q the sum of a column's matches over the rows above. A cell then costs an addition,
-and another on a match:
+With k the number of a row within a *period*, write S_q(i, j) = decay^k P_q(i, j) / (unit decay^(q+1)). P_q
+sums C_q, with decays, over columns, and C_q a column's matches over the rows. A cell then costs a level two
+operations, the second only on a match:
 
-    P_q = decay P_q + C_q,    C_q += M (P_{q-1} of the row and the column before + b_{q-1} decay^-k)
+    P_q(i, j) = decay P_q(i, j-1) + C_q(i, j)
+    C_q(i, j) = C_q(i-1, j) + M(i, j) (P_{q-1}(i-1, j-1) + unit decay^(q+1) b_{q-1} decay^-k)
 
 After each period all C are multiplied by decay^period, which keeps the numbers in range. `unit` centres the
-levels' factors decay^q in this range.
+factors decay^(q+1) in this range.
 
 On the GPU
 ----------
 A lane holds COLUMNS neighbouring columns of a document, the target, with C in registers. The lanes of a
-document are neighbours, each a row behind its left neighbour, and pass on P by shuffles. 32 lanes, of a
-document or several, form a strip; a document may continue in the next strip, to which P passes through
-memory. A warp takes the strips of a *pack* through a run of sources, whose symbols stream past without gaps:
-when a source ends, C is cleared and the next begins. A table per strip has a mask of each lane's columns for
-every symbol.
+document are neighbours, each a row behind its left neighbour, and pass on P by shuffles. All have the same k,
+so what comes from the left, a step older, is multiplied by decay^-1. 32 lanes, of a document or several, form
+a strip; a document may continue in the next strip, to which P passes through memory. A warp takes the strips
+of a *pack* through a run of sources, whose symbols stream past without gaps: when a source ends, C is cleared
+and the next begins. A table per strip has a mask of each lane's columns for every symbol.
 """
 
 from __future__ import annotations
@@ -158,8 +159,8 @@ def columns_of(variant: GapVariant, lengths: NDArray[np.int64]) -> int:
     At most 50, and without idle columns or lanes for 100 symbols.
     """
     plain = not (variant.blend or variant.shared)
-    room = 160 if variant.double else 210 - variant.levels if plain else 180 - 3 * variant.shared
-    most = max(1, room // variant.registers_of_column)
+    room = 160 if variant.double else 210 - variant.levels if plain else 180
+    most = max(1, (room - 3 * variant.shared) // variant.registers_of_column)
     most = 50 if most >= 50 else -(-100 // -(-100 // min(25, most)))
     # A row takes a lane the time of its columns and, measured, of 3 more.
     return min(most, -(-most // 2), key=lambda columns: int((-(-lengths // columns)).sum()) * (columns + 3))
