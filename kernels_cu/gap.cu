@@ -3,8 +3,8 @@
 //
 // LEVELS p - 1; COLUMNS of a lane; REAL float or double; BLEND 1 if subsequences may begin at any level; MASKS 1
 // if matches are looked up, 0 if they are compared; BLOCKS of 128 threads that a multiprocessor must have registers
-// for; TOGETHER rows of an unrolled loop; SHARED lengths beside p, the next smaller ones, that are summed too; CODE
-// the type of codes; SHARDS 1 if the matrix is in shards.
+// for, SEVERAL_BLOCKS in gap_several; TOGETHER rows of an unrolled loop; SHARED lengths beside p, the next smaller
+// ones, that are summed too; CODE the type of codes; SHARDS 1 if the matrix is in shards.
 
 #ifndef LEVELS
 #define LEVELS 4
@@ -13,6 +13,7 @@
 #define BLEND 0
 #define MASKS 1
 #define BLOCKS 3
+#define SEVERAL_BLOCKS 3
 #define TOGETHER 4
 #endif
 #ifndef SHARED
@@ -388,7 +389,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap(
 
 // and of several: with more registers. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the
 // `carries`, LENGTHS a source.
-extern "C" __global__ void __launch_bounds__(128, BLOCKS > 3 ? 3 : BLOCKS) gap_several(
+extern "C" __global__ void __launch_bounds__(128, SEVERAL_BLOCKS) gap_several(
     const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const int64* __restrict__ starts,
     const Lane* lanes, const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period,
     Edge* edges, int most_rows, double* carries, int64 most_sources) {

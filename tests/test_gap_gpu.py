@@ -8,7 +8,7 @@ from test_gap import ORDERS, GapContract, case, random_texts, reference_gram
 
 from textsvm.errors import InputError
 from textsvm.kernels.gap import cuda as gap_cuda
-from textsvm.kernels.gap.cuda import columns_of, variant_of
+from textsvm.kernels.gap.cuda import variant_of
 from textsvm.kernels.gap.kernel import GapWeighted
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
@@ -74,9 +74,10 @@ def test_mixed_lengths_in_many_packs(symbols, weights, device):
     agree(random_texts(3, lengths, symbols), GapWeighted(4, 0.6, weights), device)
 
 
+@pytest.mark.parametrize("columns", [25, 50])
 @pytest.mark.parametrize("decay", [0.01, 0.3, 0.5, 1.0])
-def test_lengths_at_the_edges_of_lanes_and_strips(decay, device):
-    columns = columns_of(4, False, True)
+def test_lengths_at_the_edges_of_lanes_and_strips(decay, columns, device, monkeypatch):
+    monkeypatch.setattr(gap_cuda, "columns_of", lambda variant, _: 20 if variant.double else columns)
     lengths = [k * columns + more for k in (1, 4, 31, 32, 33, 64, 65) for more in (-1, 0, 1)]
     agree(random_texts(1, lengths, "abcdefgh"), GapWeighted(5, decay), device)
 
@@ -132,6 +133,16 @@ def test_batches_of_documents_to_predict(device, monkeypatch):
     whole = rows.decision(documents, coef)
     monkeypatch.setattr(gap_cuda, "BATCH", 1000)
     np.testing.assert_allclose(rows.decision(documents, coef), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_short_documents_take_lanes_of_fewer_columns(device):
+    of_lengths = {
+        length: variant_of(4, False, False, True, 0, length).columns for length in (20, 40, 60, 100, 1000)
+    }
+    assert of_lengths == {20: 25, 40: 50, 60: 25, 100: 50, 1000: 50}
+    texts = random_texts(8, np.arange(21), "abcd")
+    for p in (1, 2, 3, 5, 7):
+        agree(texts, GapWeighted(p, 0.5), device)
 
 
 def test_weights_have_the_layout_of_the_cu():

@@ -2,23 +2,24 @@
 
 The recurrence without decays of rows
 -------------------------------------
-Write S_q(i, j) = decay^k P_q / (unit decay^q), with k the number of a row within a *period*. P_q is a sum
-of C_q over columns, and C_q the sum of a column's matches over the rows above. A cell then costs an addition,
-and another on a match:
+With k the number of a row within a *period*, write S_q(i, j) = decay^k P_q(i, j) / (unit decay^(q+1)). P_q
+sums C_q, with decays, over columns, and C_q a column's matches over the rows. A cell then costs a level two
+operations, the second only on a match:
 
-    P_q = decay P_q + C_q,    C_q += M (P_{q-1} of the row and the column before + b_{q-1} decay^-k)
+    P_q(i, j) = decay P_q(i, j-1) + C_q(i, j)
+    C_q(i, j) = C_q(i-1, j) + M(i, j) (P_{q-1}(i-1, j-1) + unit decay^(q+1) b_{q-1} decay^-k)
 
 After each period all C are multiplied by decay^period, which keeps the numbers in range. `unit` centres the
-levels' factors decay^q in this range.
+factors decay^(q+1) in this range.
 
 On the GPU
 ----------
 A lane holds COLUMNS neighbouring columns of a document, the target, with C in registers. The lanes of a
-document are neighbours, each a row behind its left neighbour, and pass on P by shuffles. 32 lanes, of a
-document or several, form a strip; a document may continue in the next strip, to which P passes through
-memory. A warp takes the strips of a *pack* through a run of sources, whose symbols stream past without gaps:
-when a source ends, C is cleared and the next begins. A table per strip has a mask of each lane's columns for
-every symbol.
+document are neighbours, each a row behind its left neighbour, and pass on P by shuffles. All have the same k,
+so what comes from the left, a step older, is multiplied by decay^-1. 32 lanes, of a document or several, form
+a strip; a document may continue in the next strip, to which P passes through memory. A warp takes the strips
+of a *pack* through a run of sources, whose symbols stream past without gaps: when a source ends, C is cleared
+and the next begins. A table per strip has a mask of each lane's columns for every symbol.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.gap.recurrence import SMALLEST, Recurrence, SelfValues, shared_pass
@@ -48,8 +49,6 @@ WARP = 32
 STRIPS = (1, 8, 16)
 #: Largest alphabet with masks; symbols of larger alphabets are compared directly.
 MASKED = 256
-#: Largest alphabet that a word of the stream can hold.
-MOST_SYMBOLS = 1 << 25
 #: 32-bit codes, for more than 65,536 symbols.
 WIDE: gpu.Defines = (("CODE", "uint32"),)
 #: For matrices in shards.
@@ -112,20 +111,34 @@ class GapVariant:
             ("BLEND", int(self.blend)),
             ("MASKS", int(self.masks)),
             ("BLOCKS", self.blocks),
-            # Measured optimum.
-            ("TOGETHER", 1 if self.double else {1: 1, 3: 1, 4: 4}.get(self.levels, 2)),
+            ("SEVERAL_BLOCKS", 3 if self.blocks > 2 and self.registers <= 110 else 2),
+            ("TOGETHER", self.together),
             *((("SHARED", self.shared),) if self.shared else ()),
             *(WIDE if self.wide else ()),
             *(SHARDS if self.shards else ()),
         )
 
     @property
+    def registers_of_column(self) -> int:
+        """C of each level, and the symbol if compared."""
+        return max(1, self.levels * (1 + self.double) + (not self.masks))
+
+    @property
+    def registers(self) -> int:
+        """Registers for columns and lengths."""
+        return self.columns * self.registers_of_column + 5 * self.shared
+
+    @property
     def blocks(self) -> int:
         """Blocks per multiprocessor, by registers."""
-        registers = (
-            self.columns * _registers_of_column(self.levels, self.double, self.masks) + 5 * self.shared
-        )
-        return 2 if registers > 110 else 3
+        return 2 if self.double or self.registers > 125 else 3 if self.registers > 50 else 5
+
+    @property
+    def together(self) -> int:
+        """Rows of an unrolled loop: about 800 instructions are best; above 1,000 they leave the cache."""
+        if self.double or self.levels > 7:
+            return 1
+        return 4 if self.levels * self.columns <= 100 else 2
 
     @property
     def weights(self) -> np.dtype[Any]:
@@ -142,19 +155,17 @@ class GapVariant:
         )
 
 
-def _registers_of_column(levels: int, double: bool, masks: bool) -> int:
-    """Registers per column: P of each level, weights of doubles, the symbol if compared."""
-    return (2 * levels + 4 if double else levels) + (0 if masks else 1 if double else 3)
+def columns_of(variant: GapVariant, lengths: NDArray[np.int64]) -> int:
+    """Columns per lane for targets of these lengths: as registers allow, or half as many if that wastes less.
 
-
-def columns_of(levels: int, double: bool, masks: bool) -> int:
-    """Columns per lane, at most 50: as registers allow, without idle columns for 100 symbols."""
-    room = 233 - 4 * levels if double else 180
-    most = min(50, room // max(1, _registers_of_column(levels, double, masks)))
-    if not double:
-        # Measured: more columns cost warps, fewer cost steps.
-        most = min(most, 50 if levels < 3 else 34 if levels == 3 else 25)
-    return -(-100 // -(-100 // max(1, most)))
+    At most 50, and without idle columns or lanes for 100 symbols.
+    """
+    plain = not (variant.blend or variant.shared)
+    room = 160 if variant.double else 210 - variant.levels if plain else 180
+    most = max(1, (room - 3 * variant.shared) // variant.registers_of_column)
+    most = 50 if most >= 50 else -(-100 // -(-100 // min(25, most)))
+    # A row takes a lane the time of its columns and, measured, of 3 more.
+    return min(most, -(-most // 2), key=lambda columns: int((-(-lengths // columns)).sum()) * (columns + 3))
 
 
 def period_and_unit(recurrence: Recurrence, double: bool, n: int, m: int) -> tuple[int, int] | None:
@@ -169,9 +180,12 @@ def period_and_unit(recurrence: Recurrence, double: bool, n: int, m: int) -> tup
     return (period, unit) if unit >= low - limit / 2 else None
 
 
-def variant_of(levels: int, double: bool, blend: bool, masks: bool, shared: int = 0) -> GapVariant:
-    """Definitions for a kernel and an alphabet, and for `shared` smaller lengths besides."""
-    return GapVariant(levels, columns_of(levels, double, masks), double, blend, masks, shared)
+def variant_of(
+    levels: int, double: bool, blend: bool, masks: bool, shared: int = 0, lengths: ArrayLike = 100
+) -> GapVariant:
+    """Definitions for a kernel, an alphabet and lengths of targets, and for `shared` smaller p besides."""
+    variant = GapVariant(levels, 0, double, blend, masks, shared)
+    return replace(variant, columns=columns_of(variant, np.atleast_1d(lengths)))
 
 
 #: Kernels launched: (source, defines), for a choice of p.
@@ -272,11 +286,6 @@ class GapTexts:
         self.words = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
         self.longest = int(self.lengths.max(initial=0))
         self.symbols = symbols
-        if symbols > MOST_SYMBOLS:
-            raise InputError(
-                f"the documents have {symbols - 1:,} distinct symbols and a GPU tells {MOST_SYMBOLS - 1:,} "
-                "apart; run with --device cpu"
-            )
         self.wide = len(documents.alphabet) > 1 << 16
         self.codes = DeviceDocuments(documents, np.uint32 if self.wide else np.uint16).codes
         self.index = cp.asarray(self.order.astype(np.int32))
@@ -344,7 +353,7 @@ class Sweep:
         n = m = max(sources.longest, targets.longest)  # rows of a matrix then take the precision of the whole
         levels, blended = recurrence.p - 1, recurrence.blended
         for double in (False, True):
-            variant = variant_of(levels, double, blended, targets.masks, shared)
+            variant = variant_of(levels, double, blended, targets.masks, shared, targets.lengths)
             self.variant = replace(variant, wide=targets.wide)
             fits = period_and_unit(recurrence, double, n, m)
             if fits is not None and (double or not (mode == DIAGONAL or recurrence.needs_double(n, m))):
