@@ -350,10 +350,12 @@ class Sweep:
         if mode == MIRRORED:
             places = np.arange(len(sources)), np.arange(len(targets))
         self.places = places
-        n = m = max(sources.longest, targets.longest)  # rows of a matrix then take the precision of the whole
+        # Some rows of a matrix take the precision and the columns of the whole: so they have its bits.
+        n = m = max(sources.longest, targets.longest)
+        lengths = max((sources, targets), key=len).lengths
         levels, blended = recurrence.p - 1, recurrence.blended
         for double in (False, True):
-            variant = variant_of(levels, double, blended, targets.masks, shared, targets.lengths)
+            variant = variant_of(levels, double, blended, targets.masks, shared, lengths)
             self.variant = replace(variant, wide=targets.wide)
             fits = period_and_unit(recurrence, double, n, m)
             if fits is not None and (double or not (mode == DIAGONAL or recurrence.needs_double(n, m))):
