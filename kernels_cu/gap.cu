@@ -293,7 +293,7 @@ __device__ __forceinline__ void compare(
     REAL column_in[BLOCK], column_out[BLOCK];
 #pragma unroll
     for (int c = 0; c < BLOCK; c++) column_in[c] = columns->column_in[c], column_out[c] = columns->column_out[c];
-    int source = task.first_source, phase = 0, summed = 0;
+    int source = task.first_source, phase = 0, summed = -mine.delay; // rows of this source in `part`, modulo WARP
     unsigned row = -mine.delay;
     const unsigned rows = task.rows;
     uint32 word = row < rows ? word_at[row] : nothing, next = row + 1 < rows ? word_at[row + 1] : nothing;
