@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
@@ -93,6 +94,11 @@ class Panels:
                 sizes = {entry.name: entry.stat().st_size for entry in entries}
         return [k for k in range(self.count) if sizes.get(self.path(k).name) != self.bytes_of(k)]
 
+    def room(self, number: int, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Where the values of a panel are put before it is written: an array of this size that is given."""
+        first, last = self.bounds(number)
+        return values[: last - first]
+
     def write(self, number: int, values: NDArray[np.float32]) -> None:
         """Write a panel atomically; InputError if it cannot be written."""
         first, last = self.bounds(number)
@@ -159,6 +165,14 @@ class Panels:
         # reads nearly as quickly, because reads are announced to the disk.
         with parallel.limit(parallel.n_threads() if parallel.limited() else _READERS):
             parallel.run(load, tasks, work, progress)
+
+    def announce(self, indices: NDArray[np.int64]) -> None:
+        """Announce that rows will be read; missing files are found when they are."""
+        for number, some in groupby(self._pieces(indices), lambda piece: int(indices[piece[0]]) // self.size):
+            with suppress(OSError), open(self.path(number), "rb", buffering=0) as stream:
+                for first, last in some:
+                    begin = (int(indices[first]) - number * self.size) * 4 * self.n
+                    _will_need(stream.fileno(), begin, (last - first) * 4 * self.n)
 
     def _pieces(self, indices: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Slices of the output whose rows are contiguous in a file."""

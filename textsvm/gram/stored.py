@@ -51,7 +51,8 @@ class StoredRows:
         #: Number of panels computed here.
         self.made = 0
         self._mended: set[int] = set()
-        self._band: tuple[int, Any, NDArray[np.float32]] | None = None
+        self._band: tuple[int, Any] | None = None
+        self._diagonal = np.empty(self.n, np.float32)
 
     @property
     def description(self) -> str:
@@ -109,6 +110,7 @@ class StoredRows:
         copied = [stream.record(), stream.record()]
         for number, first in enumerate(range(0, len(indices), step)):
             some, at = indices[first : first + step], number % 2
+            self._panels.announce(indices[first + step : first + 2 * step])
             copied[at].synchronize()
             self.read(some, buffers[at][: len(some)])
             values[first : first + step].set(buffers[at][: len(some)], stream)
@@ -153,10 +155,22 @@ class StoredRows:
         before = sorted(set(range(max(numbers))) - set(numbers))
         numbers = sorted({*numbers, *self._panels.damaged(before, progress)})
         ends = np.cumsum([self._work(number) for number in numbers]).tolist()
+        on_card = self.device.kind == "cuda"
+        # A panel is filled while the previous one is written. Memory that is new takes long to fill.
+        rooms = [np.empty((self._panels.size, self.n), np.float32) for _ in range(2)]
+        fetched = self._pinned(self._panels.size) if on_card else None
         with ThreadPoolExecutor(1) as writer:
             written: Future[None] | None = None
-            for number, end in zip(numbers, ends, strict=True):
-                values = self._computed(number)  # while the previous panel is written
+            ahead = None
+            for position, (number, end) in enumerate(zip(numbers, ends, strict=True)):
+                start, computed = self._computed(number) if ahead is None else ahead
+                if on_card:
+                    out = fetched.ravel()[: computed.size].reshape(computed.shape)  # type: ignore[union-attr]
+                    computed, ahead = computed.get(out=out), None
+                    if position + 1 < len(numbers):
+                        ahead = self._computed(numbers[position + 1])  # meanwhile
+                values = self._panels.room(number, rooms[position % 2])
+                self._fill(number, start, computed, values)
                 if written is not None:
                     written.result()
                 self._panels.columns(number, values[:, : self._panels.bounds(number)[0]])
@@ -179,30 +193,38 @@ class StoredRows:
         panels = -(-self._panels.count // BANDS)
         return number // panels * panels * self._panels.size
 
-    def _computed(self, number: int) -> NDArray[np.float32]:
-        """A panel with its values from the diagonal on."""
-        first, last = self._panels.bounds(number)
-        start, rows, diagonal = self._columns_from(self._start(number))
-        values = np.empty((last - first, self.n), np.float32)
+    def _computed(self, number: int) -> tuple[int, Any]:
+        """First document that a panel is computed with, and its values with all from there on."""
+        (first, last), start = self._panels.bounds(number), self._start(number)
+        rows = self._columns_from(start)
         with devices.use(self.device):
-            computed = devices.to_host(rows.rows(np.arange(first - start, last - start)))
-        values[:, first:] = computed[:, first - start :]
+            return start, rows.rows(np.arange(first - start, last - start))
+
+    def _fill(self, number: int, start: int, computed: Any, values: NDArray[np.float32]) -> None:
+        """Copy the values of a panel from the diagonal on."""
+        first, last = self._panels.bounds(number)
+        step = max(1, _PIECE // (4 * self.n))
+
+        def copy(at: int) -> None:
+            values[at : at + step, first:] = computed[at : at + step, first - start :]
+
+        parallel.run(copy, range(0, last - first, step))
         square = values[:, first:last]
         for i in range(last - first):  # a kernel may round (s, t) and (t, s) differently
             square[i + 1 :, i] = square[i, i + 1 :]
-        np.fill_diagonal(square, diagonal[first - start : last - start])
-        return values
+        np.fill_diagonal(square, self._diagonal[first:last])
 
-    def _columns_from(self, start: int) -> tuple[int, Any, NDArray[np.float32]]:
-        """The documents from `start` on as columns, and their diagonal."""
+    def _columns_from(self, start: int) -> Any:
+        """The documents from `start` on as columns."""
         if self._band is None or self._band[0] != start:
             self._band = None  # frees its memory before the next allocation
             kernel, examples = self._request.kernel, self._request.examples
             with devices.use(self.device):
                 some = kernel.structure.read(examples.take(np.arange(start, self.n)))
                 rows = kernel.rows(some, self.device) if self.prepare is None else self.prepare(start, some)
-                self._band = start, rows, devices.to_host(rows.diag())
-        return self._band
+                self._diagonal[start:] = devices.to_host(rows.diag())
+                self._band = start, rows
+        return self._band[1]
 
 
 class HostPanels:
@@ -221,9 +243,10 @@ class HostPanels:
     def damaged(self, numbers: Iterable[int], progress: Progress | None = None) -> list[int]:
         return []
 
+    def room(self, number: int, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self.matrix[slice(*self.bounds(number))]
+
     def write(self, number: int, values: NDArray[np.float32]) -> None:
-        first, last = self.bounds(number)
-        self.matrix[first:last] = values
         self.made = number + 1
 
     def columns(self, number: int, out: NDArray[np.float32]) -> None:
@@ -237,6 +260,9 @@ class HostPanels:
 
     def diagonal(self) -> NDArray[np.float32]:
         return self.matrix.diagonal().copy()
+
+    def announce(self, indices: NDArray[np.int64]) -> None:
+        pass
 
     def read(
         self, indices: NDArray[np.int64], out: NDArray[np.float32], progress: Progress | None = None

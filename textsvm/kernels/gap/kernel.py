@@ -342,12 +342,15 @@ class _Columns:
         """Sums of a piece of work; columns before `firsts` are its rows, or are left out."""
         columns = np.arange(len(column_lengths))
         later, doubles = columns >= firsts[:, None], self.swept.doubles(row_lengths, column_lengths)
+        kinds = {bool(doubles[0, 0]), bool(doubles[-1, -1])}
         sums = np.zeros((self._mix.shape[1], *later.shape))
         for turned in (False,) if half else (False, True):
-            for double in (False, True):
-                wanted = (later != turned) & (doubles == double)
-                if wanted.any():
-                    groups = np.logical_or.reduceat(wanted, columns[::LANES], axis=1)
+            for double in kinds:
+                wanted = later != turned
+                if len(kinds) > 1:
+                    wanted &= doubles == double
+                groups = np.logical_or.reduceat(wanted, columns[::LANES], axis=1)
+                if groups.any():
                     some = products(self.swept, len(sums), double, rows, lanes, groups, turned)
                     np.copyto(sums, some[..., : len(columns)], where=wanted)
         return sums
