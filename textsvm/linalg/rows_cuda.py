@@ -179,31 +179,31 @@ class CudaLists:
 
     def kept(self, target: Array) -> CudaLists:
         """Entries of some rows, in order, without sorting; `target` has the new number of each row or -1."""
-        cp, (feature, begin) = gpu.cupy(), self._pieces
+        cp, (feature, begin) = gpu.cupy(), self.pieces
         pieces, lists = len(feature), (feature, begin, self.starts, self.rows, target)
         numbers = cp.empty(pieces, np.int64)
         _warps("count_kept", pieces, np.int64(LIST), *lists, numbers)
         to = starts_of(numbers)
         rows, values = cp.empty(int(to[-1]), np.int32), cp.empty(int(to[-1]), np.float32)
         _warps("place_kept", pieces, np.int64(LIST), *lists, self.values, to, rows, values)
-        return CudaLists(to[self._first], rows, values)
+        return CudaLists(to[self.first_pieces], rows, values)
 
     @cached_property
-    def _first(self) -> Array:
+    def first_pieces(self) -> Array:
         """First piece of every feature's list."""
         return starts_of(-(-gpu.cupy().diff(self.starts) // LIST))
 
     @cached_property
-    def _pieces(self) -> tuple[Array, Array]:
+    def pieces(self) -> tuple[Array, Array]:
         """Feature and start of each piece of a list."""
         cp = gpu.cupy()
-        feature = repeated(cp.arange(len(self.starts) - 1, dtype=np.int32), self._first)
-        number = cp.arange(len(feature)) - self._first[feature]
+        feature = repeated(cp.arange(len(self.starts) - 1, dtype=np.int32), self.first_pieces)
+        number = cp.arange(len(feature)) - self.first_pieces[feature]
         return feature, self.starts[feature] + number * LIST
 
     def sums(self, dense: Array, unit: Array, out: Array = None) -> Array:
         """X' dense in fixed point, int64, shape (n_features, width), of a float32 array (n, width)."""
-        cp, width, (feature, begin) = gpu.cupy(), dense.shape[1], self._pieces
+        cp, width, (feature, begin) = gpu.cupy(), dense.shape[1], self.pieces
         sums = cp.empty((len(self.starts) - 1, width), np.int64) if out is None else out
         sums.fill(0)
         arguments = gpu.structure(

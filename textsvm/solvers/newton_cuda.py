@@ -1,8 +1,9 @@
 """Products with sparse rows on a GPU for `newton`, and their conjugate gradients (newton.cu).
 
 An iteration is two passes over X (`textsvm.linalg.rows_cuda`), X d of the free rows and X'u of all or of
-these, and three passes over the vectors, which are float64. Numbers per column stay on the card: the host
-reads the number of unfinished columns, once per iteration.
+these, and three passes over the vectors, which are float64. For a single column and many entries, both passes
+read a packed copy of the free rows (`textsvm.linalg.packed_cuda`). Numbers per column stay on the card: the
+host reads the number of unfinished columns of an iteration when it has launched the next.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.linalg.dense import padded, slices
+from textsvm.linalg.packed_cuda import PackedRows
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, numbered
 from textsvm.runtime import device as gpu
@@ -22,6 +24,8 @@ BLOCK, MAX_BLOCKS = 256, 1024
 #: Share of free rows up to which their entries by features are copied, and the number of passes by features
 #: that this must save: copying takes about three.
 MAX_FREE, WORTH = 0.7, 6
+#: Entries of free rows, for each column, from which they are packed.
+PACK = 1 << 23
 #: Gradients of newton.cu.
 GRADIENTS = np.dtype(
     [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "unit", "partial")]
@@ -69,9 +73,10 @@ class _Gradients:
         self.x, self.width, self.constant = products.x, width, products.constant
         self.index = cp.flatnonzero(system.curvature.any(axis=1))
         self.curvature = cp.ascontiguousarray(system.curvature[self.index])
-        self.lists = self._lists(products.last_products)
+        self.packed = self._packed(products)
+        self.lists = self.x.columns if self.packed else self._lists(products.last_products)
         self.bent = cp.empty((len(self.index), width))
-        self.spread = cp.zeros((len(self.x), width), np.float32)
+        self.spread = cp.zeros((len(self.index if self.packed else self.x), width), np.float32)
         r, r_bias = -system.gradient, -system.of_bias
         n, blocks = len(r), min(MAX_BLOCKS, -(-len(r) // BLOCK))
         self.blocks, rest = max(1, blocks), (r**2).sum(axis=0) + r_bias**2
@@ -83,11 +88,19 @@ class _Gradients:
             "partial": cp.empty((self.blocks, width)), "x_bias": cp.zeros(width), "r_bias": r_bias,
             "d_bias": r_bias.copy(), "rest": rest, "size": cp.zeros(width), "goal": rest * system.forcing**2,
             "of_bias": cp.empty(width), "weight_bound": weight_bound, "bias_bound": bias_bound,
-            "hold": system.hold, "open": cp.empty(1, np.int32),
+            "hold": system.hold, "open": cp.ones(1, np.int32),
         }  # fmt: skip
         self.arguments = gpu.structure(
             GRADIENTS, **self.vectors, n=n, constant=self.constant, blocks=self.blocks
         )
+
+    def _packed(self, products: CudaProducts) -> PackedRows | None:
+        """A packed copy of the free rows, if that saves time."""
+        if self.width > 1 or products.last_products < WORTH:
+            return None
+        lengths = gpu.cupy().diff(self.x.indptr)[self.index]
+        largest = float(products.squares.max()) ** 0.5
+        return PackedRows(self.x, self.index, largest) if int(lengths.sum()) >= PACK else None
 
     def _lists(self, expected: int) -> CudaLists:
         """The entries by features, of free rows alone if that saves time in this many products."""
@@ -100,23 +113,37 @@ class _Gradients:
         """Iterate; the number of products with the Hessian."""
         if not bool((self.vectors["rest"] > self.vectors["goal"]).any()):
             return 0
-        self._launch("direction", "unit_of_sums")  # a step of size 0, for the unit of the first sums
-        for products in range(1, MAX_PRODUCTS + 1):
+        cp = gpu.cupy()
+        copies = np.frombuffer(cp.cuda.alloc_pinned_memory(8), np.int32, 2)
+        copied = cp.cuda.Event(), cp.cuda.Event()
+        for products in range(MAX_PRODUCTS):
+            # The first direction is a step of size 0, for the unit of sums. An iteration after the last one
+            # has steps of size 0 too.
+            self._launch("direction", "unit_of_sums")
             self._bend()
             self._launch("curve", "size_of_step")
             self._launch("step", "share_of_direction")
-            if not int(self.vectors["open"][0]):
-                return products
-            self._launch("direction", "unit_of_sums")
+            now = products % 2
+            self.vectors["open"].get(out=copies[now : now + 1], blocking=False)
+            copied[now].record()
+            if products:
+                copied[1 - now].synchronize()
+                if not copies[1 - now]:
+                    return products
         return MAX_PRODUCTS
 
     def _bend(self) -> None:
         """The sums of X'D(Xd + constant d_bias)."""
         vectors = self.vectors
         shift = self.constant * vectors["d_bias"]
-        where = (self.index, self.curvature)
-        self.x.launch(self.width, vectors["dense"], shift, *where, self.bent, self.spread)
-        self.lists.sums(self.spread, vectors["unit"], vectors["sums"])
+        if self.packed:
+            arrays = shift, self.curvature, self.bent, self.spread, vectors["open"]
+            self.packed.dot(vectors["dense"], *arrays)
+            self.packed.transposed_dot(self.spread, vectors["unit"], vectors["sums"], vectors["open"])
+        else:
+            where = self.index, self.curvature
+            self.x.launch(self.width, vectors["dense"], shift, *where, self.bent, self.spread)
+            self.lists.sums(self.spread, vectors["unit"], vectors["sums"])
         self.bent.sum(axis=0, out=vectors["of_bias"])
 
     def _launch(self, name: str, then: str) -> None:
