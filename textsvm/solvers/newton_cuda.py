@@ -3,7 +3,7 @@
 An iteration is two passes over X (`textsvm.linalg.rows_cuda`), X d of the free rows and X'u of all or of
 these, and three passes over the vectors, which are float64. For a single column and many entries, both passes
 read a packed copy of the free rows (`textsvm.linalg.packed_cuda`). Numbers per column stay on the card: the
-host reads the number of unfinished columns of an iteration when it has launched the next.
+host reads the number of unfinished columns, once per iteration.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class CudaProducts(Products):
     """Products with sparse rows on a GPU."""
 
     def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
-        #: Products with the Hessian in the last step.
-        self.xp, self.last_products = gpu.cupy(), 0
+        #: Products with the Hessian in the last step, per factor of e by which the residual had to fall.
+        self.xp, self.rate = gpu.cupy(), 0.0
         self.x, self.ridge = rows.x, rows.ridge
         self.squares = self.x.squares()
         self.lengths = self.xp.sqrt(self.squares)
@@ -49,32 +49,34 @@ class CudaProducts(Products):
 
     def take(self, index: Array) -> CudaProducts:
         some = CudaProducts(FeatureRows(self.x.part(index), self.ridge[index]), self.constant)
-        some.last_products = self.last_products
+        some.rate = self.rate
         return some
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         xp = self.xp
         step, step_bias, count = xp.empty_like(system.gradient), xp.empty_like(system.of_bias), 0
+        factors = -np.log(float(system.forcing.min()))
         for some, width in slices(len(step_bias)):
             arrays = (system.curvature, system.gradient, system.of_bias, system.hold, system.forcing)
-            solver = _Gradients(self, width, NewtonSystem(*(padded(a[..., some], width) for a in arrays)))
+            part = NewtonSystem(*(padded(a[..., some], width) for a in arrays))
+            solver = _Gradients(self, width, part, self.rate * factors)
             count += solver.solve()
             k = some.stop - some.start
             step[:, some], step_bias[some] = solver.vectors["x"][:, :k], solver.vectors["x_bias"][:k]
-        self.last_products = count
+        self.rate = count / factors
         return step, step_bias, count
 
 
 class _Gradients:
     """Conjugate gradients for the columns of a launch."""
 
-    def __init__(self, products: CudaProducts, width: int, system: NewtonSystem) -> None:
+    def __init__(self, products: CudaProducts, width: int, system: NewtonSystem, expected: float) -> None:
         cp = gpu.cupy()
         self.x, self.width, self.constant = products.x, width, products.constant
         self.index = cp.flatnonzero(system.curvature.any(axis=1))
         self.curvature = cp.ascontiguousarray(system.curvature[self.index])
-        self.packed = self._packed(products)
-        self.lists = self.x.columns if self.packed else self._lists(products.last_products)
+        self.packed = self._packed(products, expected)
+        self.lists = self.x.columns if self.packed else self._lists(expected)
         self.bent = cp.empty((len(self.index), width))
         self.spread = cp.zeros((len(self.index if self.packed else self.x), width), np.float32)
         r, r_bias = -system.gradient, -system.of_bias
@@ -94,15 +96,15 @@ class _Gradients:
             GRADIENTS, **self.vectors, n=n, constant=self.constant, blocks=self.blocks
         )
 
-    def _packed(self, products: CudaProducts) -> PackedRows | None:
+    def _packed(self, products: CudaProducts, expected: float) -> PackedRows | None:
         """A packed copy of the free rows, if that saves time."""
-        if self.width > 1 or products.last_products < WORTH:
+        if self.width > 1 or expected < WORTH:
             return None
         lengths = gpu.cupy().diff(self.x.indptr)[self.index]
         largest = float(products.squares.max()) ** 0.5
         return PackedRows(self.x, self.index, largest) if int(lengths.sum()) >= PACK else None
 
-    def _lists(self, expected: int) -> CudaLists:
+    def _lists(self, expected: float) -> CudaLists:
         """The entries by features, of free rows alone if that saves time in this many products."""
         n, free = len(self.x), len(self.index)
         if free > MAX_FREE * n or expected * (n - free) < WORTH * n:
@@ -117,19 +119,20 @@ class _Gradients:
         copies = np.frombuffer(cp.cuda.alloc_pinned_memory(8), np.int32, 2)
         copied = cp.cuda.Event(), cp.cuda.Event()
         for products in range(MAX_PRODUCTS):
-            # The first direction is a step of size 0, for the unit of sums. An iteration after the last one
-            # has steps of size 0 too.
+            # The first direction is a step of size 0, for the unit of sums.
             self._launch("direction", "unit_of_sums")
             self._bend()
             self._launch("curve", "size_of_step")
             self._launch("step", "share_of_direction")
-            now = products % 2
-            self.vectors["open"].get(out=copies[now : now + 1], blocking=False)
-            copied[now].record()
-            if products:
-                copied[1 - now].synchronize()
-                if not copies[1 - now]:
-                    return products
+            self.vectors["open"].get(out=copies[products % 2 :][:1], blocking=False)
+            copied[products % 2].record()
+            # Packed rows are so quick that the next iteration is launched meanwhile: it does nothing if this
+            # was the last.
+            last = products - bool(self.packed)
+            if last >= 0:
+                copied[last % 2].synchronize()
+                if not copies[last % 2]:
+                    return last + 1
         return MAX_PRODUCTS
 
     def _bend(self) -> None:
