@@ -1,3 +1,4 @@
+// needs: marks.cuh
 // Products with a packed copy of some rows. The derivation is in textsvm/linalg/packed_cuda.py; here only what each
 // thread does.
 //
@@ -7,7 +8,7 @@
 #define THREADS 1024
 #define AHEAD 16  // entries that a thread requests at once
 #define FEW 4     // threads that add up the list of a rare feature
-#define ROUND 4   // entries of a list that a thread requests at once when lists are packed
+#define ROUND 8   // entries of a list that a thread requests at once when lists are packed
 
 extern __shared__ float table[];
 
@@ -26,14 +27,14 @@ struct PackedRows {
 };
 
 struct PackedLists {
-    const int* list;                  // of each piece: slab * n_features + feature
-    const int64 *begin, *first;       // of each piece, and one more; first piece of each list, and one more
+    const int* feature;               // of each piece of a list of CudaLists
+    const int64 *first, *to;          // first piece of each list; entries of each slab and piece, (slabs + 1, pieces)
     const uint32* entries;
     const float* dense;               // (n,)
     const double* unit;               // of the sums, (1,)
     uint64* sums;                     // (n_features,), fixed point
     const int* open;
-    int64 n, n_features;
+    int64 n, pieces;
     double scale;
     int slabs, size, common;          // slabs of `size` rows
 };
@@ -108,20 +109,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) packed_pass(const __gri
     }
 }
 
-// Add the pieces first..last of a slab, `step` threads a piece.
-__device__ __forceinline__ void add_pieces(const PackedLists& t, int64 first, int64 last, int64 feature, int step)
+// Add the entries of a slab in the pieces first..last, `step` threads a piece.
+__device__ __forceinline__ void add_pieces(const PackedLists& t, int slab, int64 first, int64 last, int step)
 {
     int64 groups = (int64)(gridDim.x / t.slabs) * (THREADS / step);
     int64 group = (int64)(blockIdx.x / t.slabs) * (THREADS / step) + threadIdx.x / step;
     int lane = threadIdx.x % step;
     double unit = *t.unit * t.scale;
+    const int64* to = t.to + slab * t.pieces;
     for (int64 some = first; some < last; some += groups) {  // the same number of times in all threads
         int64 piece = some + group;
-        int64 begin = piece < last ? __ldg(t.begin + piece) : 0;
-        int left = piece < last ? (int)(__ldg(t.begin + piece + 1) - begin) : 0;
+        int64 begin = piece < last ? __ldg(to + piece) : 0;
+        int left = piece < last ? (int)(__ldg(to + t.pieces + piece) - begin) : 0;
         int64 sum = __double2ll_rn(sum_of(t.entries + begin + lane, left - lane, step) * unit);
         for (int other = step / 2; other; other /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, other);
-        if (!lane && sum) atomicAdd(t.sums + (__ldg(t.list + piece) - feature), (uint64)sum);
+        if (!lane && sum) atomicAdd(t.sums + __ldg(t.feature + piece), (uint64)sum);
     }
 }
 
@@ -129,11 +131,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) packed_sums(const __gri
 {
     if (!*t.open) return;
     int slab = blockIdx.x % t.slabs;
-    int64 begin = (int64)slab * t.size, feature = slab * t.n_features;
+    int64 begin = (int64)slab * t.size, common = __ldg(t.first + t.common);
     fill_table(t.dense + begin, (int)min((int64)t.size, t.n - begin));
-    int64 common = __ldg(t.first + feature + t.common);
-    add_pieces(t, __ldg(t.first + feature), common, feature, WARP);
-    add_pieces(t, common, __ldg(t.first + feature + t.n_features), feature, FEW);
+    add_pieces(t, slab, 0, common, WARP);
+    add_pieces(t, slab, common, t.pieces, FEW);
 }
 
 // How many entries of each row are of common features, a warp a row,
@@ -175,64 +176,40 @@ extern "C" __global__ void pack_rows(int64 n, int common, float per_scale, const
     }
 }
 
-// Call each(slab, row, mask, value) for the entries of a piece of a list of CudaLists that have a target: `row` is the
-// lane's target, slab << 16 | number, or -1; `mask` has the lanes of the slab. Rows and targets ascend.
-template <typename Each>
-__device__ __forceinline__ void each_slab(const int* feature, const int64* begin, const int64* starts,
-                                          const int* rows, const int* target, const float* values, int64 piece,
-                                          int64 list, Each each)
+// The entries of marked rows in the lists of CudaLists, packed, a warp a piece. They stay in the place of the piece, from
+// its beginning on, so that they need not be counted before; as rows ascend, so do slabs, which begin at to[slab, piece].
+extern "C" __global__ void pack_lists(int64 n, int64 list, const int* feature, const int64* begin,
+                                      const int64* starts, const int* rows, const float* values,
+                                      const uint64* marks, int slabs, int size, float per_scale, int64* to,
+                                      uint32* entries)
 {
-    int64 end = min(begin[piece] + list, starts[feature[piece] + 1]);
-    for (int64 k = begin[piece] + threadIdx.x % WARP; __any_sync(FULL_WARP, k < end); k += ROUND * WARP) {
+    int64 piece = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    if (piece >= n) return;
+    int64 at = begin[piece], end = min(at + list, starts[feature[piece] + 1]);
+    int lane = threadIdx.x % WARP, slab = 0;
+    if (!lane) to[piece] = at;
+    for (int64 k = at + lane; __any_sync(FULL_WARP, k < end); k += ROUND * WARP) {
         int row[ROUND];
         float value[ROUND];
 #pragma unroll
         for (int i = 0; i < ROUND; ++i) row[i] = k + i * WARP < end ? __ldg(rows + k + i * WARP) : -1;
 #pragma unroll
-        for (int i = 0; i < ROUND; ++i) row[i] = row[i] >= 0 ? __ldg(target + row[i]) : -1;
+        for (int i = 0; i < ROUND; ++i) value[i] = k + i * WARP < end ? __ldg(values + k + i * WARP) : 0;
 #pragma unroll
-        for (int i = 0; i < ROUND; ++i) value[i] = values && row[i] >= 0 ? __ldg(values + k + i * WARP) : 0;
+        for (int i = 0; i < ROUND; ++i) row[i] = row[i] >= 0 ? marked_number(marks, row[i]) : -1;
 #pragma unroll
-        for (int i = 0; i < ROUND; ++i)
-            for (uint32 left = __ballot_sync(FULL_WARP, row[i] >= 0); left;) {
-                int slab = __shfl_sync(FULL_WARP, row[i], __ffs(left) - 1) >> 16;
-                uint32 same = __ballot_sync(FULL_WARP, row[i] >= 0 && row[i] >> 16 == slab);
-                each(slab, row[i], same, value[i]);
-                left &= ~same;
+        for (int i = 0; i < ROUND; ++i) {
+            uint32 kept = __ballot_sync(FULL_WARP, row[i] >= 0);
+            while (slab + 1 < slabs) {
+                uint32 before = __ballot_sync(FULL_WARP, row[i] >= 0 && row[i] < (slab + 1) * size);
+                if (before == kept) break;
+                ++slab;
+                if (!lane) to[slab * n + piece] = at + __popc(before);
             }
-    }
-}
-
-// How many entries of each piece of a list go to each slab, (slabs, n), zeros at first; a warp a piece,
-extern "C" __global__ void count_targets(int64 n, int64 list, const int* feature, const int64* begin,
-                                         const int64* starts, const int* rows, const int* target, int64* numbers)
-{
-    int64 piece = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
-    if (piece >= n) return;
-    int current = 0, number = 0;
-    each_slab(feature, begin, starts, rows, target, nullptr, piece, list, [&](int slab, int, uint32 same, float) {
-        if (slab != current) {
-            if (threadIdx.x % WARP == 0) numbers[current * n + piece] = number;
-            current = slab, number = 0;
+            if (row[i] >= 0)
+                entries[at + __popc(kept & ((1u << lane) - 1))] = half_of(value[i] * per_scale) << 16 | row[i] % size;
+            at += __popc(kept);
         }
-        number += __popc(same);
-    });
-    if (threadIdx.x % WARP == 0) numbers[current * n + piece] = number;
-}
-
-// and these entries, packed, in their order, from to[slab, piece] on.
-extern "C" __global__ void pack_lists(int64 n, int64 list, const int* feature, const int64* begin,
-                                      const int64* starts, const int* rows, const int* target, const float* values,
-                                      float per_scale, const int64* to, uint32* entries)
-{
-    int64 piece = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP, at = 0;
-    if (piece >= n) return;
-    int current = -1, lane = threadIdx.x % WARP;
-    each_slab(feature, begin, starts, rows, target, values, piece, list, [&](int slab, int row, uint32 same, float v) {
-        if (slab != current) at = to[slab * n + piece], current = slab;
-        if (same >> lane & 1)
-            entries[at + __popc(same & ((1u << lane) - 1))] =
-                half_of(v * per_scale) << 16 | (row & 0xffff);
-        at += __popc(same);
-    });
+    }
+    for (slab += 1 + lane; slab <= slabs; slab += WARP) to[slab * n + piece] = at;
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.linalg.rows_cuda import LIST, CudaLists, CudaRows, numbered
+from textsvm.linalg.rows_cuda import LIST, CudaRows, marked
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 
@@ -35,8 +35,8 @@ ROWS = np.dtype(
     align=True,
 )
 LISTS = np.dtype(
-    [(name, np.uint64) for name in ("list", "begin", "first", "entries", "dense", "unit", "sums", "open")]
-    + [("n", np.int64), ("n_features", np.int64), ("scale", np.float64)]
+    [(name, np.uint64) for name in ("feature", "first", "to", "entries", "dense", "unit", "sums", "open")]
+    + [("n", np.int64), ("pieces", np.int64), ("scale", np.float64)]
     + [(name, np.int32) for name in ("slabs", "size", "common")],
     align=True,
 )
@@ -46,11 +46,11 @@ class PackedRows:
     """The rows of X at `index`, ascending; no absolute value of an entry exceeds `largest`."""
 
     def __init__(self, x: CudaRows, index: Array, largest: float) -> None:
-        self.n, self.n_features = len(index), x.n_features
+        self.n = len(index)
         attributes = gpu.cupy().cuda.Device().attributes
         self._processors = attributes["MultiProcessorCount"]
         self._table = min(MAX_TABLE, attributes["MaxSharedMemoryPerBlockOptin"] // 4)
-        self._common = min(self._table, self.n_features)
+        self._common = min(self._table, x.n_features)
         # Values divided by the scale are below 2^14, within the range of float16.
         self._scale = float(2.0 ** (np.floor(np.log2(largest)) - 13)) if largest > 0 else 1.0
         self._rows = self._pack_rows(x, index)
@@ -71,23 +71,15 @@ class PackedRows:
 
     def _pack_lists(self, x: CudaRows, index: Array) -> dict[str, Any]:
         cp, columns, slabs = gpu.cupy(), x.columns, -(-self.n // self._table)
-        size = -(-self.n // slabs)
-        number = cp.arange(self.n, dtype=np.int32)
-        target = numbered(len(x), index, (number // size << 16) | number % size)
-        feature, begin = columns.pieces
-        numbers = cp.zeros((slabs, len(feature)), np.int64)
-        lists = np.int64(LIST), feature, begin, columns.starts, columns.rows, target
-        gpu.each_warp(gpu.function(SOURCE, "count_targets"), len(feature), *lists, numbers)
-        to = starts_of(numbers.reshape(-1))
-        entries = cp.empty(int(to[-1]), np.uint32)
-        scaled = columns.values, np.float32(1 / self._scale)
-        gpu.each_warp(gpu.function(SOURCE, "pack_lists"), len(feature), *lists, *scaled, to, entries)
-        firsts = len(feature) * cp.arange(slabs)[:, None] + columns.first_pieces[:-1]
-        packed = CudaLists(cp.append(to[firsts.reshape(-1)], to[-1:]), entries, entries)
-        of_piece, begin = packed.pieces
+        size, (feature, begin) = -(-self.n // slabs), columns.pieces
+        to, entries = cp.empty((slabs + 1, len(feature)), np.int64), cp.empty(len(columns.rows), np.uint32)
+        lists = np.int64(LIST), feature, begin, columns.starts, columns.rows, columns.values
+        packed = np.int32(slabs), np.int32(size), np.float32(1 / self._scale), to, entries
+        pack = gpu.function(SOURCE, "pack_lists")
+        gpu.each_warp(pack, len(feature), *lists, marked(len(x), index), *packed)
         return {
-            "list": of_piece, "begin": cp.append(begin, to[-1:]), "first": packed.first_pieces,
-            "entries": entries, "slabs": slabs, "size": size,
+            "feature": feature, "first": columns.first_pieces, "to": to, "entries": entries,
+            "pieces": len(feature), "slabs": slabs, "size": size,
         }  # fmt: skip
 
     def dot(self, dense: Array, shift: Array, factor: Array, out: Array, rounded: Array, open: Array) -> None:
@@ -106,7 +98,7 @@ class PackedRows:
         out.fill(0)
         arguments = gpu.structure(
             LISTS, **self._lists, dense=dense, unit=unit, sums=out, open=open, n=self.n,
-            n_features=self.n_features, scale=self._scale, common=self._common,
+            scale=self._scale, common=self._common,
         )  # fmt: skip
         slabs = self._lists["slabs"]
         self._launch("packed_sums", slabs * max(1, self._processors // slabs), arguments)

@@ -15,9 +15,9 @@ import numpy as np
 from textsvm.linalg.dense import padded, slices
 from textsvm.linalg.packed_cuda import PackedRows
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, numbered
+from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, marked
 from textsvm.runtime import device as gpu
-from textsvm.solvers.newton_products import MAX_PRODUCTS, NewtonSystem, Products, constant_of
+from textsvm.solvers.newton_products import MAX_PRODUCTS, NewtonSystem, Products, constant_of, square
 
 Array = Any  # a CuPy array
 BLOCK, MAX_BLOCKS = 256, 1024
@@ -28,10 +28,10 @@ MAX_FREE, WORTH = 0.7, 6
 PACK = 1 << 23
 #: Gradients of newton.cu.
 GRADIENTS = np.dtype(
-    [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "unit", "partial")]
-    + [(name, np.uint64) for name in ("x_bias", "r_bias", "d_bias", "rest", "size", "goal", "of_bias")]
+    [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "bent", "unit", "partial")]
+    + [(name, np.uint64) for name in ("x_bias", "r_bias", "d_bias", "rest", "size", "goal")]
     + [(name, np.uint64) for name in ("weight_bound", "bias_bound", "hold", "open")]
-    + [("n", np.int64), ("constant", np.float64), ("blocks", np.int32)],
+    + [("n", np.int64), ("rows", np.int64), ("constant", np.float64), ("blocks", np.int32)],
     align=True,
 )
 
@@ -81,19 +81,19 @@ class _Gradients:
         self.spread = cp.zeros((len(self.index if self.packed else self.x), width), np.float32)
         r, r_bias = -system.gradient, -system.of_bias
         n, blocks = len(r), min(MAX_BLOCKS, -(-len(r) // BLOCK))
-        self.blocks, rest = max(1, blocks), (r**2).sum(axis=0) + r_bias**2
+        self.blocks, rest = max(1, blocks), square(r, r_bias)
         weight_bound = products.squares @ system.curvature
         bias_bound = self.constant * (products.lengths @ system.curvature)
         self.vectors = {
             "x": cp.zeros_like(r), "r": r, "d": r.copy(), "curved": cp.empty_like(r),
             "dense": r.astype(np.float32), "sums": cp.empty(r.shape, np.int64), "unit": cp.empty(width),
-            "partial": cp.empty((self.blocks, width)), "x_bias": cp.zeros(width), "r_bias": r_bias,
+            "partial": cp.empty((2, self.blocks, width)), "x_bias": cp.zeros(width), "r_bias": r_bias,
             "d_bias": r_bias.copy(), "rest": rest, "size": cp.zeros(width), "goal": rest * system.forcing**2,
-            "of_bias": cp.empty(width), "weight_bound": weight_bound, "bias_bound": bias_bound,
-            "hold": system.hold, "open": cp.ones(1, np.int32),
+            "weight_bound": weight_bound, "bias_bound": bias_bound, "hold": system.hold,
+            "open": cp.ones(1, np.int32), "bent": self.bent,
         }  # fmt: skip
         self.arguments = gpu.structure(
-            GRADIENTS, **self.vectors, n=n, constant=self.constant, blocks=self.blocks
+            GRADIENTS, **self.vectors, n=n, rows=len(self.index), constant=self.constant, blocks=self.blocks
         )
 
     def _packed(self, products: CudaProducts, expected: float) -> PackedRows | None:
@@ -109,7 +109,7 @@ class _Gradients:
         n, free = len(self.x), len(self.index)
         if free > MAX_FREE * n or expected * (n - free) < WORTH * n:
             return self.x.columns
-        return self.x.columns.kept(numbered(n, self.index, self.index))
+        return self.x.columns.kept(marked(n, self.index), renumber=False)
 
     def solve(self) -> int:
         """Iterate; the number of products with the Hessian."""
@@ -136,7 +136,7 @@ class _Gradients:
         return MAX_PRODUCTS
 
     def _bend(self) -> None:
-        """The sums of X'D(Xd + constant d_bias)."""
+        """D(Xd + constant d_bias) and the sums of X' times it."""
         vectors = self.vectors
         shift = self.constant * vectors["d_bias"]
         if self.packed:
@@ -147,7 +147,6 @@ class _Gradients:
             where = self.index, self.curvature
             self.x.launch(self.width, vectors["dense"], shift, *where, self.bent, self.spread)
             self.lists.sums(self.spread, vectors["unit"], vectors["sums"])
-        self.bent.sum(axis=0, out=vectors["of_bias"])
 
     def _launch(self, name: str, then: str) -> None:
         """Launch a kernel over the vectors, and then a kernel that reduces its sums to numbers per column."""
