@@ -24,8 +24,9 @@ BLOCK, MAX_BLOCKS = 256, 1024
 #: Share of free rows up to which their entries by features are copied, and the number of passes by features
 #: that this must save: copying takes about three.
 MAX_FREE, WORTH = 0.7, 6
-#: Entries of free rows, for each column, from which they are packed.
-PACK = 1 << 23
+#: Entries of free rows, and products expected of a step, from which they are packed: packing takes as long as
+#: one or two products without.
+PACK, PACK_PRODUCTS = 1 << 23, 2
 #: Gradients of newton.cu.
 GRADIENTS = np.dtype(
     [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "bent", "unit", "partial")]
@@ -98,7 +99,7 @@ class _Gradients:
 
     def _packed(self, products: CudaProducts, expected: float) -> PackedRows | None:
         """A packed copy of the free rows, if that saves time."""
-        if self.width > 1 or expected < WORTH:
+        if self.width > 1 or expected < PACK_PRODUCTS:
             return None
         lengths = gpu.cupy().diff(self.x.indptr)[self.index]
         largest = float(products.squares.max()) ** 0.5
