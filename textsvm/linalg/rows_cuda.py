@@ -140,7 +140,7 @@ class CudaRows:
         return CudaLists.of(self) if self.lists is None else self.lists
 
     def part(self, indices: Array) -> CudaRows:
-        """The distinct rows at `indices`, with their entries by feature taken from these."""
+        """The rows at `indices`, ascending, with their entries by feature taken from these."""
         some = self.take(indices)
         return replace(some, lists=self.columns.kept(marked(len(self), indices)))
 
