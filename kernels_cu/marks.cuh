@@ -5,4 +5,3 @@ __device__ __forceinline__ int marked_number(const uint64* marks, int i)
     uint32 bits = (uint32)word, bit = 1u << (i & 31);
     return bits & bit ? (int)(word >> 32) + __popc(bits & (bit - 1)) : -1;
 }
-
