@@ -83,10 +83,11 @@ def trained(task: TrainTest, kernel: Kernel, device: str, solver: str, repeats: 
 
 
 def resampled_row(
-    corpus: Corpus, n: int, length: int, device: str, tests: int, repeats: int
+    corpus: Corpus, n: int, length: int, device: str, tests: int, flip: float, repeats: int
 ) -> dict[str, Any]:
-    """A row on documents of one length."""
+    """A row on documents of one length, trained with a share of wrong labels."""
     train, y_train = corpus.draw(n, length, 0)
+    y_train = np.where(np.random.default_rng(5).random(n) < flip, 1 - y_train, y_train)
     test, y_test = corpus.draw(tests, length, 1)
     task = TrainTest("resampled", train, y_train, test, y_test)
     return trained(task, LOG, device, "features", repeats)
@@ -102,6 +103,7 @@ def resampled_row(
     option("--lengths", type=int, nargs="*", default=[100, 200, 400, 800, 1600], help="symbols per document"),
     option("--documents", type=int, default=125_000, help="documents in the series of lengths"),
     option("--tests", type=int, default=100_000, help="predicted documents"),
+    option("--flip", type=float, default=0.0, help="share of the training labels of the series exchanged"),
     option("--tasks", nargs="*", default=["imdb", "earn"], choices=("imdb", "earn"), help="real corpora"),
     device="auto",
     gpu_output="reports/gpu/million",
@@ -124,7 +126,7 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     plan += [("length", length, options.documents, length) for length in options.lengths]
     series: dict[str, list[tuple[float, float]]] = {"n": [], "length": []}
     for name, x, n, length in plan:
-        given = (corpus, n, length, options.device, options.tests, 1 + (x == plan[0][1]))
+        given = (corpus, n, length, options.device, options.tests, options.flip, 1 + (x == plan[0][1]))
         row = report.row(f"{name} = {x:,}", resampled_row, *given)
         series[name].append((x, row["fit, s"]))
     for name, points in series.items():

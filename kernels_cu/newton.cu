@@ -1,3 +1,4 @@
+// needs: marks.cuh
 // Passes over sparse rows for solvers/newton.py. The derivation is in textsvm/linalg/rows_cuda.py; here only what
 // each thread does.
 //
@@ -127,38 +128,41 @@ extern "C" __global__ void sum_lists(const __grid_constant__ Lists t)
     }
 }
 
-// How many entries of each piece of a list are of rows that have a target, a warp a piece,
+// How many entries of each piece of a list are of marked rows, a warp a piece,
 extern "C" __global__ void count_kept(int64 n, int64 list, const int* feature, const int64* begin,
-                                      const int64* starts, const int* rows, const int* target, int64* numbers)
+                                      const int64* starts, const int* rows, const uint64* marks, int64* numbers)
 {
     int64 piece = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     if (piece >= n) return;
     int64 end = min(begin[piece] + list, starts[feature[piece] + 1]);
     int number = 0;
-#pragma unroll 4
+#pragma unroll 8
     for (int64 k = begin[piece] + threadIdx.x % WARP; k < end; k += WARP)
-        number += __ldg(target + __ldg(rows + k)) >= 0;
+        number += marked_number(marks, __ldg(rows + k)) >= 0;
     for (int step = WARP / 2; step; step /= 2) number += __shfl_xor_sync(FULL_WARP, number, step);
     if (threadIdx.x % WARP == 0) numbers[piece] = number;
 }
 
-// and these entries, from to[piece] on, in their order.
+// and these entries, from to[piece] on, in their order, with new numbers of their rows if `renumber`.
 extern "C" __global__ void place_kept(int64 n, int64 list, const int* feature, const int64* begin,
-                                      const int64* starts, const int* rows, const int* target,
+                                      const int64* starts, const int* rows, const uint64* marks, int renumber,
                                       const float* values, const int64* to, int* kept_rows, float* kept_values)
 {
     int64 piece = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     int lane = threadIdx.x % WARP;
     if (piece >= n) return;
     int64 at = to[piece], end = min(begin[piece] + list, starts[feature[piece] + 1]);
+#pragma unroll 4
     for (int64 first = begin[piece]; first < end; first += WARP) {
-        int64 k = first + lane;
-        int row = k < end ? __ldg(target + __ldg(rows + k)) : -1;
-        uint32 kept = __ballot_sync(FULL_WARP, row >= 0);
+        int64 k = min(first + lane, end - 1);
+        int row = __ldg(rows + k), number = marked_number(marks, row);
+        float value = __ldg(values + k);
+        bool is_kept = first + lane < end && number >= 0;
+        uint32 kept = __ballot_sync(FULL_WARP, is_kept);
         int64 mine = at + __popc(kept & ((1u << lane) - 1));
-        if (row >= 0) {
-            kept_rows[mine] = row;
-            kept_values[mine] = __ldg(values + k);
+        if (is_kept) {
+            kept_rows[mine] = renumber ? number : row;
+            kept_values[mine] = value;
         }
         at += __popc(kept);
     }
@@ -169,18 +173,18 @@ struct Gradients {
     double *x, *r, *d, *curved;
     float* dense;                 // d, as passes read it
     const int64* sums;            // of X'D(Xd + constant d_bias)
-    double *unit, *partial;       // partial sums of blocks, (blocks, COLUMNS)
+    const double* bent;           // D(Xd + constant d_bias) of free rows, (rows, COLUMNS)
+    double *unit, *partial;       // partial sums of blocks, (2, blocks, COLUMNS)
     double *x_bias, *r_bias, *d_bias, *rest, *size, *goal;  // (COLUMNS); rest: |r|^2
-    const double *of_bias;        // sum of D(Xd + constant d_bias)
     const double *weight_bound, *bias_bound, *hold;
     int* open;                    // columns that are not done
-    int64 n;
+    int64 n, rows;
     double constant;
     int blocks;
 };
 
-// Sums of a block's threads into partial[block]; in a fixed order.
-__device__ void sum_of_block(const Gradients& t, const double* mine)
+// Sums of a block's threads into partial[half, block]; in a fixed order.
+__device__ void sum_of_block(const Gradients& t, const double* mine, int half = 0)
 {
     __shared__ double partial[256 / WARP];
     for (int c = 0; c < COLUMNS; ++c) {
@@ -190,28 +194,29 @@ __device__ void sum_of_block(const Gradients& t, const double* mine)
         __syncthreads();
         if (!threadIdx.x) {
             for (int warp = 1; warp < 256 / WARP; ++warp) sum += partial[warp];
-            t.partial[(int64)blockIdx.x * COLUMNS + c] = sum;
+            t.partial[((int64)half * t.blocks + blockIdx.x) * COLUMNS + c] = sum;
         }
         __syncthreads();
     }
 }
 
-__device__ double sum_of_partial(const Gradients& t, int c)
+__device__ double sum_of_partial(const Gradients& t, int c, int half = 0)
 {
+    const double* partial = t.partial + (int64)half * t.blocks * COLUMNS + c;
     double sum = 0;
-    for (int block = threadIdx.x; block < t.blocks; block += WARP) sum += t.partial[(int64)block * COLUMNS + c];
+    for (int block = threadIdx.x; block < t.blocks; block += WARP) sum += partial[(int64)block * COLUMNS];
     for (int step = WARP / 2; step; step /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, step);
     return sum;
 }
 
-#define EACH_VALUE(t, k)                                                                               \
-    for (int64 k = (int64)blockIdx.x * 256 + threadIdx.x; k < t.n; k += (int64)gridDim.x * 256)
+#define EACH_VALUE(n, k)                                                                               \
+    for (int64 k = (int64)blockIdx.x * 256 + threadIdx.x; k < (n); k += (int64)gridDim.x * 256)
 
-// curved = H d, and d . curved; then how far to go.
+// curved = H d, and d . curved and the sum of `bent`; then how far to go.
 extern "C" __global__ void __launch_bounds__(256) curve(const __grid_constant__ Gradients t)
 {
-    double mine[COLUMNS] = {};
-    EACH_VALUE(t, k)
+    double mine[COLUMNS] = {}, bent[COLUMNS] = {};
+    EACH_VALUE(t.n, k)
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) {
             int64 at = k * COLUMNS + c;
@@ -219,15 +224,19 @@ extern "C" __global__ void __launch_bounds__(256) curve(const __grid_constant__ 
             t.curved[at] = curved;
             mine[c] += d * curved;
         }
+    EACH_VALUE(t.rows, k)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; ++c) bent[c] += t.bent[k * COLUMNS + c];
     sum_of_block(t, mine);
+    sum_of_block(t, bent, 1);
 }
 
 extern "C" __global__ void size_of_step(const __grid_constant__ Gradients t)
 {
     for (int c = 0; c < COLUMNS; ++c) {
-        double along = sum_of_partial(t, c);
+        double along = sum_of_partial(t, c), of_bias = sum_of_partial(t, c, 1);
         if (threadIdx.x) continue;
-        double d = t.d_bias[c], curved = t.constant * t.of_bias[c] + t.hold[c] * d, rest = t.rest[c];
+        double d = t.d_bias[c], curved = t.constant * of_bias + t.hold[c] * d, rest = t.rest[c];
         along += d * curved;
         double size = rest > t.goal[c] && along > 0 ? rest / along : 0;
         t.size[c] = size;
@@ -239,7 +248,7 @@ extern "C" __global__ void size_of_step(const __grid_constant__ Gradients t)
 extern "C" __global__ void __launch_bounds__(256) step(const __grid_constant__ Gradients t)
 {
     double mine[COLUMNS] = {};
-    EACH_VALUE(t, k)
+    EACH_VALUE(t.n, k)
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) {
             int64 at = k * COLUMNS + c;
@@ -271,7 +280,7 @@ extern "C" __global__ void share_of_direction(const __grid_constant__ Gradients 
 extern "C" __global__ void __launch_bounds__(256) direction(const __grid_constant__ Gradients t)
 {
     double mine[COLUMNS] = {};
-    EACH_VALUE(t, k)
+    EACH_VALUE(t.n, k)
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) {
             int64 at = k * COLUMNS + c;

@@ -28,7 +28,7 @@ from textsvm.kernels.mers import cuda as mer_distances_cuda
 from textsvm.kernels.mers import gapped_cuda as gapped_dense_cuda
 from textsvm.kernels.positions import cuda as positions_cuda
 from textsvm.linalg import dense as dense_cuda
-from textsvm.linalg import products_cuda, rows_cuda, vectors_cuda
+from textsvm.linalg import packed_cuda, products_cuda, rows_cuda, vectors_cuda
 from textsvm.runtime import device
 from textsvm.runtime.parallel import n_threads
 from textsvm.solvers import crammer_singer_cuda, newton_cuda, shards_cuda, smo_cuda
@@ -52,6 +52,7 @@ STRUCTS = {
     "vectors.cu": {"Work": vectors_cuda.WORK},
     "vector_tiles.cu": {"Work": vectors_cuda.WORK},
     "layouts.cu": {"Points": layouts.POINTS},
+    packed_cuda.SOURCE: {"PackedRows": packed_cuda.ROWS, "PackedLists": packed_cuda.LISTS},
     "newton.cu": {"Pass": rows_cuda.PASS, "Lists": rows_cuda.LISTS, "Gradients": newton_cuda.GRADIENTS},
 }
 C_TYPES = {"int": np.int32, "int64": np.int64, "float": np.float32, "double": np.float64}

@@ -1,5 +1,7 @@
 """Rows of features and their solver on a GPU, against the CPU's."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_newton import KERNELS, check_equal, problem_of, texts_of
@@ -7,6 +9,8 @@ from test_spectrum import CPU
 
 from textsvm import Spectrum
 from textsvm.kernels.spectrum import counted_documents_cuda
+from textsvm.linalg import packed_cuda
+from textsvm.linalg.packed_cuda import PackedRows
 from textsvm.runtime import device as gpu
 from textsvm.solvers import newton as newton_machines
 from textsvm.solvers import newton_cuda
@@ -86,6 +90,54 @@ def test_lists_of_free_rows_change_no_bit(device, monkeypatch):
             monkeypatch.setattr(newton_cuda, "WORTH", worth)
             found.append(newton_machines.solve_by_newton(problem_of("ovr", len(texts)), rows, Stopping()))
     np.testing.assert_array_equal(found[0].coef, found[1].coef)
+
+
+@pytest.mark.parametrize("table", [64, 1000, packed_cuda.MAX_TABLE])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_products_with_packed_rows(table, scale, device, monkeypatch):
+    monkeypatch.setattr(packed_cuda, "MAX_TABLE", table)
+    rng = np.random.default_rng(0)
+    with gpu.use(device):
+        cp = gpu.cupy()
+        rows = ALL["log idf"].features.rows(documents_of(texts_of(3000)), device)
+        x = replace(rows.x, values=rows.x.values * np.float32(scale))
+        index = cp.flatnonzero(cp.arange(3000) % 5 != 1)
+        n, d = len(index), cp.asarray(rng.normal(size=(x.n_features, 1)).astype(np.float32))
+        shift, factor, unit = cp.full(1, 0.5), cp.asarray(rng.random((n, 1))), cp.full(1, 2.0**30)
+        out, rounded, sums = cp.empty((n, 1)), cp.empty((n, 1), np.float32), cp.empty(d.shape, np.int64)
+        packed = PackedRows(x, index, float(x.squares().max()) ** 0.5)
+        packed.dot(d, shift, factor, out, rounded, cp.ones(1, np.int32))
+        packed.transposed_dot(rounded, unit, sums, cp.ones(1, np.int32))
+        dense = x.take(index).dot(cp.eye(x.n_features)).get()
+        expected = factor.get() * (dense @ d.get() + 0.5)
+        np.testing.assert_allclose(out.get(), expected, atol=5e-4 * abs(expected).max())
+        np.testing.assert_array_equal(rounded.get(), out.get().astype(np.float32))
+        expected = dense.T @ out.get()
+        np.testing.assert_allclose(sums.get() / 2.0**30, expected, atol=5e-4 * abs(expected).max())
+        before = out.get(), sums.get()
+        packed.dot(-d, shift, factor, out, rounded, cp.zeros(1, np.int32))
+        np.testing.assert_array_equal(out.get(), before[0])  # done: nothing is computed
+        packed.dot(d, shift, factor, out, rounded, cp.ones(1, np.int32))
+        packed.transposed_dot(rounded, unit, sums, cp.ones(1, np.int32))
+        np.testing.assert_array_equal(out.get(), before[0])  # the same bits
+        np.testing.assert_array_equal(sums.get(), before[1])
+
+
+@pytest.mark.parametrize("kind", ["labels", "svr", "one class"])
+def test_the_optimum_with_packed_rows(kind, device, monkeypatch):
+    monkeypatch.setattr(newton_cuda, "PACK", 1)
+    monkeypatch.setattr(newton_cuda, "PACK_PRODUCTS", 0)
+    monkeypatch.setattr(newton_machines, "TOGETHER", 1)
+    monkeypatch.setattr(newton_machines, "MIN_NEAR", 20)  # also some of the rows
+    problem, documents = problem_of(kind, 300), documents_of(texts_of(300))
+    theirs = newton_machines.solve_by_newton(
+        problem, KERNELS["log idf"].features.rows(documents, CPU), Stopping()
+    )
+    with gpu.use(device):
+        rows = KERNELS["log idf"].features.rows(documents, device)
+        ours, again = (newton_machines.solve_by_newton(problem, rows, Stopping()) for _ in range(2))
+    check_equal(ours, theirs)
+    np.testing.assert_array_equal(ours.coef, again.coef)  # the same bits
 
 
 @pytest.mark.parametrize("kind", ["ovr", "ovo", "svr", "one class", "labels"])

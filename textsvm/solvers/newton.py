@@ -46,7 +46,7 @@ from textsvm.runtime.device import to_host
 from textsvm.runtime.parallel import Progress, part
 from textsvm.solvers.dual import Dual, MulticlassDual
 from textsvm.solvers.newton_cuda import CudaProducts
-from textsvm.solvers.newton_products import DenseProducts, HostProducts, NewtonSystem, Products, square
+from textsvm.solvers.newton_products import DenseProducts, HostProducts, NewtonSystem, Products, square, sums
 from textsvm.solvers.problems import MachineDual, Machines, Problem, Regression, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
 
@@ -214,13 +214,13 @@ def solve_newton(
 def balance_columns(xp: Any, coef: Array, low: Array, high: Array, total: Array) -> Array:
     """Make the sums of coefficients (n, k) exact, within the bounds, by moving free coefficients equally."""
     for _ in range(100):
-        rest = coef.sum(axis=0) - total
-        off = abs(rest) > 1e-12 * abs(coef).sum(axis=0)  # rounding: coefficients at their bounds stay there
+        rest = sums(coef) - total
+        off = abs(rest) > 1e-12 * sums(abs(coef))  # rounding: coefficients at their bounds stay there
         if not bool(off.any()):
             break
         free = (coef > low) & (coef < high) & (coef != 0)
         movable = xp.where(free.any(axis=0), free, xp.where(rest > 0, coef > low, coef < high)) & off
-        number = xp.maximum(movable.sum(axis=0), 1)
+        number = xp.maximum(sums(movable), 1)
         coef = xp.clip(coef - xp.where(movable, rest / number, 0), low, high)
     return coef
 
@@ -274,8 +274,8 @@ class _ProximalMethod:
         for _ in range(MAX_TRIES):
             near, before = whole.near(f, margin), whole.proximal(f)
             index = xp.flatnonzero(near)
-            room = ((self.high - self.low) * near[:, None]).sum(axis=0)
-            enough = bool((room >= 2 * xp.abs(self.total - before.sum(axis=0))).all())
+            room = sums((self.high - self.low) * near[:, None])
+            enough = bool((room >= 2 * xp.abs(self.total - sums(before))).all())
             if not enough or not MIN_NEAR < len(index) < MAX_NEAR * len(near):
                 break
             part = whole.part(index, before)
@@ -361,7 +361,7 @@ class ProximalProblem:
         """The problem over the rows at `index`, with the coefficients of the others fixed."""
         rest = coef.copy()
         rest[index] = 0
-        fixed = self.products.combine(rest), rest.sum(axis=0)
+        fixed = self.products.combine(rest), sums(rest)
         return ProximalProblem(self.products.take(index), self.duals.at(index), self.sigma, fixed)
 
     def minimise(self, weights: Array, bias: Array, f: Array, goal: Array, most_passes: float) -> Point:
@@ -388,7 +388,7 @@ class ProximalProblem:
         """Gradient of phi, by weights and by bias."""
         self.passes += 1
         gradient = point.weights - self.products.combine(point.coef)
-        rest = self.total - point.coef.sum(axis=0)
+        rest = self.total - sums(point.coef)
         if self.fixed is not None:
             gradient, rest = gradient - self.fixed[0], rest - self.fixed[1]
         return gradient, self.products.constant * rest
@@ -404,7 +404,7 @@ class ProximalProblem:
     ) -> tuple[Point, bool]:
         """The point after a step, halved until phi falls enough, and whether any column moved."""
         xp = self.xp
-        slope = (gradient * step).sum(axis=0) + of_bias * step_bias
+        slope = sums(gradient * step) + of_bias * step_bias
         self.passes += 1
         change = self.products.values(step, step_bias)
         t = xp.where(slope < 0, 1.0, 0.0)
@@ -421,9 +421,9 @@ class ProximalProblem:
         coef, total = self.proximal(f), self.total
         inside = -(f + self.q) * coef - (self.epsilon * self.xp.abs(coef) + 0.5 * self.ridge * coef**2)
         inside -= (coef - self.coef) ** 2 / (2 * self.sigma)
-        phi = 0.5 * (weights**2).sum(axis=0) + inside.sum(axis=0)
+        phi = 0.5 * sums(weights**2) + sums(inside)
         if self.fixed is not None:
-            phi -= (weights * self.fixed[0]).sum(axis=0)
+            phi -= sums(weights * self.fixed[0])
             total = total - self.fixed[1]
         return Point(weights, bias, f, coef, phi + self.products.constant * total * bias)
 

@@ -1,8 +1,9 @@
 """Products with sparse rows on a GPU for `newton`, and their conjugate gradients (newton.cu).
 
 An iteration is two passes over X (`textsvm.linalg.rows_cuda`), X d of the free rows and X'u of all or of
-these, and three passes over the vectors, which are float64. Numbers per column stay on the card: the host
-reads the number of unfinished columns, once per iteration.
+these, and three passes over the vectors, which are float64. For a single column and many entries, both passes
+read a packed copy of the free rows (`textsvm.linalg.packed_cuda`). Numbers per column stay on the card: the
+host reads the number of unfinished columns, once per iteration.
 """
 
 from __future__ import annotations
@@ -12,22 +13,26 @@ from typing import Any
 import numpy as np
 
 from textsvm.linalg.dense import padded, slices
+from textsvm.linalg.packed_cuda import PackedRows
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, numbered
+from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, marked
 from textsvm.runtime import device as gpu
-from textsvm.solvers.newton_products import MAX_PRODUCTS, NewtonSystem, Products, constant_of
+from textsvm.solvers.newton_products import MAX_PRODUCTS, NewtonSystem, Products, constant_of, square
 
 Array = Any  # a CuPy array
 BLOCK, MAX_BLOCKS = 256, 1024
 #: Share of free rows up to which their entries by features are copied, and the number of passes by features
 #: that this must save: copying takes about three.
 MAX_FREE, WORTH = 0.7, 6
+#: Entries of free rows, and products expected of a step, from which they are packed: packing takes as long as
+#: one or two products without.
+PACK, PACK_PRODUCTS = 1 << 23, 2
 #: Gradients of newton.cu.
 GRADIENTS = np.dtype(
-    [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "unit", "partial")]
-    + [(name, np.uint64) for name in ("x_bias", "r_bias", "d_bias", "rest", "size", "goal", "of_bias")]
+    [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "bent", "unit", "partial")]
+    + [(name, np.uint64) for name in ("x_bias", "r_bias", "d_bias", "rest", "size", "goal")]
     + [(name, np.uint64) for name in ("weight_bound", "bias_bound", "hold", "open")]
-    + [("n", np.int64), ("constant", np.float64), ("blocks", np.int32)],
+    + [("n", np.int64), ("rows", np.int64), ("constant", np.float64), ("blocks", np.int32)],
     align=True,
 )
 
@@ -36,8 +41,8 @@ class CudaProducts(Products):
     """Products with sparse rows on a GPU."""
 
     def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
-        #: Products with the Hessian in the last step.
-        self.xp, self.last_products = gpu.cupy(), 0
+        #: Products with the Hessian in the last step, per factor of e by which the residual had to fall.
+        self.xp, self.rate = gpu.cupy(), 0.0
         self.x, self.ridge = rows.x, rows.ridge
         self.squares = self.x.squares()
         self.lengths = self.xp.sqrt(self.squares)
@@ -45,79 +50,104 @@ class CudaProducts(Products):
 
     def take(self, index: Array) -> CudaProducts:
         some = CudaProducts(FeatureRows(self.x.part(index), self.ridge[index]), self.constant)
-        some.last_products = self.last_products
+        some.rate = self.rate
         return some
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         xp = self.xp
         step, step_bias, count = xp.empty_like(system.gradient), xp.empty_like(system.of_bias), 0
+        factors = -np.log(float(system.forcing.min()))
         for some, width in slices(len(step_bias)):
             arrays = (system.curvature, system.gradient, system.of_bias, system.hold, system.forcing)
-            solver = _Gradients(self, width, NewtonSystem(*(padded(a[..., some], width) for a in arrays)))
+            part = NewtonSystem(*(padded(a[..., some], width) for a in arrays))
+            solver = _Gradients(self, width, part, self.rate * factors)
             count += solver.solve()
             k = some.stop - some.start
             step[:, some], step_bias[some] = solver.vectors["x"][:, :k], solver.vectors["x_bias"][:k]
-        self.last_products = count
+        self.rate = count / factors
         return step, step_bias, count
 
 
 class _Gradients:
     """Conjugate gradients for the columns of a launch."""
 
-    def __init__(self, products: CudaProducts, width: int, system: NewtonSystem) -> None:
+    def __init__(self, products: CudaProducts, width: int, system: NewtonSystem, expected: float) -> None:
         cp = gpu.cupy()
         self.x, self.width, self.constant = products.x, width, products.constant
         self.index = cp.flatnonzero(system.curvature.any(axis=1))
         self.curvature = cp.ascontiguousarray(system.curvature[self.index])
-        self.lists = self._lists(products.last_products)
+        self.packed = self._packed(products, expected)
+        self.lists = self.x.columns if self.packed else self._lists(expected)
         self.bent = cp.empty((len(self.index), width))
-        self.spread = cp.zeros((len(self.x), width), np.float32)
+        self.spread = cp.zeros((len(self.index if self.packed else self.x), width), np.float32)
         r, r_bias = -system.gradient, -system.of_bias
         n, blocks = len(r), min(MAX_BLOCKS, -(-len(r) // BLOCK))
-        self.blocks, rest = max(1, blocks), (r**2).sum(axis=0) + r_bias**2
+        self.blocks, rest = max(1, blocks), square(r, r_bias)
         weight_bound = products.squares @ system.curvature
         bias_bound = self.constant * (products.lengths @ system.curvature)
         self.vectors = {
             "x": cp.zeros_like(r), "r": r, "d": r.copy(), "curved": cp.empty_like(r),
             "dense": r.astype(np.float32), "sums": cp.empty(r.shape, np.int64), "unit": cp.empty(width),
-            "partial": cp.empty((self.blocks, width)), "x_bias": cp.zeros(width), "r_bias": r_bias,
+            "partial": cp.empty((2, self.blocks, width)), "x_bias": cp.zeros(width), "r_bias": r_bias,
             "d_bias": r_bias.copy(), "rest": rest, "size": cp.zeros(width), "goal": rest * system.forcing**2,
-            "of_bias": cp.empty(width), "weight_bound": weight_bound, "bias_bound": bias_bound,
-            "hold": system.hold, "open": cp.empty(1, np.int32),
+            "weight_bound": weight_bound, "bias_bound": bias_bound, "hold": system.hold,
+            "open": cp.ones(1, np.int32), "bent": self.bent,
         }  # fmt: skip
         self.arguments = gpu.structure(
-            GRADIENTS, **self.vectors, n=n, constant=self.constant, blocks=self.blocks
+            GRADIENTS, **self.vectors, n=n, rows=len(self.index), constant=self.constant, blocks=self.blocks
         )
 
-    def _lists(self, expected: int) -> CudaLists:
+    def _packed(self, products: CudaProducts, expected: float) -> PackedRows | None:
+        """A packed copy of the free rows, if that saves time."""
+        if self.width > 1 or expected < PACK_PRODUCTS:
+            return None
+        lengths = gpu.cupy().diff(self.x.indptr)[self.index]
+        largest = float(products.squares.max()) ** 0.5
+        return PackedRows(self.x, self.index, largest) if int(lengths.sum()) >= PACK else None
+
+    def _lists(self, expected: float) -> CudaLists:
         """The entries by features, of free rows alone if that saves time in this many products."""
         n, free = len(self.x), len(self.index)
         if free > MAX_FREE * n or expected * (n - free) < WORTH * n:
             return self.x.columns
-        return self.x.columns.kept(numbered(n, self.index, self.index))
+        return self.x.columns.kept(marked(n, self.index), renumber=False)
 
     def solve(self) -> int:
         """Iterate; the number of products with the Hessian."""
         if not bool((self.vectors["rest"] > self.vectors["goal"]).any()):
             return 0
-        self._launch("direction", "unit_of_sums")  # a step of size 0, for the unit of the first sums
-        for products in range(1, MAX_PRODUCTS + 1):
+        cp = gpu.cupy()
+        copies = np.frombuffer(cp.cuda.alloc_pinned_memory(8), np.int32, 2)
+        copied = cp.cuda.Event(), cp.cuda.Event()
+        for products in range(MAX_PRODUCTS):
+            # The first direction is a step of size 0, for the unit of sums.
+            self._launch("direction", "unit_of_sums")
             self._bend()
             self._launch("curve", "size_of_step")
             self._launch("step", "share_of_direction")
-            if not int(self.vectors["open"][0]):
-                return products
-            self._launch("direction", "unit_of_sums")
+            self.vectors["open"].get(out=copies[products % 2 :][:1], blocking=False)
+            copied[products % 2].record()
+            # Packed rows are so quick that the next iteration is launched meanwhile: it does nothing if this
+            # was the last.
+            last = products - bool(self.packed)
+            if last >= 0:
+                copied[last % 2].synchronize()
+                if not copies[last % 2]:
+                    return last + 1
         return MAX_PRODUCTS
 
     def _bend(self) -> None:
-        """The sums of X'D(Xd + constant d_bias)."""
+        """D(Xd + constant d_bias) and the sums of X' times it."""
         vectors = self.vectors
         shift = self.constant * vectors["d_bias"]
-        where = (self.index, self.curvature)
-        self.x.launch(self.width, vectors["dense"], shift, *where, self.bent, self.spread)
-        self.lists.sums(self.spread, vectors["unit"], vectors["sums"])
-        self.bent.sum(axis=0, out=vectors["of_bias"])
+        if self.packed:
+            arrays = shift, self.curvature, self.bent, self.spread, vectors["open"]
+            self.packed.dot(vectors["dense"], *arrays)
+            self.packed.transposed_dot(self.spread, vectors["unit"], vectors["sums"], vectors["open"])
+        else:
+            where = self.index, self.curvature
+            self.x.launch(self.width, vectors["dense"], shift, *where, self.bent, self.spread)
+            self.lists.sums(self.spread, vectors["unit"], vectors["sums"])
 
     def _launch(self, name: str, then: str) -> None:
         """Launch a kernel over the vectors, and then a kernel that reduces its sums to numbers per column."""

@@ -101,26 +101,32 @@ def conjugate_gradients(
     rest, products = square(r, r_bias), 0
     goal = rest * system.forcing**2
     d, d_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
-    gain = rest if precondition is None else (r * d).sum(axis=0) + r_bias * d_bias
+    gain = rest if precondition is None else sums(r * d) + r_bias * d_bias
     while bool((rest > goal).any()) and products < MAX_PRODUCTS:
         curved, curved_bias = curve(d, d_bias)
         products += 1
         curved, curved_bias = curved + d, curved_bias + system.hold * d_bias
-        along = (d * curved).sum(axis=0) + d_bias * curved_bias
+        along = sums(d * curved) + d_bias * curved_bias
         size = xp.where((rest > goal) & (along > 0), gain / xp.where(along > 0, along, 1), 0)
         x, x_bias = x + size * d, x_bias + size * d_bias
         r, r_bias = r - size * curved, r_bias - size * curved_bias
         rest = xp.where(size > 0, square(r, r_bias), xp.minimum(rest, goal))
         z, z_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
-        before, gain = gain, rest if precondition is None else (r * z).sum(axis=0) + r_bias * z_bias
+        before, gain = gain, rest if precondition is None else sums(r * z) + r_bias * z_bias
         share = xp.where(before > 0, gain / xp.where(before > 0, before, 1), 0)
         d, d_bias = z + share * d, z_bias + share * d_bias
     return x, x_bias, products
 
 
+def sums(a: Array) -> Array:
+    """The sum of every column, (n, k) -> (k,)."""
+    # CuPy sums an axis with a block per result, but a whole array with all of the card.
+    return a.reshape(-1).sum(keepdims=True) if a.shape[1] == 1 else a.sum(axis=0)
+
+
 def square(a: Array, b: Array) -> Array:
     """|(a, b)|^2 of each column."""
-    return (a**2).sum(axis=0) + b**2
+    return sums(a**2) + b**2
 
 
 def constant_of(rows: FeatureRows, squares: Array) -> float:
@@ -151,7 +157,7 @@ class HostProducts(Products):
 
         def curve(d: Array, d_bias: Array) -> tuple[Array, Array]:
             bent[index] = curvature * (free.dot(d) + self.constant * d_bias)
-            return self.combine(bent), self.constant * bent.sum(axis=0)
+            return self.combine(bent), self.constant * sums(bent)
 
         return conjugate_gradients(np, system, curve)
 
@@ -174,7 +180,7 @@ class DenseProducts(Products):
 
         def curve(d: Array, d_bias: Array) -> tuple[Array, Array]:
             bent = curvature * (free.dot(d) + self.constant * d_bias)
-            return free.transposed_dot(bent), self.constant * bent.sum(axis=0)
+            return free.transposed_dot(bent), self.constant * sums(bent)
 
         self.preconditioner.prepare(self.xp, self.x, system)
         precondition = partial(self.preconditioner.apply, self.xp)

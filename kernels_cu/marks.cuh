@@ -1,0 +1,7 @@
+// The number of i among marked elements, or -1. A word of `marks` has 32 bits and, above, the number of those before.
+__device__ __forceinline__ int marked_number(const uint64* marks, int i)
+{
+    uint64 word = __ldg(marks + (i >> 5));
+    uint32 bits = (uint32)word, bit = 1u << (i & 31);
+    return bits & bit ? (int)(word >> 32) + __popc(bits & (bit - 1)) : -1;
+}

@@ -1,0 +1,109 @@
+"""A packed copy of some rows on a GPU, for many products with a single vector (kernels_cu/packed.cu).
+
+X d and X'u of `rows_cuda` look up a float in L2 for every entry, 32 bytes for 4. Here a block has these
+floats in shared memory: d of the commonest features, which come first (the first 57,000 have nine tenths of
+the entries of a text), or u of a slab of rows. An entry's number then fits 16 bits, and so does its value, as
+float16: 4 bytes per entry and pass instead of 8. Both passes have the same rounded values, so that the
+product is X'D X of a slightly different X: as good for Newton's direction, whose residual is computed with X.
+
+Sums are float32 within a thread, at most about 100 entries, and float64 or integers between threads, in a
+fixed order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from textsvm.linalg.rows_cuda import LIST, CudaRows, marked
+from textsvm.linalg.sparse_cuda import starts_of
+from textsvm.runtime import device as gpu
+
+Array = Any  # a CuPy array
+SOURCE = "packed.cu"
+#: Kernels launched: (source, defines).
+DEFINE_SETS = [(SOURCE, ())]
+THREADS = 1024
+#: Maximum numbers in shared memory; 16 bits count them.
+MAX_TABLE = 57_344
+#: structs of packed.cu.
+ROWS = np.dtype(
+    [(name, np.uint64) for name in ("begin", "rare_begin", "entries", "rare", "dense", "shift", "factor")]
+    + [(name, np.uint64) for name in ("out", "rounded", "open")]
+    + [("n", np.int64), ("scale", np.float64), ("common", np.int32)],
+    align=True,
+)
+LISTS = np.dtype(
+    [(name, np.uint64) for name in ("feature", "first", "to", "entries", "dense", "unit", "sums", "open")]
+    + [("n", np.int64), ("pieces", np.int64), ("scale", np.float64)]
+    + [(name, np.int32) for name in ("slabs", "size", "common")],
+    align=True,
+)
+
+
+class PackedRows:
+    """The rows of X at `index`, ascending; no absolute value of an entry exceeds `largest`."""
+
+    def __init__(self, x: CudaRows, index: Array, largest: float) -> None:
+        self.n = len(index)
+        attributes = gpu.cupy().cuda.Device().attributes
+        self._processors = attributes["MultiProcessorCount"]
+        self._table = min(MAX_TABLE, attributes["MaxSharedMemoryPerBlockOptin"] // 4)
+        self._common = min(self._table, x.n_features)
+        # Values divided by the scale are below 2^14, within the range of float16.
+        self._scale = float(2.0 ** (np.floor(np.log2(largest)) - 13)) if largest > 0 else 1.0
+        self._rows = self._pack_rows(x, index)
+        self._lists = self._pack_lists(x, index)
+
+    def _pack_rows(self, x: CudaRows, index: Array) -> dict[str, Array]:
+        cp, n = gpu.cupy(), self.n
+        numbers = cp.empty(n, np.int64)
+        common, rows = np.int32(self._common), (index, x.indptr, x.features)
+        gpu.each_warp(gpu.function(SOURCE, "count_common"), n, common, *rows, numbers)
+        begin = starts_of(numbers)
+        rare_begin = starts_of(cp.diff(x.indptr)[index] - numbers)
+        entries, rare = cp.empty(int(begin[-1]), np.uint32), cp.empty(int(rare_begin[-1]), np.uint64)
+        packed = begin, rare_begin, entries, rare
+        scaled = common, np.float32(1 / self._scale), *rows, x.values
+        gpu.each_warp(gpu.function(SOURCE, "pack_rows"), n, *scaled, *packed)
+        return {"begin": begin, "rare_begin": rare_begin, "entries": entries, "rare": rare}
+
+    def _pack_lists(self, x: CudaRows, index: Array) -> dict[str, Any]:
+        cp, columns, slabs = gpu.cupy(), x.columns, -(-self.n // self._table)
+        size, (feature, begin) = -(-self.n // slabs), columns.pieces
+        to, entries = cp.empty((slabs + 1, len(feature)), np.int64), cp.empty(len(columns.rows), np.uint32)
+        lists = np.int64(LIST), feature, begin, columns.starts, columns.rows, columns.values
+        packed = np.int32(slabs), np.int32(size), np.float32(1 / self._scale), to, entries
+        pack = gpu.function(SOURCE, "pack_lists")
+        gpu.each_warp(pack, len(feature), *lists, marked(len(x), index), *packed)
+        return {
+            "feature": feature, "first": columns.first_pieces, "to": to, "entries": entries,
+            "pieces": len(feature), "slabs": slabs, "size": size,
+        }  # fmt: skip
+
+    def dot(self, dense: Array, shift: Array, factor: Array, out: Array, rounded: Array, open: Array) -> None:
+        """out = factor * (X dense + shift), float64 (n, 1), and `rounded`, the same in float32.
+
+        `dense` is float32 (n_features, 1); the kernel does nothing if `open` is 0.
+        """
+        arguments = gpu.structure(
+            ROWS, **self._rows, dense=dense, shift=shift, factor=factor, out=out, rounded=rounded, open=open,
+            n=self.n, scale=self._scale, common=self._common,
+        )  # fmt: skip
+        self._launch("packed_pass", self._processors, arguments)
+
+    def transposed_dot(self, dense: Array, unit: Array, out: Array, open: Array) -> None:
+        """out = X' dense in fixed point, int64 (n_features, 1), of a float32 array (n, 1)."""
+        out.fill(0)
+        arguments = gpu.structure(
+            LISTS, **self._lists, dense=dense, unit=unit, sums=out, open=open, n=self.n,
+            scale=self._scale, common=self._common,
+        )  # fmt: skip
+        slabs = self._lists["slabs"]
+        self._launch("packed_sums", slabs * max(1, self._processors // slabs), arguments)
+
+    def _launch(self, name: str, blocks: int, arguments: Any) -> None:
+        kernel = gpu.function(SOURCE, name)
+        kernel.max_dynamic_shared_size_bytes = 4 * self._table
+        kernel((blocks,), (THREADS,), (arguments,), shared_mem=4 * self._table)
