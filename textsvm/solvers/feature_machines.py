@@ -51,7 +51,7 @@ ROUGH = 0.02
 #: descent is in float32.
 FIRST, FINEST = 0.6, 5e-4
 #: Bound on the epochs of the first descent.
-FIRST_EPOCHS = 100
+FIRST_EPOCHS = 400
 #: Epochs of coordinate descent, and products with the Gram of a face, per step.
 EPOCHS, PRODUCTS = 20, 60
 #: Maximum number of halvings of a step on a face, and the share of the predicted decrease to attain.
@@ -126,18 +126,22 @@ class FeatureMachine:
                 solution = self._assess(coef, epochs)
                 if solution.converged:
                     return solution
-        goal, most = max(FIRST * tol, FINEST), FIRST_EPOCHS
+        goals = sorted({max(FIRST * each, FINEST) for each in self.stopping.tolerances()})
+        most = FIRST_EPOCHS
         first = 0.0
         while True:
             if start is None:
-                left = min(most, self.max_epochs - epochs)
+                goal, left = goals.pop(), min(most, self.max_epochs - epochs)
                 coef, passes, violation = self._descend(descent, order, coef, bias, goal, left)
                 epochs += passes
-                if violation <= goal <= tol:  # descent alone may suffice
+                if violation <= goal and (goal <= tol or goals):  # descent alone may suffice
                     coef = balance(coef, box)
                     solution = self._assess(coef, epochs)
                     if solution.converged:
                         return solution
+                    if goals:
+                        bias = solution.bias
+                        continue
             coef, passes = self._face(balance(coef, box), box, self.max_epochs - epochs)
             epochs += passes
             solution = self._assess(coef, epochs)
@@ -148,7 +152,7 @@ class FeatureMachine:
                 progress(*log_progress(first, solution.violation, tol))
             start, bias, most = None, solution.bias, EPOCHS
             order = self._open(solution)
-            goal = max(0.3 * tol, 0.1 * solution.violation)
+            goals = [max(0.3 * tol, 0.1 * solution.violation)]
 
     def _descend(
         self, descent: Descent, order: NDArray[np.int64], coef: Vector, bias: float, tol: float, most: int
