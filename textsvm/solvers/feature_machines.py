@@ -1,10 +1,11 @@
 """Classifiers from sparse features on a CPU, without kernel values.
 
-A machine alternates between two steps: coordinate descent (`columns`, float32) determines the alphas at a
-bound, and a step on the face of the free alphas (float64) brings these to their optimum. Then all responses
-are computed, in float64, to judge optimality. Machines of the same rows descend together at first.
+Coordinate descent (`columns`, float32) runs until the tolerance is reached, and all responses are computed,
+in float64, to judge optimality. If descent is too slow, or the tolerance too small for float32, a machine
+alternates between descent and steps on the face of the free alphas (float64). Machines of the same rows
+descend together at first.
 
-Faces. Near the optimum nearly all rows stay at their bounds, and coordinate descent moves the free ones by
+Faces. Near the optimum nearly all rows stay at their bounds, and coordinate descent may move the free ones by
 less and less. On the face of the box that the free alphas span, the dual is a quadratic programme without
 bounds,
 
