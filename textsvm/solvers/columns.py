@@ -13,8 +13,10 @@ alpha moves it by rho y as if it were the weight of a feature sqrt(RHO), and eac
 more. The rest of y'alpha at the end, less than the tolerance, is taken from the free alphas.
 
 Rows whose alphas are all at a bound, and whose gradients clearly keep them there, are left out until the
-others are done (shrinking, as in LIBLINEAR). Hsieh et al. 2008 (dual coordinate descent); Hestenes 1969
-(multipliers).
+others are done (shrinking, as in LIBLINEAR). With a single column, up to `PARTIAL` epochs after each epoch
+of all active rows visit only the rows whose violation was large at their last visit: near the optimum these
+are few. Hsieh et al. 2008 (dual coordinate descent); Glasmachers and Dogan 2013 (rows visited at different
+frequencies); Hestenes 1969 (multipliers).
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ LINE, AHEAD = 16, 2
 #: Gradient, in units of the largest violation, from which a row at a bound is left out, and the violation, in
 #: units of the tolerance, at which the rows left out are checked for the first time.
 SHRINK, REOPEN = np.float32(0.5), np.float32(10)
-#: Violation, in units of the largest, up to which a row is left out of the next `PARTIAL` epochs.
+#: Violation, in units of the largest, up to which a row is left out of partial epochs, and the maximum number
+#: of these after an epoch of all active rows.
 COLD, PARTIAL = np.float32(0.1), 4
 
 prefetch = Imported("textsvm.runtime.simd", "prefetch")
@@ -159,7 +162,7 @@ def _descend_one(
     order: Array, indptr: Array, features: Array, values: Array, squares: Array, ridge: Array, signs: Array,
     box: Array, weights: Array, alpha: Array, bias: Array, rho: float, tol: float, max_epochs: int, seed: int,
 ) -> tuple[int, float]:  # fmt: skip
-    """`_descend` for a single column: 1-d arrays. Up to `PARTIAL` epochs after each visit only the `hot` rows."""
+    """`_descend` for a single column: 1-d arrays. An epoch is as many visits as there are rows."""
     state, scale = np.uint64(seed), np.float32(rho)
     active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
     margin, cold = np.float32(np.inf), np.float32(0)
@@ -170,7 +173,7 @@ def _descend_one(
         state = _shuffle(order, visited, state)
         visits += visited
         worst = np.float32(0)
-        hot = kept = 0  # order[:hot] are hot, order[hot:kept] are not, the others visited are left out
+        hot = kept = 0  # order[:hot] are visited in the next partial epoch, order[:kept] remain active
         for at in range(visited):
             i = order[at]
             if at + AHEAD < visited:

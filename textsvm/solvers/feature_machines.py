@@ -1,10 +1,11 @@
 """Classifiers from sparse features on a CPU, without kernel values.
 
-A machine alternates between two steps: coordinate descent (`columns`, float32) determines the alphas at a
-bound, and a step on the face of the free alphas (float64) brings these to their optimum. Then all responses
-are computed, in float64, to judge optimality. Machines of the same rows descend together at first.
+Coordinate descent (`columns`, float32) runs until the tolerance is reached, and all responses are computed,
+in float64, to judge optimality. If descent is too slow, or the tolerance too small for float32, a machine
+alternates between descent and steps on the face of the free alphas (float64). Machines of the same rows
+descend together at first.
 
-Faces. Near the optimum nearly all rows stay at their bounds, and coordinate descent moves the free ones by
+Faces. Near the optimum nearly all rows stay at their bounds, and coordinate descent may move the free ones by
 less and less. On the face of the box that the free alphas span, the dual is a quadratic programme without
 bounds,
 
@@ -51,7 +52,7 @@ ROUGH = 0.02
 #: descent is in float32.
 FIRST, FINEST = 0.6, 5e-4
 #: Bound on the epochs of the first descent.
-FIRST_EPOCHS = 100
+FIRST_EPOCHS = 400
 #: Epochs of coordinate descent, and products with the Gram of a face, per step.
 EPOCHS, PRODUCTS = 20, 60
 #: Maximum number of halvings of a step on a face, and the share of the predicted decrease to attain.
@@ -126,18 +127,22 @@ class FeatureMachine:
                 solution = self._assess(coef, epochs)
                 if solution.converged:
                     return solution
-        goal, most = max(FIRST * tol, FINEST), FIRST_EPOCHS
+        goals = sorted({max(FIRST * each, FINEST) for each in self.stopping.tolerances()})
+        most = FIRST_EPOCHS
         first = 0.0
         while True:
             if start is None:
-                left = min(most, self.max_epochs - epochs)
+                goal, left = goals.pop(), min(most, self.max_epochs - epochs)
                 coef, passes, violation = self._descend(descent, order, coef, bias, goal, left)
                 epochs += passes
-                if violation <= goal <= tol:  # descent alone may suffice
+                if violation <= goal and (goal <= tol or goals):  # descent alone may suffice
                     coef = balance(coef, box)
                     solution = self._assess(coef, epochs)
                     if solution.converged:
                         return solution
+                    if goals:
+                        bias = solution.bias
+                        continue
             coef, passes = self._face(balance(coef, box), box, self.max_epochs - epochs)
             epochs += passes
             solution = self._assess(coef, epochs)
@@ -148,7 +153,7 @@ class FeatureMachine:
                 progress(*log_progress(first, solution.violation, tol))
             start, bias, most = None, solution.bias, EPOCHS
             order = self._open(solution)
-            goal = max(0.3 * tol, 0.1 * solution.violation)
+            goals = [max(0.3 * tol, 0.1 * solution.violation)]
 
     def _descend(
         self, descent: Descent, order: NDArray[np.int64], coef: Vector, bias: float, tol: float, most: int
