@@ -139,7 +139,7 @@ extern "C" __global__ void put(Arrays all) {
   int e = p.members[at], place = p.places[at], own = p.target[e];
   double others = 0, bound = p.upper[e];
   for (int r = threadIdx.x; r < k; r += WARP) others -= r == own ? 0 : a[r];
-  others = lanes_sum(others, WARP / 2);
+  for (int step = WARP / 2; step; step /= 2) others += __shfl_xor_sync(FULL_WARP, others, step);
   bool full = others > 0 && (others >= bound || a[own] >= bound);
   double scale = full ? bound / others : 1;
   for (int r = threadIdx.x; r < p.k_padded; r += WARP) {

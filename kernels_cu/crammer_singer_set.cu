@@ -2,14 +2,30 @@
 // A working set of examples of the multiclass dual, solved by one block a slot. The step of one example:
 // textsvm/solvers/crammer_singer.py; the rounds: crammer_singer.cu.
 //
-//   SET        examples of a working set, 4 * THREADS
+// The last warp computes steps, one after another; the others add their changes to the gradients, four examples a
+// thread. They add those of a step while the next one is computed: that one reads gradients without these changes, and
+// adds them itself.
+//
+//   SET        examples of a working set
 //   PER_LANE   classes are at most 32 * PER_LANE: a warp holds those of one example
 //   ON_CHIP    1: the set's gradients are in shared memory, (k + 1) * PITCH floats; 0: in `set_g`, through the L1
 
-#define THREADS (SET / 4)
+#define ADDERS (SET / 4)
+#define THREADS (ADDERS + WARP)
 #define WARPS (THREADS / WARP)
 #define SWEEP 0.3f
 #define INFINITE_F __int_as_float(0x7f800000)
+#define UNITS ((float)((1 << 24) / PER_LANE))  // of the width of an example's gradients: a sum over a warp fits an int
+
+enum { WRITTEN = 1, ADDED };  // barriers: a step's changes are in `Shared`; those of the step before are in the gradients
+
+__device__ __forceinline__ void arrive(int barrier) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
+}
+
+__device__ __forceinline__ void wait(int barrier) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
+}
 
 __device__ __forceinline__ float unordered(uint32 key) {
   return __uint_as_float(key & 0x80000000 ? key ^ 0x80000000 : ~key);
@@ -23,7 +39,7 @@ struct Shared {
   double upper[SET];
   int4 change_class[8 * PER_LANE + 1];  // what the step changes, in fours: class and by how much
   float4 change[8 * PER_LANE + 1];
-  float diag[SET];
+  float inverse[SET];  // of the curvature
   int own[SET], todo[SET];
   int changes, of_warp[WARPS];
   uint32 widest[WARPS];
@@ -34,116 +50,124 @@ struct Sets {  // gradients and coefficients of the set
   float* g;
   uint32* grows;
   double* a;
-  int k, half;  // half: a power of 2; lanes below 2 * half hold classes
+  int k;
 };
 
-// The shift where the changes min(room, wish + shift) sum to 0: Newton's method, the sum being concave in it. It
-// begins at 0, near which it is, or at minus infinity; after one step it comes from the left, and classes only leave.
-__device__ __forceinline__ float shift_of(const float* wish, const float* room, float all, int k, int half) {
-  int lane = threadIdx.x % WARP, free = 0;
-  float shift = 0;
+struct Example {  // what the warp that steps holds of one, arrays over a lane's classes r = lane + 32 q
+  double a[PER_LANE], bound;
+  float g[PER_LANE], room[PER_LANE];  // by how much a can grow
+  float inverse;
+  int at, own;
+};
+
+// Gradients in units: from low to top they are wishes from 0 to -UNITS. Classes below low can neither grow nor shrink.
+struct Scale {
+  float low, unit, per;  // per: of coefficients
+  __device__ float wish(float g) const { return (low - g) * unit; }
+  __device__ float room(float room) const { return room * per; }
+};
+
+// The shift, in units, where the changes min(room, wish + shift) sum to 0: Newton's method, the sum being concave in it.
+// After one step it comes from the left, and classes only leave. It is in 0 .. UNITS: sums are of integers.
+__device__ __forceinline__ float shift_of(const Example& now, const Scale& in) {
+  float shift = 0.5f * UNITS;
+  int free = 0;
   for (int pass = 0;; pass++) {
-    int count = 0;
-    float sum = 0;
+    int count = 0, sum = 0;
 #pragma unroll
     for (int q = 0; q < PER_LANE; q++) {
-      bool below = wish[q] + shift < room[q] && lane + WARP * q < k;
-      count += __popc(__ballot_sync(FULL_WARP, below && lane < 2 * half));
-      sum += below ? wish[q] : room[q];
+      bool below = in.wish(now.g[q]) + shift < in.room(now.room[q]);
+      count += __popc(__ballot_sync(FULL_WARP, below));
+      sum += __float2int_rn(below ? in.wish(now.g[q]) : in.room(now.room[q]));
     }
-    if (pass == 0 && count == 0) count = k, sum = all;
-    if (count == 0 || count == free || (pass > 1 && count > free)) break;
+    if (pass && (count == 0 || count == free || (pass > 1 && count > free))) break;
+    shift = count ? fmaxf(__fdividef(-(float)warp_sum(sum), (float)count), 0.0f) : 0;
     free = count;
-    shift = -lanes_sum(sum, half) / count;
   }
   return shift;
 }
 
 // The class other than `own` with the largest gradient.
-__device__ __forceinline__ int worst_other(const float* wish, int own, int k) {
+__device__ __forceinline__ int worst_other(const float* g, int own, int k) {
   int lane = threadIdx.x % WARP, which = k;
-  float worst = INFINITE_F;
+  float worst = -INFINITE_F;
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++) {
     int r = lane + WARP * q;
-    if (r < k && r != own && wish[q] < worst) worst = wish[q], which = r;
+    if (r < k && r != own && g[q] > worst) worst = g[q], which = r;
   }
-  bool mine = ordered(-worst) == warp_max(ordered(-worst));
+  bool mine = ordered(worst) == warp_max(ordered(worst));
   return (int)~warp_max(mine ? ~(uint32)which : 0);
 }
 
-// Put the new coefficients of example `at` where they belong, and the list of what has changed in `set`.
-__device__ __forceinline__ void record_step(Shared& set, const Sets& sets, int at, const double* a,
-                                            const double* next) {
-  int lane = threadIdx.x % WARP, own = set.own[at], k = sets.k, changes = 0;
-  double bound = set.upper[at];
+// The step of an example: its changes, whose sum is 0 to float32 (`put` makes it 0 to float64). Bit q of the result:
+// whether a lane's class number q is then at its bound.
+__device__ __forceinline__ uint32 step_of(const Example& now, int k, float least, float relaxation, float* change) {
+  int lane = threadIdx.x % WARP;
+  float top = -INFINITE_F, low = INFINITE_F;
+#pragma unroll
+  for (int q = 0; q < PER_LANE; q++) {
+    change[q] = 0;
+    top = fmaxf(top, now.g[q]);
+    if (now.room[q] > 0) low = fminf(low, now.g[q]);
+  }
+  top = unordered(warp_max(ordered(top)));
+  low = -unordered(warp_max(ordered(-low)));
+  if (!(top - low > least)) return 0;
+
+  float by = relaxation * now.inverse, unit = __fdividef(UNITS, top - low);
+  Scale in = {low, unit, __fdividef(unit, by)};
+  float shift = shift_of(now, in), level = low + __fdividef(shift, unit);
+  bool full = false, some = false;
+  uint32 bounded = 0;
+#pragma unroll
+  for (int q = 0; q < PER_LANE; q++) {
+    bool own = lane + WARP * q == now.own, below = in.wish(now.g[q]) + shift < in.room(now.room[q]);
+    change[q] = below ? fminf((level - now.g[q]) * by, now.room[q]) : now.room[q];
+    bounded |= (uint32)!below << q;
+    full |= own && !below;
+    some |= !own && below && now.a[q] + (double)change[q] < 0;
+  }
+  if (__any_sync(FULL_WARP, full) && !__any_sync(FULL_WARP, some)) {  // the shift was lost in rounding
+    int which = worst_other(now.g, now.own, k);
+#pragma unroll
+    for (int q = 0; q < PER_LANE; q++)
+      if (lane + WARP * q == which) change[q] = (float)(-now.bound - now.a[q]), bounded &= ~(1u << q);
+  }
+  return bounded;
+}
+
+// List the changes for the other warps; how many.
+__device__ __forceinline__ int write_changes(Shared& set, const float* change, int k) {
+  int lane = threadIdx.x % WARP, changes = 0;
   float* change_of = (float*)set.change;
   int* class_of = (int*)set.change_class;
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++) {
-    int r = lane + WARP * q;
-    double change = r < k ? next[q] - a[q] : 0;
-    uint32 votes = __ballot_sync(FULL_WARP, change != 0);
-    uint32 growing = __ballot_sync(FULL_WARP, r < k && next[q] < (r == own ? bound : 0.0));
-    if (change != 0) {
-      int place = changes + __popc(votes & ((1u << lane) - 1));
-      class_of[place] = r;
-      change_of[place] = (float)change;
-      sets.a[at * k + r] = next[q];
-    }
-    if (lane == 0 && WARP * q < k) sets.grows[q * PITCH + at] = growing;
+    uint32 votes = __ballot_sync(FULL_WARP, change[q] != 0);
+    int place = changes + __popc(votes & ((1u << lane) - 1));
+    if (change[q] != 0) class_of[place] = lane + WARP * q, change_of[place] = change[q];
     changes += __popc(votes);
   }
   if (lane < 3) class_of[changes + lane] = k, change_of[changes + lane] = 0;  // up to a four
-  if (lane == 0) {
-    set.changes = changes;
-    if (changes) set.changed[at] = 1;
-  }
+  if (lane == 0) set.changes = changes;
+  return changes;
 }
 
-// The step of example `at`, by one warp: new coefficients, and in `set` the list of what has changed. Arrays over a
-// lane's classes r = lane + 32 q: a the coefficients. Their sum is 0 to float32; `put` makes it 0 to float64.
-__device__ __forceinline__ void step_of(Shared& set, const Sets& sets, int at, float least, float relaxation,
-                                        const double* a) {
-  int lane = threadIdx.x % WARP, own = set.own[at], k = sets.k, half = sets.half;
-  double bound = set.upper[at];
-  float wish[PER_LANE], room[PER_LANE], sum = 0, top = -INFINITE_F, low = INFINITE_F;
-  float by = relaxation / fmaxf(set.diag[at], TAU);
+// Put the new coefficients of an example where they belong.
+__device__ __forceinline__ void keep_step(Shared& set, const Sets& sets, const Example& now, const float* change,
+                                          uint32 bounded) {
+  int lane = threadIdx.x % WARP;
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++) {
     int r = lane + WARP * q;
-    float g = r < k ? sets.g[r * PITCH + at] : 0;
-    room[q] = r < k ? (float)((r == own ? bound : 0.0) - a[q]) : 0;
-    wish[q] = r < k ? -by * g : 0;
-    sum += wish[q];
-    if (r < k) top = fmaxf(top, g);
-    if (r < k && room[q] > 0) low = fminf(low, g);
+    double limit = r == now.own ? now.bound : 0;
+    double next = bounded >> q & 1 ? limit : fmin(now.a[q] + (double)change[q], limit);
+    uint32 growing = __ballot_sync(FULL_WARP, r < sets.k && next < limit);
+    if (r < sets.k) sets.a[now.at * sets.k + r] = next;
+    if (lane == 0 && WARP * q < sets.k) sets.grows[q * PITCH + now.at] = growing;
   }
-  top = unordered(warp_max(ordered(top)));
-  low = -unordered(warp_max(ordered(-low)));
-  if (lane == 0) set.changes = 0;
-  if (!(top - low > least)) return;
-
-  float shift = shift_of(wish, room, sum, k, half);
-  double next[PER_LANE];
-  bool full = false, some = false;
-#pragma unroll
-  for (int q = 0; q < PER_LANE; q++) {
-    int r = lane + WARP * q;
-    bool below = wish[q] + shift < room[q];
-    double limit = r == own ? bound : 0;
-    next[q] = below && r < k ? fmin(a[q] + (double)(wish[q] + shift), limit) : limit;
-    full |= r == own && !below;
-    some |= next[q] < 0 && r != own;
-  }
-  full = __any_sync(FULL_WARP, full && lane < 2 * half);
-  if (full && !__any_sync(FULL_WARP, some && lane < 2 * half)) {  // the shift was lost in rounding
-    int which = worst_other(wish, own, k);
-#pragma unroll
-    for (int q = 0; q < PER_LANE; q++)
-      if (lane + WARP * q == which) next[q] = -bound;
-  }
-  record_step(set, sets, at, a, next);
+  if (lane == 0) set.changed[now.at] = 1;
 }
 
 // The set's gradients where the sweeps have them, and what else they need of each example.
@@ -157,14 +181,15 @@ __device__ __forceinline__ void load_set(Shared& set, const Sets& sets, const Ar
     int e = at < count ? p.members[at] : -1;
     set.upper[at] = e < 0 ? 0 : p.upper[e];
     set.own[at] = e < 0 ? 0 : p.target[e];
-    set.diag[at] = e < 0 ? 0 : p.tile[at * SET + at];
+    set.inverse[at] = e < 0 ? 0 : 1 / fmaxf(p.tile[at * SET + at], TAU);
     set.changed[at] = 0;
   }
   __syncthreads();
 }
 
-// The violations of this thread's examples, 4 thread .. 4 thread + 3.
+// The violations of this thread's examples, 4 thread .. 4 thread + 3; 0 if it has none.
 __device__ __forceinline__ float4 violations_of(const Sets& sets) {
+  if (threadIdx.x >= ADDERS) return {0, 0, 0, 0};
   const float4* mine = (const float4*)sets.g + threadIdx.x;
   const uint4* mine_grow = (const uint4*)sets.grows + threadIdx.x;
   float4 top = {-INFINITE_F, -INFINITE_F, -INFINITE_F, -INFINITE_F};
@@ -213,10 +238,27 @@ __device__ __forceinline__ int list_violators(Shared& set, float4 violations, fl
   return todo;
 }
 
-// The coefficients of example `at`, one class a lane.
+// The coefficients of example `at`.
 __device__ __forceinline__ void read_classes(const Sets& sets, int at, double* a) {
   int lane = threadIdx.x % WARP;
+#pragma unroll
   for (int q = 0; q < PER_LANE; q++) a[q] = lane + WARP * q < sets.k ? sets.a[at * sets.k + lane + WARP * q] : 0;
+}
+
+// The gradients of example `at`; minus infinity beyond its classes.
+__device__ __forceinline__ void read_gradients(const Sets& sets, int at, float* g) {
+  int lane = threadIdx.x % WARP;
+#pragma unroll
+  for (int q = 0; q < PER_LANE; q++)
+    g[q] = lane + WARP * q < sets.k ? sets.g[(lane + WARP * q) * PITCH + at] : -INFINITE_F;
+}
+
+// What else a step needs of example `at`, once its coefficients are there.
+__device__ __forceinline__ void complete(const Shared& set, int at, Example& now) {
+  now.at = at, now.own = set.own[at], now.bound = set.upper[at], now.inverse = set.inverse[at];
+#pragma unroll
+  for (int q = 0; q < PER_LANE; q++)
+    now.room[q] = (float)(((int)threadIdx.x % WARP + WARP * q == now.own ? now.bound : 0.0) - now.a[q]);
 }
 
 // G += change * row, for the changes of a step and this thread's four examples.
@@ -238,29 +280,47 @@ struct Limits {
   int most;                  // steps
 };
 
-// One sweep over the `todo` examples listed; steps so far, and whether any changed something.
-__device__ __forceinline__ int sweep(Shared& set, const Sets& sets, const float4* rows, int todo, float least, int done,
-                                     const Limits& limits) {
-  bool leads = threadIdx.x / WARP == 0;
-  double a[PER_LANE] = {}, a_next[PER_LANE] = {};
-  int at = set.todo[0];
-  float4 row = __ldg(rows + at * (SET / 4)), row_next = row;
-  if (leads) read_classes(sets, at, a);
+// One sweep over the `todo` examples listed, by the warp that steps; steps so far.
+__device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const float* tile, int todo, float least,
+                                           int done, const Limits& limits) {
+  Example now;
+  double a_next[PER_LANE];
+  float change[PER_LANE];
+  read_classes(sets, set.todo[0], now.a);
+  read_gradients(sets, set.todo[0], now.g);
+  complete(set, set.todo[0], now);
   for (int t = 0; t < todo && done < limits.most; t++) {
     int next = set.todo[t + 1 < todo ? t + 1 : t];
-    row_next = __ldg(rows + next * (SET / 4));
-    if (leads) {
-      read_classes(sets, next, a_next);
-      step_of(set, sets, at, least, done < SET ? 1.0f : limits.relaxation, a);
-    }
-    __syncthreads();
+    float value = __ldg(tile + now.at * SET + next);
+    if (PER_LANE < 16) read_classes(sets, next, a_next);  // early, where there are registers for it
+    uint32 bounded = step_of(now, sets.k, least, done < SET ? 1.0f : limits.relaxation, change);
+    if (PER_LANE >= 16) read_classes(sets, next, a_next);
+    wait(ADDED);
+    read_gradients(sets, next, now.g);
+    int changes = write_changes(set, change, sets.k);
+    arrive(WRITTEN);
+    if (changes) keep_step(set, sets, now, change, bounded);
+    done += changes > 0;
+#pragma unroll
+    for (int q = 0; q < PER_LANE; q++) now.g[q] += change[q] * value, now.a[q] = a_next[q];
+    complete(set, next, now);
+  }
+  return done;
+}
+
+// The same sweep, by the other warps, which bring the gradients up to date.
+__device__ __forceinline__ int sweep_changes(const Shared& set, const Sets& sets, const float* tile, int todo, int done,
+                                             const Limits& limits) {
+  const float4* rows = (const float4*)tile + threadIdx.x;
+  float4 row = __ldg(rows + set.todo[0] * (SET / 4));
+  for (int t = 0; t < todo && done < limits.most; t++) {
+    float4 row_next = __ldg(rows + set.todo[t + 1 < todo ? t + 1 : t] * (SET / 4));
+    arrive(ADDED);
+    wait(WRITTEN);
     int changes = set.changes;
     add_changes(set, sets, changes, row);
     done += changes > 0;
-    at = next;
     row = row_next;
-    for (int q = 0; q < PER_LANE; q++) a[q] = a_next[q];
-    __syncthreads();
   }
   return done;
 }
@@ -282,8 +342,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) solve_set(Arrays all) {
   Arrays p = of_slot(all, blockIdx.x);
   State* state = p.state;
   if (state->done) return;
-  Sets sets = {p.set_g, p.set_grows, p.set_a, p.k, 1};
-  while (2 * sets.half < p.k && 2 * sets.half < WARP) sets.half *= 2;
+  Sets sets = {p.set_g, p.set_grows, p.set_a, p.k};
 #if ON_CHIP
   extern __shared__ float4 chip[];
   sets.g = (float*)chip;
@@ -300,9 +359,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) solve_set(Arrays all) {
     int todo = list_violators(set, violations_of(sets), limits.enough, &least);
     if (!todo) break;
     before = done;
-    done = sweep(set, sets, (const float4*)p.tile + threadIdx.x, todo, least, done, limits);
+    done = threadIdx.x < ADDERS ? sweep_changes(set, sets, p.tile, todo, done, limits)
+                                : sweep_steps(set, sets, p.tile, todo, least, done, limits);
+    __syncthreads();
   }
-  __syncthreads();
   if (threadIdx.x < WARP) {
     int placed = place_changes(set, p.places);
     if (threadIdx.x == 0) {

@@ -18,6 +18,15 @@ __device__ __forceinline__ uint32 warp_max(uint32 value) {
 #endif
 }
 
+__device__ __forceinline__ int warp_sum(int value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(FULL_WARP, value);
+#else
+  for (int step = WARP / 2; step; step /= 2) value += __shfl_xor_sync(FULL_WARP, value, step);
+  return value;
+#endif
+}
+
 // The order of floats as the order of unsigned integers, above 0.
 __device__ __forceinline__ uint32 ordered(float value) {
   int bits = __float_as_int(value);

@@ -211,7 +211,7 @@ class MulticlassSlots(cuda_queue.Slots):
         if not self.resident and not self.load_rows():
             return
         self.gather()
-        self.launch("solve_set", (self.count,), SET // 4, shared=self.on_chip)
+        self.launch("solve_set", (self.count,), SET // 4 + 32, shared=self.on_chip)
         self.launch("put", (SET, self.count), 32)
         self.update(0, self.count)
         self.measure()
