@@ -15,7 +15,7 @@
 #define WARPS (THREADS / WARP)
 #define SWEEP 0.3f
 #define INFINITE_F __int_as_float(0x7f800000)
-#define UNITS ((float)((1 << 24) / PER_LANE))  // of the width of an example's gradients: a sum over a warp fits an int
+#define UNITS ((1 << 24) / PER_LANE)  // most in the width of an example's gradients: a sum over a warp fits an int
 
 enum { WRITTEN = 1, ADDED };  // barriers: a step's changes are in `Shared`; those of the step before are in the gradients
 
@@ -39,7 +39,7 @@ struct Shared {
   double upper[SET];
   int4 change_class[8 * PER_LANE + 1];  // what the step changes, in fours: class and by how much
   float4 change[8 * PER_LANE + 1];
-  float inverse[SET];  // of the curvature
+  float curvature[SET];
   int own[SET], todo[SET];
   int changes, of_warp[WARPS];
   uint32 widest[WARPS];
@@ -56,11 +56,12 @@ struct Sets {  // gradients and coefficients of the set
 struct Example {  // what the warp that steps holds of one, arrays over a lane's classes r = lane + 32 q
   double a[PER_LANE], bound;
   float g[PER_LANE], room[PER_LANE];  // by how much a can grow
-  float inverse;
+  float curvature, inverse;           // curvature: that of the step, divided by the relaxation
   int at, own;
 };
 
-// Gradients in units: from low to top they are wishes from 0 to -UNITS. Classes below low can neither grow nor shrink.
+// Gradients in units, a power of 2: from low to top they are wishes from 0 to -width, which is at most UNITS and at least
+// half of that. Classes below low can neither grow nor shrink.
 struct Scale {
   float low, unit, per;  // per: of coefficients
   __device__ float wish(float g) const { return (low - g) * unit; }
@@ -68,9 +69,8 @@ struct Scale {
 };
 
 // The shift, in units, where the changes min(room, wish + shift) sum to 0: Newton's method, the sum being concave in it.
-// After one step it comes from the left, and classes only leave. It is in 0 .. UNITS: sums are of integers.
-__device__ __forceinline__ float shift_of(const Example& now, const Scale& in) {
-  float shift = 0.5f * UNITS;
+// After one step it comes from the left, and classes only leave. It is in 0 .. width: sums are of integers.
+__device__ __forceinline__ float shift_of(const Example& now, const Scale& in, float shift) {
   int free = 0;
   for (int pass = 0;; pass++) {
     int count = 0, sum = 0;
@@ -102,7 +102,7 @@ __device__ __forceinline__ int worst_other(const float* g, int own, int k) {
 
 // The step of an example: its changes, whose sum is 0 to float32 (`put` makes it 0 to float64). Bit q of the result:
 // whether a lane's class number q is then at its bound.
-__device__ __forceinline__ uint32 step_of(const Example& now, int k, float least, float relaxation, float* change) {
+__device__ __forceinline__ uint32 step_of(const Example& now, int k, float least, float* change) {
   int lane = threadIdx.x % WARP;
   float top = -INFINITE_F, low = INFINITE_F;
 #pragma unroll
@@ -115,15 +115,18 @@ __device__ __forceinline__ uint32 step_of(const Example& now, int k, float least
   low = -unordered(warp_max(ordered(-low)));
   if (!(top - low > least)) return 0;
 
-  float by = relaxation * now.inverse, unit = __fdividef(UNITS, top - low);
-  Scale in = {low, unit, __fdividef(unit, by)};
-  float shift = shift_of(now, in), level = low + __fdividef(shift, unit);
+  // The exponent of the width, in place; 23: bits of a float's fraction.
+  uint32 exponent = __float_as_uint(top - low) & 0x7f800000;
+  float unit = __uint_as_float((254u << 23) - exponent) * (UNITS / 2);
+  float step = __uint_as_float(exponent) * (2.0f / UNITS);
+  Scale in = {low, unit, unit * now.curvature};
+  float shift = shift_of(now, in, 0.5f * unit * (top - low)), level = low + shift * step;
   bool full = false, some = false;
   uint32 bounded = 0;
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++) {
     bool own = lane + WARP * q == now.own, below = in.wish(now.g[q]) + shift < in.room(now.room[q]);
-    change[q] = below ? fminf((level - now.g[q]) * by, now.room[q]) : now.room[q];
+    change[q] = below ? fminf((level - now.g[q]) * now.inverse, now.room[q]) : now.room[q];
     bounded |= (uint32)!below << q;
     full |= own && !below;
     some |= !own && below && now.a[q] + (double)change[q] < 0;
@@ -181,7 +184,7 @@ __device__ __forceinline__ void load_set(Shared& set, const Sets& sets, const Ar
     int e = at < count ? p.members[at] : -1;
     set.upper[at] = e < 0 ? 0 : p.upper[e];
     set.own[at] = e < 0 ? 0 : p.target[e];
-    set.inverse[at] = e < 0 ? 0 : 1 / fmaxf(p.tile[at * SET + at], TAU);
+    set.curvature[at] = e < 0 ? 1 : fmaxf(p.tile[at * SET + at], TAU);
     set.changed[at] = 0;
   }
   __syncthreads();
@@ -254,8 +257,9 @@ __device__ __forceinline__ void read_gradients(const Sets& sets, int at, float* 
 }
 
 // What else a step needs of example `at`, once its coefficients are there.
-__device__ __forceinline__ void complete(const Shared& set, int at, Example& now) {
-  now.at = at, now.own = set.own[at], now.bound = set.upper[at], now.inverse = set.inverse[at];
+__device__ __forceinline__ void complete(const Shared& set, int at, float relaxation, Example& now) {
+  now.at = at, now.own = set.own[at], now.bound = set.upper[at];
+  now.curvature = __fdividef(set.curvature[at], relaxation), now.inverse = __fdividef(1.0f, now.curvature);
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++)
     now.room[q] = (float)(((int)threadIdx.x % WARP + WARP * q == now.own ? now.bound : 0.0) - now.a[q]);
@@ -288,12 +292,12 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
   float change[PER_LANE];
   read_classes(sets, set.todo[0], now.a);
   read_gradients(sets, set.todo[0], now.g);
-  complete(set, set.todo[0], now);
+  complete(set, set.todo[0], done < SET ? 1.0f : limits.relaxation, now);
   for (int t = 0; t < todo && done < limits.most; t++) {
     int next = set.todo[t + 1 < todo ? t + 1 : t];
     float value = __ldg(tile + now.at * SET + next);
     if (PER_LANE < 16) read_classes(sets, next, a_next);  // early, where there are registers for it
-    uint32 bounded = step_of(now, sets.k, least, done < SET ? 1.0f : limits.relaxation, change);
+    uint32 bounded = step_of(now, sets.k, least, change);
     if (PER_LANE >= 16) read_classes(sets, next, a_next);
     wait(ADDED);
     read_gradients(sets, next, now.g);
@@ -303,7 +307,7 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
     done += changes > 0;
 #pragma unroll
     for (int q = 0; q < PER_LANE; q++) now.g[q] += change[q] * value, now.a[q] = a_next[q];
-    complete(set, next, now);
+    complete(set, next, done < SET ? 1.0f : limits.relaxation, now);
   }
   return done;
 }

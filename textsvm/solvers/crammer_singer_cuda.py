@@ -5,8 +5,8 @@ is six kernels of kernels_cu/crammer_singer.cu and crammer_singer_set.cu; none o
 
     choose     the violation of all, -D, P - D and the stopping rules; then the working set
     gather     the set's tile of kernel values, which stays in the L2 cache, its coefficients and gradients
-    solve_set  a block sweeps over the set: a warp computes the step of an example, each lane a class; all
-               warps then update the gradients, four examples per thread
+    solve_set  a block sweeps over the set: a warp computes the steps of examples, each lane a class; the
+               others update the gradients meanwhile, four examples per thread
     put        the changes, row by row, with sums that are 0 in float64
     update     G += K change, by the whole chip: blocks of 32 examples x 8 classes
     measure    the violation of each example, and its terms of -D and P - D
@@ -211,7 +211,7 @@ class MulticlassSlots(cuda_queue.Slots):
         if not self.resident and not self.load_rows():
             return
         self.gather()
-        self.launch("solve_set", (self.count,), SET // 4 + 32, shared=self.on_chip)
+        self.launch("solve_set", (self.count,), 32 + SET // 4, shared=self.on_chip)
         self.launch("put", (SET, self.count), 32)
         self.update(0, self.count)
         self.measure()
