@@ -17,7 +17,8 @@
 #define INFINITE_F __int_as_float(0x7f800000)
 #define UNITS ((1 << 24) / PER_LANE)  // most in the width of an example's gradients: a sum over a warp fits an int
 
-enum { WRITTEN = 1, ADDED };  // barriers: a step's changes are in `Shared`; those of the step before are in the gradients
+// Barriers: the changes of a step are in `Shared`; those of the step before are in the gradients.
+enum { WRITTEN = 1, ADDED };
 
 __device__ __forceinline__ void arrive(int barrier) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
@@ -60,16 +61,16 @@ struct Example {  // what the warp that steps holds of one, arrays over a lane's
   int at, own;
 };
 
-// Gradients in units, a power of 2: from low to top they are wishes from 0 to -width, which is at most UNITS and at least
-// half of that. Classes below low can neither grow nor shrink.
+// Gradients in units, a power of 2: from low to top they are wishes from 0 to -width, which is between
+// UNITS / 2 and UNITS. Classes below low keep their coefficients: they cannot grow, and have no reason to shrink.
 struct Scale {
   float low, unit, per;  // per: of coefficients
   __device__ float wish(float g) const { return (low - g) * unit; }
   __device__ float room(float room) const { return room * per; }
 };
 
-// The shift, in units, where the changes min(room, wish + shift) sum to 0: Newton's method, the sum being concave in it.
-// After one step it comes from the left, and classes only leave. It is in 0 .. width: sums are of integers.
+// The shift, in units, where the changes min(room, wish + shift) sum to 0: Newton's method, the sum being concave in
+// it. After one step it comes from the left, and classes only leave. It is in 0 .. width: sums are of integers.
 __device__ __forceinline__ float shift_of(const Example& now, const Scale& in, float shift) {
   int free = 0;
   for (int pass = 0;; pass++) {
@@ -115,10 +116,10 @@ __device__ __forceinline__ uint32 step_of(const Example& now, int k, float least
   low = -unordered(warp_max(ordered(-low)));
   if (!(top - low > least)) return 0;
 
-  // The exponent of the width, in place; 23: bits of a float's fraction.
-  uint32 exponent = __float_as_uint(top - low) & 0x7f800000;
-  float unit = __uint_as_float((254u << 23) - exponent) * (UNITS / 2);
-  float step = __uint_as_float(exponent) * (2.0f / UNITS);
+  // The power of 2 below the width, as bits of a float.
+  uint32 power = __float_as_uint(top - low) & 0x7f800000;
+  float unit = __uint_as_float((254u << 23) - power) * (UNITS / 2);
+  float step = __uint_as_float(power) * (2.0f / UNITS);
   Scale in = {low, unit, unit * now.curvature};
   float shift = shift_of(now, in, 0.5f * unit * (top - low)), level = low + shift * step;
   bool full = false, some = false;
