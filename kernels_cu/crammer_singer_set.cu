@@ -2,31 +2,28 @@
 // A working set of examples of the multiclass dual, solved by one block a slot. The step of one example:
 // textsvm/solvers/crammer_singer.py; the rounds: crammer_singer.cu.
 //
-// The last warp computes steps, one after another; the others add their changes to the gradients, four examples a
-// thread. They add those of a step while the next one is computed: that one reads gradients without these changes, and
-// adds them itself.
+// Up to 32 classes, gradients are in registers of the threads that add, two examples a thread. Each of WINDOW further warps
+// holds one of the next examples and computes its step; the first of them that has one is right, and takes it. The others
+// add its changes to theirs and compute theirs again, while the gradients of the set are brought up to date.
+//
+// With more classes, gradients are in memory, four examples a thread. The last warp computes steps, one after another; the
+// others add those of a step while the next one is computed: that one reads gradients without these changes, and adds
+// them itself.
 //
 //   SET        examples of a working set
 //   PER_LANE   classes are at most 32 * PER_LANE: a warp holds those of one example
-//   ON_CHIP    1: the set's gradients are in shared memory, (k + 1) * PITCH floats; 0: in `set_g`, through the L1
+//   ON_CHIP    1: the set's gradients are in registers or in shared memory, (k + 1) * PITCH floats; 0: in `set_g`, through
+//              the L1
 
-#define ADDERS (SET / 4)
-#define THREADS (ADDERS + WARP)
+#define IN_REGISTERS (PER_LANE == 1)
+#define WINDOW (IN_REGISTERS ? 4 : 1)  // examples whose steps are computed side by side
+#define EXAMPLES (IN_REGISTERS ? 2 : 4)  // of a thread that adds
+#define ADDERS (SET / EXAMPLES)
+#define THREADS (ADDERS + WINDOW * WARP)
 #define WARPS (THREADS / WARP)
 #define SWEEP 0.3f
 #define INFINITE_F __int_as_float(0x7f800000)
 #define UNITS ((1 << 24) / PER_LANE)  // most in the width of an example's gradients: a sum over a warp fits an int
-
-// Barriers: the changes of a step are in `Shared`; those of the step before are in the gradients.
-enum { WRITTEN = 1, ADDED };
-
-__device__ __forceinline__ void arrive(int barrier) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
-}
-
-__device__ __forceinline__ void wait(int barrier) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
-}
 
 __device__ __forceinline__ float unordered(uint32 key) {
   return __uint_as_float(key & 0x80000000 ? key ^ 0x80000000 : ~key);
@@ -37,12 +34,18 @@ __device__ __forceinline__ float4 plus(float4 a, float by, float4 b) {
 }
 
 struct Shared {
-  double upper[SET];
+#if IN_REGISTERS
+  float4 g[2][WINDOW][WARP / 4];   // of the examples of a window; the next one is prepared while it is in use
+  float4 by[2][WINDOW][WARP / 4];  // their changes
+  uint32 classes[2][WINDOW];       // the classes that change, a bit each
+#else
   int4 change_class[8 * PER_LANE + 1];  // what the step changes, in fours: class and by how much
   float4 change[8 * PER_LANE + 1];
+  int changes;
+#endif
+  double upper[SET];
   float curvature[SET];
-  int own[SET], todo[SET];
-  int changes, of_warp[WARPS];
+  int own[SET], todo[SET], of_warp[WARPS];
   uint32 widest[WARPS];
   uint8 changed[SET];
 };
@@ -122,7 +125,7 @@ __device__ __forceinline__ uint32 step_of(const Example& now, int k, float least
   float step = __uint_as_float(power) * (2.0f / UNITS);
   Scale in = {low, unit, unit * now.curvature};
   float shift = shift_of(now, in, 0.5f * unit * (top - low)), level = low + shift * step;
-  bool full = false, some = false;
+  bool full = false;
   uint32 bounded = 0;
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++) {
@@ -130,9 +133,13 @@ __device__ __forceinline__ uint32 step_of(const Example& now, int k, float least
     change[q] = below ? fminf((level - now.g[q]) * now.inverse, now.room[q]) : now.room[q];
     bounded |= (uint32)!below << q;
     full |= own && !below;
-    some |= !own && below && now.a[q] + (double)change[q] < 0;
   }
-  if (__any_sync(FULL_WARP, full) && !__any_sync(FULL_WARP, some)) {  // the shift was lost in rounding
+  if (!__any_sync(FULL_WARP, full)) return bounded;
+  bool some = false;
+#pragma unroll
+  for (int q = 0; q < PER_LANE; q++)
+    some |= lane + WARP * q != now.own && !(bounded >> q & 1) && now.a[q] + (double)change[q] < 0;
+  if (!__any_sync(FULL_WARP, some)) {  // the shift was lost in rounding
     int which = worst_other(now.g, now.own, k);
 #pragma unroll
     for (int q = 0; q < PER_LANE; q++)
@@ -141,6 +148,7 @@ __device__ __forceinline__ uint32 step_of(const Example& now, int k, float least
   return bounded;
 }
 
+#if !IN_REGISTERS
 // List the changes for the other warps; how many.
 __device__ __forceinline__ int write_changes(Shared& set, const float* change, int k) {
   int lane = threadIdx.x % WARP, changes = 0;
@@ -157,6 +165,7 @@ __device__ __forceinline__ int write_changes(Shared& set, const float* change, i
   if (lane == 0) set.changes = changes;
   return changes;
 }
+#endif
 
 // Put the new coefficients of an example where they belong.
 __device__ __forceinline__ void keep_step(Shared& set, const Sets& sets, const Example& now, const float* change,
@@ -177,8 +186,10 @@ __device__ __forceinline__ void keep_step(Shared& set, const Sets& sets, const E
 // The set's gradients where the sweeps have them, and what else they need of each example.
 __device__ __forceinline__ void load_set(Shared& set, const Sets& sets, const Arrays& p, int count) {
   int thread = threadIdx.x;
-#if ON_CHIP
+#if ON_CHIP && !IN_REGISTERS
   for (int q = thread; q < p.k * (PITCH / 4); q += THREADS) ((float4*)sets.g)[q] = ((const float4*)p.set_g)[q];
+#endif
+#if ON_CHIP
   for (int q = thread; q < (p.k + WARP - 1) / WARP * PITCH; q += THREADS) sets.grows[q] = p.set_grows[q];
 #endif
   for (int at = thread; at < SET; at += THREADS) {
@@ -191,9 +202,213 @@ __device__ __forceinline__ void load_set(Shared& set, const Sets& sets, const Ar
   __syncthreads();
 }
 
-// The violations of this thread's examples, 4 thread .. 4 thread + 3; 0 if it has none.
-__device__ __forceinline__ float4 violations_of(const Sets& sets) {
-  if (threadIdx.x >= ADDERS) return {0, 0, 0, 0};
+// List in set.todo who is above a share of the worst, in order; how many, 0 if nobody is above `enough`. `least`: what
+// they are above.
+__device__ __forceinline__ int list_violators(Shared& set, const float* wide, float enough, float* least) {
+  int thread = threadIdx.x, lane = thread % WARP, warp = thread / WARP;
+  float widest = 0;
+#pragma unroll
+  for (int e = 0; e < EXAMPLES; e++) widest = fmaxf(widest, wide[e]);
+  uint32 key = warp_max(__float_as_uint(widest));
+  if (lane == 0) set.widest[warp] = key;
+  __syncthreads();
+  widest = __uint_as_float(warp_max(lane < WARPS ? set.widest[lane] : 0));
+  if (!(widest > enough)) return 0;
+  *least = fmaxf(enough, SWEEP * widest);
+  int own_count = 0;
+#pragma unroll
+  for (int e = 0; e < EXAMPLES; e++) own_count += wide[e] > *least;
+  int through = running_sum(own_count);
+  if (lane == WARP - 1) set.of_warp[warp] = through;
+  __syncthreads();
+  int place = through - own_count, todo = 0;
+  for (int w = 0; w < WARPS; w++) {
+    place += w < warp ? set.of_warp[w] : 0;
+    todo += set.of_warp[w];
+  }
+#pragma unroll
+  for (int e = 0; e < EXAMPLES; e++)
+    if (wide[e] > *least) set.todo[place++] = EXAMPLES * thread + e;
+  __syncthreads();
+  return todo;
+}
+
+// The coefficients of example `at`.
+__device__ __forceinline__ void read_classes(const Sets& sets, int at, double* a) {
+  int lane = threadIdx.x % WARP;
+#pragma unroll
+  for (int q = 0; q < PER_LANE; q++) a[q] = lane + WARP * q < sets.k ? sets.a[at * sets.k + lane + WARP * q] : 0;
+}
+
+// The curvature of a step, and its inverse.
+__device__ __forceinline__ void scale_curvature(const Shared& set, float relaxation, Example& now) {
+  now.curvature = __fdividef(set.curvature[now.at], relaxation), now.inverse = __fdividef(1.0f, now.curvature);
+}
+
+// What else a step needs of example `at`, once its coefficients are there.
+__device__ __forceinline__ void complete(const Shared& set, int at, Example& now) {
+  now.at = at, now.own = set.own[at], now.bound = set.upper[at];
+#pragma unroll
+  for (int q = 0; q < PER_LANE; q++)
+    now.room[q] = (float)(((int)threadIdx.x % WARP + WARP * q == now.own ? now.bound : 0.0) - now.a[q]);
+}
+
+struct Limits {
+  float enough, relaxation;  // violation of the set to reach; steps after the first SET, in units of the best
+  int most;                  // steps
+};
+
+#if IN_REGISTERS
+// 8 bytes from global to shared memory. They are there after `wait_copies` and a barrier.
+__device__ __forceinline__ void start_copy(float2* to, const float2* from) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"((uint32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+#else
+  *to = *from;
+#endif
+}
+
+__device__ __forceinline__ void wait_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// Where a sweep is. All threads find the same, from `classes` of the window.
+struct Place {
+  int start, from;  // of the window in the list; the first in it that may still step
+  int side, round;  // of the arrays in twos: of this window, and of this round
+  int done;         // steps
+  bool fresh;       // a new window, whose examples nobody has looked at
+
+  // The example of the window that steps, WINDOW if none does; go on to the next round.
+  __device__ int next(const Shared& set, int todo, uint32* classes) {
+    int first = WINDOW;
+    *classes = 0;
+#pragma unroll
+    for (int w = WINDOW - 1; w >= 0; w--)
+      if (set.classes[round][w]) first = w, *classes = set.classes[round][w];
+    done += first < WINDOW;
+    from = first + 1;
+    round ^= 1;
+    fresh = from >= WINDOW || start + from >= todo;
+    if (fresh) start += WINDOW, side ^= 1, from = 0;
+    return first;
+  }
+};
+
+// One sweep over the `todo` examples listed, by the warps that step; steps so far. rows: of the tile, for the examples of
+// this window and the next one.
+__device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const float* rows, int todo, float least,
+                                           int done, const Limits& limits) {
+  int lane = threadIdx.x % WARP, own = threadIdx.x / WARP - ADDERS / WARP;
+  Place place = {0, 0, 0, 0, done, true};
+  Example now;
+  float change, cross = 0;  // cross: kernel values of this window's examples, a lane each, and the next window's own
+  double a_next[1];
+  if (own < todo) read_classes(sets, set.todo[own], a_next);
+  __syncthreads();
+  for (;;) {
+    bool here = place.start + own < todo;
+    if (place.fresh && here) {
+      float g = ((const float*)set.g[place.side][own])[lane];
+      if (place.start)
+#pragma unroll
+        for (int w = 0; w < WINDOW; w++) g += ((const float*)set.by[place.side ^ 1][w])[lane] * __shfl_sync(FULL_WARP, cross, w);
+      now.g[0] = g, now.a[0] = a_next[0];
+      complete(set, set.todo[place.start + own], now);
+      int next = place.start + own + WINDOW;
+      if (next < todo) {
+        read_classes(sets, set.todo[next], a_next);
+        cross = rows[(place.side * WINDOW + lane % WINDOW) * SET + set.todo[next]];
+      }
+    }
+    uint32 bounded = 0, classes = 0;
+    if (own >= place.from) {
+      change = 0;
+      if (here) {
+        scale_curvature(set, place.done < SET ? 1.0f : limits.relaxation, now);
+        bounded = step_of(now, sets.k, least, &change);
+      }
+      ((float*)set.by[place.side][own])[lane] = change;
+      classes = __ballot_sync(FULL_WARP, change != 0);
+    }
+    if (lane == 0) set.classes[place.round][own] = classes;
+    __syncthreads();
+    int side = place.side, first = place.next(set, todo, &classes);
+    if (own == first) keep_step(set, sets, now, &change, bounded);
+    if (place.done == limits.most || place.start >= todo) return place.done;
+    if (own > first && !place.fresh)
+      now.g[0] += ((const float*)set.by[side][first])[lane] * rows[(side * WINDOW + first) * SET + now.at];
+  }
+}
+
+struct Gradients {  // of two examples
+  float2 g[WARP];
+};
+
+// Prepare the window that begins at number `start` of the list: rows of the tile, and gradients, by their owners.
+__device__ __forceinline__ void prepare(Shared& set, const Gradients& mine, const float* tile, float* rows, int start,
+                                        int todo, int side) {
+  int thread = threadIdx.x;
+#pragma unroll 1
+  for (int w = 0; w < WINDOW && start + w < todo; w++) {
+    int at = set.todo[start + w];
+    start_copy((float2*)(rows + (side * WINDOW + w) * SET) + thread, (const float2*)(tile + at * SET) + thread);
+    if (at / 2 != thread) continue;
+#pragma unroll
+    for (int r = 0; r < WARP; r += 4)
+      set.g[side][w][r / 4] = at % 2 ? float4{mine.g[r].y, mine.g[r + 1].y, mine.g[r + 2].y, mine.g[r + 3].y}
+                                            : float4{mine.g[r].x, mine.g[r + 1].x, mine.g[r + 2].x, mine.g[r + 3].x};
+  }
+}
+
+// The same sweep, by the threads that bring the gradients up to date.
+__device__ __forceinline__ int sweep_changes(Shared& set, Gradients& mine, const float* tile, float* rows, int todo,
+                                             int done, const Limits& limits) {
+  Place place = {0, 0, 0, 0, done, true};
+  prepare(set, mine, tile, rows, 0, todo, 0);
+  wait_copies();
+  __syncthreads();
+  for (;;) {
+    if (place.fresh) prepare(set, mine, tile, rows, place.start + WINDOW, todo, place.side ^ 1);
+    wait_copies();
+    __syncthreads();
+    uint32 classes;
+    int side = place.side, first = place.next(set, todo, &classes);
+    if (classes) {
+      float2 row = *((const float2*)(rows + (side * WINDOW + first) * SET) + threadIdx.x);
+#pragma unroll
+      for (int r = 0; r < WARP; r += 8) {
+        if (!(classes >> r & 255)) continue;
+        float4 by[2] = {set.by[side][first][r / 4], set.by[side][first][r / 4 + 1]};
+#pragma unroll
+        for (int q = 0; q < 8; q++) {
+          float change = q % 4 == 0 ? by[q / 4].x : q % 4 == 1 ? by[q / 4].y : q % 4 == 2 ? by[q / 4].z : by[q / 4].w;
+          mine.g[r + q].x += change * row.x, mine.g[r + q].y += change * row.y;
+        }
+      }
+    }
+    if (place.done == limits.most || place.start >= todo) return place.done;
+  }
+}
+
+// The violations of this thread's examples, 2 thread and 2 thread + 1.
+__device__ __forceinline__ void violations_of(const Sets& sets, const Gradients& mine, float* wide) {
+  float2 top = {-INFINITE_F, -INFINITE_F}, low = {INFINITE_F, INFINITE_F};
+  uint2 grow = ((const uint2*)sets.grows)[threadIdx.x];
+#pragma unroll
+  for (int r = 0; r < WARP; r++) {
+    top.x = fmaxf(top.x, mine.g[r].x), top.y = fmaxf(top.y, mine.g[r].y);
+    if (grow.x >> r & 1) low.x = fminf(low.x, mine.g[r].x);
+    if (grow.y >> r & 1) low.y = fminf(low.y, mine.g[r].y);
+  }
+  wide[0] = fmaxf(top.x - low.x, 0.0f), wide[1] = fmaxf(top.y - low.y, 0.0f);
+}
+
+#else
+// The violations of this thread's examples, 4 thread .. 4 thread + 3.
+__device__ __forceinline__ void violations_of(const Sets& sets, float* wide) {
   const float4* mine = (const float4*)sets.g + threadIdx.x;
   const uint4* mine_grow = (const uint4*)sets.grows + threadIdx.x;
   float4 top = {-INFINITE_F, -INFINITE_F, -INFINITE_F, -INFINITE_F};
@@ -210,43 +425,8 @@ __device__ __forceinline__ float4 violations_of(const Sets& sets) {
       bits.x >>= 1, bits.y >>= 1, bits.z >>= 1, bits.w >>= 1;
     }
   }
-  return {fmaxf(top.x - low.x, 0.0f), fmaxf(top.y - low.y, 0.0f), fmaxf(top.z - low.z, 0.0f),
-          fmaxf(top.w - low.w, 0.0f)};
-}
-
-// List in set.todo who is above a share of the worst, in order; how many, 0 if nobody is above `enough`. `least`: what
-// they are above.
-__device__ __forceinline__ int list_violators(Shared& set, float4 violations, float enough, float* least) {
-  int thread = threadIdx.x, lane = thread % WARP, warp = thread / WARP;
-  float wide[4] = {violations.x, violations.y, violations.z, violations.w};
-  float widest = fmaxf(fmaxf(wide[0], wide[1]), fmaxf(wide[2], wide[3]));
-  uint32 key = warp_max(__float_as_uint(widest));
-  if (lane == 0) set.widest[warp] = key;
-  __syncthreads();
-  widest = __uint_as_float(warp_max(lane < WARPS ? set.widest[lane] : 0));
-  if (!(widest > enough)) return 0;
-  *least = fmaxf(enough, SWEEP * widest);
-  int own_count = 0;
-  for (int e = 0; e < 4; e++) own_count += wide[e] > *least;
-  int through = running_sum(own_count);
-  if (lane == WARP - 1) set.of_warp[warp] = through;
-  __syncthreads();
-  int place = through - own_count, todo = 0;
-  for (int w = 0; w < WARPS; w++) {
-    place += w < warp ? set.of_warp[w] : 0;
-    todo += set.of_warp[w];
-  }
-  for (int e = 0; e < 4; e++)
-    if (wide[e] > *least) set.todo[place++] = 4 * thread + e;
-  __syncthreads();
-  return todo;
-}
-
-// The coefficients of example `at`.
-__device__ __forceinline__ void read_classes(const Sets& sets, int at, double* a) {
-  int lane = threadIdx.x % WARP;
-#pragma unroll
-  for (int q = 0; q < PER_LANE; q++) a[q] = lane + WARP * q < sets.k ? sets.a[at * sets.k + lane + WARP * q] : 0;
+  wide[0] = fmaxf(top.x - low.x, 0.0f), wide[1] = fmaxf(top.y - low.y, 0.0f);
+  wide[2] = fmaxf(top.z - low.z, 0.0f), wide[3] = fmaxf(top.w - low.w, 0.0f);
 }
 
 // The gradients of example `at`; minus infinity beyond its classes.
@@ -255,15 +435,6 @@ __device__ __forceinline__ void read_gradients(const Sets& sets, int at, float* 
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++)
     g[q] = lane + WARP * q < sets.k ? sets.g[(lane + WARP * q) * PITCH + at] : -INFINITE_F;
-}
-
-// What else a step needs of example `at`, once its coefficients are there.
-__device__ __forceinline__ void complete(const Shared& set, int at, float relaxation, Example& now) {
-  now.at = at, now.own = set.own[at], now.bound = set.upper[at];
-  now.curvature = __fdividef(set.curvature[at], relaxation), now.inverse = __fdividef(1.0f, now.curvature);
-#pragma unroll
-  for (int q = 0; q < PER_LANE; q++)
-    now.room[q] = (float)(((int)threadIdx.x % WARP + WARP * q == now.own ? now.bound : 0.0) - now.a[q]);
 }
 
 // G += change * row, for the changes of a step and this thread's four examples.
@@ -280,11 +451,6 @@ __device__ __forceinline__ void add_changes(const Shared& set, const Sets& sets,
   }
 }
 
-struct Limits {
-  float enough, relaxation;  // violation of the set to reach; steps after the first SET, in units of the best
-  int most;                  // steps
-};
-
 // One sweep over the `todo` examples listed, by the warp that steps; steps so far.
 __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const float* tile, int todo, float least,
                                            int done, const Limits& limits) {
@@ -293,22 +459,24 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
   float change[PER_LANE];
   read_classes(sets, set.todo[0], now.a);
   read_gradients(sets, set.todo[0], now.g);
-  complete(set, set.todo[0], done < SET ? 1.0f : limits.relaxation, now);
+  complete(set, set.todo[0], now);
+  scale_curvature(set, done < SET ? 1.0f : limits.relaxation, now);
   for (int t = 0; t < todo && done < limits.most; t++) {
     int next = set.todo[t + 1 < todo ? t + 1 : t];
     float value = __ldg(tile + now.at * SET + next);
     if (PER_LANE < 16) read_classes(sets, next, a_next);  // early, where there are registers for it
     uint32 bounded = step_of(now, sets.k, least, change);
     if (PER_LANE >= 16) read_classes(sets, next, a_next);
-    wait(ADDED);
+    __syncthreads();  // the changes of the step before are in the gradients
     read_gradients(sets, next, now.g);
     int changes = write_changes(set, change, sets.k);
-    arrive(WRITTEN);
+    __syncthreads();  // and these are listed
     if (changes) keep_step(set, sets, now, change, bounded);
     done += changes > 0;
 #pragma unroll
     for (int q = 0; q < PER_LANE; q++) now.g[q] += change[q] * value, now.a[q] = a_next[q];
-    complete(set, next, done < SET ? 1.0f : limits.relaxation, now);
+    complete(set, next, now);
+    scale_curvature(set, done < SET ? 1.0f : limits.relaxation, now);
   }
   return done;
 }
@@ -320,8 +488,8 @@ __device__ __forceinline__ int sweep_changes(const Shared& set, const Sets& sets
   float4 row = __ldg(rows + set.todo[0] * (SET / 4));
   for (int t = 0; t < todo && done < limits.most; t++) {
     float4 row_next = __ldg(rows + set.todo[t + 1 < todo ? t + 1 : t] * (SET / 4));
-    arrive(ADDED);
-    wait(WRITTEN);
+    __syncthreads();
+    __syncthreads();
     int changes = set.changes;
     add_changes(set, sets, changes, row);
     done += changes > 0;
@@ -329,6 +497,8 @@ __device__ __forceinline__ int sweep_changes(const Shared& set, const Sets& sets
   }
   return done;
 }
+
+#endif
 
 // Where the changes of each example go, in the order of the set: by one warp; how many have some.
 __device__ __forceinline__ int place_changes(const Shared& set, int* places) {
@@ -350,22 +520,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) solve_set(Arrays all) {
   Sets sets = {p.set_g, p.set_grows, p.set_a, p.k};
 #if ON_CHIP
   extern __shared__ float4 chip[];
-  sets.g = (float*)chip;
-  sets.grows = (uint32*)(sets.g + (p.k + 1) * PITCH);
+  sets.g = (float*)chip;  // in registers: rows of the tile are there instead
+  sets.grows = (uint32*)(sets.g + (IN_REGISTERS ? 2 * WINDOW * SET : (p.k + 1) * PITCH));
 #endif
   load_set(set, sets, p, (int)state->count);
   double tol = 0.99 * state->tol;
   int64 left = state->bound - state->iterations;
   Limits limits = {state->limit == state->size ? (float)tol : (float)fmax(tol, p.share * state->violation),
                    p.relaxation, left < p.most ? (int)left : p.most};
+  bool adds = threadIdx.x < ADDERS;
+#if IN_REGISTERS
+  Gradients mine;
+#pragma unroll
+  for (int r = 0; r < WARP; r++)
+    mine.g[r] = adds && r < p.k ? ((const float2*)(p.set_g + r * PITCH))[threadIdx.x] : float2{-INFINITE_F, -INFINITE_F};
+#endif
   int done = 0;
   for (int before = -1; before < done && done < limits.most;) {
-    float least;
-    int todo = list_violators(set, violations_of(sets), limits.enough, &least);
+    float least, wide[EXAMPLES] = {};
+#if IN_REGISTERS
+    if (adds) violations_of(sets, mine, wide);
+#else
+    if (adds) violations_of(sets, wide);
+#endif
+    int todo = list_violators(set, wide, limits.enough, &least);
     if (!todo) break;
     before = done;
-    done = threadIdx.x < ADDERS ? sweep_changes(set, sets, p.tile, todo, done, limits)
-                                : sweep_steps(set, sets, p.tile, todo, least, done, limits);
+#if IN_REGISTERS
+    done = adds ? sweep_changes(set, mine, p.tile, sets.g, todo, done, limits)
+                : sweep_steps(set, sets, sets.g, todo, least, done, limits);
+#else
+    done = adds ? sweep_changes(set, sets, p.tile, todo, done, limits)
+                : sweep_steps(set, sets, p.tile, todo, least, done, limits);
+#endif
     __syncthreads();
   }
   if (threadIdx.x < WARP) {
