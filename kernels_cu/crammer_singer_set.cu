@@ -125,7 +125,7 @@ __device__ __forceinline__ uint32 step_of(const Example& now, int k, float least
   float step = __uint_as_float(power) * (2.0f / UNITS);
   Scale in = {low, unit, unit * now.curvature};
   float shift = shift_of(now, in, 0.5f * unit * (top - low)), level = low + shift * step;
-  bool full = false;
+  bool full = false, some = false;
   uint32 bounded = 0;
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++) {
@@ -133,13 +133,9 @@ __device__ __forceinline__ uint32 step_of(const Example& now, int k, float least
     change[q] = below ? fminf((level - now.g[q]) * now.inverse, now.room[q]) : now.room[q];
     bounded |= (uint32)!below << q;
     full |= own && !below;
+    some |= !own && change[q] < now.room[q];
   }
-  if (!__any_sync(FULL_WARP, full)) return bounded;
-  bool some = false;
-#pragma unroll
-  for (int q = 0; q < PER_LANE; q++)
-    some |= lane + WARP * q != now.own && !(bounded >> q & 1) && now.a[q] + (double)change[q] < 0;
-  if (!__any_sync(FULL_WARP, some)) {  // the shift was lost in rounding
+  if (__any_sync(FULL_WARP, full) && !__any_sync(FULL_WARP, some)) {  // the shift was lost in rounding
     int which = worst_other(now.g, now.own, k);
 #pragma unroll
     for (int q = 0; q < PER_LANE; q++)
@@ -240,14 +236,19 @@ __device__ __forceinline__ void read_classes(const Sets& sets, int at, double* a
   for (int q = 0; q < PER_LANE; q++) a[q] = lane + WARP * q < sets.k ? sets.a[at * sets.k + lane + WARP * q] : 0;
 }
 
+// Everything of example `at` that does not depend on steps of others, its room left out.
+__device__ __forceinline__ void read_example(const Shared& set, const Sets& sets, int at, Example& now) {
+  now.at = at, now.own = set.own[at], now.bound = set.upper[at];
+  read_classes(sets, at, now.a);
+}
+
 // The curvature of a step, and its inverse.
 __device__ __forceinline__ void scale_curvature(const Shared& set, float relaxation, Example& now) {
   now.curvature = __fdividef(set.curvature[now.at], relaxation), now.inverse = __fdividef(1.0f, now.curvature);
 }
 
-// What else a step needs of example `at`, once its coefficients are there.
-__device__ __forceinline__ void complete(const Shared& set, int at, Example& now) {
-  now.at = at, now.own = set.own[at], now.bound = set.upper[at];
+// How much the coefficients can grow.
+__device__ __forceinline__ void find_room(Example& now) {
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++)
     now.room[q] = (float)(((int)threadIdx.x % WARP + WARP * q == now.own ? now.bound : 0.0) - now.a[q]);
@@ -297,16 +298,15 @@ struct Place {
   }
 };
 
-// One sweep over the `todo` examples listed, by the warps that step; steps so far. rows: of the tile, for the examples of
-// this window and the next one.
-__device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const float* rows, int todo, float least,
-                                           int done, const Limits& limits) {
+// One sweep over the `todo` examples listed, by the warps that step; steps so far.
+__device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const float*, int todo, float least, int done,
+                                           const Limits& limits) {
+  const float* rows = sets.g;
   int lane = threadIdx.x % WARP, own = threadIdx.x / WARP - ADDERS / WARP;
   Place place = {0, 0, 0, 0, done, true};
-  Example now;
-  float change, cross = 0;  // cross: kernel values of this window's examples, a lane each, and the next window's own
-  double a_next[1];
-  if (own < todo) read_classes(sets, set.todo[own], a_next);
+  Example now, next;
+  float change, cross = 0;  // cross: kernel values of this window's examples, a lane each, and the next one
+  if (own < todo) read_example(set, sets, set.todo[own], next);
   __syncthreads();
   for (;;) {
     bool here = place.start + own < todo;
@@ -315,12 +315,13 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
       if (place.start)
 #pragma unroll
         for (int w = 0; w < WINDOW; w++) g += ((const float*)set.by[place.side ^ 1][w])[lane] * __shfl_sync(FULL_WARP, cross, w);
-      now.g[0] = g, now.a[0] = a_next[0];
-      complete(set, set.todo[place.start + own], now);
-      int next = place.start + own + WINDOW;
-      if (next < todo) {
-        read_classes(sets, set.todo[next], a_next);
-        cross = rows[(place.side * WINDOW + lane % WINDOW) * SET + set.todo[next]];
+      now = next;
+      now.g[0] = g;
+      find_room(now);
+      int number = place.start + own + WINDOW;
+      if (number < todo) {
+        read_example(set, sets, set.todo[number], next);
+        cross = rows[(place.side * WINDOW + lane % WINDOW) * SET + next.at];
       }
     }
     uint32 bounded = 0, classes = 0;
@@ -347,6 +348,16 @@ struct Gradients {  // of two examples
   float2 g[WARP];
 };
 
+__device__ __forceinline__ Gradients gradients_of(const Arrays& p) {
+  Gradients mine;
+#pragma unroll
+  for (int r = 0; r < WARP; r++) {
+    const float2* g = (const float2*)(p.set_g + r * PITCH) + threadIdx.x;
+    mine.g[r] = r < p.k ? *g : float2{-INFINITE_F, -INFINITE_F};
+  }
+  return mine;
+}
+
 // Prepare the window that begins at number `start` of the list: rows of the tile, and gradients, by their owners.
 __device__ __forceinline__ void prepare(Shared& set, const Gradients& mine, const float* tile, float* rows, int start,
                                         int todo, int side) {
@@ -364,8 +375,9 @@ __device__ __forceinline__ void prepare(Shared& set, const Gradients& mine, cons
 }
 
 // The same sweep, by the threads that bring the gradients up to date.
-__device__ __forceinline__ int sweep_changes(Shared& set, Gradients& mine, const float* tile, float* rows, int todo,
+__device__ __forceinline__ int sweep_changes(Shared& set, const Sets& sets, Gradients& mine, const float* tile, int todo,
                                              int done, const Limits& limits) {
+  float* rows = sets.g;
   Place place = {0, 0, 0, 0, done, true};
   prepare(set, mine, tile, rows, 0, todo, 0);
   wait_copies();
@@ -408,7 +420,11 @@ __device__ __forceinline__ void violations_of(const Sets& sets, const Gradients&
 
 #else
 // The violations of this thread's examples, 4 thread .. 4 thread + 3.
-__device__ __forceinline__ void violations_of(const Sets& sets, float* wide) {
+struct Gradients {};
+
+__device__ __forceinline__ Gradients gradients_of(const Arrays&) { return {}; }
+
+__device__ __forceinline__ void violations_of(const Sets& sets, const Gradients&, float* wide) {
   const float4* mine = (const float4*)sets.g + threadIdx.x;
   const uint4* mine_grow = (const uint4*)sets.grows + threadIdx.x;
   float4 top = {-INFINITE_F, -INFINITE_F, -INFINITE_F, -INFINITE_F};
@@ -457,9 +473,9 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
   Example now;
   double a_next[PER_LANE];
   float change[PER_LANE];
-  read_classes(sets, set.todo[0], now.a);
+  read_example(set, sets, set.todo[0], now);
   read_gradients(sets, set.todo[0], now.g);
-  complete(set, set.todo[0], now);
+  find_room(now);
   scale_curvature(set, done < SET ? 1.0f : limits.relaxation, now);
   for (int t = 0; t < todo && done < limits.most; t++) {
     int next = set.todo[t + 1 < todo ? t + 1 : t];
@@ -475,15 +491,16 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
     done += changes > 0;
 #pragma unroll
     for (int q = 0; q < PER_LANE; q++) now.g[q] += change[q] * value, now.a[q] = a_next[q];
-    complete(set, next, now);
+    now.at = next, now.own = set.own[next], now.bound = set.upper[next];
+    find_room(now);
     scale_curvature(set, done < SET ? 1.0f : limits.relaxation, now);
   }
   return done;
 }
 
 // The same sweep, by the other warps, which bring the gradients up to date.
-__device__ __forceinline__ int sweep_changes(const Shared& set, const Sets& sets, const float* tile, int todo, int done,
-                                             const Limits& limits) {
+__device__ __forceinline__ int sweep_changes(const Shared& set, const Sets& sets, Gradients&, const float* tile, int todo,
+                                             int done, const Limits& limits) {
   const float4* rows = (const float4*)tile + threadIdx.x;
   float4 row = __ldg(rows + set.todo[0] * (SET / 4));
   for (int t = 0; t < todo && done < limits.most; t++) {
@@ -512,6 +529,35 @@ __device__ __forceinline__ int place_changes(const Shared& set, int* places) {
   return placed;
 }
 
+// Sweeps until the violation is small enough, or nothing changes; steps. By the threads that add, and by the others.
+__device__ __forceinline__ int add_steps(Shared& set, const Sets& sets, const Arrays& p, const Limits& limits) {
+  Gradients mine = gradients_of(p);
+  int done = 0;
+  for (int before = -1; before < done && done < limits.most;) {
+    float least, wide[EXAMPLES];
+    violations_of(sets, mine, wide);
+    int todo = list_violators(set, wide, limits.enough, &least);
+    if (!todo) break;
+    before = done;
+    done = sweep_changes(set, sets, mine, p.tile, todo, done, limits);
+    __syncthreads();
+  }
+  return done;
+}
+
+__device__ __forceinline__ int take_steps(Shared& set, const Sets& sets, const Arrays& p, const Limits& limits) {
+  int done = 0;
+  for (int before = -1; before < done && done < limits.most;) {
+    float least, none[EXAMPLES] = {};
+    int todo = list_violators(set, none, limits.enough, &least);
+    if (!todo) break;
+    before = done;
+    done = sweep_steps(set, sets, p.tile, todo, least, done, limits);
+    __syncthreads();
+  }
+  return done;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1) solve_set(Arrays all) {
   __shared__ Shared set;
   Arrays p = of_slot(all, blockIdx.x);
@@ -520,7 +566,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) solve_set(Arrays all) {
   Sets sets = {p.set_g, p.set_grows, p.set_a, p.k};
 #if ON_CHIP
   extern __shared__ float4 chip[];
-  sets.g = (float*)chip;  // in registers: rows of the tile are there instead
+  sets.g = (float*)chip;  // with gradients in registers: rows of the tile, for the examples of two windows
   sets.grows = (uint32*)(sets.g + (IN_REGISTERS ? 2 * WINDOW * SET : (p.k + 1) * PITCH));
 #endif
   load_set(set, sets, p, (int)state->count);
@@ -528,33 +574,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) solve_set(Arrays all) {
   int64 left = state->bound - state->iterations;
   Limits limits = {state->limit == state->size ? (float)tol : (float)fmax(tol, p.share * state->violation),
                    p.relaxation, left < p.most ? (int)left : p.most};
-  bool adds = threadIdx.x < ADDERS;
-#if IN_REGISTERS
-  Gradients mine;
-#pragma unroll
-  for (int r = 0; r < WARP; r++)
-    mine.g[r] = adds && r < p.k ? ((const float2*)(p.set_g + r * PITCH))[threadIdx.x] : float2{-INFINITE_F, -INFINITE_F};
-#endif
-  int done = 0;
-  for (int before = -1; before < done && done < limits.most;) {
-    float least, wide[EXAMPLES] = {};
-#if IN_REGISTERS
-    if (adds) violations_of(sets, mine, wide);
-#else
-    if (adds) violations_of(sets, wide);
-#endif
-    int todo = list_violators(set, wide, limits.enough, &least);
-    if (!todo) break;
-    before = done;
-#if IN_REGISTERS
-    done = adds ? sweep_changes(set, mine, p.tile, sets.g, todo, done, limits)
-                : sweep_steps(set, sets, sets.g, todo, least, done, limits);
-#else
-    done = adds ? sweep_changes(set, sets, p.tile, todo, done, limits)
-                : sweep_steps(set, sets, p.tile, todo, least, done, limits);
-#endif
-    __syncthreads();
-  }
+  int done = threadIdx.x < ADDERS ? add_steps(set, sets, p, limits) : take_steps(set, sets, p, limits);
   if (threadIdx.x < WARP) {
     int placed = place_changes(set, p.places);
     if (threadIdx.x == 0) {
