@@ -2,11 +2,11 @@
 // A working set of examples of the multiclass dual, solved by one block a slot. The step of one example:
 // textsvm/solvers/crammer_singer.py; the rounds: crammer_singer.cu.
 //
-// Up to 32 classes, gradients are in registers of the threads that add, two examples a thread. Each of WINDOW further warps
+// Up to 32 classes, gradients are in registers of the threads that add. Each of WINDOW further warps
 // holds one of the next examples and computes its step; the first of them that has one is right, and takes it. The others
 // add its changes to theirs and compute theirs again, while the gradients of the set are brought up to date.
 //
-// With more classes, gradients are in memory, four examples a thread. The last warp computes steps, one after another; the
+// With more classes, gradients are in memory. The last warp computes steps, one after another; the
 // others add those of a step while the next one is computed: that one reads gradients without these changes, and adds
 // them itself.
 //
@@ -17,7 +17,7 @@
 
 #define IN_REGISTERS (PER_LANE == 1)
 #define WINDOW (IN_REGISTERS ? 4 : 1)  // examples whose steps are computed side by side
-#define EXAMPLES (IN_REGISTERS ? 2 : 4)  // of a thread that adds
+#define EXAMPLES 4  // of a thread that adds
 #define ADDERS (SET / EXAMPLES)
 #define THREADS (ADDERS + WINDOW * WARP)
 #define WARPS (THREADS / WARP)
@@ -34,6 +34,7 @@ __device__ __forceinline__ float4 plus(float4 a, float by, float4 b) {
 }
 
 struct Shared {
+  int todo[SET + 2 * WINDOW];  // read by fours
 #if IN_REGISTERS
   float4 g[2][WINDOW][WARP / 4];   // of the examples of a window; the next one is prepared while it is in use
   float4 by[2][WINDOW][WARP / 4];  // their changes
@@ -45,7 +46,7 @@ struct Shared {
 #endif
   double upper[SET];
   float curvature[SET];
-  int own[SET], todo[SET], of_warp[WARPS];
+  int own[SET], of_warp[WARPS];
   uint32 widest[WARPS];
   uint8 changed[SET];
 };
@@ -60,8 +61,19 @@ struct Sets {  // gradients and coefficients of the set
 struct Example {  // what the warp that steps holds of one, arrays over a lane's classes r = lane + 32 q
   double a[PER_LANE], bound;
   float g[PER_LANE], room[PER_LANE];  // by how much a can grow
-  float curvature, inverse;           // curvature: that of the step, divided by the relaxation
+  float curvature, inverse;
   int at, own;
+};
+
+struct Pace {  // length of a step in units of the best, and its inverse
+  float length, inverse;
+};
+
+struct Limits {
+  float enough;  // violation of the set to reach
+  Pace relaxed;  // of steps after the first SET
+  int most;      // steps
+  __device__ Pace pace(int done) const { return done < SET ? Pace{1, 1} : relaxed; }
 };
 
 // Gradients in units, a power of 2: from low to top they are wishes from 0 to -width, which is between
@@ -84,7 +96,7 @@ __device__ __forceinline__ float shift_of(const Example& now, const Scale& in, f
       count += __popc(__ballot_sync(FULL_WARP, below));
       sum += __float2int_rn(below ? in.wish(now.g[q]) : in.room(now.room[q]));
     }
-    if (pass && (count == 0 || count == free || (pass > 1 && count > free))) break;
+    if (pass && ((count == 0) | (count == free) | ((pass > 1) & (count > free)))) break;
     shift = count ? fmaxf(__fdividef(-(float)warp_sum(sum), (float)count), 0.0f) : 0;
     free = count;
   }
@@ -106,7 +118,7 @@ __device__ __forceinline__ int worst_other(const float* g, int own, int k) {
 
 // The step of an example: its changes, whose sum is 0 to float32 (`put` makes it 0 to float64). Bit q of the result:
 // whether a lane's class number q is then at its bound.
-__device__ __forceinline__ uint32 step_of(const Example& now, int k, float least, float* change) {
+__device__ __forceinline__ uint32 step_of(const Example& now, int k, float least, Pace pace, float* change) {
   int lane = threadIdx.x % WARP;
   float top = -INFINITE_F, low = INFINITE_F;
 #pragma unroll
@@ -123,14 +135,15 @@ __device__ __forceinline__ uint32 step_of(const Example& now, int k, float least
   uint32 power = __float_as_uint(top - low) & 0x7f800000;
   float unit = __uint_as_float((254u << 23) - power) * (UNITS / 2);
   float step = __uint_as_float(power) * (2.0f / UNITS);
-  Scale in = {low, unit, unit * now.curvature};
+  Scale in = {low, unit, unit * (now.curvature * pace.inverse)};
+  float by = now.inverse * pace.length;
   float shift = shift_of(now, in, 0.5f * unit * (top - low)), level = low + shift * step;
   bool full = false, some = false;
   uint32 bounded = 0;
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++) {
     bool own = lane + WARP * q == now.own, below = in.wish(now.g[q]) + shift < in.room(now.room[q]);
-    change[q] = below ? fminf((level - now.g[q]) * now.inverse, now.room[q]) : now.room[q];
+    change[q] = below ? fminf((level - now.g[q]) * by, now.room[q]) : now.room[q];
     bounded |= (uint32)!below << q;
     full |= own && !below;
     some |= !own && change[q] < now.room[q];
@@ -236,34 +249,26 @@ __device__ __forceinline__ void read_classes(const Sets& sets, int at, double* a
   for (int q = 0; q < PER_LANE; q++) a[q] = lane + WARP * q < sets.k ? sets.a[at * sets.k + lane + WARP * q] : 0;
 }
 
-// Everything of example `at` that does not depend on steps of others, its room left out.
+// Values of example `at` that steps of others do not change.
 __device__ __forceinline__ void read_example(const Shared& set, const Sets& sets, int at, Example& now) {
-  now.at = at, now.own = set.own[at], now.bound = set.upper[at];
+  now.at = at, now.own = set.own[at], now.bound = set.upper[at], now.curvature = set.curvature[at];
   read_classes(sets, at, now.a);
 }
 
-// The curvature of a step, and its inverse.
-__device__ __forceinline__ void scale_curvature(const Shared& set, float relaxation, Example& now) {
-  now.curvature = __fdividef(set.curvature[now.at], relaxation), now.inverse = __fdividef(1.0f, now.curvature);
-}
-
-// How much the coefficients can grow.
-__device__ __forceinline__ void find_room(Example& now) {
+// What follows from these values: the inverse of the curvature, and how much the coefficients can grow.
+__device__ __forceinline__ void complete(Example& now) {
+  now.inverse = __fdividef(1.0f, now.curvature);
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++)
     now.room[q] = (float)(((int)threadIdx.x % WARP + WARP * q == now.own ? now.bound : 0.0) - now.a[q]);
 }
 
-struct Limits {
-  float enough, relaxation;  // violation of the set to reach; steps after the first SET, in units of the best
-  int most;                  // steps
-};
-
 #if IN_REGISTERS
-// 8 bytes from global to shared memory. They are there after `wait_copies` and a barrier.
-__device__ __forceinline__ void start_copy(float2* to, const float2* from) {
+// 16 bytes from global to shared memory. They are there after `wait_copies` and a barrier.
+__device__ __forceinline__ void start_copy(float4* to, const float4* from) {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"((uint32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32)__cvta_generic_to_shared(to)), "l"(from)
+               : "memory");
 #else
   *to = *from;
 #endif
@@ -301,7 +306,7 @@ struct Place {
 // One sweep over the `todo` examples listed, by the warps that step; steps so far.
 __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const float*, int todo, float least, int done,
                                            const Limits& limits) {
-  const float* rows = sets.g;
+  const float *rows = sets.g, *column = rows;  // column: of this example
   int lane = threadIdx.x % WARP, own = threadIdx.x / WARP - ADDERS / WARP;
   Place place = {0, 0, 0, 0, done, true};
   Example now, next;
@@ -317,7 +322,8 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
         for (int w = 0; w < WINDOW; w++) g += ((const float*)set.by[place.side ^ 1][w])[lane] * __shfl_sync(FULL_WARP, cross, w);
       now = next;
       now.g[0] = g;
-      find_room(now);
+      complete(now);
+      column = rows + now.at;
       int number = place.start + own + WINDOW;
       if (number < todo) {
         read_example(set, sets, set.todo[number], next);
@@ -328,8 +334,7 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
     if (own >= place.from) {
       change = 0;
       if (here) {
-        scale_curvature(set, place.done < SET ? 1.0f : limits.relaxation, now);
-        bounded = step_of(now, sets.k, least, &change);
+        bounded = step_of(now, sets.k, least, limits.pace(place.done), &change);
       }
       ((float*)set.by[place.side][own])[lane] = change;
       classes = __ballot_sync(FULL_WARP, change != 0);
@@ -340,109 +345,104 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
     if (own == first) keep_step(set, sets, now, &change, bounded);
     if (place.done == limits.most || place.start >= todo) return place.done;
     if (own > first && !place.fresh)
-      now.g[0] += ((const float*)set.by[side][first])[lane] * rows[(side * WINDOW + first) * SET + now.at];
+      now.g[0] += ((const float*)set.by[side][first])[lane] * column[(side * WINDOW + first) * SET];
   }
 }
 
-struct Gradients {  // of two examples
-  float2 g[WARP];
+struct Gradients {  // of a thread's examples
+  float4 g[WARP];
 };
 
 __device__ __forceinline__ Gradients gradients_of(const Arrays& p) {
   Gradients mine;
 #pragma unroll
   for (int r = 0; r < WARP; r++) {
-    const float2* g = (const float2*)(p.set_g + r * PITCH) + threadIdx.x;
-    mine.g[r] = r < p.k ? *g : float2{-INFINITE_F, -INFINITE_F};
+    const float4* g = (const float4*)(p.set_g + r * PITCH) + threadIdx.x;
+    mine.g[r] = r < p.k ? *g : float4{-INFINITE_F, -INFINITE_F, -INFINITE_F, -INFINITE_F};
   }
   return mine;
 }
 
-// Prepare the window that begins at number `start` of the list: rows of the tile, and gradients, by their owners.
-__device__ __forceinline__ void prepare(Shared& set, const Gradients& mine, const float* tile, float* rows, int start,
-                                        int todo, int side) {
-  int thread = threadIdx.x;
-#pragma unroll 1
-  for (int w = 0; w < WINDOW && start + w < todo; w++) {
-    int at = set.todo[start + w];
-    start_copy((float2*)(rows + (side * WINDOW + w) * SET) + thread, (const float2*)(tile + at * SET) + thread);
-    if (at / 2 != thread) continue;
+struct Members {  // of a window: where they are in the set, and how many they are
+  int at[WINDOW], count;
+  __device__ Members(const Shared& set, int start, int todo) : count(todo - start) {
+    int4 four = *(const int4*)(set.todo + start);
+    at[0] = four.x, at[1] = four.y, at[2] = four.z, at[3] = four.w;
+  }
+};
+
+// Copy their rows of the tile, by all threads that add. to, from: the first four values of this thread.
+__device__ __forceinline__ void start_rows(float4* to, const float4* from, const Members& all) {
+#pragma unroll
+  for (int w = 0; w < WINDOW; w++)
+    if (w < all.count) start_copy(to + w * ADDERS, from + all.at[w] * ADDERS);
+}
+
+__device__ __forceinline__ float part(float4 of, int at) {
+  return at & 2 ? (at & 1 ? of.w : of.z) : (at & 1 ? of.y : of.x);
+}
+
+// Write down their gradients, by the threads that have them.
+__device__ __forceinline__ void write_gradients(float4 (*to)[WARP / 4], const Gradients& mine, const Members& all) {
+  uint32 own = 0;
+#pragma unroll
+  for (int w = 0; w < WINDOW; w++) own |= (uint32)(w < all.count && all.at[w] / EXAMPLES == (int)threadIdx.x) << w;
+  for (; own; own &= own - 1) {
+    int w = __ffs(own) - 1, at = w & 2 ? (w & 1 ? all.at[3] : all.at[2]) : (w & 1 ? all.at[1] : all.at[0]);
 #pragma unroll
     for (int r = 0; r < WARP; r += 4)
-      set.g[side][w][r / 4] = at % 2 ? float4{mine.g[r].y, mine.g[r + 1].y, mine.g[r + 2].y, mine.g[r + 3].y}
-                                            : float4{mine.g[r].x, mine.g[r + 1].x, mine.g[r + 2].x, mine.g[r + 3].x};
+      to[w][r / 4] = {part(mine.g[r], at), part(mine.g[r + 1], at), part(mine.g[r + 2], at), part(mine.g[r + 3], at)};
   }
 }
 
 // The same sweep, by the threads that bring the gradients up to date.
 __device__ __forceinline__ int sweep_changes(Shared& set, const Sets& sets, Gradients& mine, const float* tile, int todo,
                                              int done, const Limits& limits) {
-  float* rows = sets.g;
+  float4* rows = (float4*)sets.g + threadIdx.x;
+  const float4* tile_rows = (const float4*)tile + threadIdx.x;
   Place place = {0, 0, 0, 0, done, true};
-  prepare(set, mine, tile, rows, 0, todo, 0);
-  wait_copies();
-  __syncthreads();
+  for (int start = 0, side = 0; side < 2; start += WINDOW, side++) {
+    Members all(set, start, todo);
+    start_rows(rows + side * WINDOW * ADDERS, tile_rows, all);
+    write_gradients(set.g[side], mine, all);
+    if (side) break;
+    wait_copies();
+    __syncthreads();
+  }
   for (;;) {
-    if (place.fresh) prepare(set, mine, tile, rows, place.start + WINDOW, todo, place.side ^ 1);
     wait_copies();
     __syncthreads();
     uint32 classes;
     int side = place.side, first = place.next(set, todo, &classes);
-    if (classes) {
-      float2 row = *((const float2*)(rows + (side * WINDOW + first) * SET) + threadIdx.x);
+    bool last = place.done == limits.most || place.start >= todo, more = place.fresh && !last;
+    float4 row = {0, 0, 0, 0};
+    if (classes) row = rows[(side * WINDOW + first) * ADDERS];
+    Members all(set, more ? place.start + WINDOW : 0, todo);
+    if (more) start_rows(rows + (place.side ^ 1) * WINDOW * ADDERS, tile_rows, all);
 #pragma unroll
-      for (int r = 0; r < WARP; r += 8) {
-        if (!(classes >> r & 255)) continue;
-        float4 by[2] = {set.by[side][first][r / 4], set.by[side][first][r / 4 + 1]};
-#pragma unroll
-        for (int q = 0; q < 8; q++) {
-          float change = q % 4 == 0 ? by[q / 4].x : q % 4 == 1 ? by[q / 4].y : q % 4 == 2 ? by[q / 4].z : by[q / 4].w;
-          mine.g[r + q].x += change * row.x, mine.g[r + q].y += change * row.y;
-        }
-      }
+    for (int r = 0; r < WARP; r += 8) {
+      if (!(classes >> r & 255)) continue;
+      float4 by = set.by[side][first][r / 4], by_next = set.by[side][first][r / 4 + 1];
+      mine.g[r] = plus(mine.g[r], by.x, row), mine.g[r + 1] = plus(mine.g[r + 1], by.y, row);
+      mine.g[r + 2] = plus(mine.g[r + 2], by.z, row), mine.g[r + 3] = plus(mine.g[r + 3], by.w, row);
+      mine.g[r + 4] = plus(mine.g[r + 4], by_next.x, row), mine.g[r + 5] = plus(mine.g[r + 5], by_next.y, row);
+      mine.g[r + 6] = plus(mine.g[r + 6], by_next.z, row), mine.g[r + 7] = plus(mine.g[r + 7], by_next.w, row);
     }
-    if (place.done == limits.most || place.start >= todo) return place.done;
+    if (last) return place.done;
+    if (more) write_gradients(set.g[place.side ^ 1], mine, all);
   }
 }
 
-// The violations of this thread's examples, 2 thread and 2 thread + 1.
-__device__ __forceinline__ void violations_of(const Sets& sets, const Gradients& mine, float* wide) {
-  float2 top = {-INFINITE_F, -INFINITE_F}, low = {INFINITE_F, INFINITE_F};
-  uint2 grow = ((const uint2*)sets.grows)[threadIdx.x];
-#pragma unroll
-  for (int r = 0; r < WARP; r++) {
-    top.x = fmaxf(top.x, mine.g[r].x), top.y = fmaxf(top.y, mine.g[r].y);
-    if (grow.x >> r & 1) low.x = fminf(low.x, mine.g[r].x);
-    if (grow.y >> r & 1) low.y = fminf(low.y, mine.g[r].y);
-  }
-  wide[0] = fmaxf(top.x - low.x, 0.0f), wide[1] = fmaxf(top.y - low.y, 0.0f);
-}
+// The gradient of class r of this thread's examples.
+__device__ __forceinline__ float4 gradient(const Sets&, const Gradients& mine, int r) { return mine.g[r]; }
 
 #else
-// The violations of this thread's examples, 4 thread .. 4 thread + 3.
 struct Gradients {};
 
 __device__ __forceinline__ Gradients gradients_of(const Arrays&) { return {}; }
 
-__device__ __forceinline__ void violations_of(const Sets& sets, const Gradients&, float* wide) {
-  const float4* mine = (const float4*)sets.g + threadIdx.x;
-  const uint4* mine_grow = (const uint4*)sets.grows + threadIdx.x;
-  float4 top = {-INFINITE_F, -INFINITE_F, -INFINITE_F, -INFINITE_F};
-  float4 low = {INFINITE_F, INFINITE_F, INFINITE_F, INFINITE_F};
-  for (int word = 0; WARP * word < sets.k; word++) {
-    uint4 bits = mine_grow[word * (PITCH / 4)];
-    for (int r = WARP * word; r < sets.k && r < WARP * (word + 1); r++) {
-      float4 g = mine[r * (PITCH / 4)];
-      top.x = fmaxf(top.x, g.x), top.y = fmaxf(top.y, g.y), top.z = fmaxf(top.z, g.z), top.w = fmaxf(top.w, g.w);
-      if (bits.x & 1) low.x = fminf(low.x, g.x);
-      if (bits.y & 1) low.y = fminf(low.y, g.y);
-      if (bits.z & 1) low.z = fminf(low.z, g.z);
-      if (bits.w & 1) low.w = fminf(low.w, g.w);
-      bits.x >>= 1, bits.y >>= 1, bits.z >>= 1, bits.w >>= 1;
-    }
-  }
-  wide[0] = fmaxf(top.x - low.x, 0.0f), wide[1] = fmaxf(top.y - low.y, 0.0f);
-  wide[2] = fmaxf(top.z - low.z, 0.0f), wide[3] = fmaxf(top.w - low.w, 0.0f);
+__device__ __forceinline__ float4 gradient(const Sets& sets, const Gradients&, int r) {
+  return ((const float4*)(sets.g + r * PITCH))[threadIdx.x];
 }
 
 // The gradients of example `at`; minus infinity beyond its classes.
@@ -475,13 +475,12 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
   float change[PER_LANE];
   read_example(set, sets, set.todo[0], now);
   read_gradients(sets, set.todo[0], now.g);
-  find_room(now);
-  scale_curvature(set, done < SET ? 1.0f : limits.relaxation, now);
+  complete(now);
   for (int t = 0; t < todo && done < limits.most; t++) {
     int next = set.todo[t + 1 < todo ? t + 1 : t];
     float value = __ldg(tile + now.at * SET + next);
     if (PER_LANE < 16) read_classes(sets, next, a_next);  // early, where there are registers for it
-    uint32 bounded = step_of(now, sets.k, least, change);
+    uint32 bounded = step_of(now, sets.k, least, limits.pace(done), change);
     if (PER_LANE >= 16) read_classes(sets, next, a_next);
     __syncthreads();  // the changes of the step before are in the gradients
     read_gradients(sets, next, now.g);
@@ -491,9 +490,8 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
     done += changes > 0;
 #pragma unroll
     for (int q = 0; q < PER_LANE; q++) now.g[q] += change[q] * value, now.a[q] = a_next[q];
-    now.at = next, now.own = set.own[next], now.bound = set.upper[next];
-    find_room(now);
-    scale_curvature(set, done < SET ? 1.0f : limits.relaxation, now);
+    now.at = next, now.own = set.own[next], now.bound = set.upper[next], now.curvature = set.curvature[next];
+    complete(now);
   }
   return done;
 }
@@ -516,6 +514,30 @@ __device__ __forceinline__ int sweep_changes(const Shared& set, const Sets& sets
 }
 
 #endif
+
+// The violations of this thread's examples, 4 thread .. 4 thread + 3.
+__device__ __forceinline__ void violations_of(const Sets& sets, const Gradients& mine, float* wide) {
+  float4 top = {-INFINITE_F, -INFINITE_F, -INFINITE_F, -INFINITE_F};
+  float4 low = {INFINITE_F, INFINITE_F, INFINITE_F, INFINITE_F};
+  for (int word = 0; WARP * word < sets.k; word++) {
+    uint4 bits = ((const uint4*)(sets.grows + word * PITCH))[threadIdx.x];
+#if IN_REGISTERS
+#pragma unroll
+#endif
+    for (int r = WARP * word; (IN_REGISTERS || r < sets.k) && r < WARP * (word + 1); r++) {
+      float4 g = gradient(sets, mine, r);
+      top.x = fmaxf(top.x, g.x), top.y = fmaxf(top.y, g.y), top.z = fmaxf(top.z, g.z), top.w = fmaxf(top.w, g.w);
+      if (bits.x & 1) low.x = fminf(low.x, g.x);
+      if (bits.y & 1) low.y = fminf(low.y, g.y);
+      if (bits.z & 1) low.z = fminf(low.z, g.z);
+      if (bits.w & 1) low.w = fminf(low.w, g.w);
+      bits.x >>= 1, bits.y >>= 1, bits.z >>= 1, bits.w >>= 1;
+    }
+    if (IN_REGISTERS) break;
+  }
+  wide[0] = fmaxf(top.x - low.x, 0.0f), wide[1] = fmaxf(top.y - low.y, 0.0f);
+  wide[2] = fmaxf(top.z - low.z, 0.0f), wide[3] = fmaxf(top.w - low.w, 0.0f);
+}
 
 // Where the changes of each example go, in the order of the set: by one warp; how many have some.
 __device__ __forceinline__ int place_changes(const Shared& set, int* places) {
@@ -573,7 +595,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) solve_set(Arrays all) {
   double tol = 0.99 * state->tol;
   int64 left = state->bound - state->iterations;
   Limits limits = {state->limit == state->size ? (float)tol : (float)fmax(tol, p.share * state->violation),
-                   p.relaxation, left < p.most ? (int)left : p.most};
+                   {p.relaxation, 1 / p.relaxation}, left < p.most ? (int)left : p.most};
   int done = threadIdx.x < ADDERS ? add_steps(set, sets, p, limits) : take_steps(set, sets, p, limits);
   if (threadIdx.x < WARP) {
     int placed = place_changes(set, p.places);

@@ -6,7 +6,7 @@ is six kernels of kernels_cu/crammer_singer.cu and crammer_singer_set.cu; none o
     choose     the violation of all, -D, P - D and the stopping rules; then the working set
     gather     the set's tile of kernel values, which stays in the L2 cache, its coefficients and gradients
     solve_set  a block sweeps over the set: warps compute the steps of examples, each lane a class; the
-               others update the gradients meanwhile, two or four examples per thread
+               others update the gradients meanwhile, four examples per thread
     put        the changes, row by row, with sums that are 0 in float64
     update     G += K change, by the whole chip: blocks of 32 examples x 8 classes
     measure    the violation of each example, and its terms of -D and P - D
@@ -213,7 +213,7 @@ class MulticlassSlots(cuda_queue.Slots):
         if not self.resident and not self.load_rows():
             return
         self.gather()
-        threads = 128 + SET // 2 if self.k <= 32 else 32 + SET // 4
+        threads = SET // 4 + (128 if self.k <= 32 else 32)
         self.launch("solve_set", (self.count,), threads, shared=self.on_chip)
         self.launch("put", (SET, self.count), 32)
         self.update(0, self.count)
