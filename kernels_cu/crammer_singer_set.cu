@@ -419,14 +419,19 @@ __device__ __forceinline__ int sweep_changes(Shared& set, const Sets& sets, Grad
     if (classes) row = rows[(side * WINDOW + first) * ADDERS];
     Members all(set, more ? place.start + WINDOW : 0, todo);
     if (more) start_rows(rows + (place.side ^ 1) * WINDOW * ADDERS, tile_rows, all);
+    const float4* by = set.by[side][first % WINDOW];
 #pragma unroll
     for (int r = 0; r < WARP; r += 8) {
       if (!(classes >> r & 255)) continue;
-      float4 by = set.by[side][first][r / 4], by_next = set.by[side][first][r / 4 + 1];
-      mine.g[r] = plus(mine.g[r], by.x, row), mine.g[r + 1] = plus(mine.g[r + 1], by.y, row);
-      mine.g[r + 2] = plus(mine.g[r + 2], by.z, row), mine.g[r + 3] = plus(mine.g[r + 3], by.w, row);
-      mine.g[r + 4] = plus(mine.g[r + 4], by_next.x, row), mine.g[r + 5] = plus(mine.g[r + 5], by_next.y, row);
-      mine.g[r + 6] = plus(mine.g[r + 6], by_next.z, row), mine.g[r + 7] = plus(mine.g[r + 7], by_next.w, row);
+      float4 these[2] = {by[r / 4], by[r / 4 + 1]};  // a latency for both
+#pragma unroll
+      for (int q = 0; q < 2; q++) {
+        float4* g = mine.g + r + 4 * q;
+        if (classes >> (r + 4 * q) & 15) {
+          g[0] = plus(g[0], these[q].x, row), g[1] = plus(g[1], these[q].y, row);
+          g[2] = plus(g[2], these[q].z, row), g[3] = plus(g[3], these[q].w, row);
+        }
+      }
     }
     if (last) return place.done;
     if (more) write_gradients(set.g[place.side ^ 1], mine, all);
