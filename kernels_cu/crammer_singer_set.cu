@@ -2,18 +2,18 @@
 // A working set of examples of the multiclass dual, solved by one block a slot. The step of one example:
 // textsvm/solvers/crammer_singer.py; the rounds: crammer_singer.cu.
 //
-// Up to 32 classes, gradients are in registers of the threads that add. Each of WINDOW further warps
-// holds one of the next examples and computes its step; the first of them that has one is right, and takes it. The others
-// add its changes to theirs and compute theirs again, while the gradients of the set are brought up to date.
+// Up to 32 classes, gradients are in registers of the threads that add. The list of a sweep is taken in windows of four
+// examples, each held by one of four further warps. These compute the steps of their examples side by side; the first
+// example that has one takes it. The later ones add its changes to their gradients and compute their steps again, while
+// the gradients of the set are brought up to date. The sequence of steps is that of one example after another.
 //
-// With more classes, gradients are in memory. The last warp computes steps, one after another; the
-// others add those of a step while the next one is computed: that one reads gradients without these changes, and adds
-// them itself.
+// With more classes, gradients are in memory. The last warp computes steps, one after another; the others add those of a
+// step while the next one is computed: that one reads gradients without these changes, and adds them itself.
 //
 //   SET        examples of a working set
 //   PER_LANE   classes are at most 32 * PER_LANE: a warp holds those of one example
-//   ON_CHIP    1: the set's gradients are in registers or in shared memory, (k + 1) * PITCH floats; 0: in `set_g`, through
-//              the L1
+//   ON_CHIP    1: gradients of more than 32 classes are in shared memory, (k + 1) * PITCH floats; 0: in `set_g`, through
+//              the L1. Always 1 up to 32 classes
 
 #define IN_REGISTERS (PER_LANE == 1)
 #define WINDOW (IN_REGISTERS ? 4 : 1)  // examples whose steps are computed side by side
@@ -310,16 +310,19 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
   int lane = threadIdx.x % WARP, own = threadIdx.x / WARP - ADDERS / WARP;
   Place place = {0, 0, 0, 0, done, true};
   Example now, next;
-  float change, cross = 0;  // cross: kernel values of this window's examples, a lane each, and the next one
+  float change, cross = 0;  // cross: kernel values of `next` and this window's examples, a lane each
   if (own < todo) read_example(set, sets, set.todo[own], next);
   __syncthreads();
   for (;;) {
     bool here = place.start + own < todo;
     if (place.fresh && here) {
-      float g = ((const float*)set.g[place.side][own])[lane];
+      float g = ((const float*)set.g[place.side][own])[lane];  // without the changes of the window before
       if (place.start)
 #pragma unroll
-        for (int w = 0; w < WINDOW; w++) g += ((const float*)set.by[place.side ^ 1][w])[lane] * __shfl_sync(FULL_WARP, cross, w);
+        for (int w = 0; w < WINDOW; w++) {
+          float by = ((const float*)set.by[place.side ^ 1][w])[lane];
+          g += by * __shfl_sync(FULL_WARP, cross, w);
+        }
       now = next;
       now.g[0] = g;
       complete(now);
@@ -333,9 +336,7 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
     uint32 bounded = 0, classes = 0;
     if (own >= place.from) {
       change = 0;
-      if (here) {
-        bounded = step_of(now, sets.k, least, limits.pace(place.done), &change);
-      }
+      if (here) bounded = step_of(now, sets.k, least, limits.pace(place.done), &change);
       ((float*)set.by[place.side][own])[lane] = change;
       classes = __ballot_sync(FULL_WARP, change != 0);
     }
@@ -396,8 +397,8 @@ __device__ __forceinline__ void write_gradients(float4 (*to)[WARP / 4], const Gr
 }
 
 // The same sweep, by the threads that bring the gradients up to date.
-__device__ __forceinline__ int sweep_changes(Shared& set, const Sets& sets, Gradients& mine, const float* tile, int todo,
-                                             int done, const Limits& limits) {
+__device__ __forceinline__ int sweep_changes(Shared& set, const Sets& sets, Gradients& mine, const float* tile,
+                                             int todo, int done, const Limits& limits) {
   float4* rows = (float4*)sets.g + threadIdx.x;
   const float4* tile_rows = (const float4*)tile + threadIdx.x;
   Place place = {0, 0, 0, 0, done, true};
@@ -502,8 +503,8 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
 }
 
 // The same sweep, by the other warps, which bring the gradients up to date.
-__device__ __forceinline__ int sweep_changes(const Shared& set, const Sets& sets, Gradients&, const float* tile, int todo,
-                                             int done, const Limits& limits) {
+__device__ __forceinline__ int sweep_changes(const Shared& set, const Sets& sets, Gradients&, const float* tile,
+                                             int todo, int done, const Limits& limits) {
   const float4* rows = (const float4*)tile + threadIdx.x;
   float4 row = __ldg(rows + set.todo[0] * (SET / 4));
   for (int t = 0; t < todo && done < limits.most; t++) {
