@@ -7,13 +7,13 @@
 // example that has one takes it. The later ones add its changes to their gradients and compute their steps again, while
 // the gradients of the set are brought up to date. The sequence of steps is that of one example after another.
 //
-// With more classes, gradients are in memory. The last warp computes steps, one after another; the others add those of a
-// step while the next one is computed: that one reads gradients without these changes, and adds them itself.
+// With more classes, gradients are in memory. The last warp computes steps, one after another; the others add those of
+// a step while the next one is computed: that one reads gradients without these changes, and adds them itself.
 //
 //   SET        examples of a working set
 //   PER_LANE   classes are at most 32 * PER_LANE: a warp holds those of one example
-//   ON_CHIP    1: gradients of more than 32 classes are in shared memory, (k + 1) * PITCH floats; 0: in `set_g`, through
-//              the L1. Always 1 up to 32 classes
+//   ON_CHIP    1: gradients of more than 32 classes are in shared memory, (k + 1) * PITCH floats; 0: in `set_g`,
+//              through the L1. Always 1 up to 32 classes
 
 #define IN_REGISTERS (PER_LANE == 1)
 #define WINDOW (IN_REGISTERS ? 4 : 1)  // examples whose steps are computed side by side
