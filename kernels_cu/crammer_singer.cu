@@ -52,6 +52,7 @@ struct Totals {
 __device__ Totals totals_of(const Arrays& p, int m) {
   __shared__ uint32 of_warp[CHOOSERS / WARP];
   Totals all = {0, 0, 0};
+#pragma unroll 4
   for (int c = threadIdx.x; c < m; c += CHOOSERS) {
     all.worst = max(all.worst, p.keys[c]);
     all.objective += p.objective[c];
@@ -101,7 +102,8 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS) choose(Arrays all) {
   int staying = mark_newcomers(p.members, p.entered, count, round, half, 2 * half, p.marks);
   const uint8* marks = p.marks;
   const uint32* keys = p.keys;
-  mark_largest([=](int c) { return marks[c] ? 0 : coarse(keys[c]); }, m, limit - staying, p.marks);
+  mark_largest([=](int c) { return marks[c] ? 0 : coarse(keys[c]); }, m, limit - staying, p.marks,
+               COARSE);
   __syncthreads();
   count = place_members(p.marks, m, round, p.entered, p.members);
   if (threadIdx.x == 0) state->count = count;
@@ -139,7 +141,7 @@ extern "C" __global__ void put(Arrays all) {
   int e = p.members[at], place = p.places[at], own = p.target[e];
   double others = 0, bound = p.upper[e];
   for (int r = threadIdx.x; r < k; r += WARP) others -= r == own ? 0 : a[r];
-  others = lanes_sum(others, WARP / 2);
+  for (int step = WARP / 2; step; step /= 2) others += __shfl_xor_sync(FULL_WARP, others, step);
   bool full = others > 0 && (others >= bound || a[own] >= bound);
   double scale = full ? bound / others : 1;
   for (int r = threadIdx.x; r < p.k_padded; r += WARP) {
@@ -155,32 +157,50 @@ extern "C" __global__ void put(Arrays all) {
 }
 
 // ---- update: G += K change, in `problems` slots from number `first` on; a block 32 examples x 8 classes, each of its
-// SHARES warps a share of the rows ----
+// SHARES warps a share of the rows. Changes go through shared memory, CHUNK rows at a time ----
 
 #define SHARES 16
 #define CLASSES 8
+#define PAIRS (CLASSES / 2)
+#define CHUNK 256
+#define AHEAD 8  // values that a thread waits for together
 
 extern "C" __global__ void __launch_bounds__(WARP * SHARES) update(Arrays all, int first, int problems) {
   __shared__ double sums[CLASSES][SHARES / 2][WARP];
+  __shared__ double2 changes[CHUNK][PAIRS];
+  __shared__ int slots[CHUNK];
   Arrays p = of_slot(all, first + blockIdx.x % problems);
   int groups = p.k_padded / CLASSES, block = blockIdx.x / problems, group = block % groups;
   int left = block / groups * WARP, lane = threadIdx.x % WARP, share = threadIdx.x / WARP, c = left + lane;
   int m = (int)p.state->size, rows = (int)p.state->moved, k_padded = p.k_padded;
   if (p.state->done || left >= m) return;
-  const double* __restrict__ moved = p.moved;
-  const int* __restrict__ moved_slots = p.moved_slots;
+  const double2* __restrict__ moved = (const double2*)(p.moved + group * CLASSES);
   const float* __restrict__ column = p.rows + (c < m ? p.index[c] : 0);
   int64 n = p.n;
   double sum[CLASSES] = {0, 0, 0, 0, 0, 0, 0, 0};
-#pragma unroll 4
-  for (int r = share; r < rows; r += SHARES) {
-    double value = column[moved_slots[r] * n];
-    const double2* change = (const double2*)(moved + (int64)r * k_padded + group * CLASSES);
+  for (int first = 0; first < rows; first += CHUNK) {
+    int here = min(CHUNK, rows - first);
+    __syncthreads();
+    for (int q = threadIdx.x; q < CHUNK * PAIRS; q += WARP * SHARES)
+      changes[q / PAIRS][q % PAIRS] = q < here * PAIRS ? moved[(first + q / PAIRS) * (k_padded / 2) + q % PAIRS]
+                                                       : double2{0, 0};
+    if (threadIdx.x < here) slots[threadIdx.x] = p.moved_slots[first + threadIdx.x];
+    __syncthreads();
+    for (int start = share; start < here; start += AHEAD * SHARES) {
+      float values[AHEAD];
 #pragma unroll
-    for (int q = 0; q < CLASSES / 2; q++) {
-      double2 pair = change[q];
-      sum[2 * q] += pair.x * value;
-      sum[2 * q + 1] += pair.y * value;
+      for (int e = 0; e < AHEAD; e++) {
+        int r = start + e * SHARES;
+        values[e] = r < here ? column[slots[r] * n] : 0;
+      }
+#pragma unroll
+      for (int e = 0; e < AHEAD; e++)
+#pragma unroll
+        for (int q = 0; q < PAIRS; q++) {
+          double2 pair = changes[start + e * SHARES][q];
+          sum[2 * q] += pair.x * values[e];
+          sum[2 * q + 1] += pair.y * values[e];
+        }
     }
   }
   for (int part = 1; part >= 0; part--) {  // the upper half of the shares, then the lower half, which adds it

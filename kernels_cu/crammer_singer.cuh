@@ -51,9 +51,3 @@ __device__ __forceinline__ Arrays of_slot(Arrays all, int64 slot) {
   all.moved += slot * SET * all.k_padded, all.state += slot;
   return all;
 }
-
-// The sum over a warp of values that only lanes below 2 * half hold; right in those lanes.
-template <typename T> __device__ __forceinline__ T lanes_sum(T value, int half) {
-  for (int step = half; step; step /= 2) value += __shfl_xor_sync(FULL_WARP, value, step);
-  return value;
-}

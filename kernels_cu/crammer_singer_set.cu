@@ -2,14 +2,28 @@
 // A working set of examples of the multiclass dual, solved by one block a slot. The step of one example:
 // textsvm/solvers/crammer_singer.py; the rounds: crammer_singer.cu.
 //
-//   SET        examples of a working set, 4 * THREADS
+// Up to 32 classes, gradients are in registers of the threads that add. The list of a sweep is taken in windows of four
+// examples, each held by one of four further warps. These compute the steps of their examples side by side; the first
+// example that has one takes it. The later ones add its changes to their gradients and compute their steps again, while
+// the gradients of the set are brought up to date. The sequence of steps is that of one example after another.
+//
+// With more classes, gradients are in memory. The last warp computes steps, one after another; the others add those of
+// a step while the next one is computed: that one reads gradients without these changes, and adds them itself.
+//
+//   SET        examples of a working set
 //   PER_LANE   classes are at most 32 * PER_LANE: a warp holds those of one example
-//   ON_CHIP    1: the set's gradients are in shared memory, (k + 1) * PITCH floats; 0: in `set_g`, through the L1
+//   ON_CHIP    1: gradients of more than 32 classes are in shared memory, (k + 1) * PITCH floats; 0: in `set_g`,
+//              through the L1. Always 1 up to 32 classes
 
-#define THREADS (SET / 4)
+#define IN_REGISTERS (PER_LANE == 1)
+#define WINDOW (IN_REGISTERS ? 4 : 1)  // examples whose steps are computed side by side
+#define EXAMPLES 4  // of a thread that adds
+#define ADDERS (SET / EXAMPLES)
+#define THREADS (ADDERS + WINDOW * WARP)
 #define WARPS (THREADS / WARP)
 #define SWEEP 0.3f
 #define INFINITE_F __int_as_float(0x7f800000)
+#define UNITS ((1 << 24) / PER_LANE)  // most in the width of an example's gradients: a sum over a warp fits an int
 
 __device__ __forceinline__ float unordered(uint32 key) {
   return __uint_as_float(key & 0x80000000 ? key ^ 0x80000000 : ~key);
@@ -20,12 +34,19 @@ __device__ __forceinline__ float4 plus(float4 a, float by, float4 b) {
 }
 
 struct Shared {
-  double upper[SET];
+  int todo[SET + 2 * WINDOW];  // read by fours
+#if IN_REGISTERS
+  float4 g[2][WINDOW][WARP / 4];   // of the examples of a window; the next one is prepared while it is in use
+  float4 by[2][WINDOW][WARP / 4];  // their changes
+  uint32 classes[2][WINDOW];       // the classes that change, a bit each
+#else
   int4 change_class[8 * PER_LANE + 1];  // what the step changes, in fours: class and by how much
   float4 change[8 * PER_LANE + 1];
-  float diag[SET];
-  int own[SET], todo[SET];
-  int changes, of_warp[WARPS];
+  int changes;
+#endif
+  double upper[SET];
+  float curvature[SET];
+  int own[SET], of_warp[WARPS];
   uint32 widest[WARPS];
   uint8 changed[SET];
 };
@@ -34,163 +55,169 @@ struct Sets {  // gradients and coefficients of the set
   float* g;
   uint32* grows;
   double* a;
-  int k, half;  // half: a power of 2; lanes below 2 * half hold classes
+  int k;
 };
 
-// The shift where the changes min(room, wish + shift) sum to 0: Newton's method, the sum being concave in it. It
-// begins at 0, near which it is, or at minus infinity; after one step it comes from the left, and classes only leave.
-__device__ __forceinline__ float shift_of(const float* wish, const float* room, float all, int k, int half) {
-  int lane = threadIdx.x % WARP, free = 0;
-  float shift = 0;
+struct Example {  // what the warp that steps holds of one, arrays over a lane's classes r = lane + 32 q
+  double a[PER_LANE], bound;
+  float g[PER_LANE], room[PER_LANE];  // by how much a can grow
+  float curvature, inverse;
+  int at, own;
+};
+
+struct Pace {  // length of a step in units of the best, and its inverse
+  float length, inverse;
+};
+
+struct Limits {
+  float enough;  // violation of the set to reach
+  Pace relaxed;  // of steps after the first SET
+  int most;      // steps
+  __device__ Pace pace(int done) const { return done < SET ? Pace{1, 1} : relaxed; }
+};
+
+// Gradients in units, a power of 2: from low to top they are wishes from 0 to -width, which is between
+// UNITS / 2 and UNITS. Classes below low keep their coefficients: they cannot grow, and have no reason to shrink.
+struct Scale {
+  float low, unit, per;  // per: of coefficients
+  __device__ float wish(float g) const { return (low - g) * unit; }
+  __device__ float room(float room) const { return room * per; }
+};
+
+// The shift, in units, where the changes min(room, wish + shift) sum to 0: Newton's method, the sum being concave in
+// it. After one step it comes from the left, and classes only leave. It is in 0 .. width: sums are of integers.
+__device__ __forceinline__ float shift_of(const Example& now, const Scale& in, float shift) {
+  int free = 0;
   for (int pass = 0;; pass++) {
-    int count = 0;
-    float sum = 0;
+    int count = 0, sum = 0;
 #pragma unroll
     for (int q = 0; q < PER_LANE; q++) {
-      bool below = wish[q] + shift < room[q] && lane + WARP * q < k;
-      count += __popc(__ballot_sync(FULL_WARP, below && lane < 2 * half));
-      sum += below ? wish[q] : room[q];
+      bool below = in.wish(now.g[q]) + shift < in.room(now.room[q]);
+      count += __popc(__ballot_sync(FULL_WARP, below));
+      sum += __float2int_rn(below ? in.wish(now.g[q]) : in.room(now.room[q]));
     }
-    if (pass == 0 && count == 0) count = k, sum = all;
-    if (count == 0 || count == free || (pass > 1 && count > free)) break;
+    if (pass && ((count == 0) | (count == free) | ((pass > 1) & (count > free)))) break;
+    shift = count ? fmaxf(__fdividef(-(float)warp_sum(sum), (float)count), 0.0f) : 0;
     free = count;
-    shift = -lanes_sum(sum, half) / count;
   }
   return shift;
 }
 
 // The class other than `own` with the largest gradient.
-__device__ __forceinline__ int worst_other(const float* wish, int own, int k) {
+__device__ __forceinline__ int worst_other(const float* g, int own, int k) {
   int lane = threadIdx.x % WARP, which = k;
-  float worst = INFINITE_F;
+  float worst = -INFINITE_F;
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++) {
     int r = lane + WARP * q;
-    if (r < k && r != own && wish[q] < worst) worst = wish[q], which = r;
+    if (r < k && r != own && g[q] > worst) worst = g[q], which = r;
   }
-  bool mine = ordered(-worst) == warp_max(ordered(-worst));
+  bool mine = ordered(worst) == warp_max(ordered(worst));
   return (int)~warp_max(mine ? ~(uint32)which : 0);
 }
 
-// Put the new coefficients of example `at` where they belong, and the list of what has changed in `set`.
-__device__ __forceinline__ void record_step(Shared& set, const Sets& sets, int at, const double* a,
-                                            const double* next) {
-  int lane = threadIdx.x % WARP, own = set.own[at], k = sets.k, changes = 0;
-  double bound = set.upper[at];
+// The step of an example: its changes, whose sum is 0 to float32 (`put` makes it 0 to float64). Bit q of the result:
+// whether a lane's class number q is then at its bound.
+__device__ __forceinline__ uint32 step_of(const Example& now, int k, float least, Pace pace, float* change) {
+  int lane = threadIdx.x % WARP;
+  float top = -INFINITE_F, low = INFINITE_F;
+#pragma unroll
+  for (int q = 0; q < PER_LANE; q++) {
+    change[q] = 0;
+    top = fmaxf(top, now.g[q]);
+    if (now.room[q] > 0) low = fminf(low, now.g[q]);
+  }
+  top = unordered(warp_max(ordered(top)));
+  low = -unordered(warp_max(ordered(-low)));
+  if (!(top - low > least)) return 0;
+
+  // The power of 2 below the width, as bits of a float.
+  uint32 power = __float_as_uint(top - low) & 0x7f800000;
+  float unit = __uint_as_float((254u << 23) - power) * (UNITS / 2);
+  float step = __uint_as_float(power) * (2.0f / UNITS);
+  Scale in = {low, unit, unit * (now.curvature * pace.inverse)};
+  float by = now.inverse * pace.length;
+  float shift = shift_of(now, in, 0.5f * unit * (top - low)), level = low + shift * step;
+  bool full = false, some = false;
+  uint32 bounded = 0;
+#pragma unroll
+  for (int q = 0; q < PER_LANE; q++) {
+    bool own = lane + WARP * q == now.own, below = in.wish(now.g[q]) + shift < in.room(now.room[q]);
+    change[q] = below ? fminf((level - now.g[q]) * by, now.room[q]) : now.room[q];
+    bounded |= (uint32)!below << q;
+    full |= own && !below;
+    some |= !own && change[q] < now.room[q];
+  }
+  if (__any_sync(FULL_WARP, full) && !__any_sync(FULL_WARP, some)) {  // the shift was lost in rounding
+    int which = worst_other(now.g, now.own, k);
+#pragma unroll
+    for (int q = 0; q < PER_LANE; q++)
+      if (lane + WARP * q == which) change[q] = (float)(-now.bound - now.a[q]), bounded &= ~(1u << q);
+  }
+  return bounded;
+}
+
+#if !IN_REGISTERS
+// List the changes for the other warps; how many.
+__device__ __forceinline__ int write_changes(Shared& set, const float* change, int k) {
+  int lane = threadIdx.x % WARP, changes = 0;
   float* change_of = (float*)set.change;
   int* class_of = (int*)set.change_class;
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++) {
-    int r = lane + WARP * q;
-    double change = r < k ? next[q] - a[q] : 0;
-    uint32 votes = __ballot_sync(FULL_WARP, change != 0);
-    uint32 growing = __ballot_sync(FULL_WARP, r < k && next[q] < (r == own ? bound : 0.0));
-    if (change != 0) {
-      int place = changes + __popc(votes & ((1u << lane) - 1));
-      class_of[place] = r;
-      change_of[place] = (float)change;
-      sets.a[at * k + r] = next[q];
-    }
-    if (lane == 0 && WARP * q < k) sets.grows[q * PITCH + at] = growing;
+    uint32 votes = __ballot_sync(FULL_WARP, change[q] != 0);
+    int place = changes + __popc(votes & ((1u << lane) - 1));
+    if (change[q] != 0) class_of[place] = lane + WARP * q, change_of[place] = change[q];
     changes += __popc(votes);
   }
   if (lane < 3) class_of[changes + lane] = k, change_of[changes + lane] = 0;  // up to a four
-  if (lane == 0) {
-    set.changes = changes;
-    if (changes) set.changed[at] = 1;
-  }
+  if (lane == 0) set.changes = changes;
+  return changes;
 }
+#endif
 
-// The step of example `at`, by one warp: new coefficients, and in `set` the list of what has changed. Arrays over a
-// lane's classes r = lane + 32 q: a the coefficients. Their sum is 0 to float32; `put` makes it 0 to float64.
-__device__ __forceinline__ void step_of(Shared& set, const Sets& sets, int at, float least, float relaxation,
-                                        const double* a) {
-  int lane = threadIdx.x % WARP, own = set.own[at], k = sets.k, half = sets.half;
-  double bound = set.upper[at];
-  float wish[PER_LANE], room[PER_LANE], sum = 0, top = -INFINITE_F, low = INFINITE_F;
-  float by = relaxation / fmaxf(set.diag[at], TAU);
+// Put the new coefficients of an example where they belong.
+__device__ __forceinline__ void keep_step(Shared& set, const Sets& sets, const Example& now, const float* change,
+                                          uint32 bounded) {
+  int lane = threadIdx.x % WARP;
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++) {
     int r = lane + WARP * q;
-    float g = r < k ? sets.g[r * PITCH + at] : 0;
-    room[q] = r < k ? (float)((r == own ? bound : 0.0) - a[q]) : 0;
-    wish[q] = r < k ? -by * g : 0;
-    sum += wish[q];
-    if (r < k) top = fmaxf(top, g);
-    if (r < k && room[q] > 0) low = fminf(low, g);
+    double limit = r == now.own ? now.bound : 0;
+    double next = bounded >> q & 1 ? limit : fmin(now.a[q] + (double)change[q], limit);
+    uint32 growing = __ballot_sync(FULL_WARP, r < sets.k && next < limit);
+    if (r < sets.k) sets.a[now.at * sets.k + r] = next;
+    if (lane == 0 && WARP * q < sets.k) sets.grows[q * PITCH + now.at] = growing;
   }
-  top = unordered(warp_max(ordered(top)));
-  low = -unordered(warp_max(ordered(-low)));
-  if (lane == 0) set.changes = 0;
-  if (!(top - low > least)) return;
-
-  float shift = shift_of(wish, room, sum, k, half);
-  double next[PER_LANE];
-  bool full = false, some = false;
-#pragma unroll
-  for (int q = 0; q < PER_LANE; q++) {
-    int r = lane + WARP * q;
-    bool below = wish[q] + shift < room[q];
-    double limit = r == own ? bound : 0;
-    next[q] = below && r < k ? fmin(a[q] + (double)(wish[q] + shift), limit) : limit;
-    full |= r == own && !below;
-    some |= next[q] < 0 && r != own;
-  }
-  full = __any_sync(FULL_WARP, full && lane < 2 * half);
-  if (full && !__any_sync(FULL_WARP, some && lane < 2 * half)) {  // the shift was lost in rounding
-    int which = worst_other(wish, own, k);
-#pragma unroll
-    for (int q = 0; q < PER_LANE; q++)
-      if (lane + WARP * q == which) next[q] = -bound;
-  }
-  record_step(set, sets, at, a, next);
+  if (lane == 0) set.changed[now.at] = 1;
 }
 
 // The set's gradients where the sweeps have them, and what else they need of each example.
 __device__ __forceinline__ void load_set(Shared& set, const Sets& sets, const Arrays& p, int count) {
   int thread = threadIdx.x;
-#if ON_CHIP
+#if ON_CHIP && !IN_REGISTERS
   for (int q = thread; q < p.k * (PITCH / 4); q += THREADS) ((float4*)sets.g)[q] = ((const float4*)p.set_g)[q];
+#endif
+#if ON_CHIP
   for (int q = thread; q < (p.k + WARP - 1) / WARP * PITCH; q += THREADS) sets.grows[q] = p.set_grows[q];
 #endif
   for (int at = thread; at < SET; at += THREADS) {
     int e = at < count ? p.members[at] : -1;
     set.upper[at] = e < 0 ? 0 : p.upper[e];
     set.own[at] = e < 0 ? 0 : p.target[e];
-    set.diag[at] = e < 0 ? 0 : p.tile[at * SET + at];
+    set.curvature[at] = e < 0 ? 1 : fmaxf(p.tile[at * SET + at], TAU);
     set.changed[at] = 0;
   }
   __syncthreads();
 }
 
-// The violations of this thread's examples, 4 thread .. 4 thread + 3.
-__device__ __forceinline__ float4 violations_of(const Sets& sets) {
-  const float4* mine = (const float4*)sets.g + threadIdx.x;
-  const uint4* mine_grow = (const uint4*)sets.grows + threadIdx.x;
-  float4 top = {-INFINITE_F, -INFINITE_F, -INFINITE_F, -INFINITE_F};
-  float4 low = {INFINITE_F, INFINITE_F, INFINITE_F, INFINITE_F};
-  for (int word = 0; WARP * word < sets.k; word++) {
-    uint4 bits = mine_grow[word * (PITCH / 4)];
-    for (int r = WARP * word; r < sets.k && r < WARP * (word + 1); r++) {
-      float4 g = mine[r * (PITCH / 4)];
-      top.x = fmaxf(top.x, g.x), top.y = fmaxf(top.y, g.y), top.z = fmaxf(top.z, g.z), top.w = fmaxf(top.w, g.w);
-      if (bits.x & 1) low.x = fminf(low.x, g.x);
-      if (bits.y & 1) low.y = fminf(low.y, g.y);
-      if (bits.z & 1) low.z = fminf(low.z, g.z);
-      if (bits.w & 1) low.w = fminf(low.w, g.w);
-      bits.x >>= 1, bits.y >>= 1, bits.z >>= 1, bits.w >>= 1;
-    }
-  }
-  return {fmaxf(top.x - low.x, 0.0f), fmaxf(top.y - low.y, 0.0f), fmaxf(top.z - low.z, 0.0f),
-          fmaxf(top.w - low.w, 0.0f)};
-}
-
 // List in set.todo who is above a share of the worst, in order; how many, 0 if nobody is above `enough`. `least`: what
 // they are above.
-__device__ __forceinline__ int list_violators(Shared& set, float4 violations, float enough, float* least) {
+__device__ __forceinline__ int list_violators(Shared& set, const float* wide, float enough, float* least) {
   int thread = threadIdx.x, lane = thread % WARP, warp = thread / WARP;
-  float wide[4] = {violations.x, violations.y, violations.z, violations.w};
-  float widest = fmaxf(fmaxf(wide[0], wide[1]), fmaxf(wide[2], wide[3]));
+  float widest = 0;
+#pragma unroll
+  for (int e = 0; e < EXAMPLES; e++) widest = fmaxf(widest, wide[e]);
   uint32 key = warp_max(__float_as_uint(widest));
   if (lane == 0) set.widest[warp] = key;
   __syncthreads();
@@ -198,7 +225,8 @@ __device__ __forceinline__ int list_violators(Shared& set, float4 violations, fl
   if (!(widest > enough)) return 0;
   *least = fmaxf(enough, SWEEP * widest);
   int own_count = 0;
-  for (int e = 0; e < 4; e++) own_count += wide[e] > *least;
+#pragma unroll
+  for (int e = 0; e < EXAMPLES; e++) own_count += wide[e] > *least;
   int through = running_sum(own_count);
   if (lane == WARP - 1) set.of_warp[warp] = through;
   __syncthreads();
@@ -207,16 +235,228 @@ __device__ __forceinline__ int list_violators(Shared& set, float4 violations, fl
     place += w < warp ? set.of_warp[w] : 0;
     todo += set.of_warp[w];
   }
-  for (int e = 0; e < 4; e++)
-    if (wide[e] > *least) set.todo[place++] = 4 * thread + e;
+#pragma unroll
+  for (int e = 0; e < EXAMPLES; e++)
+    if (wide[e] > *least) set.todo[place++] = EXAMPLES * thread + e;
   __syncthreads();
   return todo;
 }
 
-// The coefficients of example `at`, one class a lane.
+// The coefficients of example `at`.
 __device__ __forceinline__ void read_classes(const Sets& sets, int at, double* a) {
   int lane = threadIdx.x % WARP;
+#pragma unroll
   for (int q = 0; q < PER_LANE; q++) a[q] = lane + WARP * q < sets.k ? sets.a[at * sets.k + lane + WARP * q] : 0;
+}
+
+// Values of example `at` that steps of others do not change.
+__device__ __forceinline__ void read_example(const Shared& set, const Sets& sets, int at, Example& now) {
+  now.at = at, now.own = set.own[at], now.bound = set.upper[at], now.curvature = set.curvature[at];
+  read_classes(sets, at, now.a);
+}
+
+// What follows from these values: the inverse of the curvature, and how much the coefficients can grow.
+__device__ __forceinline__ void complete(Example& now) {
+  now.inverse = __fdividef(1.0f, now.curvature);
+#pragma unroll
+  for (int q = 0; q < PER_LANE; q++)
+    now.room[q] = (float)(((int)threadIdx.x % WARP + WARP * q == now.own ? now.bound : 0.0) - now.a[q]);
+}
+
+#if IN_REGISTERS
+// 16 bytes from global to shared memory. They are there after `wait_copies` and a barrier.
+__device__ __forceinline__ void start_copy(float4* to, const float4* from) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32)__cvta_generic_to_shared(to)), "l"(from)
+               : "memory");
+#else
+  *to = *from;
+#endif
+}
+
+__device__ __forceinline__ void wait_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// Where a sweep is. All threads find the same, from `classes` of the window.
+struct Place {
+  int start, from;  // of the window in the list; the first in it that may still step
+  int side, round;  // of the arrays in twos: of this window, and of this round
+  int done;         // steps
+  bool fresh;       // a new window, whose examples nobody has looked at
+
+  // The example of the window that steps, WINDOW if none does; go on to the next round.
+  __device__ int next(const Shared& set, int todo, uint32* classes) {
+    int first = WINDOW;
+    *classes = 0;
+#pragma unroll
+    for (int w = WINDOW - 1; w >= 0; w--)
+      if (set.classes[round][w]) first = w, *classes = set.classes[round][w];
+    done += first < WINDOW;
+    from = first + 1;
+    round ^= 1;
+    fresh = from >= WINDOW || start + from >= todo;
+    if (fresh) start += WINDOW, side ^= 1, from = 0;
+    return first;
+  }
+};
+
+// One sweep over the `todo` examples listed, by the warps that step; steps so far.
+__device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const float*, int todo, float least, int done,
+                                           const Limits& limits) {
+  const float *rows = sets.g, *column = rows;  // column: of this example
+  int lane = threadIdx.x % WARP, own = threadIdx.x / WARP - ADDERS / WARP;
+  Place place = {0, 0, 0, 0, done, true};
+  Example now, next;
+  float change, cross = 0;  // cross: kernel values of `next` and this window's examples, a lane each
+  if (own < todo) read_example(set, sets, set.todo[own], next);
+  __syncthreads();
+  for (;;) {
+    bool here = place.start + own < todo;
+    if (place.fresh && here) {
+      float g = ((const float*)set.g[place.side][own])[lane];  // without the changes of the window before
+      if (place.start)
+#pragma unroll
+        for (int w = 0; w < WINDOW; w++) {
+          float by = ((const float*)set.by[place.side ^ 1][w])[lane];
+          g += by * __shfl_sync(FULL_WARP, cross, w);
+        }
+      now = next;
+      now.g[0] = g;
+      complete(now);
+      column = rows + now.at;
+      int number = place.start + own + WINDOW;
+      if (number < todo) {
+        read_example(set, sets, set.todo[number], next);
+        cross = rows[(place.side * WINDOW + lane % WINDOW) * SET + next.at];
+      }
+    }
+    uint32 bounded = 0, classes = 0;
+    if (own >= place.from) {
+      change = 0;
+      if (here) bounded = step_of(now, sets.k, least, limits.pace(place.done), &change);
+      ((float*)set.by[place.side][own])[lane] = change;
+      classes = __ballot_sync(FULL_WARP, change != 0);
+    }
+    if (lane == 0) set.classes[place.round][own] = classes;
+    __syncthreads();
+    int side = place.side, first = place.next(set, todo, &classes);
+    if (own == first) keep_step(set, sets, now, &change, bounded);
+    if (place.done == limits.most || place.start >= todo) return place.done;
+    if (own > first && !place.fresh)
+      now.g[0] += ((const float*)set.by[side][first])[lane] * column[(side * WINDOW + first) * SET];
+  }
+}
+
+struct Gradients {  // of a thread's examples
+  float4 g[WARP];
+};
+
+__device__ __forceinline__ Gradients gradients_of(const Arrays& p) {
+  Gradients mine;
+#pragma unroll
+  for (int r = 0; r < WARP; r++) {
+    const float4* g = (const float4*)(p.set_g + r * PITCH) + threadIdx.x;
+    mine.g[r] = r < p.k ? *g : float4{-INFINITE_F, -INFINITE_F, -INFINITE_F, -INFINITE_F};
+  }
+  return mine;
+}
+
+struct Members {  // of a window: where they are in the set, and how many they are
+  int at[WINDOW], count;
+  __device__ Members(const Shared& set, int start, int todo) : count(todo - start) {
+    int4 four = *(const int4*)(set.todo + start);
+    at[0] = four.x, at[1] = four.y, at[2] = four.z, at[3] = four.w;
+  }
+};
+
+// Copy their rows of the tile, by all threads that add. to, from: the first four values of this thread.
+__device__ __forceinline__ void start_rows(float4* to, const float4* from, const Members& all) {
+#pragma unroll
+  for (int w = 0; w < WINDOW; w++)
+    if (w < all.count) start_copy(to + w * ADDERS, from + all.at[w] * ADDERS);
+}
+
+__device__ __forceinline__ float part(float4 of, int at) {
+  return at & 2 ? (at & 1 ? of.w : of.z) : (at & 1 ? of.y : of.x);
+}
+
+// Write down their gradients, by the threads that have them.
+__device__ __forceinline__ void write_gradients(float4 (*to)[WARP / 4], const Gradients& mine, const Members& all) {
+  uint32 own = 0;
+#pragma unroll
+  for (int w = 0; w < WINDOW; w++) own |= (uint32)(w < all.count && all.at[w] / EXAMPLES == (int)threadIdx.x) << w;
+  for (; own; own &= own - 1) {
+    int w = __ffs(own) - 1, at = w & 2 ? (w & 1 ? all.at[3] : all.at[2]) : (w & 1 ? all.at[1] : all.at[0]);
+#pragma unroll
+    for (int r = 0; r < WARP; r += 4)
+      to[w][r / 4] = {part(mine.g[r], at), part(mine.g[r + 1], at), part(mine.g[r + 2], at), part(mine.g[r + 3], at)};
+  }
+}
+
+// The same sweep, by the threads that bring the gradients up to date.
+__device__ __forceinline__ int sweep_changes(Shared& set, const Sets& sets, Gradients& mine, const float* tile,
+                                             int todo, int done, const Limits& limits) {
+  float4* rows = (float4*)sets.g + threadIdx.x;
+  const float4* tile_rows = (const float4*)tile + threadIdx.x;
+  Place place = {0, 0, 0, 0, done, true};
+  for (int start = 0, side = 0; side < 2; start += WINDOW, side++) {
+    Members all(set, start, todo);
+    start_rows(rows + side * WINDOW * ADDERS, tile_rows, all);
+    write_gradients(set.g[side], mine, all);
+    if (side) break;
+    wait_copies();
+    __syncthreads();
+  }
+  for (;;) {
+    wait_copies();
+    __syncthreads();
+    uint32 classes;
+    int side = place.side, first = place.next(set, todo, &classes);
+    bool last = place.done == limits.most || place.start >= todo, more = place.fresh && !last;
+    float4 row = {0, 0, 0, 0};
+    if (classes) row = rows[(side * WINDOW + first) * ADDERS];
+    Members all(set, more ? place.start + WINDOW : 0, todo);
+    if (more) start_rows(rows + (place.side ^ 1) * WINDOW * ADDERS, tile_rows, all);
+    const float4* by = set.by[side][first % WINDOW];
+#pragma unroll
+    for (int r = 0; r < WARP; r += 8) {
+      if (!(classes >> r & 255)) continue;
+      float4 these[2] = {by[r / 4], by[r / 4 + 1]};  // a latency for both
+#pragma unroll
+      for (int q = 0; q < 2; q++) {
+        float4* g = mine.g + r + 4 * q;
+        if (classes >> (r + 4 * q) & 15) {
+          g[0] = plus(g[0], these[q].x, row), g[1] = plus(g[1], these[q].y, row);
+          g[2] = plus(g[2], these[q].z, row), g[3] = plus(g[3], these[q].w, row);
+        }
+      }
+    }
+    if (last) return place.done;
+    if (more) write_gradients(set.g[place.side ^ 1], mine, all);
+  }
+}
+
+// The gradient of class r of this thread's examples.
+__device__ __forceinline__ float4 gradient(const Sets&, const Gradients& mine, int r) { return mine.g[r]; }
+
+#else
+struct Gradients {};
+
+__device__ __forceinline__ Gradients gradients_of(const Arrays&) { return {}; }
+
+__device__ __forceinline__ float4 gradient(const Sets& sets, const Gradients&, int r) {
+  return ((const float4*)(sets.g + r * PITCH))[threadIdx.x];
+}
+
+// The gradients of example `at`; minus infinity beyond its classes.
+__device__ __forceinline__ void read_gradients(const Sets& sets, int at, float* g) {
+  int lane = threadIdx.x % WARP;
+#pragma unroll
+  for (int q = 0; q < PER_LANE; q++)
+    g[q] = lane + WARP * q < sets.k ? sets.g[(lane + WARP * q) * PITCH + at] : -INFINITE_F;
 }
 
 // G += change * row, for the changes of a step and this thread's four examples.
@@ -233,36 +473,76 @@ __device__ __forceinline__ void add_changes(const Shared& set, const Sets& sets,
   }
 }
 
-struct Limits {
-  float enough, relaxation;  // violation of the set to reach; steps after the first SET, in units of the best
-  int most;                  // steps
-};
-
-// One sweep over the `todo` examples listed; steps so far, and whether any changed something.
-__device__ __forceinline__ int sweep(Shared& set, const Sets& sets, const float4* rows, int todo, float least, int done,
-                                     const Limits& limits) {
-  bool leads = threadIdx.x / WARP == 0;
-  double a[PER_LANE] = {}, a_next[PER_LANE] = {};
-  int at = set.todo[0];
-  float4 row = __ldg(rows + at * (SET / 4)), row_next = row;
-  if (leads) read_classes(sets, at, a);
+// One sweep over the `todo` examples listed, by the warp that steps; steps so far.
+__device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const float* tile, int todo, float least,
+                                           int done, const Limits& limits) {
+  Example now;
+  double a_next[PER_LANE];
+  float change[PER_LANE];
+  read_example(set, sets, set.todo[0], now);
+  read_gradients(sets, set.todo[0], now.g);
+  complete(now);
   for (int t = 0; t < todo && done < limits.most; t++) {
     int next = set.todo[t + 1 < todo ? t + 1 : t];
-    row_next = __ldg(rows + next * (SET / 4));
-    if (leads) {
-      read_classes(sets, next, a_next);
-      step_of(set, sets, at, least, done < SET ? 1.0f : limits.relaxation, a);
-    }
+    float value = __ldg(tile + now.at * SET + next);
+    if (PER_LANE < 16) read_classes(sets, next, a_next);  // early, where there are registers for it
+    uint32 bounded = step_of(now, sets.k, least, limits.pace(done), change);
+    if (PER_LANE >= 16) read_classes(sets, next, a_next);
+    __syncthreads();  // the changes of the step before are in the gradients
+    read_gradients(sets, next, now.g);
+    int changes = write_changes(set, change, sets.k);
+    __syncthreads();  // and these are listed
+    if (changes) keep_step(set, sets, now, change, bounded);
+    done += changes > 0;
+#pragma unroll
+    for (int q = 0; q < PER_LANE; q++) now.g[q] += change[q] * value, now.a[q] = a_next[q];
+    now.at = next, now.own = set.own[next], now.bound = set.upper[next], now.curvature = set.curvature[next];
+    complete(now);
+  }
+  return done;
+}
+
+// The same sweep, by the other warps, which bring the gradients up to date.
+__device__ __forceinline__ int sweep_changes(const Shared& set, const Sets& sets, Gradients&, const float* tile,
+                                             int todo, int done, const Limits& limits) {
+  const float4* rows = (const float4*)tile + threadIdx.x;
+  float4 row = __ldg(rows + set.todo[0] * (SET / 4));
+  for (int t = 0; t < todo && done < limits.most; t++) {
+    float4 row_next = __ldg(rows + set.todo[t + 1 < todo ? t + 1 : t] * (SET / 4));
+    __syncthreads();
     __syncthreads();
     int changes = set.changes;
     add_changes(set, sets, changes, row);
     done += changes > 0;
-    at = next;
     row = row_next;
-    for (int q = 0; q < PER_LANE; q++) a[q] = a_next[q];
-    __syncthreads();
   }
   return done;
+}
+
+#endif
+
+// The violations of this thread's examples, 4 thread .. 4 thread + 3.
+__device__ __forceinline__ void violations_of(const Sets& sets, const Gradients& mine, float* wide) {
+  float4 top = {-INFINITE_F, -INFINITE_F, -INFINITE_F, -INFINITE_F};
+  float4 low = {INFINITE_F, INFINITE_F, INFINITE_F, INFINITE_F};
+  for (int word = 0; WARP * word < sets.k; word++) {
+    uint4 bits = ((const uint4*)(sets.grows + word * PITCH))[threadIdx.x];
+#if IN_REGISTERS
+#pragma unroll
+#endif
+    for (int r = WARP * word; (IN_REGISTERS || r < sets.k) && r < WARP * (word + 1); r++) {
+      float4 g = gradient(sets, mine, r);
+      top.x = fmaxf(top.x, g.x), top.y = fmaxf(top.y, g.y), top.z = fmaxf(top.z, g.z), top.w = fmaxf(top.w, g.w);
+      if (bits.x & 1) low.x = fminf(low.x, g.x);
+      if (bits.y & 1) low.y = fminf(low.y, g.y);
+      if (bits.z & 1) low.z = fminf(low.z, g.z);
+      if (bits.w & 1) low.w = fminf(low.w, g.w);
+      bits.x >>= 1, bits.y >>= 1, bits.z >>= 1, bits.w >>= 1;
+    }
+    if (IN_REGISTERS) break;
+  }
+  wide[0] = fmaxf(top.x - low.x, 0.0f), wide[1] = fmaxf(top.y - low.y, 0.0f);
+  wide[2] = fmaxf(top.z - low.z, 0.0f), wide[3] = fmaxf(top.w - low.w, 0.0f);
 }
 
 // Where the changes of each example go, in the order of the set: by one warp; how many have some.
@@ -277,32 +557,52 @@ __device__ __forceinline__ int place_changes(const Shared& set, int* places) {
   return placed;
 }
 
+// Sweeps until the violation is small enough, or nothing changes; steps. By the threads that add, and by the others.
+__device__ __forceinline__ int add_steps(Shared& set, const Sets& sets, const Arrays& p, const Limits& limits) {
+  Gradients mine = gradients_of(p);
+  int done = 0;
+  for (int before = -1; before < done && done < limits.most;) {
+    float least, wide[EXAMPLES];
+    violations_of(sets, mine, wide);
+    int todo = list_violators(set, wide, limits.enough, &least);
+    if (!todo) break;
+    before = done;
+    done = sweep_changes(set, sets, mine, p.tile, todo, done, limits);
+    __syncthreads();
+  }
+  return done;
+}
+
+__device__ __forceinline__ int take_steps(Shared& set, const Sets& sets, const Arrays& p, const Limits& limits) {
+  int done = 0;
+  for (int before = -1; before < done && done < limits.most;) {
+    float least, none[EXAMPLES] = {};
+    int todo = list_violators(set, none, limits.enough, &least);
+    if (!todo) break;
+    before = done;
+    done = sweep_steps(set, sets, p.tile, todo, least, done, limits);
+    __syncthreads();
+  }
+  return done;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1) solve_set(Arrays all) {
   __shared__ Shared set;
   Arrays p = of_slot(all, blockIdx.x);
   State* state = p.state;
   if (state->done) return;
-  Sets sets = {p.set_g, p.set_grows, p.set_a, p.k, 1};
-  while (2 * sets.half < p.k && 2 * sets.half < WARP) sets.half *= 2;
+  Sets sets = {p.set_g, p.set_grows, p.set_a, p.k};
 #if ON_CHIP
   extern __shared__ float4 chip[];
-  sets.g = (float*)chip;
-  sets.grows = (uint32*)(sets.g + (p.k + 1) * PITCH);
+  sets.g = (float*)chip;  // with gradients in registers: rows of the tile, for the examples of two windows
+  sets.grows = (uint32*)(sets.g + (IN_REGISTERS ? 2 * WINDOW * SET : (p.k + 1) * PITCH));
 #endif
   load_set(set, sets, p, (int)state->count);
   double tol = 0.99 * state->tol;
   int64 left = state->bound - state->iterations;
   Limits limits = {state->limit == state->size ? (float)tol : (float)fmax(tol, p.share * state->violation),
-                   p.relaxation, left < p.most ? (int)left : p.most};
-  int done = 0;
-  for (int before = -1; before < done && done < limits.most;) {
-    float least;
-    int todo = list_violators(set, violations_of(sets), limits.enough, &least);
-    if (!todo) break;
-    before = done;
-    done = sweep(set, sets, (const float4*)p.tile + threadIdx.x, todo, least, done, limits);
-  }
-  __syncthreads();
+                   {p.relaxation, 1 / p.relaxation}, left < p.most ? (int)left : p.most};
+  int done = threadIdx.x < ADDERS ? add_steps(set, sets, p, limits) : take_steps(set, sets, p, limits);
   if (threadIdx.x < WARP) {
     int placed = place_changes(set, p.places);
     if (threadIdx.x == 0) {

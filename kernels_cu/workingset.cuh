@@ -18,6 +18,15 @@ __device__ __forceinline__ uint32 warp_max(uint32 value) {
 #endif
 }
 
+__device__ __forceinline__ int warp_sum(int value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(FULL_WARP, value);
+#else
+  for (int step = WARP / 2; step; step /= 2) value += __shfl_xor_sync(FULL_WARP, value, step);
+  return value;
+#endif
+}
+
 // The order of floats as the order of unsigned integers, above 0.
 __device__ __forceinline__ uint32 ordered(float value) {
   int bits = __float_as_int(value);
@@ -85,12 +94,13 @@ __device__ void find_bin(const int* bins, int wanted, int* bin_found, int* left)
   }
 }
 
-// The `wanted` largest keys above 0 are those above the result and the first `*ties` equal to it (radix select).
-template <typename Key> __device__ uint32 threshold(Key key_of, int m, int wanted, int* ties) {
+// The `wanted` largest keys above 0 are those above the result and the first `*ties` equal to it (radix select). The
+// last `zeros` bits of keys are 0.
+template <typename Key> __device__ uint32 threshold(Key key_of, int m, int wanted, int* ties, int zeros) {
   __shared__ int bins[256];
   __shared__ int bin, left;
   uint32 prefix = 0;
-  for (int shift = 24; shift >= 0; shift -= 8) {
+  for (int shift = 24; shift > zeros - 8; shift -= 8) {
     __syncthreads();
     if (threadIdx.x < 256) bins[threadIdx.x] = 0;
     __syncthreads();
@@ -116,9 +126,10 @@ template <typename Key> __device__ uint32 threshold(Key key_of, int m, int wante
 
 // Mark the `wanted` largest keys, ties in order of their index; returns how many there were. Nobody may mark one whose
 // key is read by another thread: key_of(k) looks at nothing but k, and is called by one thread alone.
-template <typename Key> __device__ int mark_largest(Key key_of, int m, int wanted, uint8* marks) {
+template <typename Key>
+__device__ int mark_largest(Key key_of, int m, int wanted, uint8* marks, int zeros = 0) {
   int ties, all, marked = 0, seen = 0;
-  uint32 least = threshold(key_of, m, wanted, &ties);
+  uint32 least = threshold(key_of, m, wanted, &ties, zeros);
   for (int start = 0; start < m; start += EACH * CHOOSERS) {
     int first = start + EACH * threadIdx.x, tied = 0;
     uint32 keys[EACH];

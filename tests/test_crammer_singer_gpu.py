@@ -51,7 +51,7 @@ class TestCrammerSingerOnAGpu(CrammerSingerContract):
         np.testing.assert_allclose(gpu.coef @ matrix, cpu.coef @ matrix, atol=1e-3)
 
     def test_gradients_in_global_memory_give_the_same(self, monkeypatch):
-        matrix, y = classes(1500, 6)
+        matrix, y = classes(1500, 40)
         on_chip = self.solve(matrix, y, 5.0)
         monkeypatch.setattr(crammer_singer_cuda, "_STATIC", 1 << 30)
         np.testing.assert_array_equal(self.solve(matrix, y, 5.0).coef, on_chip.coef)

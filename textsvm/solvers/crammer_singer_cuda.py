@@ -5,16 +5,16 @@ is six kernels of kernels_cu/crammer_singer.cu and crammer_singer_set.cu; none o
 
     choose     the violation of all, -D, P - D and the stopping rules; then the working set
     gather     the set's tile of kernel values, which stays in the L2 cache, its coefficients and gradients
-    solve_set  a block sweeps over the set: a warp computes the step of an example, each lane a class; all
-               warps then update the gradients, four examples per thread
+    solve_set  a block sweeps over the set: warps compute the steps of examples, each lane a class; the
+               others update the gradients meanwhile, four examples per thread
     put        the changes, row by row, with sums that are 0 in float64
     update     G += K change, by the whole chip: blocks of 32 examples x 8 classes
     measure    the violation of each example, and its terms of -D and P - D
 
-Inside a round the gradients of an example, minus their middle, are float32, in shared memory where it holds k
-x 1,024 of them: they choose steps, and the nearer to the optimum, the smaller they and their rounding are.
-Coefficients are float64, and `update` computes the gradients of the set too from their changes alone: no
-error of float32 outlives a round. A step takes about 1 us, however many classes change: its cost is latency.
+Inside a round the gradients of an example, minus their middle, are float32: in registers up to 32 classes,
+else in shared memory where it holds k x 1,024 of them. They choose steps, and the nearer to the optimum, the
+smaller they and their rounding are. Coefficients are float64, and `update` computes the gradients of the set
+too from their changes alone: no error of float32 outlives a round. The cost of a step is latency.
 
 Problems with the same number of classes run side by side (`textsvm.solvers.cuda_queue`), a chain per slot.
 
@@ -64,8 +64,9 @@ Vector = NDArray[np.float64]
 SET = 1024
 #: Sources of the rounds, and of the block that solves a working set.
 ROUNDS_SOURCE, SET_SOURCE = "crammer_singer.cu", "crammer_singer_set.cu"
-#: Variants of crammer_singer_set.cu: classes per lane, and whether gradients are in shared memory.
-VARIANTS = [(1, 1), (1, 0), (4, 1), (4, 0), (16, 0)]
+#: Variants of crammer_singer_set.cu: classes per lane, and whether gradients are on chip: of one class per
+#: lane in registers, of more in shared memory.
+VARIANTS = [(1, 1), (4, 1), (4, 0), (16, 0)]
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [
     *((SET_SOURCE, (("SET", SET), ("PER_LANE", lanes), ("ON_CHIP", chip))) for lanes, chip in VARIANTS),
     (ROUNDS_SOURCE, (("SET", SET),)),
@@ -73,7 +74,7 @@ DEFINE_SETS: list[tuple[str, devices.Defines]] = [
 ]
 #: Maximum number of steps of a round (some 40 ms).
 STEPS = 40_000
-#: Shared memory of `solve_set` besides the gradients.
+#: Static shared memory of `solve_set`.
 _STATIC = 24 << 10
 #: State of a slot: State of crammer_singer.cuh, every field 8 bytes.
 STATE = np.dtype(
@@ -124,7 +125,8 @@ class MulticlassSlots(cuda_queue.Slots):
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         self.k = k = shape[0]
         self.padded = -(-k // 8) * 8
-        self.on_chip = 4 * (k + 1 + -(-k // 32)) * (SET + 4)
+        rows = 8 * SET if k <= 32 else (k + 1) * (SET + 4)  # of the tile, or gradients
+        self.on_chip = 4 * (rows + -(-k // 32) * (SET + 4))
         self.kernels = self.load()
         super().__init__(gram, shape, wanted, stopping)
         cp, count, stride = devices.cupy(), self.count, self.stride
@@ -211,7 +213,8 @@ class MulticlassSlots(cuda_queue.Slots):
         if not self.resident and not self.load_rows():
             return
         self.gather()
-        self.launch("solve_set", (self.count,), SET // 4, shared=self.on_chip)
+        threads = SET // 4 + (128 if self.k <= 32 else 32)
+        self.launch("solve_set", (self.count,), threads, shared=self.on_chip)
         self.launch("put", (SET, self.count), 32)
         self.update(0, self.count)
         self.measure()
