@@ -21,7 +21,7 @@
 #define ADDERS (SET / EXAMPLES)
 #define THREADS (ADDERS + WINDOW * WARP)
 #define WARPS (THREADS / WARP)
-#define SWEEP 0.3f
+#define SWEEP 0.7f
 #define INFINITE_F __int_as_float(0x7f800000)
 #define UNITS ((1 << 24) / PER_LANE)  // most in the width of an example's gradients: a sum over a warp fits an int
 

@@ -126,7 +126,6 @@ def test_products_with_packed_rows(table, scale, device, monkeypatch):
 @pytest.mark.parametrize("kind", ["labels", "svr", "one class"])
 def test_the_optimum_with_packed_rows(kind, device, monkeypatch):
     monkeypatch.setattr(newton_cuda, "PACK", 1)
-    monkeypatch.setattr(newton_cuda, "PACK_PRODUCTS", 0)
     monkeypatch.setattr(newton_machines, "TOGETHER", 1)
     monkeypatch.setattr(newton_machines, "MIN_NEAR", 20)  # also some of the rows
     problem, documents = problem_of(kind, 300), documents_of(texts_of(300))

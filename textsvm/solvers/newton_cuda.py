@@ -24,9 +24,8 @@ BLOCK, MAX_BLOCKS = 256, 1024
 #: Share of free rows up to which their entries by features are copied, and the number of passes by features
 #: that this must save: copying takes about three.
 MAX_FREE, WORTH = 0.7, 6
-#: Entries of free rows, and products expected of a step, from which they are packed: packing takes as long as
-#: one or two products without.
-PACK, PACK_PRODUCTS = 1 << 23, 2
+#: Entries of free rows from which they are packed: packing takes as long as one or two products without.
+PACK = 1 << 23
 #: Gradients of newton.cu.
 GRADIENTS = np.dtype(
     [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "bent", "unit", "partial")]
@@ -76,7 +75,7 @@ class _Gradients:
         self.x, self.width, self.constant = products.x, width, products.constant
         self.index = cp.flatnonzero(system.curvature.any(axis=1))
         self.curvature = cp.ascontiguousarray(system.curvature[self.index])
-        self.packed = self._packed(products, expected)
+        self.packed = self._packed(products)
         self.lists = self.x.columns if self.packed else self._lists(expected)
         self.bent = cp.empty((len(self.index), width))
         self.spread = cp.zeros((len(self.index if self.packed else self.x), width), np.float32)
@@ -97,9 +96,9 @@ class _Gradients:
             GRADIENTS, **self.vectors, n=n, rows=len(self.index), constant=self.constant, blocks=self.blocks
         )
 
-    def _packed(self, products: CudaProducts, expected: float) -> PackedRows | None:
+    def _packed(self, products: CudaProducts) -> PackedRows | None:
         """A packed copy of the free rows, if that saves time."""
-        if self.width > 1 or expected < PACK_PRODUCTS:
+        if self.width > 1:
             return None
         lengths = gpu.cupy().diff(self.x.indptr)[self.index]
         largest = float(products.squares.max()) ** 0.5
