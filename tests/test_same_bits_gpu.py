@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_same_bits import FAMILIES, SHORT, TEXTS, check_bits
+from test_same_bits import FAMILIES, LABELS, SHORT, TEXTS, check_bits
 
 from textsvm import GapWeighted, Spectrum
 from textsvm.gram.base import needed_bytes
@@ -30,9 +30,10 @@ def test_long_texts(kernel, device, tmp_path):
 def test_machines_of_every_tier_are_the_same(kernel, device, tmp_path):
     from textsvm import SVC, Compute
 
-    texts = [text[:120] for text in TEXTS[:300]]
-    labels = np.arange(300) % 2
-    few = needed_bytes(len(texts), 80)
+    texts = [text[start : start + 80] for start in range(0, 100, 5) for text in TEXTS]
+    labels = [label for _ in range(0, 100, 5) for label in LABELS]
+    few = needed_bytes(len(texts), 1024)  # a whole working set; with fewer rows, working sets are smaller
+    assert few < needed_bytes(len(texts), len(texts))
     ways = [
         Compute(solver="gram", tier="device"),
         Compute(solver="gram", tier="recompute", memory=few),
