@@ -343,9 +343,12 @@ class _Columns:
         doubles = self.swept.doubles(row_lengths, column_lengths)
         wanted, n, groups = self._mix.shape[1], len(column_lengths), np.arange(0, len(column_lengths), LANES)
         some: list[NDArray[np.float64]] = []
+        turned = np.zeros_like(firsts) if half else firsts
         for double in sorted({bool(doubles[0, 0]), bool(doubles[-1, -1])}):
             needed = np.logical_or.reduceat(doubles == double, groups, axis=1)
-            some.append(products(self.swept, wanted, double, rows, lanes, needed, firsts, half)[..., :n])
+            if half:
+                needed &= groups + LANES > firsts[:, None]
+            some.append(products(self.swept, wanted, double, rows, lanes, needed, turned)[..., :n])
         return some[0] if len(some) == 1 else np.where(doubles, some[1], some[0])
 
 

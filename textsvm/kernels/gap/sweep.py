@@ -66,19 +66,18 @@ def products(
     columns: Picked,
     needed: NDArray[np.bool_],
     firsts: NDArray[np.int64],
-    half: bool = False,
 ) -> NDArray[np.float64]:
     """Sums of the recurrence: selected documents by lanes of others, shape (wanted, rows, columns).
 
     These are the sums of the `wanted` largest lengths up to p, of rows and groups of lanes that are `needed`.
-    Columns before the `firsts` of a document are the rows of the recurrence, or with `half` are left out.
+    Columns before the `firsts` of a document are the rows of the recurrence.
     """
     n, m = (int(np.diff(offsets)[which].max(initial=0)) for _, offsets, which in (rows, columns))
     if min(n, m) < recurrence.shortest - (wanted - 1):
         return np.zeros((wanted, len(rows[2]), columns[2].size))
     sums = np.zeros((len(rows[2]), len(columns[2]), wanted * LANES))
     arguments = _arguments(recurrence, wanted, double, max(n, m), max(n, m))
-    _many_by_lanes(*rows, *columns, needed, firsts, half, sums, *arguments)
+    _many_by_lanes(*rows, *columns, needed, firsts, sums, *arguments)
     return sums.reshape(len(sums), -1, wanted, LANES).transpose(2, 0, 1, 3).reshape(wanted, len(sums), -1)
 
 
@@ -148,7 +147,7 @@ def interleave(codes, offsets, lanes, ended, symbols):
 
 @njit(nogil=True, cache=True)
 def _many_by_lanes(
-    a, a_offsets, which, b, b_offsets, lanes, needed, firsts, half, sums, level_weights, blended, others,
+    a, a_offsets, which, b, b_offsets, lanes, needed, firsts, sums, level_weights, blended, others,
     decay, low, state, edge, same, ours,
 ):  # fmt: skip
     """sums[k, g, q * LANES + l] = which[k] by lanes[g, l]; q counts wanted lengths."""
@@ -157,7 +156,7 @@ def _many_by_lanes(
         m = interleave(b, b_offsets, lanes[g], -1, ours)
         for k in range(len(which)):
             before = min(max(firsts[k] - g * LANES, 0), LANES)  # lanes that are rows
-            if not needed[k, g] or (half and before == LANES):
+            if not needed[k, g]:
                 continue
             start = a_offsets[which[k]]
             n = a_offsets[which[k] + 1] - start
@@ -167,7 +166,7 @@ def _many_by_lanes(
                 _sweep(
                     same, n, ours, m, level_weights, blended, others, decay, low, state, edge, sums[k, g]
                 )  # fmt: skip
-            if before > 0 and not half:
+            if before > 0:
                 _sweep(ours, m, same, n, level_weights, blended, others, decay, low, state, edge, turned)
                 for at in range(len(turned)):
                     if at % LANES < before:
