@@ -101,17 +101,13 @@ class HostFeatureRows(FeatureKernelRows):
         return InvertedIndex(self.x.on_grid(self.ends), self.ends)
 
     def compare(self, x: Sparse, own: Normalisation, progress: Progress | None = None) -> NDArray[np.float32]:
-        return self._products(x.on_grid(self.ends), own, progress)
+        values = np.empty((len(x), self.n), np.float32)
+        scale = self.normalisation.scale
+        self.columns.products(x.on_grid(self.ends), own.scale, scale, values, progress)
+        return values
 
     def compare_own(self, indices: NDArray[np.int64], own: Normalisation) -> NDArray[np.float32]:
-        return self._products(self.columns.x.take(indices), own)
-
-    def _products(
-        self, x: Sparse, own: Normalisation, progress: Progress | None = None
-    ) -> NDArray[np.float32]:
-        values = np.empty((len(x), self.n), np.float32)
-        self.columns.products(x, own.scale, self.normalisation.scale, values, progress)
-        return values
+        return self.compare(self.x.take(indices), own)
 
 
 class FeaturePredictor:

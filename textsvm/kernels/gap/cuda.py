@@ -276,12 +276,14 @@ class GapTexts:
     order : int64, (m,), document at each position
     lengths, starts : int64, (m,), symbols, and the first of them in `codes`, by position
     words : int64, (m + 1,), start of each in `stream`
+    places : int64, (m,), ascending: place of each position in the order of all documents of a matrix
     """
 
     def __init__(self, documents: Documents, min_length: int, symbols: int) -> None:
         cp = gpu.cupy()
         order = np.argsort(documents.lengths, kind="stable")
         self.order = order[np.searchsorted(documents.lengths[order], max(1, min_length)) :]
+        self.places = np.arange(len(self.order))
         self.lengths, self.starts = documents.lengths[self.order], documents.offsets[:-1][self.order]
         self.words = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
         self.longest = int(self.lengths.max(initial=0))
@@ -331,25 +333,12 @@ class GapTexts:
 
 
 class Sweep:
-    """The recurrence for every source with every target; `mode` selects the output.
-
-    With `places` of the sources and of the targets in an order, ascending, only pairs whose source does not
-    come after its target are needed.
-    """
+    """The recurrence for every source with every target; `mode` selects the output."""
 
     def __init__(
-        self,
-        recurrence: Recurrence,
-        sources: GapTexts,
-        targets: GapTexts,
-        mode: int,
-        shared: int = 0,
-        places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+        self, recurrence: Recurrence, sources: GapTexts, targets: GapTexts, mode: int, shared: int = 0
     ) -> None:
         self.recurrence, self.sources, self.targets, self.mode = recurrence, sources, targets, mode
-        if mode == MIRRORED:
-            places = np.arange(len(sources)), np.arange(len(targets))
-        self.places = places
         # Some rows of a matrix take the precision and the columns of the whole: so they have its bits.
         n = m = max(sources.longest, targets.longest)
         lengths = max((sources, targets), key=len).lengths
@@ -388,8 +377,8 @@ class Sweep:
         else:
             pack, part = (x.ravel() for x in np.mgrid[len(packs) - 1 : -1 : -1, 0 : len(first)])
             source, stop = first[part], last[part]
-            if self.places is not None:
-                ends = np.searchsorted(self.places[0], self.places[1][packs[:, 2]], side="right")
+            if self.mode in (MIRRORED, FORWARD, TURNED):
+                ends = np.searchsorted(self.sources.places, self.targets.places[packs[:, 2]], side="right")
                 wanted = source < ends[pack]
                 pack, part, source = pack[wanted], part[wanted], source[wanted]
                 stop = np.minimum(stop[wanted], ends[pack])
@@ -523,22 +512,21 @@ class CudaGap:
             cp, matrix, min_length = gpu.cupy(), self._zeros(len(indices)), self.kernel.structure.min_length
             texts = GapTexts(self.documents.take(indices[by_number]), min_length, self._symbols)
             at = by_number[texts.order]
-            texts.index = cp.asarray(at.astype(np.int32))
-            self._fill_rows(matrix, texts, cp.asarray(own.scale[at]), self._place_of[indices[at]])
+            texts.index, texts.places = cp.asarray(at.astype(np.int32)), self._place_of[indices[at]]
+            self._fill_rows(matrix, texts, cp.asarray(own.scale[at]))
             own.finish_rows(matrix, self._self)
             matrix[cp.arange(len(indices)), cp.asarray(indices)] = cp.asarray(own.diagonal())
             return matrix
 
-    def _fill_rows(self, matrix: Any, texts: GapTexts, scale: Any, places: NDArray[np.int64]) -> None:
-        """Rows of own texts at these places; the source of a pair is the text that comes first."""
-        rows, columns = (texts, scale, places), (self._texts, self._scale, np.arange(len(self._texts)))
+    def _fill_rows(self, matrix: Any, texts: GapTexts, scale: Any) -> None:
+        """Rows of own texts; the source of a pair is the text that comes first in the order of the matrix."""
+        rows, columns = (texts, scale), (self._texts, self._scale)
         for mode, sources, targets in ((FORWARD, rows, columns), (TURNED, columns, rows)):
             output = {"width": self.n, "matrix": matrix, "smallest": self._smallest}
-            for side, (each, of_each, order) in (("source", sources), ("target", targets)):
-                place = gpu.cupy().asarray(order.astype(np.int32))
+            for side, (each, of_each) in (("source", sources), ("target", targets)):
+                place = gpu.cupy().asarray(each.places.astype(np.int32))
                 output |= {f"{side}_index": each.index, f"{side}_scale": of_each, f"{side}_place": place}
-            places_of = sources[2], targets[2]
-            Sweep(self.kernel.recurrence, sources[0], targets[0], mode, places=places_of).launch(output)
+            Sweep(self.kernel.recurrence, sources[0], targets[0], mode).launch(output)
 
     def gram(self, progress: Progress | None = None) -> Any:
         with gpu.use(self.device):

@@ -340,20 +340,16 @@ class _Columns:
         column_lengths: NDArray[np.int64],
     ) -> NDArray[np.float64]:
         """Sums of a piece of work; columns before `firsts` are its rows, or are left out."""
-        columns = np.arange(len(column_lengths))
-        later, doubles = columns >= firsts[:, None], self.swept.doubles(row_lengths, column_lengths)
-        kinds = {bool(doubles[0, 0]), bool(doubles[-1, -1])}
-        sums = np.zeros((self._mix.shape[1], *later.shape))
-        for turned in (False,) if half else (False, True):
-            for double in kinds:
-                wanted = later != turned
-                if len(kinds) > 1:
-                    wanted &= doubles == double
-                groups = np.logical_or.reduceat(wanted, columns[::LANES], axis=1)
-                if groups.any():
-                    some = products(self.swept, len(sums), double, rows, lanes, groups, turned)
-                    np.copyto(sums, some[..., : len(columns)], where=wanted)
-        return sums
+        doubles = self.swept.doubles(row_lengths, column_lengths)
+        wanted, n, groups = self._mix.shape[1], len(column_lengths), np.arange(0, len(column_lengths), LANES)
+        some: list[NDArray[np.float64]] = []
+        turned = np.zeros_like(firsts) if half else firsts
+        for double in sorted({bool(doubles[0, 0]), bool(doubles[-1, -1])}):
+            needed = np.logical_or.reduceat(doubles == double, groups, axis=1)
+            if half:
+                needed &= groups + LANES > firsts[:, None]
+            some.append(products(self.swept, wanted, double, rows, lanes, needed, turned)[..., :n])
+        return some[0] if len(some) == 1 else np.where(doubles, some[1], some[0])
 
 
 def _blend(weights: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:

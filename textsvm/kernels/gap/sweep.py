@@ -65,19 +65,19 @@ def products(
     rows: Picked,
     columns: Picked,
     needed: NDArray[np.bool_],
-    turned: bool,
+    firsts: NDArray[np.int64],
 ) -> NDArray[np.float64]:
     """Sums of the recurrence: selected documents by lanes of others, shape (wanted, rows, columns).
 
-    These are the sums of the `wanted` largest lengths up to p. Only those of rows and groups of lanes that
-    are `needed` are computed; if `turned`, with the documents of the lanes as the rows of the recurrence.
+    These are the sums of the `wanted` largest lengths up to p, of rows and groups of lanes that are `needed`.
+    Columns before the `firsts` of a document are the rows of the recurrence.
     """
     n, m = (int(np.diff(offsets)[which].max(initial=0)) for _, offsets, which in (rows, columns))
     if min(n, m) < recurrence.shortest - (wanted - 1):
         return np.zeros((wanted, len(rows[2]), columns[2].size))
-    sums = np.empty((len(rows[2]), len(columns[2]), wanted * LANES))
-    sizes = (m, n) if turned else (n, m)
-    _many_by_lanes(*rows, *columns, needed, turned, sums, *_arguments(recurrence, wanted, double, *sizes))
+    sums = np.zeros((len(rows[2]), len(columns[2]), wanted * LANES))
+    arguments = _arguments(recurrence, wanted, double, max(n, m), max(n, m))
+    _many_by_lanes(*rows, *columns, needed, firsts, sums, *arguments)
     return sums.reshape(len(sums), -1, wanted, LANES).transpose(2, 0, 1, 3).reshape(wanted, len(sums), -1)
 
 
@@ -147,25 +147,30 @@ def interleave(codes, offsets, lanes, ended, symbols):
 
 @njit(nogil=True, cache=True)
 def _many_by_lanes(
-    a, a_offsets, which, b, b_offsets, lanes, needed, turned, sums, level_weights, blended, others, decay,
-    low, state, edge, rows, columns,
+    a, a_offsets, which, b, b_offsets, lanes, needed, firsts, sums, level_weights, blended, others,
+    decay, low, state, edge, same, ours,
 ):  # fmt: skip
-    """sums[k, g, q * LANES + l] = which[k] by lanes[g, l] if needed[k, g]; q counts wanted lengths."""
+    """sums[k, g, q * LANES + l] = which[k] by lanes[g, l]; q counts wanted lengths."""
+    turned = np.empty(sums.shape[2])
     for g in range(len(lanes)):
-        m = interleave(b, b_offsets, lanes[g], -1, rows if turned else columns) if needed[:, g].any() else 0
+        m = interleave(b, b_offsets, lanes[g], -1, ours)
         for k in range(len(which)):
+            before = min(max(firsts[k] - g * LANES, 0), LANES)  # lanes that are rows
             if not needed[k, g]:
                 continue
             start = a_offsets[which[k]]
             n = a_offsets[which[k] + 1] - start
-            same = columns if turned else rows
             for i in range(n):
                 store(same, i * LANES, fill(np.int32(a[start + i])))
-            sizes = (m, n) if turned else (n, m)
-            _sweep(
-                rows, sizes[0], columns, sizes[1], level_weights, blended, others, decay, low, state, edge,
-                sums[k, g],
-            )  # fmt: skip
+            if before < LANES:
+                _sweep(
+                    same, n, ours, m, level_weights, blended, others, decay, low, state, edge, sums[k, g]
+                )  # fmt: skip
+            if before > 0:
+                _sweep(ours, m, same, n, level_weights, blended, others, decay, low, state, edge, turned)
+                for at in range(len(turned)):
+                    if at % LANES < before:
+                        sums[k, g, at] = turned[at]
 
 
 @njit(nogil=True, cache=True)

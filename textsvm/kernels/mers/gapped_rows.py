@@ -381,12 +381,7 @@ class HostMask:
     @cached_property
     def columns(self) -> InvertedIndex:
         """X by columns."""
-        return InvertedIndex(self.grid)
-
-    @cached_property
-    def grid(self) -> Sparse:
-        """X on its grid."""
-        return self.x.on_grid()
+        return InvertedIndex(self.x.on_grid())
 
     @property
     def squares(self) -> NDArray[np.float64]:
@@ -405,16 +400,13 @@ class HostMask:
 
     def products(self, x: Sparse) -> NDArray[np.float32]:
         """Products of the rows of x with those of X, for all masks with the same counts."""
-        return self._products(x.on_grid())
-
-    def _products(self, x: Sparse) -> NDArray[np.float32]:
         out = np.empty((len(x), len(self.x)), np.float32)
         times = np.full(len(x), float(self.mask.times))
-        self.columns.products(x, times, np.ones(len(self.x)), out)
+        self.columns.products(x.on_grid(), times, np.ones(len(self.x)), out)
         return out
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self._products(self.grid.take(indices))
+        return self.products(self.x.take(indices))
 
 
 class HostGapped(GappedRows):
@@ -485,7 +477,7 @@ class HostGapped(GappedRows):
         for mask in some:
             own, at = self.represent(self.kernel, self.windows, mask), self.kernel.masks.index(mask)
             squares += own.squares
-            Half(own.grid).add_to(total, part(progress, at, 1, len(self.kernel.masks)))
+            Half(own.x.on_grid()).add_to(total, part(progress, at, 1, len(self.kernel.masks)))
 
 
 @njit(nogil=True, cache=True)
