@@ -130,6 +130,14 @@ def test_a_bound_on_passes_is_kept_and_told():
     assert found.solutions[0].iterations <= 4 * 100
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_descent_alone_reaches_the_tolerance(noise, monkeypatch):
+    monkeypatch.setattr(feature_machines, "Face", None)  # calling it would raise
+    texts, y = corpus(400, n_classes=2, noise=noise)
+    problem = Classification(np.arange(400), y, 2, 1.0, np.ones(400), "ovr")
+    judge(*solved(problem, texts), 1.0)
+
+
 @pytest.mark.parametrize("alone", [0, 1 << 30])
 def test_products_of_a_face_are_those_of_its_gram(alone, monkeypatch):
     monkeypatch.setattr(sparse, "SERIAL_SIZE", alone)

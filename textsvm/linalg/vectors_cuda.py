@@ -350,7 +350,7 @@ def _groups(columns: Digits, m: int, n: int, *, half: bool) -> list[int]:
 
 def _waves() -> int:
     """Blocks that keep the GPU busy."""
-    return 8 * int(gpu.cupy().cuda.Device().attributes["MultiProcessorCount"])
+    return 8 * gpu.multiprocessors()
 
 
 class Float64Columns:

@@ -91,6 +91,8 @@ on_load: Callable[[str], None] | None = None
 
 #: cudaErrorPeerAccessAlreadyEnabled.
 _ENABLED_ALREADY = 704
+#: cudaDevAttrMultiProcessorCount
+_MULTIPROCESSORS = 16
 _PIP = 'pip install "cupy-cuda13x[ctk]" (or "cupy-cuda12x[ctk]", for drivers older than 580)'
 #: Paths that exist if the NVIDIA driver has a card.
 _CARD_PATHS = ("/proc/driver/nvidia", "/dev/nvidia0")
@@ -407,6 +409,12 @@ def device_of(values: Any) -> Device:
 def to_host(values: Any) -> Any:
     """Copy an array to host memory if it is on a GPU."""
     return values.get() if is_on_gpu(values) else values
+
+
+def multiprocessors() -> int:
+    """Number of multiprocessors of the current GPU; all its properties would take a millisecond to read."""
+    runtime = cupy().cuda.runtime
+    return int(runtime.deviceGetAttribute(_MULTIPROCESSORS, runtime.getDevice()))
 
 
 def free_memory(device: Device | None = None) -> int:

@@ -42,8 +42,6 @@ Vector = NDArray[np.float64]
 ROUNDS = 4
 #: Slots for each multiprocessor.
 SLOTS = 1
-#: cudaDevAttrMultiProcessorCount
-_MULTIPROCESSORS = 16
 
 
 class Done(IntEnum):
@@ -58,8 +56,7 @@ class Done(IntEnum):
 
 def most_slots() -> int:
     """Number of problems that keep the current card busy."""
-    runtime = devices.cupy().cuda.runtime
-    return SLOTS * int(runtime.deviceGetAttribute(_MULTIPROCESSORS, runtime.getDevice()))
+    return SLOTS * devices.multiprocessors()
 
 
 def largest_value(gram: Gram) -> float:

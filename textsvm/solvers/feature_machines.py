@@ -123,27 +123,24 @@ class FeatureMachine:
         coef, bias, order = np.zeros(len(self.dual)), 0.0, np.flatnonzero(self.dual.upper)
         if start is not None:
             coef = balance(self.dual.sign * start, box)
-            if self.stopping.tol >= ROUGH:  # common descent may suffice
+            solution = self._assess(coef, epochs)
+            if solution.converged:
+                return solution
+            bias, order = solution.bias, self._open(solution)
+        goals = sorted({max(FIRST * each, FINEST) for each in self.stopping.tolerances()})
+        most, first = FIRST_EPOCHS, 0.0
+        while True:
+            goal, left = goals.pop(), min(most, self.max_epochs - epochs)
+            coef, passes, violation = self._descend(descent, order, coef, bias, goal, left)
+            coef, epochs = balance(coef, box), epochs + passes
+            if violation <= goal and (goal <= tol or goals):  # descent alone may suffice
                 solution = self._assess(coef, epochs)
                 if solution.converged:
                     return solution
-        goals = sorted({max(FIRST * each, FINEST) for each in self.stopping.tolerances()})
-        most = FIRST_EPOCHS
-        first = 0.0
-        while True:
-            if start is None:
-                goal, left = goals.pop(), min(most, self.max_epochs - epochs)
-                coef, passes, violation = self._descend(descent, order, coef, bias, goal, left)
-                epochs += passes
-                if violation <= goal and (goal <= tol or goals):  # descent alone may suffice
-                    coef = balance(coef, box)
-                    solution = self._assess(coef, epochs)
-                    if solution.converged:
-                        return solution
-                    if goals:
-                        bias = solution.bias
-                        continue
-            coef, passes = self._face(balance(coef, box), box, self.max_epochs - epochs)
+                if goals:
+                    bias = solution.bias
+                    continue
+            coef, passes = self._face(coef, box, self.max_epochs - epochs)
             epochs += passes
             solution = self._assess(coef, epochs)
             if solution.converged or epochs >= self.max_epochs:
@@ -151,8 +148,7 @@ class FeatureMachine:
             first = max(first, solution.violation)
             if progress is not None:
                 progress(*log_progress(first, solution.violation, tol))
-            start, bias, most = None, solution.bias, EPOCHS
-            order = self._open(solution)
+            bias, most, order = solution.bias, EPOCHS, self._open(solution)
             goals = [max(0.3 * tol, 0.1 * solution.violation)]
 
     def _descend(

@@ -249,7 +249,7 @@ class _Comparison:
         longest = max(texts.longest, int(self.all_lengths.max(initial=0)))
         table = np.exp(-float(self.gamma) * np.arange(longest + 1 if self.kind == OF_DISTANCE else 1))
         self.of_distance = cp.asarray(table.astype(np.float32))
-        self.processors = cp.cuda.Device().attributes["MultiProcessorCount"]
+        self.processors = gpu.multiprocessors()
 
     def run(
         self, picks: NDArray[np.int64], prepare: Callable[[_Launch], None], progress: Progress | None

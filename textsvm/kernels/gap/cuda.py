@@ -356,9 +356,7 @@ class Sweep:
             )
         self.period, self.unit = fits
         self.layout = targets.layout(self.variant.columns)
-        cp = gpu.cupy()
-        properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
-        self.warps = properties["multiProcessorCount"] * self.variant.blocks * THREADS // WARP
+        self.warps = gpu.multiprocessors() * self.variant.blocks * THREADS // WARP
         self.tasks, self.parts = self._make_tasks()
 
     def _make_tasks(self) -> tuple[NDArray[Any], int]:
