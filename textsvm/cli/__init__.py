@@ -138,6 +138,7 @@ def _textsvm(
         from textsvm.runtime import memory as host_memory
 
         host_memory.require(*LIBRARIES)
+        host_memory.return_freed_arrays()
 
 
 def main() -> None:
