@@ -61,7 +61,7 @@ def require(resident: int, addresses: int) -> None:
 
 
 def return_freed_arrays() -> None:
-    """Let glibc return large freed arrays to the system at once; by default it may keep arrays below 32 MiB."""
+    """Let glibc return large freed arrays to the system at once; by default it may keep up to 32 MiB each."""
     with suppress(AttributeError, OSError, TypeError):  # another C library, or Windows
         set_option = ctypes.CDLL(None).mallopt
         set_option(_MMAP_THRESHOLD, 4 << 20)

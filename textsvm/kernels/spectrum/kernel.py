@@ -413,8 +413,9 @@ def host_grams(
         starts = feature_starts(kernel, counts, size)
         x = matrix_of(kernel, counts, next(weights) if weights is not None else None, starts)
         self_values += x.squares()
+        del counts, starts
         half = Half(x)
-        del counts, starts, x
+        del x
         half.add_to(total, part(progress, q - first, 1, lengths))
         del half  # before the counts of the next length
         while waiting and waiting[0][1].lengths[1] <= q:
