@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import sys
@@ -151,6 +152,7 @@ def main() -> None:
         code = console.interrupted()
     if code > 128 or (code and "cupy" in sys.modules):  # a failed GPU may block an ordinary exit
         console.leave(code)
+    gc.freeze()  # the process ends: Python need not search its objects for garbage
     sys.exit(code)
 
 
