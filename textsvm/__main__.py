@@ -3,8 +3,8 @@
 import gc
 import sys
 
-# Objects of imported modules and of Numba's compiler stay: to search them for garbage again and again would take
-# a fifth of the time of a short command.
+# Objects of imported modules and of Numba's compiler stay: to search them for garbage again and again would
+# take a fifth of the time of a short command.
 gc.set_threshold(300_000)
 
 try:

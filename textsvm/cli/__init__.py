@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import sys
@@ -138,6 +139,7 @@ def _textsvm(
         from textsvm.runtime import memory as host_memory
 
         host_memory.require(*LIBRARIES)
+        host_memory.return_freed_arrays()
 
 
 def main() -> None:
@@ -150,6 +152,7 @@ def main() -> None:
         code = console.interrupted()
     if code > 128 or (code and "cupy" in sys.modules):  # a failed GPU may block an ordinary exit
         console.leave(code)
+    gc.freeze()  # the process ends: Python need not search its objects for garbage
     sys.exit(code)
 
 

@@ -541,7 +541,7 @@ class Features:
                 if keys[k] == key:
                     parts[k] = _fitted_rows(term, counted, everyone)
             del counted  # before the terms of the next key are counted: counts are larger than rows
-        return self._side_by_side([parts[k] for k in range(len(terms))], device)
+        return self._side_by_side([parts.pop(k) for k in range(len(terms))], device)
 
     def count_terms(self, documents: Documents | MultiView, device: Device) -> dict[Hashable, Any]:
         """Counted documents of all terms, by `key`."""

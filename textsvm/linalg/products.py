@@ -39,11 +39,11 @@ class InvertedIndex:
 
     def __init__(self, x: Sparse, ends: NDArray[np.int64] | None = None) -> None:
         self.x, self.ends = x, np.array([x.n_features]) if ends is None else ends
-        self.df = np.bincount(x.features, minlength=x.n_features)
+        self.df = x.frequencies()
         self.indptr = np.concatenate([[0], np.cumsum(self.df)])
         self.documents = np.empty(len(x.features), np.int32)
         self.values = np.empty(len(x.features), np.float32)
-        self.after = np.empty(len(x.features), np.int64)
+        self.after = np.empty(len(x.features), feature_type(len(x.features)))
         cursor = self.indptr[:-1].copy()
         _transpose(x.indptr, x.features, x.values, cursor, self.documents, self.values, self.after)
         self._dense: dict[float, DenseColumns] = {}
@@ -117,12 +117,13 @@ class Half:
     """Products of the rows of X with each other, each pair once."""
 
     def __init__(self, x: Sparse) -> None:
-        df = np.bincount(x.features, minlength=x.n_features)
+        df = x.frequencies()
         self.dense = DenseColumns(x, full_columns(df, len(x)))
         listed = (df > 1) & (self.dense.column < 0)
         n_listed = int(listed.sum())
         target = np.where(listed, np.cumsum(listed) - 1, -1).astype(feature_type(n_listed))
         self.rest = x.select(target, n_listed)
+        del df, listed, target
         self.columns = InvertedIndex(self.rest)
         #: None if all are 1 (presence, intersection) and need not be read.
         self.values = None if bool(np.all(self.rest.values == 1)) else self.columns.values

@@ -6,7 +6,7 @@ half of the features of real texts do; they are dropped, and k(s, s) - |x_s|^2 i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -56,6 +56,22 @@ class SharedFeatures:
         return cls(shared.indptr, shared.features, shared.values, number, x.squares() - shared.squares())
 
     @classmethod
+    def of_slabs(cls, slabs: Callable[[], Iterable[Sparse]], df: NDArray[np.int64]) -> SharedFeatures:
+        """`of` the rows of all slabs, of which only one is in memory."""
+        number, target = _numbered(df)
+        size, end = int(df[number].sum()), 0
+        features, values = empty(size, feature_type(len(number))), empty(size, np.float32)
+        indptr, alone = [np.zeros(1, np.int64)], []
+        for x in slabs():
+            shared = x.select(target, len(number))
+            begin, end = end, end + len(shared.features)
+            features[begin:end], values[begin:end] = shared.features, shared.values
+            indptr.append(begin + shared.indptr[1:])
+            alone.append(x.squares() - shared.squares())
+            del x, shared  # before the next slab
+        return cls(np.concatenate(indptr), features, values, number, np.concatenate(alone))
+
+    @classmethod
     def of_counts(cls, counts: Counts, table: NDArray[np.float32], df: NDArray[np.int64]) -> SharedFeatures:
         """From counts and the value of each count; like `of`, without all values in memory."""
         number, target = _numbered(df)
@@ -83,8 +99,11 @@ class SharedFeatures:
         return FeatureRows(Sparse(self.indptr, self.features, values, len(self.number)), ridge)
 
 
-def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> FeatureRows:
-    """Feature rows of sum_i w_i k_i: the features of all parts, each part scaled by sqrt(w_i)."""
+def side_by_side(parts: list[FeatureRows], weights: Sequence[float]) -> FeatureRows:
+    """Feature rows of sum_i w_i k_i: the features of all parts, each part scaled by sqrt(w_i).
+
+    `parts` is emptied to free memory.
+    """
     if len(parts) == 1 and weights[0] == 1:
         return parts[0]
     ridge = np.sum([weight * part.ridge for part, weight in zip(parts, weights, strict=True)], axis=0)
@@ -94,15 +113,27 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
         scaled = [np.sqrt(weight) * x.values for x, weight in zip(matrices, weights, strict=True)]
         dense: Any = DenseRows(np.hstack(scaled))
         return FeatureRows(dense, ridge, descent)
-    indptr = np.sum([part.x.indptr for part in parts], axis=0)
-    first = np.cumsum([0] + [part.x.n_features for part in parts])
-    features = empty(int(indptr[-1]), feature_type(int(first[-1])))
-    values, begin = empty(len(features), np.float32), indptr[:-1].copy()
-    for part, weight, base in zip(parts, weights, first, strict=False):
-        x, scale = part.x, (base, float(np.sqrt(weight)))
-        arrays = (x.indptr, x.features, x.values, *scale, begin, features, values)
-        run_on_ranges(x.indptr, partial(_place, *arrays))
-    return FeatureRows(Sparse(indptr, features, values, int(first[-1])), ridge, descent)
+    indptr = np.sum([x.indptr for x in matrices], axis=0)
+    first = np.cumsum([0] + [x.n_features for x in matrices])
+    starts, given = [x.indptr for x in matrices], [x.features for x in matrices]
+    values, roots = [x.values for x in matrices], [float(np.sqrt(weight)) for weight in weights]
+    parts.clear()
+    matrices.clear()
+    features = _joined(starts, given, _add_base, first.tolist(), indptr, feature_type(int(first[-1])))
+    scaled_values = _joined(starts, values, _multiply, roots, indptr, np.float32)
+    return FeatureRows(Sparse(indptr, features, scaled_values, int(first[-1])), ridge, descent)
+
+
+def _joined(
+    starts: list[NDArray[np.int64]], arrays: list[Array], place: Any, operands: list[Any],
+    indptr: NDArray[np.int64], dtype: Any,
+) -> Array:  # fmt: skip
+    """Entries of all parts, row by row; `arrays` is emptied to free memory."""
+    out, begin = empty(int(indptr[-1]), dtype), indptr[:-1].copy()
+    for own, operand in zip(starts, operands, strict=False):
+        run_on_ranges(own, partial(place, own, arrays.pop(0), operand, begin, out))
+        begin += np.diff(own)
+    return out
 
 
 def _numbered(df: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
@@ -167,9 +198,14 @@ def _weigh(indptr, features, given, first, last, weights, alone, normalised, val
 
 
 @njit(nogil=True, cache=True)
-def _place(indptr, features, values, base, root, begin, to, out, first, last):
+def _add_base(indptr, features, base, to, out, first, last):
     for i in range(first, last):
-        for k in range(indptr[i], indptr[i + 1]):
-            to[begin[i]] = features[k] + base
-            out[begin[i]] = np.float32(values[k] * root)
-            begin[i] += 1
+        for k in range(indptr[i + 1] - indptr[i]):
+            out[to[i] + k] = features[indptr[i] + k] + base
+
+
+@njit(nogil=True, cache=True)
+def _multiply(indptr, values, root, to, out, first, last):
+    for i in range(first, last):
+        for k in range(indptr[i + 1] - indptr[i]):
+            out[to[i] + k] = np.float32(values[indptr[i] + k] * root)

@@ -6,7 +6,7 @@ Positions are int64. Features are int32 if there are fewer than 2^31, else int64
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -29,6 +29,8 @@ SERIAL_SIZE = 1 << 16
 GRID_BITS = 26
 #: Minimum number of symbols or entries of a piece of work.
 MIN_PIECE_SIZE = 1 << 14
+#: Number of entries of a slab, for work that would take several times the memory of all entries.
+SLAB = 1 << 20
 
 
 def feature_type(n_features: int) -> type[np.signedinteger]:
@@ -78,6 +80,15 @@ class Counts:
     #: int32 or int64 array, shape (number of entries,): In order of first occurrence.
     features: NDArray[np.signedinteger]
     counts: NDArray[np.int32]  #: shape (number of entries,)
+
+    def slabs(self) -> Iterator[Counts]:
+        """The counts of some rows at a time, about `SLAB` entries."""
+        steps = np.arange(0, len(self.features), SLAB)
+        cuts = np.unique([0, *np.searchsorted(self.indptr, steps), len(self.indptr) - 1])
+        for first, last in pairwise(cuts.tolist()):
+            some = slice(self.indptr[first], self.indptr[last])
+            indptr = self.indptr[first : last + 1] - self.indptr[first]
+            yield Counts(indptr, self.features[some], self.counts[some])
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ NumPy is imported inside functions: `require` checks the limits before any large
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
@@ -33,6 +34,8 @@ except ImportError:  # Windows
 
 #: Files with the control groups of this process, their root, and the memory use of this process.
 MEMBERSHIP, GROUPS, STATUS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"), Path("/proc/self/status")
+#: Parameters of `mallopt`.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 #: Limit from which a control group (version 1) has none.
 UNLIMITED = 1 << 62
 
@@ -55,6 +58,14 @@ def require(resident: int, addresses: int) -> None:
         needed = addresses if limit == "ulimit -v" else resident
         if left < needed:
             _refuse(needed, f"the limit of this process ({limit})", left)
+
+
+def return_freed_arrays() -> None:
+    """Let glibc return large freed arrays to the system at once; by default it may keep up to 32 MiB each."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library, or Windows
+        set_option = ctypes.CDLL(None).mallopt
+        set_option(_MMAP_THRESHOLD, 4 << 20)
+        set_option(_TRIM_THRESHOLD, 16 << 20)
 
 
 def _refuse(needed: int, limit: str, left: int) -> None:

@@ -65,9 +65,14 @@ class ColumnSolution:
 
     alpha: NDArray[np.float32]  #: shape (n, m)
     bias: NDArray[np.float32]  #: shape (m,)
-    weights: NDArray[np.float32]  #: shape (n_features, m)
+    pieces: list[NDArray[np.float32]]  #: The weights of some columns each
     epochs: int
     violation: float  #: Largest violation of the optimality conditions in the last epoch
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """Weights of all columns, shape (n_features, m)."""
+        return np.concatenate(self.pieces, axis=-1)
 
 
 def solve_columns(
@@ -94,8 +99,9 @@ def solve_columns(
 
     run(solve_piece, range(pieces), progress=progress)
     states, epochs, violations = zip(*results, strict=True)
-    weights, alpha, bias = (np.concatenate(arrays, axis=-1) for arrays in zip(*states, strict=True))
-    return ColumnSolution(alpha, bias, weights, max(epochs), max(violations))
+    weights, alphas, biases = zip(*states, strict=True)
+    alpha, bias = np.concatenate(alphas, axis=-1), np.concatenate(biases, axis=-1)
+    return ColumnSolution(alpha, bias, list(weights), max(epochs), max(violations))
 
 
 def _pieces(m: int) -> int:

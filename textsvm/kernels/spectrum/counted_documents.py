@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -64,8 +65,15 @@ class CountedDocuments:
         weight = kernel.weight
         if weight not in self._shared and weight == "intersection":
             starts = feature_starts(kernel, self.counts, int(self.vocabulary.first[-1]))
-            x = matrix_of(kernel, self.counts, None, starts)
-            self._shared[weight] = SharedFeatures.of(x, x.frequencies())
+
+            def slabs() -> Iterator[Sparse]:
+                return (matrix_of(kernel, some, None, starts) for some in self.counts.slabs())
+
+            df = np.zeros(starts[-1], np.int64)
+            for x in slabs():
+                df += x.frequencies()
+                del x  # before the next slab
+            self._shared[weight] = SharedFeatures.of_slabs(slabs, df)
         elif weight not in self._shared:
             largest = int(self.counts.counts.max(initial=0))
             table = np.append(0, weigh(weight, np.arange(1, largest + 1, dtype=np.int32)))

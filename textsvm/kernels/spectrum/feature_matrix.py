@@ -37,6 +37,8 @@ COUNTED_BYTES = 2 * ENTRY_BYTES
 SAMPLE = 256
 #: Bits of a digit of the radix sort of a row's entries, and entries below which comparisons are faster.
 DIGIT_BITS, FEW_KEYS = 8, 64
+#: Counts whose logarithms are computed in advance.
+LOGS = 256
 #: Codes of weights for compiled loops.
 _WEIGHT_CODES = {"count": 0, "presence": 1, "log": 2, "intersection": 3}
 _HOST = Device("cpu", 0, "cpu")
@@ -143,6 +145,8 @@ class _MatrixBuilder:
         """Add the counts of a length; `known` is the number of each p-mer in `columns`, or -1."""
         starts, unary = columns.starts, self.kernel.weight == "intersection"
         indptr, rows = np.zeros_like(counts.indptr), counts.indptr
+        # A p-mer without a column counts as unknown: the loops over entries then read a single table.
+        known = np.where(starts[known + 1] > starts[known], known, -1).astype(feature_type(len(starts)))
         entries = (rows, counts.features, counts.counts)
         run_on_ranges(rows, partial(_count_columns, *entries, known, starts, unary, indptr))
         np.cumsum(indptr, out=indptr)
@@ -252,24 +256,24 @@ def _count_columns(rows, features, counts, known, starts, unary, indptr, first, 
         for k in range(rows[i], rows[i + 1]):
             u = known[features[k]]
             if u >= 0:
-                width = starts[u + 1] - starts[u]
-                total += min(width, counts[k]) if unary else width
+                total += min(starts[u + 1] - starts[u], counts[k]) if unary else 1
         indptr[i + 1] = total
 
 
 @njit(nogil=True, cache=True)
-def _sort_by_digit(keys, n, shift, out):
+def _sort_by_digit(keys, n, shift, ends, out):
     """A pass of a radix sort of the first n keys: stable, by the bits from `shift` on."""
-    ends = np.zeros(1 << DIGIT_BITS, np.int64)
+    ends[:] = 0
+    shift, mask = np.uint64(shift), np.uint64((1 << DIGIT_BITS) - 1)  # unsigned: indices have no sign to test
     for k in range(n):
-        ends[(keys[k] >> shift) & ((1 << DIGIT_BITS) - 1)] += 1
-    begin = 0
+        ends[(keys[k] >> shift) & mask] += 1
+    begin = np.uint64(0)
     for digit in range(len(ends)):
         begin, ends[digit] = begin + ends[digit], begin
     for k in range(n):
-        digit = (keys[k] >> shift) & ((1 << DIGIT_BITS) - 1)
+        digit = (keys[k] >> shift) & mask
         out[ends[digit]] = keys[k]
-        ends[digit] += 1
+        ends[digit] += np.uint64(1)
 
 
 @njit(nogil=True, cache=True)
@@ -281,28 +285,30 @@ def _fill(
         longest = max(longest, rows[i + 1] - rows[i])
     while len(weights) >> DIGIT_BITS * passes:
         passes += 1
-    packed, other = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    packed, other = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
+    ends = np.empty(1 << DIGIT_BITS, np.uint64)
+    logs = np.log(np.arange(LOGS))  # of most counts
     for i in range(first, last):
         n = 0
         for k in range(rows[i], rows[i + 1]):
             u = known[features[k]]
-            if u >= 0 and starts[u + 1] > starts[u]:
-                packed[n] = np.int64(u) << 32 | np.int64(counts[k])
+            if u >= 0:
+                packed[n] = np.uint64(u) << np.uint64(32) | np.uint64(counts[k])
                 n += 1
         if n < FEW_KEYS:
             packed[:n].sort()
         else:
             for digit in range(passes):
-                _sort_by_digit(packed, n, 32 + DIGIT_BITS * digit, other)
+                _sort_by_digit(packed, n, 32 + DIGIT_BITS * digit, ends, other)
                 packed, other = other, packed
         to, total = indptr[i], 0.0
         for k in range(n):
-            u, c = packed[k] >> 32, packed[k] & 0xFFFFFFFF
+            u, c = np.int64(packed[k] >> np.uint64(32)), np.int64(packed[k] & np.uint64(0xFFFFFFFF))
             digits, value = 1, weights[u]
             if code == 0:
                 value *= c
             elif code == 2 and c > 1:
-                value *= 1 + np.log(c)
+                value *= 1 + (logs[c] if c < LOGS else np.log(c))
             elif code == 3:
                 digits = min(c, starts[u + 1] - starts[u])
             for digit in range(digits):

@@ -419,7 +419,11 @@ def host_grams(
         starts = feature_starts(kernel, counts, size)
         x = matrix_of(kernel, counts, next(weights) if weights is not None else None, starts)
         self_values += x.squares()
-        Half(x.on_grid()).add_to(total, part(progress, q - first, 1, lengths))
+        del counts, starts
+        half = Half(x.on_grid())
+        del x
+        half.add_to(total, part(progress, q - first, 1, lengths))
+        del half  # before the counts of the next length
         while waiting and waiting[0][1].lengths[1] <= q:
             position, wanted = waiting.pop(0)
             normalisation = Normalisation(documents, self_values, wanted.normalised)
