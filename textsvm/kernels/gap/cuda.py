@@ -16,7 +16,7 @@ On the GPU
 ----------
 A lane holds COLUMNS neighbouring columns of a document, the target, with C in registers. The lanes of a
 document are neighbours, each a row behind its left neighbour, and pass on P by shuffles. All have the same k,
-so what comes from the left, a step older, is multiplied by decay^-1. 32 lanes, of a document or several, form
+so values from the left, a step older, are multiplied by decay^-1. 32 lanes, of a document or several, form
 a strip; a document may continue in the next strip, to which P passes through memory. A warp takes the strips
 of a *pack* through a run of sources, whose symbols stream past without gaps: when a source ends, C is cleared
 and the next begins. A table per strip has a mask of each lane's columns for every symbol.
