@@ -136,5 +136,7 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     panels: list[tuple[str, Series]] = [
         (title, {"fit from texts": points})
         for title, points in (("documents", series["n"]), ("length", series["length"]))
+        if points
     ]
-    lines(report.path.with_suffix(".svg"), panels, "seconds")
+    if panels:
+        lines(report.path.with_suffix(".svg"), panels, "seconds")
