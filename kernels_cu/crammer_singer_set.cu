@@ -40,7 +40,7 @@ struct Shared {
   float4 by[2][WINDOW][WARP / 4];  // their changes
   uint32 classes[2][WINDOW];       // the classes that change, a bit each
 #else
-  int4 change_class[8 * PER_LANE + 1];  // what the step changes, in fours: class and by how much
+  int4 change_class[8 * PER_LANE + 1];  // changed classes and their changes, four an element
   float4 change[8 * PER_LANE + 1];
   int changes;
 #endif
@@ -58,7 +58,7 @@ struct Sets {  // gradients and coefficients of the set
   int k;
 };
 
-struct Example {  // what the warp that steps holds of one, arrays over a lane's classes r = lane + 32 q
+struct Example {  // an example in a stepping warp; arrays over a lane's classes r = lane + 32 q
   double a[PER_LANE], bound;
   float g[PER_LANE], room[PER_LANE];  // by how much a can grow
   float curvature, inverse;
@@ -192,7 +192,7 @@ __device__ __forceinline__ void keep_step(Shared& set, const Sets& sets, const E
   if (lane == 0) set.changed[now.at] = 1;
 }
 
-// The set's gradients where the sweeps have them, and what else they need of each example.
+// Copy the set's gradients, and constants of each example, to shared memory.
 __device__ __forceinline__ void load_set(Shared& set, const Sets& sets, const Arrays& p, int count) {
   int thread = threadIdx.x;
 #if ON_CHIP && !IN_REGISTERS
@@ -211,8 +211,8 @@ __device__ __forceinline__ void load_set(Shared& set, const Sets& sets, const Ar
   __syncthreads();
 }
 
-// List in set.todo who is above a share of the worst, in order; how many, 0 if nobody is above `enough`. `least`: what
-// they are above.
+// List in set.todo the examples whose violation exceeds `least`, a share of the largest, in order. Return their number,
+// 0 if the largest does not exceed `enough`.
 __device__ __forceinline__ int list_violators(Shared& set, const float* wide, float enough, float* least) {
   int thread = threadIdx.x, lane = thread % WARP, warp = thread / WARP;
   float widest = 0;
@@ -280,7 +280,7 @@ __device__ __forceinline__ void wait_copies() {
 #endif
 }
 
-// Where a sweep is. All threads find the same, from `classes` of the window.
+// Progress of a sweep, equal in all threads: it follows from `classes` of the window.
 struct Place {
   int start, from;  // of the window in the list; the first in it that may still step
   int side, round;  // of the arrays in twos: of this window, and of this round
@@ -383,7 +383,7 @@ __device__ __forceinline__ float part(float4 of, int at) {
   return at & 2 ? (at & 1 ? of.w : of.z) : (at & 1 ? of.y : of.x);
 }
 
-// Write down their gradients, by the threads that have them.
+// Store the gradients of a window's examples, by the threads that own them.
 __device__ __forceinline__ void write_gradients(float4 (*to)[WARP / 4], const Gradients& mine, const Members& all) {
   uint32 own = 0;
 #pragma unroll
@@ -462,7 +462,7 @@ __device__ __forceinline__ void read_gradients(const Sets& sets, int at, float* 
 // G += change * row, for the changes of a step and this thread's four examples.
 __device__ __forceinline__ void add_changes(const Shared& set, const Sets& sets, int changes, float4 row) {
   float4* mine = (float4*)sets.g + threadIdx.x;
-  for (int p = 0; 4 * p < changes; p++) {  // row k takes what fills the last four up
+  for (int p = 0; 4 * p < changes; p++) {  // changes that only fill the last four go to row k, which is not used
     int4 r = set.change_class[p];
     float4 by = set.change[p];
     float4 *g0 = mine + r.x * (PITCH / 4), *g1 = mine + r.y * (PITCH / 4), *g2 = mine + r.z * (PITCH / 4),
@@ -545,7 +545,7 @@ __device__ __forceinline__ void violations_of(const Sets& sets, const Gradients&
   wide[2] = fmaxf(top.z - low.z, 0.0f), wide[3] = fmaxf(top.w - low.w, 0.0f);
 }
 
-// Where the changes of each example go, in the order of the set: by one warp; how many have some.
+// Number the changed examples in the order of the set, by one warp. Return how many there are.
 __device__ __forceinline__ int place_changes(const Shared& set, int* places) {
   int lane = threadIdx.x % WARP, placed = 0;
   for (int start = 0; start < SET; start += WARP) {
@@ -557,8 +557,9 @@ __device__ __forceinline__ int place_changes(const Shared& set, int* places) {
   return placed;
 }
 
-// Sweeps until the violation is small enough, or nothing changes; steps. By the threads that add, and by the others.
-__device__ __forceinline__ int add_steps(Shared& set, const Sets& sets, const Arrays& p, const Limits& limits) {
+// Sweep until the violation is small enough or nothing changes. Return the number of steps. By the threads that add
+// changes, and, below, by the warps that compute steps.
+__device__ __forceinline__ int run_adders(Shared& set, const Sets& sets, const Arrays& p, const Limits& limits) {
   Gradients mine = gradients_of(p);
   int done = 0;
   for (int before = -1; before < done && done < limits.most;) {
@@ -573,7 +574,7 @@ __device__ __forceinline__ int add_steps(Shared& set, const Sets& sets, const Ar
   return done;
 }
 
-__device__ __forceinline__ int take_steps(Shared& set, const Sets& sets, const Arrays& p, const Limits& limits) {
+__device__ __forceinline__ int run_steppers(Shared& set, const Sets& sets, const Arrays& p, const Limits& limits) {
   int done = 0;
   for (int before = -1; before < done && done < limits.most;) {
     float least, none[EXAMPLES] = {};
@@ -602,7 +603,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) solve_set(Arrays all) {
   int64 left = state->bound - state->iterations;
   Limits limits = {state->limit == state->size ? (float)tol : (float)fmax(tol, p.share * state->violation),
                    {p.relaxation, 1 / p.relaxation}, left < p.most ? (int)left : p.most};
-  int done = threadIdx.x < ADDERS ? add_steps(set, sets, p, limits) : take_steps(set, sets, p, limits);
+  int done = threadIdx.x < ADDERS ? run_adders(set, sets, p, limits) : run_steppers(set, sets, p, limits);
   if (threadIdx.x < WARP) {
     int placed = place_changes(set, p.places);
     if (threadIdx.x == 0) {

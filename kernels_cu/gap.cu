@@ -44,7 +44,7 @@ struct Weights {
     REAL edges[PERIOD];   // decay^(1 - k)
     REAL levels[LEVELS + 1];
     REAL decay, inverse, wrap; // decay, decay^-1, decay^period
-    double out[LENGTHS];       // what makes a sum of these the sum of the recurrence
+    double out[LENGTHS];       // factors from the scaled sums to those of the recurrence
 };
 
 struct Task {
@@ -86,13 +86,13 @@ __device__ __forceinline__ void add_where(uint32 a, uint32 b, double& sum, doubl
 }
 __device__ __forceinline__ void add_where(uint32 a, uint32 b, double& sum, double x) { add_where(a, b, sum, x, 1); }
 
-// What becomes of the sum of a pair.
+// Destinations of the sum of a pair.
 #define MATRIX 0
 #define MIRRORED 1 // of every pair once, written twice
 #define WEIGHTED 2 // sums over the sources
 #define DIAGONAL 3
-#define FORWARD 4  // of pairs whose source comes first: rows of sources,
-#define TURNED 5   // or of targets
+#define FORWARD 4  // pairs whose source comes first, into rows of sources
+#define TURNED 5   // the same pairs, into rows of targets
 struct Output {
     int mode, classes;
     int64 width;                            // of the matrix
@@ -244,8 +244,8 @@ __device__ __forceinline__ void next_row(REAL (&C)[STORED][COLUMNS], REAL (&left
 
 // The sources of a task against the 32 lanes of one of its (one or SEVERAL) strips. A lane hands on the sum over its
 // and all columns to the left. Sums of rows are added in float64: through thousands of rows and lanes, floats would
-// gather errors, and where a float32 sum is interrupted would depend on the pairs beside it. So a value does not depend
-// on them if the decay is a power of two, times which numbers are exact.
+// gather errors, and where a float32 sum is interrupted would depend on the pairs beside it. Products with a decay that
+// is a power of two are exact; a value is then independent of the pairs beside it.
 template <bool SEVERAL>
 __device__ __forceinline__ void compare(
     const Task task, int strip, const uint32* __restrict__ stream, const int64* __restrict__ starts, const Lane* lanes,
@@ -288,7 +288,7 @@ __device__ __forceinline__ void compare(
     // Rows of the lane to the left are a step older.
     const REAL decay = kept(weights.decay), scale = kept(first ? (REAL)0 : weights.inverse);
     const REAL decay_scale = kept(first ? (REAL)0 : (REAL)1);
-    // Before the first source, a lane goes through `delay` rows of what is there.
+    // A lane first processes `delay` symbols before its task; C is cleared afterwards.
     int source = task.first_source - (mine.delay > 0), phase = 0;
     const int end = task.first_source + task.sources;
     int remaining = mine.delay > 0 ? mine.delay : (int)(starts[source + 1] - starts[source]);
@@ -378,17 +378,16 @@ __device__ __forceinline__ int take(int* taken) {
     return __shfl_sync(FULL_WARP, threadIdx.x % WARP == 0 ? atomicAdd(taken, 1) : 0, 0);
 }
 
-// Packs of one strip,
+// Tasks of a single strip.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap(
     const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const int64* __restrict__ starts,
     const Lane* lanes, const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period) {
     for (int index; (index = take(taken)) < n_tasks;)
-        compare<false>(tasks[index], 0, stream, starts, lanes, masks, codes, symbols, period, nullptr, 0, nullptr,
-                             0);
+        compare<false>(tasks[index], 0, stream, starts, lanes, masks, codes, symbols, period, nullptr, 0, nullptr, 0);
 }
 
-// and of several: with more registers. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the
-// `carries`, LENGTHS a source.
+// Tasks of several strips. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the `carries`,
+// LENGTHS a source, which pass values from strip to strip.
 extern "C" __global__ void __launch_bounds__(128, SEVERAL_BLOCKS) gap_several(
     const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const int64* __restrict__ starts,
     const Lane* lanes, const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period,
@@ -397,5 +396,5 @@ extern "C" __global__ void __launch_bounds__(128, SEVERAL_BLOCKS) gap_several(
     for (int index; (index = take(taken)) < n_tasks;)
         for (int strip = 0; strip < tasks[index].strips; strip++)
             compare<true>(tasks[index], strip, stream, starts, lanes, masks, codes, symbols, period, edges,
-                                  2 * warp * most_rows, carries + 2 * warp * most_sources, most_sources);
+                          2u * warp * most_rows, carries + 2 * warp * most_sources, most_sources);
 }

@@ -1,4 +1,5 @@
-// The number of i among marked elements, or -1. A word of `marks` has 32 bits and, above, the number of those before.
+// Rank of element i among the marked ones, or -1. A word of `marks`: 32 mark bits, and above them the number of marked
+// elements before.
 __device__ __forceinline__ int marked_number(const uint64* marks, int i)
 {
     uint64 word = __ldg(marks + (i >> 5));

@@ -7,7 +7,7 @@
 
 #define THREADS 1024
 #define AHEAD 16  // entries that a thread requests at once
-#define FEW 4     // threads that add up the list of a rare feature
+#define FEW 4     // threads per list of a rare feature
 #define ROUND 8   // entries of a list that a thread requests at once when lists are packed
 
 extern __shared__ float table[];
@@ -137,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) packed_sums(const __gri
     add_pieces(t, slab, common, t.pieces, FEW);
 }
 
-// How many entries of each row are of common features, a warp a row,
+// Count the entries of common features of each row, a warp a row.
 extern "C" __global__ void count_common(int64 n, int common, const int64* index, const int64* indptr,
                                         const int* features, int64* numbers)
 {
@@ -151,7 +151,7 @@ extern "C" __global__ void count_common(int64 n, int common, const int64* index,
     if (threadIdx.x % WARP == 0) numbers[i] = number;
 }
 
-// and the packed rows; values are divided by a scale.
+// Pack the rows, a warp a row; values are divided by a scale.
 extern "C" __global__ void pack_rows(int64 n, int common, float per_scale, const int64* index, const int64* indptr,
                                      const int* features, const float* values, const int64* begin,
                                      const int64* rare_begin, uint32* entries, uint64* rare)

@@ -3,9 +3,9 @@
 import gc
 import sys
 
-# Objects of imported modules and of Numba's compiler stay: to search them for garbage again and again would
-# take a fifth of the time of a short command.
-gc.set_threshold(300_000)
+# Modules and Numba's compiler keep many objects; default collections would take a fifth of a short command.
+if not {"serve", "label"}.intersection(sys.argv[1:3]):
+    gc.set_threshold(300_000)
 
 try:
     if sys.argv[1:3] == ["mail", "classify"]:  # a running server decides before the command line is imported

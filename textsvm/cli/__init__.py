@@ -152,7 +152,7 @@ def main() -> None:
         code = console.interrupted()
     if code > 128 or (code and "cupy" in sys.modules):  # a failed GPU may block an ordinary exit
         console.leave(code)
-    gc.freeze()  # the process ends: Python need not search its objects for garbage
+    gc.freeze()  # skip the final garbage collection
     sys.exit(code)
 
 

@@ -98,10 +98,7 @@ class Output:
                 f"{self.option} {self.path} is there and is not {self.kind.name}; name another file, or "
                 "replace it with --force"
             )
-        try:  # the permissions of a folder do not tell all: as root, in /proc, on a full disk
-            tempfile.TemporaryFile(dir=target.parent).close()
-        except OSError as error:
-            raise InputError(f"cannot write into the folder of the output, {target.parent}") from error
+        _require_writable(target.parent, "the folder of the output")
         return self
 
     @contextmanager
@@ -158,6 +155,15 @@ def check_report(
     Output(option, path, REPORTS[suffix], force).checked(inputs)
 
 
+def _require_writable(folder: Path, name: str) -> None:
+    """Raise InputError if no file can be written into a folder; its permissions alone do not tell that."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as stream:
+            stream.write(bytes(4096))
+    except OSError as error:
+        raise InputError(f"cannot write into {name}, {folder}: {error.strerror}") from error
+
+
 def check_figures(folder: Path | None) -> None:
     """Raise WrongUsage if charts cannot be written into a folder; SVG files in it are replaced."""
     if folder is None:
@@ -166,8 +172,7 @@ def check_figures(folder: Path | None) -> None:
         raise WrongUsage(f"--figures {folder} is a file; name a folder")
     if not folder.absolute().parent.is_dir():
         raise WrongUsage(f"the folder of the figures, {folder.parent}, does not exist; create it first")
-    if not os.access(folder if folder.exists() else folder.absolute().parent, os.W_OK):
-        raise InputError(f"cannot write into the folder of the figures, {folder}")
+    _require_writable(folder if folder.exists() else folder.absolute().parent, "the folder of the figures")
 
 
 @dataclass(frozen=True)

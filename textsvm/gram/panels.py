@@ -95,7 +95,7 @@ class Panels:
         return [k for k in range(self.count) if sizes.get(self.path(k).name) != self.bytes_of(k)]
 
     def room(self, number: int, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Where the values of a panel are put before it is written: an array of this size that is given."""
+        """Array for the values of a panel, to be passed to `write`: a part of `values`."""
         first, last = self.bounds(number)
         return values[: last - first]
 
@@ -167,7 +167,7 @@ class Panels:
             parallel.run(load, tasks, work, progress)
 
     def announce(self, indices: NDArray[np.int64]) -> None:
-        """Announce that rows will be read; missing files are found when they are."""
+        """Announce coming reads; a missing file is reported by `read`."""
         for number, some in groupby(self._pieces(indices), lambda piece: int(indices[piece[0]]) // self.size):
             with suppress(OSError), open(self.path(number), "rb", buffering=0) as stream:
                 for first, last in some:

@@ -156,7 +156,8 @@ class StoredRows:
         numbers = sorted({*numbers, *self._panels.damaged(before, progress)})
         ends = np.cumsum([self._work(number) for number in numbers]).tolist()
         on_card = self.device.kind == "cuda"
-        # A panel is filled while the previous one is written. Memory that is new takes long to fill.
+        # A panel is filled while the previous one is written. Arrays are reused, as first writes to memory
+        # are slow.
         rooms = [np.empty((self._panels.size, self.n), np.float32) for _ in range(2)]
         fetched = self._pinned(self._panels.size) if on_card else None
         with ThreadPoolExecutor(1) as writer:
@@ -166,7 +167,8 @@ class StoredRows:
                 start, computed = self._computed(number) if ahead is None else ahead
                 if on_card:
                     out = fetched.ravel()[: computed.size].reshape(computed.shape)  # type: ignore[union-attr]
-                    computed, ahead = computed.get(out=out), None
+                    with devices.use(self.device):
+                        computed, ahead = computed.get(out=out), None
                     if position + 1 < len(numbers):
                         ahead = self._computed(numbers[position + 1])  # meanwhile
                 values = self._panels.room(number, rooms[position % 2])

@@ -1,13 +1,13 @@
 """A packed copy of some rows on a GPU, for many products with a single vector (kernels_cu/packed.cu).
 
-X d and X'u of `rows_cuda` look up a float in L2 for every entry, 32 bytes for 4. Here a block has these
+X d and X'u of `rows_cuda` read 32 bytes of L2 per entry to use a 4-byte float. Here a block has these
 floats in shared memory: d of the commonest features, which come first (the first 57,000 have nine tenths of
 the entries of a text), or u of a slab of rows. An entry's number then fits 16 bits, and so does its value, as
 float16: 4 bytes per entry and pass instead of 8. Both passes have the same rounded values, so that the
 product is X'D X of a slightly different X: as good for Newton's direction, whose residual is computed with X.
 
-Sums are float32 within a thread, at most about 100 entries, and float64 or integers between threads, in a
-fixed order.
+Sums are float32 within a thread (at most 512 entries of a list, or a 32nd of a row) and float64 or integers
+between threads, in a fixed order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SOURCE = "packed.cu"
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, ())]
 THREADS = 1024
-#: Maximum numbers in shared memory; 16 bits count them.
+#: Maximum length of the table in shared memory; indices have 16 bits.
 MAX_TABLE = 57_344
 #: structs of packed.cu.
 ROWS = np.dtype(
@@ -42,14 +42,22 @@ LISTS = np.dtype(
 )
 
 
+def _table_length() -> int:
+    return min(MAX_TABLE, gpu.cupy().cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"] // 4)
+
+
+def packed_bytes(x: CudaRows, n: int, entries: int) -> int:
+    """Maximum bytes of a packed copy of n rows of X that have this number of entries."""
+    slabs = -(-n // _table_length())
+    return 8 * entries + 4 * len(x.columns.rows) + 8 * (slabs + 1) * len(x.columns.pieces[0])
+
+
 class PackedRows:
     """The rows of X at `index`, ascending; no absolute value of an entry exceeds `largest`."""
 
     def __init__(self, x: CudaRows, index: Array, largest: float) -> None:
         self.n = len(index)
-        attributes = gpu.cupy().cuda.Device().attributes
-        self._processors = attributes["MultiProcessorCount"]
-        self._table = min(MAX_TABLE, attributes["MaxSharedMemoryPerBlockOptin"] // 4)
+        self._processors, self._table = gpu.multiprocessors(), _table_length()
         self._common = min(self._table, x.n_features)
         # Values divided by the scale are below 2^14, within the range of float16.
         self._scale = float(2.0 ** (np.floor(np.log2(largest)) - 13)) if largest > 0 else 1.0

@@ -36,15 +36,15 @@ from textsvm.runtime.parallel import Progress, run
 Array = NDArray[Any]
 #: The square of the bias feature, for rows of mean k(s, s) = 1.
 RHO = 1.0
-#: Minimum and maximum number of columns per thread.
+#: Columns of a piece, which a thread solves: at least, and about (at most twice as many).
 MIN_COLUMNS, MAX_COLUMNS = 4, 16
 #: Features or values in a cache line, and the number of rows after which a row is prefetched.
 LINE, AHEAD = 16, 2
-#: Gradient, in units of the largest violation, from which a row at a bound is left out, and the violation, in
-#: units of the tolerance, at which the rows left out are checked for the first time.
+#: Rows at a bound with a gradient above SHRINK times the largest violation are left out. At a violation of
+#: REOPEN times the tolerance they are checked for the first time.
 SHRINK, REOPEN = np.float32(0.5), np.float32(10)
-#: Violation, in units of the largest, up to which a row is left out of partial epochs, and the maximum number
-#: of these after an epoch of all active rows.
+#: Partial epochs skip rows with a violation below COLD times the largest; at most PARTIAL of them follow each
+#: epoch of all active rows.
 COLD, PARTIAL = np.float32(0.1), 4
 
 prefetch = Imported("textsvm.runtime.simd", "prefetch")
@@ -168,11 +168,11 @@ def _descend_one(
     order: Array, indptr: Array, features: Array, values: Array, squares: Array, ridge: Array, signs: Array,
     box: Array, weights: Array, alpha: Array, bias: Array, rho: float, tol: float, max_epochs: int, seed: int,
 ) -> tuple[int, float]:  # fmt: skip
-    """`_descend` for a single column: 1-d arrays. An epoch is as many visits as there are rows."""
+    """`_descend` for a single column, 1-d arrays, from y'alpha = 0. An epoch counts len(order) visits."""
     state, scale = np.uint64(seed), np.float32(rho)
     active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
     margin, cold = np.float32(np.inf), np.float32(0)
-    b, balance, worst = bias[0], np.float32(0), np.float32(0)
+    b, balance, worst, worst_of_all = bias[0], np.float32(0), np.float32(0), np.float32(np.inf)
     while visits < max_epochs * len(order):
         partial = 0 if hot == 0 or partial == PARTIAL else partial + 1
         visited = hot if partial else active
@@ -220,12 +220,13 @@ def _descend_one(
         bias[0] = b
         cold = COLD * max(worst, np.float32(tol))
         if partial == 0:
+            worst_of_all = worst
             margin = max(SHRINK * worst, np.float32(tol))
             if worst <= tol and visited == len(order):
                 break
             if worst <= tol or active == 0 or (worst <= REOPEN * tol and not reopened):
                 active, hot, reopened = len(order), 0, True
-    return -(-visits // max(1, len(order))), float(worst)
+    return -(-visits // max(1, len(order))), float(worst_of_all)
 
 
 @njit(inline="always")

@@ -69,8 +69,8 @@ def solve_by_descent(
 ) -> Machines:
     """Train the machines of a classifier with strategy "ovr" or "ovo"; its index refers to `rows`.
 
-    An epoch is a pass over all rows, or a product with the Gram of a face; each row of it counts as an
-    iteration for the bound of `stopping`.
+    Epochs are passes over all rows, or products with the Gram of a face; for the bound of `stopping` an epoch
+    counts as n iterations.
     """
     some = rows if np.array_equal(problem.index, np.arange(len(rows.x))) else rows.take(problem.index)
     parts, bound = machine_duals(problem), stopping.max_iter

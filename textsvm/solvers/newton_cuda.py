@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.linalg.dense import padded, slices
-from textsvm.linalg.packed_cuda import PackedRows
+from textsvm.linalg.packed_cuda import PackedRows, packed_bytes
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, marked
 from textsvm.runtime import device as gpu
@@ -100,9 +100,10 @@ class _Gradients:
         """A packed copy of the free rows, if that saves time."""
         if self.width > 1:
             return None
-        lengths = gpu.cupy().diff(self.x.indptr)[self.index]
-        largest = float(products.squares.max()) ** 0.5
-        return PackedRows(self.x, self.index, largest) if int(lengths.sum()) >= PACK else None
+        entries = int(gpu.cupy().diff(self.x.indptr)[self.index].sum())
+        if entries < PACK or packed_bytes(self.x, len(self.index), entries) > gpu.free_memory():
+            return None
+        return PackedRows(self.x, self.index, float(products.squares.max()) ** 0.5)
 
     def _lists(self, expected: float) -> CudaLists:
         """The entries by features, of free rows alone if that saves time in this many products."""
@@ -118,6 +119,7 @@ class _Gradients:
         cp = gpu.cupy()
         copies = np.frombuffer(cp.cuda.alloc_pinned_memory(8), np.int32, 2)
         copied = cp.cuda.Event(), cp.cuda.Event()
+        last = -1
         for products in range(MAX_PRODUCTS):
             # The first direction is a step of size 0, for the unit of sums.
             self._launch("direction", "unit_of_sums")
@@ -126,14 +128,15 @@ class _Gradients:
             self._launch("step", "share_of_direction")
             self.vectors["open"].get(out=copies[products % 2 :][:1], blocking=False)
             copied[products % 2].record()
-            # Packed rows are so quick that the next iteration is launched meanwhile: it does nothing if this
-            # was the last.
+            # Packed products are short: the next iteration is launched before the flag is read. If the last
+            # one has converged, it changes neither x nor r.
             last = products - bool(self.packed)
             if last >= 0:
                 copied[last % 2].synchronize()
                 if not copies[last % 2]:
-                    return last + 1
-        return MAX_PRODUCTS
+                    break
+        copied[products % 2].synchronize()  # only then may the page-locked memory be freed
+        return last + 1
 
     def _bend(self) -> None:
         """D(Xd + constant d_bias) and the sums of X' times it."""

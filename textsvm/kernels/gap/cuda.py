@@ -56,7 +56,7 @@ SHARDS: gpu.Defines = (("SHARDS", 1),)
 
 THREADS = 128
 MATRIX, MIRRORED, WEIGHTED, DIAGONAL, FORWARD, TURNED = range(6)
-#: Minimum and maximum words of the stream per task.
+#: Minimum and maximum symbols per task.
 RUN = (1024, 16_384)
 #: Warp steps per launch between calls of `progress`.
 STEPS = 4e9
@@ -306,6 +306,11 @@ class GapTexts:
         return gpu.cupy().asarray(self.words)
 
     @cached_property
+    def device_places(self) -> Any:
+        """`places` on the device."""
+        return gpu.cupy().asarray(self.places.astype(np.int32))
+
+    @cached_property
     def stream(self) -> Any:
         """uint32, (symbols,): the symbols; others before and after, as lanes go past both ends."""
         cp = gpu.cupy()
@@ -339,7 +344,7 @@ class Sweep:
         self, recurrence: Recurrence, sources: GapTexts, targets: GapTexts, mode: int, shared: int = 0
     ) -> None:
         self.recurrence, self.sources, self.targets, self.mode = recurrence, sources, targets, mode
-        # Some rows of a matrix take the precision and the columns of the whole: so they have its bits.
+        # Rows of a matrix take the precision and the columns of the whole matrix, and so have its bits.
         n = m = max(sources.longest, targets.longest)
         lengths = max((sources, targets), key=len).lengths
         levels, blended = recurrence.p - 1, recurrence.blended
@@ -522,8 +527,11 @@ class CudaGap:
         for mode, sources, targets in ((FORWARD, rows, columns), (TURNED, columns, rows)):
             output = {"width": self.n, "matrix": matrix, "smallest": self._smallest}
             for side, (each, of_each) in (("source", sources), ("target", targets)):
-                place = gpu.cupy().asarray(each.places.astype(np.int32))
-                output |= {f"{side}_index": each.index, f"{side}_scale": of_each, f"{side}_place": place}
+                output |= {
+                    f"{side}_index": each.index,
+                    f"{side}_scale": of_each,
+                    f"{side}_place": each.device_places,
+                }
             Sweep(self.kernel.recurrence, sources[0], targets[0], mode).launch(output)
 
     def gram(self, progress: Progress | None = None) -> Any:
