@@ -416,7 +416,7 @@ def last_line(*options, path):
         ([*ESSAYS, "--p", "3"], "(3-fold cross-validation); always the median 3: 1.4; next"),
         ([sample("mail"), "--one-class", "ham"], "next: `textsvm evaluate`"),
         ([sample("mail"), "--kernel", "gap", "--calibrate", "sigmoid"], "right on documents held out"),
-        ([sample("mail"), "--kernel", "gap", "--max-length", "3000"], "(40 of 400 documents)"),
+        ([sample("mail"), "--kernel", "gap", "--max-length", "3000"], "next: `textsvm cv` with the same"),
     ],
     ids=["chosen", "fast", "holdout", "multilabel", "numbers", "one class", "calibrated", "slow"],
 )  # fmt: skip

@@ -205,6 +205,17 @@ MISTAKES = [
     Mistake("text given as column", "explain m.textsvm --text 'hello you'", "'hello you' is read as"),
     Mistake("corpus from stdin", f"train - {TRAIN}", "standard input"),
     Mistake(
+        "many lines as one document",
+        "predict m.textsvm -",
+        "note: -: it is read as one document of 150 lines; --format lines",
+        code=0,
+        stdin=b"a good day\n" * 150,
+        rows=1,
+    ),
+    Mistake(
+        "label and number", "train said.csv --label mood --regress utterance", "--label and --regress", code=2
+    ),
+    Mistake(
         "output in a missing folder",
         "train reviews.csv -o none/m.textsvm --kernel spectrum:2",
         "none",

@@ -187,6 +187,8 @@ class LearningOptions:
         if self.corrections is not None and (self.multilabel or self.regress is not None):
             other = "--multilabel" if self.multilabel else "--regress"
             raise WrongUsage(f"--corrections and {other} do not go together")
+        if self.regress is not None and reading.label is not None:
+            raise WrongUsage("--label and --regress do not go together; a regression has numbers, no labels")
         for name, value in (("--positive", reading.positive), ("--regress", self.regress)):
             if self.multilabel and value is not None:
                 raise WrongUsage(f"--multilabel and {name} do not go together")

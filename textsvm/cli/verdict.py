@@ -30,6 +30,8 @@ from textsvm.selection.scoring import read_training_data
 MOST, SECONDS, FOLDS = 2000, 2.0, 3
 #: Accuracy that needs no improvement.
 GOOD = 0.95
+#: Minimum number of documents of a sample whose accuracy is worth a sentence.
+ENOUGH = 100
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Verdict:
     answer: str
     n: int
     where: str  #: How the documents were held out
+    part: bool  #: Whether the model that was tested had less than half of the documents
     metric: str  #: {"accuracy", "micro_f1", "mae"}
 
     @property
@@ -75,6 +78,7 @@ class TestPredictions:
     decision: NDArray[np.float64]
     predicted: NDArray[Any]
     where: str  #: How the documents were held out
+    part: bool = False  #: Whether the machines had less than half of the documents
 
 
 def estimate_quality(model: Any, training: Corpus, with_folds: bool) -> TestPredictions | None:
@@ -93,9 +97,11 @@ def estimate_quality(model: Any, training: Corpus, with_folds: bool) -> TestPred
     if result is None and isinstance(machine, Classifier):
         sample = decide_sample(machine, lambda index: training.subset(index.tolist()).examples, labels)
         if sample is not None:
-            tested, decision = sample
-            where = f"{len(tested):,} of {len(training):,} documents"
-            return TestPredictions(tested, decision, machine.predictions(decision, machine.classes_), where)
+            trained, tested, decision = sample
+            where = f"{len(tested):,} documents, of a model trained on {len(trained):,} of {len(training):,}"
+            predicted = machine.predictions(decision, machine.classes_)
+            part = 2 * len(trained) < len(training)
+            return TestPredictions(tested, decision, predicted, where, part)
     return result
 
 
@@ -110,10 +116,10 @@ def verdict_of(
         n = getattr(model, "n_trials_", 0)  # a calibrated model has another accuracy
         where = "cross-validation" + f", best of {n} kernels and values of C" * (n > 1)
         return _verdict({"accuracy": accuracy}, truth, truth, where)
-    if tested is None:
+    if tested is None or (tested.part and len(tested.indices) < ENOUGH):
         return None
     judged = [truth[i] for i in tested.indices.tolist()]
-    return _verdict(_metrics(judged, tested.predicted, model), truth, judged, tested.where)
+    return _verdict(_metrics(judged, tested.predicted, model), truth, judged, tested.where, tested.part)
 
 
 def last_line(model: Any, verdict: Verdict | None) -> str:
@@ -165,22 +171,26 @@ def _cross_validated(fitted: Any, training: Corpus) -> TestPredictions | None:
     return TestPredictions(tested, np.concatenate(values), np.concatenate(predicted), where)
 
 
-def _verdict(metrics: dict[str, float], known: Sequence[Any], judged: Sequence[Any], where: str) -> Verdict:
+def _verdict(
+    metrics: dict[str, float], known: Sequence[Any], judged: Sequence[Any], where: str, part: bool = False
+) -> Verdict:
     """Verdict with the answer that is best for the known targets, whatever the document."""
     metric = next(name for name in ("mae", "micro_f1", "accuracy") if name in metrics)
     n = len(judged)
     if metric == "mae":
         median = float(np.median(known))
         constant = float(np.abs(np.asarray(judged) - median).mean())
-        return Verdict(metrics[metric], constant, f"the median {median:g}", n, where, metric)
+        return Verdict(metrics[metric], constant, f"the median {median:g}", n, where, part, metric)
     sets = [[each if isinstance(each, tuple) else (each,) for each in part] for part in (known, judged)]
     label, _ = Counter(label for each in sets[0] for label in each).most_common(1)[0]
     hits = sum(label in each for each in sets[1])
     constant = 2 * hits / (n + sum(map(len, sets[1])))
-    return Verdict(metrics[metric], constant, repr(printable(str(label))), n, where, metric)
+    return Verdict(metrics[metric], constant, repr(printable(str(label))), n, where, part, metric)
 
 
 def _next_step(model: Any, verdict: Verdict) -> str:
+    if verdict.part:
+        return "`textsvm cv` with the same options tells how good the model of all documents is"
     if not verdict.better:
         return "this is no better, so check the columns and labels (`textsvm corpus`), or add documents"
     kernel = getattr(model, "estimator", model).kernel

@@ -165,8 +165,8 @@ def _sample(machine: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 
 def decide_sample(
     machine: Any, examples_of: Callable[[NDArray[np.int64]], Any], labels: list[Any]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
-    """Indices of a few training texts, and their decision values by a machine trained on other texts.
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
+    """Train on a few of the texts: indices of these and of others, and the decision values of the others.
 
     None for a precomputed matrix, or if the sample is too small.
     """
@@ -181,7 +181,7 @@ def decide_sample(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fresh.fit(examples_of(train), [labels[i] for i in train])
-            return test, fresh.decision_function(examples_of(test))
+            return train, test, fresh.decision_function(examples_of(test))
     except InputError:  # such as a sample of a single class
         return None
 

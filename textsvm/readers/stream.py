@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 #: Bytes on disk from which the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20
+#: Lines from which a plain text may be a list of documents.
+MANY_LINES = 100
 #: Formats that are not read into memory as a whole.
 STREAMED = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq", "libsvm", "npy")
 #: Bounds of the documents that are read ahead.
@@ -301,7 +303,11 @@ class _IncomingDocuments:
                 return
         for document in documents:
             yield from _drained(inputs.problems)
-            yield document._replace(id=printable_id(self._id(path, document, inputs)))
+            name = printable_id(self._id(path, document, inputs))
+            if format == "text" and not self.several and (lines := document.text.count("\n")) >= MANY_LINES:
+                problem = f"it is read as one document of {lines:,} lines; --format lines reads one per line"
+                yield name, problem
+            yield document._replace(id=name)
             empty = False
         if empty:
             raise no_document_error(inputs.source, format, inputs.problems)
