@@ -53,9 +53,9 @@ class Costs:
     count: float  #: Seconds to count an occurrence of a feature
     solve: float  #: Seconds per occurrence while solving
     machine: float  #: Additional seconds per occurrence and machine
-    row: float  #: Seconds per document while solving
+    row: float  #: Seconds per document and machine
     start: float  #: Seconds per machine
-    pair: float  #: Seconds per kernel value
+    pair: float  #: Seconds per kernel value, until the machines are trained
     product: float  #: Seconds per document and occurrence of a feature
     memory: int  #: Peak bytes per occurrence
 
@@ -64,7 +64,7 @@ class Costs:
 #: reports/gpu/million.md.
 COSTS = {
     "cpu": Costs(
-        count=3e-8, solve=4e-8, machine=2.5e-8, row=1.5e-5, start=0.0, pair=8e-9, product=4e-11, memory=24
+        count=2.3e-8, solve=0.0, machine=2e-8, row=2e-6, start=0.0, pair=1.3e-8, product=2.5e-11, memory=24
     ),
     "cuda": Costs(
         count=1e-9, solve=3.5e-9, machine=0.0, row=0.0, start=1.5, pair=1.3e-9, product=0.0, memory=12
@@ -88,8 +88,8 @@ class FeatureCase:
         threads, costs = CORES if device == "cpu" else 1, COSTS[device]
         count = self.occurrences * costs.count
         matrix = count + n**2 * costs.pair + n * self.occurrences * self.density * costs.product
-        solve = self.occurrences * (costs.solve + self.machines * costs.machine)
-        solve += n * costs.row + self.machines * costs.start
+        each = self.occurrences * costs.machine + n * costs.row + costs.start
+        solve = self.occurrences * costs.solve + self.machines * each
         if device == "cpu":
             solve *= self.slowdown
         return matrix / threads, count / threads + solve / max(1, min(threads, self.machines))
