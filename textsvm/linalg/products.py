@@ -12,6 +12,7 @@ blocks. A product is then the sum of those of the blocks, in order, each rounded
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,11 @@ class InvertedIndex:
         self.after = np.empty(len(x.features), index_type(len(x.features)))
         cursor = self.indptr[:-1].copy()
         _transpose(x.indptr, x.features, x.values, cursor, self.documents, self.values, self.after)
-        self._largest_square = largest_square(x)
         self._dense: dict[tuple[float, type], DenseColumns] = {}
+
+    @cached_property
+    def _largest_square(self) -> float:
+        return largest_square(self.x)
 
     def dense(self, share: float, dtype: type[np.floating]) -> DenseColumns:
         """Columns held by more than this share of the rows, cached."""
