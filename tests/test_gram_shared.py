@@ -153,10 +153,13 @@ def test_all_lengths_take_one_pass(calls):
     run_all([GapWeighted(5, 0.5)])
     alone, calls["sweeps"] = calls["sweeps"], 0
     assert alone > 0
-    run_all([GapWeighted(p, 0.5) for p in (3, 4, 5)] + [GapWeighted(2, 0.5, (1, 1))])
+    run_all([GapWeighted(p, 0.5) for p in (3, 4, 5)] + [GapWeighted(2, 0.5, (0, 1))])
     assert calls["sweeps"] == alone
     calls["sweeps"] = 0
-    run_all([GapWeighted(p, decay) for p in (3, 5) for decay in (0.5, 0.9)])
+    run_all([GapWeighted(p, 0.5) for p in (3, 4, 5)] + [GapWeighted(2, 0.5, (1, 1))])
+    assert calls["sweeps"] == 2 * alone  # a blend has its own
+    calls["sweeps"] = 0
+    run_all([GapWeighted(p, decay) for p in (3, 5) for decay in (0.5, 0.8)])
     assert calls["sweeps"] == 2 * alone
     # Two matrices fit: p = 4 and 5, then 3 alone.
     calls["sweeps"] = 0

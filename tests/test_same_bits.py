@@ -12,9 +12,14 @@ from textsvm import SVC, BoundedGap, Compute, EditDistance, GapWeighted, Product
 from textsvm.gram import store as stores
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.build import stored_rows
+from textsvm.gram.shared import grams
 from textsvm.gram.store import GramRequest
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.gap.recurrence import Recurrence
+from textsvm.kernels.gap.sweep import in_lanes, products
+from textsvm.linalg.products import InvertedIndex
+from textsvm.linalg.sparse import Sparse
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select
@@ -93,6 +98,77 @@ def test_any_texts(data, kernel, tmp_path_factory):
     texts = data.draw(st.lists(st.text(st.sampled_from(letters), max_size=90), min_size=1, max_size=40))
     sizes = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3))
     check_bits(kernel, texts, sizes, CPU, tmp_path_factory.mktemp("store"))
+
+
+def check_shared_pass(kernels: list[GapWeighted], texts: list[str]) -> None:
+    """Matrices and rows of kernels with a common decay are those of each alone."""
+    documents, some = encode(texts), np.arange(len(texts))[::3]
+    columns = kernels[0].cost.sharing.columns(kernels, documents, CPU)
+    rows = columns.rows(some)
+    for number, gram in grams(kernels, documents, CPU):
+        alone = kernels[number].rows(documents, CPU).gram()
+        np.testing.assert_array_equal(gram.window().values, alone, err_msg=str(kernels[number]))
+        np.testing.assert_array_equal(rows[number], alone[some], err_msg=str(kernels[number]))
+        np.testing.assert_array_equal(columns.diags()[number], alone.diagonal())
+
+
+@pytest.mark.parametrize("decay", [0.02, 0.5, 0.9, 0.97, 1.0])
+def test_shared_passes(decay):
+    """Also where the lengths differ in precision, and where values are tiny."""
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("etaoinsh"), n)) for n in rng.integers(1, 400, 30)]
+    texts += ["a" * 5 + "x" * n + "a" * 5 for n in range(0, 40, 3)] + ["ab", "a" + "y" * 9 + "b", *SHORT]
+    kernels = [GapWeighted(p, decay) for p in (2, 5, 3)] + [GapWeighted(2, decay, (1, 2))]
+    check_shared_pass([*kernels, GapWeighted(4, decay, (0, 1, 0, 0), normalised=False)], texts)
+
+
+def test_tiny_sums_of_a_shared_pass():
+    """2^-70 to 2^-40: the tiny numbers in place of zeros would show."""
+    documents = encode(["a" + "x" * 20 + "b", *("a" + "y" * n + "b" for n in range(20, 50))])
+    row, columns = np.zeros(1, np.int64), in_lanes(documents)[0]
+    picked = [(documents.codes, documents.offsets, which) for which in (row, columns)]
+    needed = np.ones((1, len(columns)), bool)
+
+    def sums(p: int, wanted: int) -> np.ndarray:
+        return products(Recurrence.of(p, 0.5), wanted, False, *picked, needed, row)
+
+    np.testing.assert_array_equal(sums(4, 3)[0], sums(2, 1)[0])
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), decay=st.floats(0.02, 1), p=st.sets(st.integers(1, 8), min_size=2, max_size=4))
+def test_any_shared_pass(data, decay, p):
+    letters = data.draw(st.sampled_from(["a", "ab", "acgt", "".join(map(chr, range(97, 160)))]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    sizes = data.draw(st.lists(st.integers(0, 300), min_size=2, max_size=30))
+    check_shared_pass(
+        [GapWeighted(each, decay) for each in p], ["".join(rng.choice(list(letters), n)) for n in sizes]
+    )
+
+
+@pytest.mark.parametrize("case", ["fractions", "long rows", "long columns"])
+def test_products_of_rows_unlike_the_columns(case):
+    """Rows of fractions by columns of whole numbers, and products that float32 cannot hold."""
+    rng = np.random.default_rng(0)
+    n, width = 200, 40
+
+    def sparse(values: np.ndarray) -> Sparse:
+        indptr = np.arange(0, values.size + 1, width)
+        return Sparse(indptr, np.tile(np.arange(width, dtype=np.int32), len(values)), values.ravel(), width)
+
+    rows, x = (rng.integers(1, 9, (n, width)).astype(np.float32) for _ in range(2))
+    if case == "fractions":
+        rows = np.log(rows + 1)
+    else:
+        (rows if case == "long rows" else x)[::5] *= 100_003
+    rows, x = sparse(rows).on_grid(), sparse(x).on_grid()
+    exact = rows.values.reshape(n, width).astype(np.float64) @ x.values.reshape(n, width).T.astype(np.float64)
+    index, ones = InvertedIndex(x), np.ones(n)
+    for size in (n, 100, 1):
+        out = np.empty((size, n), np.float32)
+        index.products(rows.take(np.arange(size)), ones[:size], ones, out)
+        np.testing.assert_array_equal(out, exact[:size].astype(np.float32), err_msg=f"{size} rows")
 
 
 @pytest.mark.parametrize(

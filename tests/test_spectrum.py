@@ -15,6 +15,7 @@ from textsvm.kernels.spectrum import counting
 from textsvm.kernels.spectrum import features as spectrum_features
 from textsvm.kernels.spectrum.counting import count, plan
 from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum, host_grams
+from textsvm.linalg.products import DENSE_SHARE
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as
 
@@ -116,7 +117,7 @@ def test_agrees_with_the_vectorisers_of_scikit_learn(name, n):
     documents = encode(texts)
     kernel = Spectrum(n, weight, idf="idf" in name, normalised="idf" in name).fit(documents)
     rows = kernel.rows(documents, CPU)
-    assert rows.columns.dense().width > 0
+    assert rows.columns.dense(DENSE_SHARE, np.float64).width > 0
     gram = rows.gram()
     np.testing.assert_allclose(gram, (x @ x.T).toarray(), rtol=1e-6)
     np.testing.assert_allclose(gram, gram.T, rtol=0)
@@ -262,7 +263,7 @@ def test_sums_beyond_two_to_the_24_are_rounded_once():
         exact = sum(a[u] * b[u] for u in a.keys() & b.keys())
         assert exact > 1 << 24
         gram = rows.gram()
-        assert rows.columns.dense().width > 0
+        assert rows.columns.dense(DENSE_SHARE, np.float64).width > 0
         assert gram[0, 1] == gram[3, 6] == np.float32(exact)
         assert gram[0, 0] == gram[0, 2] == np.float32(sum(c * c for c in a.values()))
 

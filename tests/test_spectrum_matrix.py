@@ -160,7 +160,7 @@ def test_batches_change_nothing(p, monkeypatch):
 
 def test_indices_are_wide_where_they_must_be(monkeypatch):
     """SciPy wants column indices as wide as row starts."""
-    monkeypatch.setattr(feature_matrix, "feature_type", lambda n: np.int64)
+    monkeypatch.setattr(feature_matrix, "index_type", lambda n: np.int64)
     model = SpectrumFeatures((1, 2), device="cpu")
     for x in (model.fit_transform(TEXTS), model.transform(TEXTS)):
         assert x.indices.dtype == x.indptr.dtype == np.int64

@@ -311,8 +311,9 @@ def complete_together(
 ) -> None:
     """Compute missing panels of Grams whose kernels share a pass, with the bits of separate passes.
 
-    All requests have the same examples, and the rows of all Grams may take `memory` bytes. A Gram whose panel
-    size no other Gram has is skipped.
+    On a GPU each is computed alone: gap-weighted kernels of a shared pass have other bits there. All requests
+    have the same examples, and the rows of all Grams may take `memory` bytes. A Gram whose panel size
+    no other Gram has is skipped.
     """
     rows = min(panel_rows(request, memory // len(requests)) for request in requests)
     store = Store(folder)

@@ -12,12 +12,13 @@ blocks. A product is then the sum of those of the blocks, in order, each rounded
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.linalg.sparse import Sparse, feature_type
+from textsvm.linalg.sparse import Sparse, are_whole, index_type
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, one_blas_thread, run
 
@@ -43,16 +44,21 @@ class InvertedIndex:
         self.indptr = np.concatenate([[0], np.cumsum(self.df)])
         self.documents = np.empty(len(x.features), np.int32)
         self.values = np.empty(len(x.features), np.float32)
-        self.after = np.empty(len(x.features), feature_type(len(x.features)))
+        self.after = np.empty(len(x.features), index_type(len(x.features)))
         cursor = self.indptr[:-1].copy()
         _transpose(x.indptr, x.features, x.values, cursor, self.documents, self.values, self.after)
-        self._dense: dict[float, DenseColumns] = {}
+        self._dense: dict[tuple[float, type], DenseColumns] = {}
 
-    def dense(self, share: float = DENSE_SHARE) -> DenseColumns:
+    @cached_property
+    def _largest_square(self) -> float:
+        return largest_square(self.x)
+
+    def dense(self, share: float, dtype: type[np.floating]) -> DenseColumns:
         """Columns held by more than this share of the rows, cached."""
-        if share not in self._dense:
-            self._dense[share] = DenseColumns(self.x, full_columns(self.df, len(self.x), share))
-        return self._dense[share]
+        if (share, dtype) not in self._dense:
+            features = full_columns(self.df, len(self.x), share)
+            self._dense[share, dtype] = DenseColumns(self.x, features, dtype)
+        return self._dense[share, dtype]
 
     def products(
         self,
@@ -63,39 +69,38 @@ class InvertedIndex:
         progress: Progress | None = None,
     ) -> None:
         """out[i, j] = finish(<rows[i], x[j]>, row_scale[i], scale[j])."""
-        # A tile product reads all dense columns, which pays for many rows only.
-        dense = self.dense(DENSE_SHARE if len(out) >= TILE // 2 else 2.0)
+        # A tile product reads all dense columns, which pays for many rows only. The type is the same for few
+        # rows, without dense columns, so that Numba compiles the loops for one type.
+        dtype = product_type(largest_square(rows), self._largest_square)
+        dense = self.dense(DENSE_SHARE if len(out) >= TILE // 2 else 2.0, dtype)
         rest = dense.remove(rows)
         entries = (rest.indptr, rest.features, rest.values)
         lists = (self.indptr, self.documents, self.values)
         cuts = np.concatenate([[0], np.searchsorted(dense.features, self.ends)])
-        # Without dense columns all blocks in a call; else the tile of a single block is in memory.
+        # Without dense columns one call takes all blocks; else one block at a time, to bound the tile.
         step = 1 if dense.width else len(self.ends)
 
         def fill(piece: tuple[int, int]) -> None:
             own, cursor = dense.rows(rows, *piece), rest.indptr[piece[0] : piece[1]].copy()
+            sums = np.zeros(out.shape[1])
             for block in range(0, len(self.ends), step):
                 columns = slice(cuts[block], cuts[block + step])
                 tile = own[:, columns] @ dense.matrix[:, columns].T
-                begun, ends = block > 0, self.ends[block : block + step]
-                _add_rows(*piece, *entries, *lists, cursor, begun, ends, tile, np.zeros(out.shape[1]), out)
+                begun, block_ends = block > 0, self.ends[block : block + step]
+                _add_rows(*piece, *entries, *lists, cursor, begun, block_ends, tile, sums, out)
             _finish_rows(*piece, row_scale, scale, out)
 
         _run(fill, pieces(len(out)), None, progress)
 
 
 class DenseColumns:
-    """Some columns of X as a dense matrix: float32 if all products are exact (whole, below 2^24)."""
+    """Some columns of X as a dense matrix."""
 
-    def __init__(self, x: Sparse, features: NDArray[np.int64]) -> None:
+    def __init__(self, x: Sparse, features: NDArray[np.int64], dtype: type[np.floating]) -> None:
         self.column = np.full(x.n_features, -1, np.int32)
         self.column[features] = np.arange(len(features))
         self.features, self.width = features, len(features)
-        part = x.select(self.column, self.width)
-        values = part.values if self.width else x.values  # the dtype of few and of many rows is the same
-        whole = bool(np.all(values == np.rint(values)))
-        exact = whole and bool(np.all(part.squares() < 1 << 24))
-        self.dtype = np.float32 if exact else np.float64
+        self.dtype = dtype
         self.matrix = self.rows(x, 0, len(x))
 
     def rows(self, x: Sparse, first: int, last: int) -> NDArray[np.floating]:
@@ -108,7 +113,7 @@ class DenseColumns:
         """`x` without these columns."""
         if not self.width:
             return x
-        target = np.arange(x.n_features, dtype=feature_type(x.n_features))
+        target = np.arange(x.n_features, dtype=index_type(x.n_features))
         target[self.column >= 0] = -1
         return x.select(target, x.n_features)
 
@@ -118,10 +123,11 @@ class Half:
 
     def __init__(self, x: Sparse) -> None:
         df = x.frequencies()
-        self.dense = DenseColumns(x, full_columns(df, len(x)))
+        square = largest_square(x)
+        self.dense = DenseColumns(x, full_columns(df, len(x)), product_type(square, square))
         listed = (df > 1) & (self.dense.column < 0)
         n_listed = int(listed.sum())
-        target = np.where(listed, np.cumsum(listed) - 1, -1).astype(feature_type(n_listed))
+        target = np.where(listed, np.cumsum(listed) - 1, -1).astype(index_type(n_listed))
         self.rest = x.select(target, n_listed)
         del df, listed, target
         self.columns = InvertedIndex(self.rest)
@@ -151,6 +157,16 @@ def finish_half(total: NDArray[np.float32], scale: NDArray[np.float64], out: NDA
         _mirror(*piece, out)
 
     run(fill, pieces(len(out)))
+
+
+def largest_square(x: Sparse) -> float:
+    """Largest squared norm of a row, infinity if not all values are whole."""
+    return float(x.squares().max(initial=0)) if are_whole(x.values) else np.inf
+
+
+def product_type(square: float, other: float) -> type[np.floating]:
+    """Dtype of exact products of rows with these largest squared norms: float32 below 2^24."""
+    return np.float32 if square * other < 1 << 48 else np.float64
 
 
 def full_columns(df: NDArray[np.int64], n: int, share: float = DENSE_SHARE) -> NDArray[np.int64]:
@@ -184,16 +200,17 @@ def finish(product, a, b):
 
 @njit(nogil=True, cache=True)
 def _add_rows(
-    first, last, indptr, features, values, lists, documents, x, cursor, begun, ends, tile, sums, out
+    first, last, indptr, features, values, list_starts, documents, x, cursor, begun, block_ends, tile, sums,
+    out,
 ):  # fmt: skip
     """Write the products of the first block, or add those of others; `cursor`: next entry of each row."""
     # `sums` is given as zeros: Numba takes a fifth of a second to compile np.zeros.
     for i in range(first, last):
         k, more = cursor[i - first], begun
-        for end in ends:
+        for end in block_ends:
             while k < indptr[i + 1] and features[k] < end:
                 value = np.float64(values[k])
-                for at in range(lists[features[k]], lists[features[k] + 1]):
+                for at in range(list_starts[features[k]], list_starts[features[k] + 1]):
                     sums[documents[at]] += value * x[at]
                 k += 1
             for j in range(out.shape[1]):
@@ -212,11 +229,11 @@ def _finish_rows(first, last, row_scale, scale, out):
 
 
 @njit(nogil=True, cache=True)
-def _add_half(first, last, indptr, features, values, starts, ends, documents, x, tile, sums, total):
+def _add_half(first, last, indptr, features, values, after, list_starts, documents, x, tile, sums, total):
     for i in range(first, last):
         for k in range(indptr[i], indptr[i + 1]):
             value = np.float64(values[k])
-            for at in range(starts[k], ends[features[k] + 1]):
+            for at in range(after[k], list_starts[features[k] + 1]):
                 sums[documents[at]] += 1.0 if x is None else value * x[at]
         for j in range(i, total.shape[1]):
             total[i, j] += np.float32(sums[j] + tile[i - first, j - first])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.dense import DenseRows
-from textsvm.linalg.sparse import Counts, Sparse, count_kept, feature_type, run_on_ranges
+from textsvm.linalg.sparse import Counts, Sparse, count_kept, index_type, run_on_ranges
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
 
@@ -60,7 +60,7 @@ class SharedFeatures:
         """`of` the rows of all slabs, of which only one is in memory."""
         number, target = _numbered(df)
         size, end = int(df[number].sum()), 0
-        features, values = empty(size, feature_type(len(number))), empty(size, np.float32)
+        features, values = empty(size, index_type(len(number))), empty(size, np.float32)
         indptr, alone = [np.zeros(1, np.int64)], []
         for x in slabs():
             shared = x.select(target, len(number))
@@ -79,7 +79,7 @@ class SharedFeatures:
         given = (counts.indptr, counts.features)
         run_on_ranges(counts.indptr, lambda i, j: count_kept(i, j, *given, target, indptr))
         np.cumsum(indptr, out=indptr)
-        features, values = empty(indptr[-1], feature_type(len(number))), empty(indptr[-1], np.float32)
+        features, values = empty(indptr[-1], index_type(len(number))), empty(indptr[-1], np.float32)
         arrays = (*given, counts.counts, table, target, indptr, features, values, alone)
         run_on_ranges(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
         return cls(indptr, features, values, number, alone)
@@ -119,7 +119,7 @@ def side_by_side(parts: list[FeatureRows], weights: Sequence[float]) -> FeatureR
     values, roots = [x.values for x in matrices], [float(np.sqrt(weight)) for weight in weights]
     parts.clear()
     matrices.clear()
-    features = _joined(starts, given, _add_base, first.tolist(), indptr, feature_type(int(first[-1])))
+    features = _joined(starts, given, _add_base, first.tolist(), indptr, index_type(int(first[-1])))
     scaled_values = _joined(starts, values, _multiply, roots, indptr, np.float32)
     return FeatureRows(Sparse(indptr, features, scaled_values, int(first[-1])), ridge, descent)
 
@@ -139,7 +139,7 @@ def _joined(
 def _numbered(df: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
     """Shared features by decreasing frequency, and the position of every feature among them, or -1."""
     number = _commonest_first(df)
-    target = np.full(len(df), -1, feature_type(len(df)))
+    target = np.full(len(df), -1, index_type(len(df)))
     target[number] = np.arange(len(number))
     return number, target
 

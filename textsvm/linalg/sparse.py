@@ -33,9 +33,9 @@ MIN_PIECE_SIZE = 1 << 14
 SLAB = 1 << 20
 
 
-def feature_type(n_features: int) -> type[np.signedinteger]:
-    """Dtype of feature numbers."""
-    return np.int32 if n_features <= MAX_INT32 else np.int64
+def index_type(size: int) -> type[np.signedinteger]:
+    """Dtype of numbers of features, and of positions, below `size`."""
+    return np.int32 if size <= MAX_INT32 else np.int64
 
 
 def unsigned(numbers: NDArray[np.signedinteger]) -> NDArray[np.unsignedinteger]:
@@ -105,7 +105,7 @@ class Sparse:
 
     def select(self, target: NDArray[np.signedinteger], n_features: int) -> Sparse:
         """Renumber features to `target` (of `n_features`); -1 drops a feature."""
-        indptr, target = np.zeros_like(self.indptr), target.astype(feature_type(n_features), copy=False)
+        indptr, target = np.zeros_like(self.indptr), target.astype(index_type(n_features), copy=False)
         run_on_ranges(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
         kept = _empty(indptr, n_features)
@@ -138,7 +138,7 @@ class Sparse:
         return code
 
     def squares(self, ends: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """Squared norm of every row, shape (n,), the sum of those of blocks of features; see `on_grid`."""
+        """Squared norm of each row, shape (n,); with `ends`, added block by block."""
         if ends is None and use_numpy(len(self.values)):
             owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
             exact = np.square(self.values.astype(np.float64))
@@ -156,7 +156,7 @@ class Sparse:
         blocks, up to `ends`, that are multiplied apart and have a grid each; the entries of a row are then in
         the order of the blocks.
         """
-        if _are_whole(self.values):
+        if are_whole(self.values):
             return self
         values = empty(len(self.values), np.float32)
         ends = np.array([self.n_features]) if ends is None else ends
@@ -196,6 +196,7 @@ class Sparse:
 
 def count_features(features: Array, size: int) -> NDArray[np.int64]:
     """How often each of `size` features occurs."""
+    # All entries as one row.
     return count_features_of(np.array([0, len(features)]), features, np.zeros(1, np.int64), size)
 
 
@@ -247,7 +248,7 @@ def match_unary(
 
 def _empty(indptr: NDArray[np.int64], n_features: int) -> Sparse:
     n = int(indptr[-1])
-    return Sparse(indptr, empty(n, feature_type(n_features)), empty(n, np.float32), n_features)
+    return Sparse(indptr, empty(n, index_type(n_features)), empty(n, np.float32), n_features)
 
 
 @njit(nogil=True, cache=True)
@@ -273,7 +274,7 @@ def _squares(first, last, indptr, features, values, ends, squares):
 
 
 @njit(nogil=True, cache=True)
-def _are_whole(values):
+def are_whole(values):
     for value in values:  # noqa: SIM110 (Numba has no `all`)
         if value != np.rint(value):
             return False

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.sparse import Sparse, feature_type
+from textsvm.linalg.sparse import Sparse, index_type
 from textsvm.runtime import device as devices
 from textsvm.text.documents import View
 
@@ -77,6 +77,6 @@ def feature_rows(vectors: Vectors) -> FeatureRows:
     x: Any = DenseRows(devices.to_host(vectors.values))
     if vectors.sparse:
         rows, d = vectors.values, vectors.n_features
-        indices = rows.indices.astype(feature_type(d), copy=False)
+        indices = rows.indices.astype(index_type(d), copy=False)
         x = Sparse(rows.indptr.astype(np.int64), indices, rows.data.astype(np.float32), d)
     return FeatureRows(x, np.zeros(len(vectors)), descent=False)

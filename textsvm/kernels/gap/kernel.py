@@ -31,7 +31,6 @@ from textsvm.kernels.gap.recurrence import (
     SUBSEQUENCES,
     Recurrence,
     SelfValues,
-    shared_pass,
     symbol_contributions,
 )
 from textsvm.kernels.gap.sweep import PIECE, Picked, cut, in_lanes, products, self_products, used_levels
@@ -50,7 +49,10 @@ MOST_SAVED, MOST_SECONDS = 64, 0.5
 
 @dataclass(frozen=True)
 class SharedRecurrence(Sharing):
-    """A pass for the greatest length gives all lengths and their blends; each takes a matrix."""
+    """A pass for the greatest length gives all lengths; each takes a matrix.
+
+    It gives their blends, too, on a GPU. On a CPU a blend has a pass of its own, as in a separate matrix.
+    """
 
     decay: float
 
@@ -59,7 +61,7 @@ class SharedRecurrence(Sharing):
         return [order[max(0, end - room) : end] for end in range(len(order), 0, -room)]
 
     def description(self, kernels: Sequence[Any]) -> str:
-        return f"from one pass with p = {max(kernel.p for kernel in kernels)}"
+        return f"together, with p up to {max(kernel.p for kernel in kernels)}"
 
     def grams(
         self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
@@ -102,7 +104,7 @@ class GapCost(Cost):
         return self.kernel.p * row_lengths.astype(float) * column_lengths.sum() / RATE
 
     def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
-        # On a card the rounding of a value depends on its neighbours, except with `in_shards`.
+        # On a card, values with a decay that is not a power of two depend on the tile.
         return kind == "cpu"
 
     def demand(self, lengths: NDArray[np.int64]) -> float:
@@ -240,15 +242,15 @@ class HostGap(HostRows):
 
 
 class _Columns:
-    """Fixed documents in lanes; a shared pass computes the values of all kernels (`SharedColumns`)."""
+    """Fixed documents in lanes; lengths p share passes, with the bits of separate ones (`SharedColumns`)."""
 
     def __init__(self, kernels: Sequence[Any], documents: Documents) -> None:
         self.kernels, self.documents, self.n = kernels, documents, len(documents)
-        recurrences = [kernel.recurrence for kernel in kernels]
-        self.swept: Recurrence = recurrences[0]
-        self._mix: NDArray[np.float64] = np.ones((1, 1))
-        if len(kernels) > 1:
-            self.swept, self._mix = shared_pass(recurrences)
+        self._recurrences: list[Recurrence] = [kernel.recurrence for kernel in kernels]
+        #: Kernels that share passes: all lengths; each blend is alone, as it is rounded differently.
+        self._alike = [[k] for k, recurrence in enumerate(self._recurrences) if recurrence.blended]
+        if lengths := [k for k, recurrence in enumerate(self._recurrences) if not recurrence.blended]:
+            self._alike.append(lengths)
         self._codes = documents.codes_for()
         self._lanes, self._widths = in_lanes(documents)
         #: Place of each document in the order of length.
@@ -258,12 +260,21 @@ class _Columns:
 
     def self_values(self, documents: Documents, columns: Sequence[SelfValues | None]) -> list[SelfValues]:
         """k(s, s) of documents by each kernel; other documents are given the values of the `columns`."""
-        sums = self_products(self.swept, self._mix.shape[1], documents)
-        mixed = [_blend(weights, sums) for weights in self._mix]
+        values: dict[int, NDArray[np.float64]] = {}
+        for alike in self._alike:
+            recurrence, least = self._swept(alike)
+            sums = self_products(recurrence, recurrence.p - least + 1, documents)
+            values |= {k: sums[self._recurrences[k].p - least].copy() for k in alike}
         return [
-            SelfValues(kernel, documents, values, of_columns)
-            for kernel, values, of_columns in zip(self.kernels, mixed, columns, strict=True)
+            SelfValues(kernel, documents, values[k], of_columns)
+            for k, (kernel, of_columns) in enumerate(zip(self.kernels, columns, strict=True))
         ]
+
+    def _swept(self, alike: Sequence[int]) -> tuple[Recurrence, int]:
+        """The recurrence of the largest length of some kernels, and the smallest length."""
+        recurrences = [self._recurrences[k] for k in alike]
+        largest = max(recurrences, key=lambda recurrence: recurrence.p)
+        return largest, min(recurrence.p for recurrence in recurrences)
 
     def diags(self) -> list[NDArray[np.float32]]:
         return [own.diagonal() for own in self.selves]
@@ -309,23 +320,23 @@ class _Columns:
             firsts = np.zeros(len(which), np.int64)
             if places is not None:
                 firsts = np.clip(places[which] - lane_part.start * LANES, 0, len(columns))
-            rows = (codes, others.offsets, which)
-            by = (own_codes, self.documents.offsets, lanes)
-            sums = self._sums(rows, by, firsts, half, lengths[chunk], self.documents.lengths[columns])
+            row_codes, lane_codes = (codes, others.offsets, which), (own_codes, self.documents.offsets, lanes)
+            column_lengths = self.documents.lengths[columns]
+            sums = self._sums(row_codes, lane_codes, firsts, half, lengths[chunk], column_lengths)
             for number, values in enumerate(matrices):
-                mixed = sums[0] if len(matrices) == 1 else _blend(self._mix[number], sums)
-                others_selves[number].take(which).finish(mixed, self.selves[number].take(columns))
+                own = sums[number]
+                others_selves[number].take(which).finish(own, self.selves[number].take(columns))
                 for k, row in enumerate(which):
                     first = firsts[k] if half else 0  # earlier pairs belong to another row
-                    values[row, columns[first:]] = mixed[k, first:]
+                    values[row, columns[first:]] = own[k, first:]
                     if half:
-                        values[columns[first:], row] = mixed[k, first:]
+                        values[columns[first:], row] = own[k, first:]
 
         pieces, costs = [], []
         for chunk in cut(lengths, PIECE):
             first = chunk.start // LANES if half else 0
-            for some in cut(self._widths[first:], PIECE):
-                pieces.append((chunk, slice(first + some.start, first + some.stop)))
+            for groups in cut(self._widths[first:], PIECE):
+                pieces.append((chunk, slice(first + groups.start, first + groups.stop)))
                 costs.append(float(lengths[chunk].sum() + 1) * float(self._widths[pieces[-1][1]].sum() + 1))
         # The longest documents first: cores then end together.
         run(work, pieces[::-1], costs[::-1], progress)
@@ -338,24 +349,27 @@ class _Columns:
         half: bool,
         row_lengths: NDArray[np.int64],
         column_lengths: NDArray[np.int64],
-    ) -> NDArray[np.float64]:
-        """Sums of a piece of work; columns before `firsts` are its rows, or are left out."""
-        doubles = self.swept.doubles(row_lengths, column_lengths)
-        wanted, n, groups = self._mix.shape[1], len(column_lengths), np.arange(0, len(column_lengths), LANES)
-        some: list[NDArray[np.float64]] = []
-        turned = np.zeros_like(firsts) if half else firsts
-        for double in sorted({bool(doubles[0, 0]), bool(doubles[-1, -1])}):
-            needed = np.logical_or.reduceat(doubles == double, groups, axis=1)
-            if half:
-                needed &= groups + LANES > firsts[:, None]
-            some.append(products(self.swept, wanted, double, rows, lanes, needed, turned)[..., :n])
-        return some[0] if len(some) == 1 else np.where(doubles, some[1], some[0])
+    ) -> dict[int, NDArray[np.float64]]:
+        """Sums of a piece of work for each kernel; each pair is in the precision of that kernel alone.
 
-
-def _blend(weights: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sum of weights[q] sums[q], a new array."""
-    used = np.flatnonzero(weights)
-    blend = weights[used[0]] * sums[used[0]]
-    for q in used[1:]:
-        blend += weights[q] * sums[q]
-    return blend
+        Columns before `firsts` become rows, or are skipped if `half`.
+        """
+        groups = np.arange(0, len(column_lengths), LANES)
+        exchanged = np.zeros_like(firsts) if half else firsts
+        sums: dict[int, NDArray[np.float64]] = {}
+        for alike in self._alike:
+            doubles = {k: self._recurrences[k].doubles(row_lengths, column_lengths) for k in alike}
+            for double in (False, True):
+                pairs = {k: doubles[k] == double for k in alike if (doubles[k] == double).any()}
+                if not pairs:
+                    continue
+                needed = np.logical_or.reduceat(np.logical_or.reduce([*pairs.values()]), groups, axis=1)
+                if half:
+                    needed &= groups + LANES > firsts[:, None]
+                recurrence, least = self._swept([*pairs])
+                wanted = recurrence.p - least + 1
+                values = products(recurrence, wanted, double, rows, lanes, needed, exchanged)
+                for k, own_pairs in pairs.items():
+                    own = values[self._recurrences[k].p - least, :, : len(column_lengths)]
+                    sums[k] = np.where(own_pairs, own, sums[k]) if k in sums else own.copy()
+        return sums

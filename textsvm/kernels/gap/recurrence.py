@@ -17,7 +17,8 @@ to there. The level weight b_q lets a subsequence begin with q symbols fewer tha
 ..., 0) gives k_p alone, and b_q = w_{p-q} decay^{2(p-q)}, divided by the largest of them, the blend.
 
 With b = (1, 0, ..., 0) the terms M S_{q-1}(i-1, j-1) of level q sum to k_q: a shared pass for the largest p
-also gives all shorter lengths, at an addition per cell and length, and with them every blend.
+also gives all shorter lengths, at an addition per cell and length, and with them every blend. On a CPU a
+shared pass gives the bits of separate passes; a blend, whose sums would be rounded differently, has its own.
 
 Accuracy
 --------

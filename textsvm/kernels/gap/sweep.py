@@ -148,29 +148,33 @@ def interleave(codes, offsets, lanes, ended, symbols):
 @njit(nogil=True, cache=True)
 def _many_by_lanes(
     a, a_offsets, which, b, b_offsets, lanes, needed, firsts, sums, level_weights, blended, others,
-    decay, low, state, edge, same, ours,
+    decay, low, state, edge, row_symbols, column_symbols,
 ):  # fmt: skip
     """sums[k, g, q * LANES + l] = which[k] by lanes[g, l]; q counts wanted lengths."""
-    turned = np.empty(sums.shape[2])
+    exchanged = np.empty(sums.shape[2])
     for g in range(len(lanes)):
-        m = interleave(b, b_offsets, lanes[g], -1, ours)
+        m = interleave(b, b_offsets, lanes[g], -1, column_symbols)
         for k in range(len(which)):
-            before = min(max(firsts[k] - g * LANES, 0), LANES)  # lanes that are rows
             if not needed[k, g]:
                 continue
             start = a_offsets[which[k]]
             n = a_offsets[which[k] + 1] - start
             for i in range(n):
-                store(same, i * LANES, fill(np.int32(a[start + i])))
+                store(row_symbols, i * LANES, fill(np.int32(a[start + i])))
+            before = min(max(firsts[k] - g * LANES, 0), LANES)  # lanes that are rows
             if before < LANES:
                 _sweep(
-                    same, n, ours, m, level_weights, blended, others, decay, low, state, edge, sums[k, g]
+                    row_symbols, n, column_symbols, m, level_weights, blended, others, decay, low, state,
+                    edge, sums[k, g],
                 )  # fmt: skip
             if before > 0:
-                _sweep(ours, m, same, n, level_weights, blended, others, decay, low, state, edge, turned)
-                for at in range(len(turned)):
+                _sweep(
+                    column_symbols, m, row_symbols, n, level_weights, blended, others, decay, low, state,
+                    edge, exchanged,
+                )  # fmt: skip
+                for at in range(len(exchanged)):
                     if at % LANES < before:
-                        sums[k, g, at] = turned[at]
+                        sums[k, g, at] = exchanged[at]
 
 
 @njit(nogil=True, cache=True)
@@ -217,9 +221,11 @@ def _sweep(rows, n, columns, m, level_weights, blended, others, decay, low, stat
                 )
                 for q in range(levels, 0, -1):
                     at = ((j - start + 1) * levels + q - 1) * LANES
-                    begun = where_equal(column, symbol, get(s, q - 1), lows)
-                    if q > least:
-                        put(totals, q - 1, add(get(totals, q - 1), begun))
+                    below = get(s, q - 1)
+                    begun = where_equal(column, symbol, below, lows)
+                    if q > least:  # without the tiny numbers: the bits are those of a pass for this length
+                        total = get(totals, q - 1)
+                        put(totals, q - 1, where_equal(column, symbol, add(total, below), total))
                     right = multiply_add(get(r, q), decays, begun)
                     above = load(state, at)
                     store(state, at, multiply_add(above, decays, right))

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.linalg.sparse import SERIAL_SIZE, Counts, feature_type, run_on_ranges, run_pieces
+from textsvm.linalg.sparse import SERIAL_SIZE, Counts, index_type, run_on_ranges, run_pieces
 from textsvm.runtime.compiled import njit, popcount, use_numpy
 from textsvm.runtime.device import array_module, device_of
 from textsvm.runtime.memory import copied, empty, joined
@@ -392,7 +392,7 @@ def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], si
     """Count the windows of length q; features are `base` + id."""
     if use_numpy(len(ids)):
         return _count_few(offsets, q, ids, size, base)
-    indptr, dtype = np.zeros(len(offsets), np.int64), feature_type(base + size)
+    indptr, dtype = np.zeros(len(offsets), np.int64), index_type(base + size)
     few = len(ids) <= SERIAL_SIZE
     longest = len(ids) if few else int(np.diff(offsets).max(initial=1))
     pieces: dict[int, tuple[Array, Array]] = {}
@@ -423,7 +423,7 @@ def _count_few(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size:
     order = np.argsort(firsts)
     entries = starts[firsts[order]]
     indptr = np.searchsorted(owner[firsts[order]], np.arange(len(offsets)))
-    features = (base + ids[entries].astype(np.int64)).astype(feature_type(base + size))
+    features = (base + ids[entries].astype(np.int64)).astype(index_type(base + size))
     return Counts(indptr.astype(np.int64), features, counts[order].astype(np.int32))
 
 

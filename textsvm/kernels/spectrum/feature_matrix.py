@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.spectrum.counting import Vocabulary, count_each, windows_of
 from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
-from textsvm.linalg.sparse import Counts, feature_type, run_on_ranges
+from textsvm.linalg.sparse import Counts, index_type, run_on_ranges
 from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import Device, free_memory
 from textsvm.runtime.parallel import Progress
@@ -146,7 +146,7 @@ class _MatrixBuilder:
         starts, unary = columns.starts, self.kernel.weight == "intersection"
         indptr, rows = np.zeros_like(counts.indptr), counts.indptr
         # A p-mer without a column counts as unknown: the loops over entries then read a single table.
-        known = np.where(starts[known + 1] > starts[known], known, -1).astype(feature_type(len(starts)))
+        known = np.where(starts[known + 1] > starts[known], known, -1).astype(index_type(len(starts)))
         entries = (rows, counts.features, counts.counts)
         run_on_ranges(rows, partial(_count_columns, *entries, known, starts, unary, indptr))
         np.cumsum(indptr, out=indptr)
@@ -187,7 +187,7 @@ def _empty(
 
     entries = int(indptr[-1])
 
-    kind = feature_type(max(entries, n_columns))
+    kind = index_type(max(entries, n_columns))
     whole = scipy.sparse.csr_matrix((len(indptr) - 1, n_columns), dtype=np.float32)
     whole.indptr, whole.indices = indptr.astype(kind), np.empty(entries, kind)
     whole.data = np.empty(entries, np.float32)

@@ -11,7 +11,7 @@ from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, downlo
 from textsvm.kernels.spectrum.cuda import matrix_of
 from textsvm.kernels.spectrum.feature_matrix import FeatureColumns, require_columns
 from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
-from textsvm.linalg.sparse import feature_type
+from textsvm.linalg.sparse import index_type
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
@@ -65,7 +65,7 @@ def _matrix(
     values = x.values
     if kernel.normalised:
         values = (values / cp.sqrt(cp.asarray(x.squares))[x.documents]).astype(np.float32)
-    kind = feature_type(max(len(values), len(columns)))
+    kind = index_type(max(len(values), len(columns)))
     arrays = values.get(), x.features.get().astype(kind), x.indptr.get().astype(kind)
     whole = scipy.sparse.csr_matrix(arrays, shape=(len(x), len(columns)))
     whole.has_sorted_indices = whole.has_canonical_format = True

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.spectrum.counting import Vocabulary, plan
-from textsvm.linalg.sparse import Sparse, feature_type, run_on_ranges
+from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit, use_numpy
 
@@ -133,7 +133,7 @@ def dot(x: Sparse, target: NDArray[np.signedinteger], dense: NDArray[np.float64]
         for c, column in enumerate(terms.T):
             out[:, c] = np.bincount(owner, column, len(x))
         return out
-    single, target = dense.shape[1] == 1, target.astype(feature_type(len(dense)), copy=False)
+    single, target = dense.shape[1] == 1, target.astype(index_type(len(dense)), copy=False)
     function, arrays = (_dot_vector, (dense[:, 0], out[:, 0])) if single else (_dot, (dense, out))
     run_on_ranges(x.indptr, partial(function, x.indptr, x.features, x.values, target, *arrays))
     return out
@@ -163,7 +163,7 @@ def _dot(indptr, features, values, target, dense, out, first, last):
 
 def _rows_of(weighed: NDArray[np.bool_]) -> NDArray[np.signedinteger]:
     """Row of each feature with weights, -1 for the others and as the last entry."""
-    row = np.full(len(weighed) + 1, -1, feature_type(len(weighed)))
+    row = np.full(len(weighed) + 1, -1, index_type(len(weighed)))
     row[:-1][weighed] = np.arange(np.count_nonzero(weighed))
     return row
 
