@@ -366,10 +366,16 @@ class _Columns:
                 needed = np.logical_or.reduceat(np.logical_or.reduce([*pairs.values()]), groups, axis=1)
                 if half:
                     needed &= groups + LANES > firsts[:, None]
+                if sums.keys().isdisjoint(pairs):
+                    pairs = dict.fromkeys(pairs)  # frees their memory; all sums are taken
                 recurrence, least = self._swept([*pairs])
                 wanted = recurrence.p - least + 1
                 values = products(recurrence, wanted, double, rows, lanes, needed, exchanged)
                 for k, own_pairs in pairs.items():
                     own = values[self._recurrences[k].p - least, :, : len(column_lengths)]
-                    sums[k] = np.where(own_pairs, own, sums[k]) if k in sums else own.copy()
+                    if k in sums:
+                        own = np.where(own_pairs, own, sums[k])
+                    elif len(self.kernels) > 1:  # another may have the same sums, and each changes its own
+                        own = own.copy()
+                    sums[k] = own
         return sums

@@ -120,9 +120,9 @@ class Recurrence:
     def doubles(self, lengths: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
         """`needs_double` of each pair, shape (len(lengths), len(others)), of ascending lengths."""
         if not self.needs_double(int(lengths[-1]), int(others[-1])):
-            return np.zeros((len(lengths), len(others)), bool)
+            return np.broadcast_to(np.False_, (len(lengths), len(others)))
         if self.needs_double(int(lengths[0]), int(others[0])):
-            return np.ones((len(lengths), len(others)), bool)
+            return np.broadcast_to(np.True_, (len(lengths), len(others)))
         numbers = others.tolist()
         least = [bisect_left(numbers, True, key=partial(self.needs_double, n)) for n in lengths.tolist()]
         return np.arange(len(others)) >= np.array(least)[:, None]
@@ -199,15 +199,17 @@ class SelfValues(Normalisation):
         """Turn sums of the recurrence, (documents, `columns`), into kernel values in place."""
         _multiply(sums, inverse_roots(self.self_values), inverse_roots(columns.self_values))
         self.finish_rows(sums, columns)
-        sums[sums < SMALLEST] = 0
+        for row in sums:
+            row[row < SMALLEST] = 0
         if not self.normalised:
             _multiply(sums, np.sqrt(self.raw()), np.sqrt(columns.raw()))
 
 
 def _multiply(sums: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
     """sums[i, j] *= a[i] b[j], rounded like sums[j, i]; the factor may be out of range."""
-    sums *= np.maximum(a[:, None], b)
-    sums *= np.minimum(a[:, None], b)
+    for row, factor in zip(sums, a, strict=True):  # all factors at once would need the memory of the sums
+        row *= np.maximum(factor, b)
+        row *= np.minimum(factor, b)
 
 
 SUBSEQUENCES = Attribution(
