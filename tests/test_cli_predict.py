@@ -273,3 +273,19 @@ def test_drift_without_recorded_numbers_and_of_tokens():
     assert [message.partition(" of the ")[2][:14] for message in findings(model, recorded)] == [
         "symbols never "
     ]
+
+
+def test_few_texts_are_decided_without_numba(tmp_path):
+    path = tmp_path / "m"
+    report("train", sample("reviews"), "-o", path)  # the default, whose kernel has weights and words
+    seen = (
+        "import sys\n"
+        "from textsvm.cli import main\n"
+        f"sys.argv = ['textsvm', 'predict', {str(path)!r}, '-', '--quiet']\n"
+        "try: main()\n"
+        "except SystemExit as end: code = end.code\n"
+        "print(code, [name for name in ('numba', 'sklearn') if name in sys.modules], file=sys.stderr)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", seen], input=b"a good day", capture_output=True)
+    assert result.stderr == b"0 []\n"
+    assert json.loads(result.stdout)["label"]

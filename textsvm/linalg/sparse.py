@@ -139,11 +139,15 @@ class Sparse:
 
     def squares(self, ends: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
         """Squared norm of each row, shape (n,); with `ends`, added block by block."""
-        if ends is None and use_numpy(len(self.values)):
-            owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
+        n, ends = len(self), np.array([self.n_features]) if ends is None else ends
+        values = np.zeros(n)
+        if use_numpy(len(self.values)):
             exact = np.square(self.values.astype(np.float64))
-            return np.bincount(owner, exact, len(self)).astype(np.float64)
-        values, ends = np.zeros(len(self)), np.array([self.n_features]) if ends is None else ends
+            place = np.repeat(np.arange(n) * len(ends), np.diff(self.indptr))
+            place += np.searchsorted(ends, self.features, side="right")
+            for block in np.bincount(place, exact, n * len(ends)).reshape(n, -1).T:
+                values += block
+            return values
         arrays = (self.indptr, self.features, self.values, ends, values)
         run_on_ranges(self.indptr, lambda i, j: _squares(i, j, *arrays))
         return values
