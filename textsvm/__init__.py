@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textsvm.version import __version__ as __version__
+
 # Type checkers know this name; importing `typing` would take half of the start-up of `textsvm.mail.client`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,8 +53,6 @@ if TYPE_CHECKING:
     from textsvm.selection.cross_validation import cross_validate
     from textsvm.selection.doubts import doubts
     from textsvm.selection.tuning import tune
-
-__version__ = "0.2.0"
 
 #: Names by module, imported at first use: `import textsvm` loads neither scikit-learn nor Numba. All other
 #: names are kernels.

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-import textsvm
 from textsvm.errors import InputError
 from textsvm.runtime.device import select
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import n_threads
+from textsvm.version import __version__
 
 _LIBRARIES = (
     *("numpy", "scipy", "numba", "scikit-learn", "rapidfuzz", "strkernels", "cleanlab"),
@@ -34,7 +34,7 @@ _LIBRARIES = (
 
 def environment() -> dict[str, Any]:
     """Machine, versions and commit."""
-    versions = {"textsvm": textsvm.__version__}  # the metadata of an installed version may differ
+    versions = {"textsvm": __version__}  # the metadata of an installed version may differ
     for name in _LIBRARIES:
         try:
             versions[name] = version(name)

@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 from typer.completion import completion_init, install_callback, show_callback
 
-import textsvm
 from textsvm.cli import console
 from textsvm.cli.options import Command, Group, option
+from textsvm.version import __version__
 
 #: Commands with the first sentence of their help. Each is the function or group of its name in the module of
 #: its name, or in `_MODULES`.
@@ -94,7 +94,7 @@ def _version(given: bool) -> None:
 
         python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
         device = console.device_line(select())
-        typer.echo("\n".join([f"textsvm {textsvm.__version__}", device, python, ", ".join(_versions())]))
+        typer.echo("\n".join([f"textsvm {__version__}", device, python, ", ".join(_versions())]))
         raise typer.Exit()
 
 

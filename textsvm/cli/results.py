@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-import textsvm
 from textsvm.cli import corpora
 from textsvm.cli.console import Console, json_line
 from textsvm.cli.kernels import DEFAULTS
@@ -34,6 +33,7 @@ from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.cross_validation import CrossValidation
 from textsvm.selection.scoring import mean_and_sd
+from textsvm.version import __version__
 
 #: Most classes of a printed confusion matrix.
 MOST_COLUMNS = 12
@@ -141,7 +141,7 @@ def report_on_folds(
         ("folds", f"{len(result.folds)}, each document judged by machines that were not trained on it"),
         ("corpus", corpus.source), ("kernel matrix", result.gram),
         ("device", select(model.device).description),
-        ("written by", f"textsvm {textsvm.__version__}"),
+        ("written by", f"textsvm {__version__}"),
     ]  # fmt: skip
     results = results_of(result, corpora.truth(corpus), positive)
     return report_of_folds(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)

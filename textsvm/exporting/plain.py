@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import __version__
 from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTerm, PairTerm
 from textsvm.kernels.inputs import TextForm
@@ -17,6 +16,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.machines.top_features import TopFeatures
 from textsvm.runtime import device as devices
 from textsvm.selection.conformal import Conformity
+from textsvm.version import __version__
 
 #: Information of a model that exported files repeat: no paths, no ids of training texts.
 PUBLIC = ("n_train", "n_support", "classes", "C", "loss", "drift", "estimate")

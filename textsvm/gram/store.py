@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-import textsvm
 from textsvm.errors import InputError
 from textsvm.gram.panels import Panels
 from textsvm.gram.plan import show_bytes
@@ -36,6 +35,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.files import replacing, sync_folder
 from textsvm.runtime.parallel import n_threads
 from textsvm.runtime.plain_json import to_json
+from textsvm.version import __version__
 
 try:
     import fcntl
@@ -148,7 +148,7 @@ class Store:
         else:
             size = panel_rows(request, memory) if rows is None else rows
             manifest = {
-                "format": FORMAT, "textsvm": textsvm.__version__, "spelled": spell(request.kernel), **gram,
+                "format": FORMAT, "textsvm": __version__, "spelled": spell(request.kernel), **gram,
                 "texts": texts, "rows_of_panel": size, "device": request.device.description,
             }  # fmt: skip
         return StoredGram(self, Panels(folder, request.n, size, name), {**manifest, "texts": texts})
@@ -183,7 +183,7 @@ class Store:
         self._require_same(texts)
         views = {**(self.texts or texts)["views"], **texts["views"]}
         if self.texts is None or views != self.texts["views"]:
-            self.texts = {**texts, "format": FORMAT, "textsvm": textsvm.__version__, "views": views}
+            self.texts = {**texts, "format": FORMAT, "textsvm": __version__, "views": views}
             _write_json(self.folder / _STORE, self.texts)
 
     @contextmanager
@@ -319,7 +319,7 @@ def _read_json(path: Path, types: Mapping[str, type]) -> dict[str, Any]:
         raise InputError(_damaged(path)) from error
     if version != FORMAT:
         raise InputError(
-            f"{path.parent} has store format {version!r}, and textsvm {textsvm.__version__} reads {FORMAT}; "
+            f"{path.parent} has store format {version!r}, and textsvm {__version__} reads {FORMAT}; "
             "use the version that wrote it, or name another folder"
         )
     if not all(isinstance(content.get(name), kind) for name, kind in types.items()):

@@ -33,11 +33,11 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import textsvm
 from textsvm.errors import InputError, one_line, printable
 from textsvm.mail.features import features
 from textsvm.mail.message import read_message
 from textsvm.mail.raw_message import VERSION, RawMessage, file_bytes, line_end, pieces_with_fields
+from textsvm.version import __version__
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Filter
@@ -139,7 +139,7 @@ def run(arguments: list[str]) -> int:
 
 def _execute(options: BogofilterArguments) -> int:
     settings = options.settings
-    version = f"textsvm-bogofilter {textsvm.__version__}, in the place of bogofilter version 1.2.5\n"
+    version = f"textsvm-bogofilter {__version__}, in the place of bogofilter version 1.2.5\n"
     configuration = f"# {version}\n{settings.query()}"
     for letter, text in (("h", USAGE), ("V", version), ("Q", configuration)):
         if letter in options.flags:

@@ -16,15 +16,15 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import textsvm
 from textsvm.errors import InputError
+from textsvm.version import __version__
 
 if TYPE_CHECKING:  # importing it takes NumPy
     from textsvm.mail.decision import Decision
 
 MAX_HEADER = 1 << 20
 #: Version in Bogofilter's header field.
-VERSION = f"textsvm-{textsvm.__version__}"
+VERSION = f"textsvm-{__version__}"
 #: Bytes of the body that are hashed at a time.
 _CHUNK = 1 << 20
 _EMPTY = re.compile(rb"\n\r?\n")
@@ -242,7 +242,7 @@ def pieces_with_fields(
 def textsvm_fields(decision: Decision) -> list[str]:
     """X-Textsvm, and X-Spam-Flag for spam, which rules for other filters use."""
     kind = decision.kind.capitalize()
-    line = f"X-Textsvm: {kind}, score={decision.score:.6f}, version={textsvm.__version__}"
+    line = f"X-Textsvm: {kind}, score={decision.score:.6f}, version={__version__}"
     return [line] + ["X-Spam-Flag: YES"] * (decision.kind == "spam")
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-import textsvm
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import Explanation, Substring
 from textsvm.evaluation.results import Results, evaluate
@@ -17,6 +16,7 @@ from textsvm.mail.filter import Filter, new_machine
 from textsvm.mail.lessons import Lesson
 from textsvm.mail.message import read_message
 from textsvm.reporting.report import Mistake, Report, worst
+from textsvm.version import __version__
 
 _CONTRIBUTIONS = Attribution(
     "substrings",
@@ -102,5 +102,5 @@ def _facts(opened: Filter, judged: list[tuple[Lesson, Decision]], results: Resul
         ("called unsure", f"{sum(kind == 'unsure' for _, kind in pairs):,}"),
         ("ham called spam", f"{pairs.count(('ham', 'spam')):,}"),
         ("spam called ham", f"{pairs.count(('spam', 'ham')):,}"),
-        ("written by", f"textsvm {textsvm.__version__}"),
+        ("written by", f"textsvm {__version__}"),
     ]

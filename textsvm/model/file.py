@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors import numpy as arrays_file
 
-from textsvm import __version__
 from textsvm.errors import MAX_MESSAGE, InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import MOST_DEPTH, Kernel
@@ -52,6 +51,7 @@ from textsvm.runtime.plain_json import to_json
 from textsvm.selection.adaptation import AdaptiveClassifier
 from textsvm.selection.calibration import CalibratedClassifier
 from textsvm.sources.base import Kept, Source
+from textsvm.version import __version__
 
 #: Maps the name of an estimator to the class to create, of the estimator or of its machine.
 ClassOf = Callable[[str], Any]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import textsvm
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.explanation import Explanation, explain
 from textsvm.evaluation.judge import fitted_machine
@@ -22,6 +21,7 @@ from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.cross_validation import CrossValidation, LearningCurve
+from textsvm.version import __version__
 
 #: Mistakes shown by default.
 MISTAKES = 10
@@ -242,7 +242,7 @@ def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
     if hasattr(model, "device_"):
         facts.append(("device", model.device_.description))
     facts += [(f"seconds to {stage}", f"{seconds:.2f}") for stage, seconds in results.seconds.items()]
-    return [*facts, ("written by", f"textsvm {textsvm.__version__}")]
+    return [*facts, ("written by", f"textsvm {__version__}")]
 
 
 def _promises(results: Results) -> list[tuple[str, str]]:
