@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from textsvm.errors import InputError
     from textsvm.estimators.calibrated import CalibratedSVC
+    from textsvm.estimators.faces import as_estimator
     from textsvm.estimators.features import SpectrumFeatures
-    from textsvm.estimators.loading import load, load_libsvm_model
     from textsvm.estimators.multilabel import MultilabelSVC
     from textsvm.estimators.online import OnlineSVC
     from textsvm.estimators.svm import SVC, SVR, OneClassSVM
@@ -40,9 +40,10 @@ if TYPE_CHECKING:
         UserKernel,
         WeightedDegree,
     )
-    from textsvm.machines.base import Compute
-    from textsvm.model.file import save
-    from textsvm.model.libsvm import save_libsvm_model
+    from textsvm.model.file import load, save
+    from textsvm.model.libsvm import load_libsvm_model, save_libsvm_model
+    from textsvm.model.settings import Compute
+    from textsvm.model.trained import TrainedModel
     from textsvm.nearest.neighbours import neighbours
     from textsvm.readers.corpus import Corpus
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
@@ -60,7 +61,7 @@ _NAMES = {
     "textsvm.errors": ("InputError",),
     "textsvm.estimators.calibrated": ("CalibratedSVC",),
     "textsvm.estimators.features": ("SpectrumFeatures",),
-    "textsvm.estimators.loading": ("load", "load_libsvm_model"),
+    "textsvm.estimators.faces": ("as_estimator",),
     "textsvm.estimators.multilabel": ("MultilabelSVC",),
     "textsvm.estimators.online": ("OnlineSVC",),
     "textsvm.estimators.svm": ("SVC", "SVR", "OneClassSVM"),
@@ -68,9 +69,10 @@ _NAMES = {
     "textsvm.exporting.files": ("export",),
     "textsvm.evaluation.mutations": ("kmer_scores", "mutation_scores"),
     "textsvm.gram.files": ("read_gram", "write_gram"),
-    "textsvm.machines.base": ("Compute",),
-    "textsvm.model.file": ("save",),
-    "textsvm.model.libsvm": ("save_libsvm_model",),
+    "textsvm.model.file": ("load", "save"),
+    "textsvm.model.libsvm": ("load_libsvm_model", "save_libsvm_model"),
+    "textsvm.model.settings": ("Compute",),
+    "textsvm.model.trained": ("TrainedModel",),
     "textsvm.nearest.neighbours": ("neighbours",),
     "textsvm.readers.corpus": ("Corpus",),
     "textsvm.readers.libsvm": ("read_libsvm", "write_libsvm"),
@@ -110,9 +112,11 @@ __all__ = [
     "Spectrum",
     "SpectrumFeatures",
     "Sum",
+    "TrainedModel",
     "UserKernel",
     "WeightedDegree",
     "__version__",
+    "as_estimator",
     "cross_validate",
     "doubts",
     "explain",

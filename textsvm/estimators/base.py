@@ -1,4 +1,4 @@
-"""Base classes of the estimators: scikit-learn's tags, metadata routing, clone, HTML and checks."""
+"""Base class of the estimators: scikit-learn's parameters, tags, checks and HTML around a trained model."""
 
 from __future__ import annotations
 
@@ -6,44 +6,159 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from textsvm.arrays import Floats
 from textsvm.errors import InputError
-from textsvm.machines.base import KernelMachine
+from textsvm.model.settings import Compute, Settings, warn_user
+from textsvm.model.top_features import TopFeatures, coefficients
+from textsvm.model.trained import TrainedModel
+from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import Parameters
+from textsvm.training.trainers import train
+
+if TYPE_CHECKING:
+    from typing import Self
 
 #: Array values in messages of scikit-learn.
 _REPEATED = re.compile(r":\s*array=.*\]\.\s*", re.DOTALL)
 
 
-class Estimator(BaseEstimator, Parameters):
-    """A scikit-learn estimator around a machine."""
+def model_attribute(path: str) -> Any:
+    """Fitted attribute that the trained model holds; AttributeError before `fit`."""
+    value = attrgetter(path)
+    return property(lambda estimator: value(estimator.model_))
+
+
+class KernelEstimator(BaseEstimator):
+    """A scikit-learn estimator that holds a trained model in `model_`."""
 
     # A meta-estimator must not route `progress`.
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    _settings: ClassVar[type[Settings]]
+    #: Estimator with probabilities, or the values of this estimator, for the error of `predict_proba`.
+    _instead: ClassVar[str] = ""
+
+    model_: TrainedModel
+    kernel_ = model_attribute("kernel")
+    support_ = model_attribute("support.indices")
+    support_documents_ = model_attribute("support.documents")
+    weight_vectors_ = model_attribute("support.weights")
+    dual_coef_ = model_attribute("predictor.dual_coef")
+    intercept_ = model_attribute("predictor.intercept")
+    n_support_ = model_attribute("record.n_support")
+    solutions_ = model_attribute("record.solutions")
+    n_iter_ = model_attribute("record.n_iter")
+    approximation_ = model_attribute("record.approximation")
+    gram_description_ = model_attribute("record.gram")
+    seconds_ = model_attribute("record.seconds")
+    device_ = model_attribute("device_in_use")
+
+    @property
+    def settings(self) -> Any:
+        """Settings of the training, as trainers take them."""
+        return self._settings(**self.get_params(deep=False))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` nested parameters as "name__parameter"."""
         return Parameters.get_params(self, deep)
 
-    def set_params(self, **given: Any) -> Any:
+    def set_params(self, **parameters: Any) -> Self:
         """Set parameters, also nested (``kernel__p=3``); ValueError for an unknown parameter."""
-        return Parameters.set_params(self, **given)
+        return Parameters.set_params(self, **parameters)
 
-    def copy(self) -> Any:
-        """An estimator with the same parameters that is not fitted."""
-        return clone(self)
+    def _default_of(self, name: str) -> Any:
+        return Compute() if name == "compute" else None
 
     def require_fitted(self) -> None:
         """Raise scikit-learn's NotFittedError before `fit`."""
         check_is_fitted(self)
+
+    def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None) -> Self:
+        warn_of_column(y)
+        return self._hold(train(self.settings, X, y, sample_weight, progress), X)
+
+    def _hold(self, model: TrainedModel, X: Any) -> Self:
+        """Hold a trained model, and the number and names of the columns of its examples."""
+        for name in {"n_features_in_", "feature_names_in_"} & set(vars(self)):
+            delattr(self, name)
+        if model.support.n_features is not None:
+            with _as_input_error():
+                validate_data(self, X, reset=True, skip_check_array=True)
+        self.model_ = model
+        if model.record.unfinished:
+            warn_user(model.record.unfinished, ConvergenceWarning)
+        return self
+
+    def holding(self, model: TrainedModel, X: Any) -> Self:
+        """An estimator of the same class with a model that was trained on X, and the model's settings."""
+        return type(self)(**model.record.settings.as_dict())._hold(model, X)
+
+    def _trained(self, X: Any) -> TrainedModel:
+        """The trained model on the present device, after a check of the columns of X."""
+        self.require_fitted()
+        if "n_features_in_" in vars(self):
+            with _as_input_error():
+                validate_data(self, X, reset=False, skip_check_array=True)
+        settings = self._running()
+        if (self.model_.device, self.model_.n_jobs) != settings:
+            self.model_ = self.model_.on(*settings)
+        return self.model_
+
+    def _running(self) -> tuple[str, int | None]:
+        """Device and number of threads."""
+        return self.device, self.n_jobs
+
+    def decision_function(self, X: Any, progress: StageProgress | None = None) -> Floats:
+        """Decision values of examples, see `textsvm.model.trained.TrainedModel.decision_function`."""
+        return self._trained(X).decision_function(X, progress)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the class of each text, shape (n,)."""
+        predictions: NDArray[Any] = self._trained(X).predict(X)
+        return predictions
+
+    @property
+    def predict_proba(self) -> Any:
+        """Not available: AttributeError names an alternative."""
+        raise AttributeError(f"{type(self).__name__} has no probabilities; {self._instead}")
+
+    @property
+    def coef_(self) -> Floats:
+        """Weights of the features, shape (n_machines, n_features), as `get_feature_names_out` orders them.
+
+        Only for kernels with a list of features (spectrum, linear, and sums of these); they refer to the
+        features of texts as the kernel normalises them.
+        """
+        return coefficients(self.model_)[1]
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the features of `coef_`; `input_features` is ignored."""
+        return coefficients(self.model_)[0]
+
+    def top_features(self, n: int = 30) -> list[TopFeatures]:
+        """The `n` features with the largest weights for each class, see `TrainedModel.top_features`."""
+        self.require_fitted()
+        return self.model_.top_features(n)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # scikit-learn's default iterates over all attributes, which another thread may change.
+        return "model_" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        self.settings.source.tag(tags.input_tags)
+        return tags
 
     def _sk_visual_block_(self) -> Any:
         """Block of scikit-learn's diagram, with kernel and device below the name."""
@@ -52,43 +167,18 @@ class Estimator(BaseEstimator, Parameters):
             estimators=self,
             names=type(self).__name__,
             name_details=str(self),
-            name_caption=_caption(self),
+            name_caption=self._caption(),
             doc_link_label=None,
             dash_wrapped=True,
         )
 
-
-class KernelEstimator(Estimator, KernelMachine):
-    """A scikit-learn estimator around a kernel machine."""
-
-    warning = ConvergenceWarning
-    #: Estimator with probabilities, or the values of this estimator, for the error of `predict_proba`.
-    _instead: ClassVar[str]
-
-    @property
-    def predict_proba(self) -> Any:
-        """Not available: AttributeError names an alternative."""
-        raise AttributeError(f"{self.estimator_name} has no probabilities; {self._instead}")
-
-    def check_rows(self, X: Any, vectors: bool) -> Any:
-        options: dict[str, Any] = {}
-        if vectors:
-            options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "order": "C"}
-        with _as_input_error():
-            return check_array(X, ensure_all_finite=False, estimator=self, **options)
-
-    def check_columns(self, X: Any, n: int, fitting: bool) -> None:
-        with _as_input_error():
-            validate_data(self, X, reset=fitting, skip_check_array=True)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        # scikit-learn's default iterates over all attributes, which another thread may change.
-        return "support_" in vars(self)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        self.source.tag(tags.input_tags)
-        return tags
+    def _caption(self) -> str:
+        """Kernel and device of the model, or of the parameters."""
+        if "model_" not in vars(self):
+            settings = self.settings
+            return f"kernel: {settings.kernel}; device: {settings.device}"
+        kernel, device = self.model_.kernel, self.model_.device_in_use.description
+        return f"kernel: {'precomputed' if kernel is None else kernel}; device: {device}"
 
 
 @contextmanager
@@ -105,13 +195,3 @@ def warn_of_column(y: Any) -> None:
     if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
         message = "A column-vector y was passed when a 1d array was expected; take y.ravel()"
         warnings.warn(message, DataConversionWarning, stacklevel=4)
-
-
-def _caption(machine: Any) -> str:
-    """Kernel and device of a fitted machine, or of the parameters."""
-    parameters = getattr(machine, "estimator", None) or machine
-    fitted = hasattr(machine, "dual_coef_")
-    kernel = machine.kernel_ if fitted else getattr(parameters, "kernel", "auto")
-    used = getattr(machine, "device_", None) if fitted else None
-    device = getattr(parameters, "device", "auto") if used is None else used.description
-    return f"kernel: {'precomputed' if kernel is None else kernel}; device: {device}"

@@ -1,18 +1,28 @@
-"""CalibratedSVC: `textsvm.selection.calibration` with the interface of scikit-learn."""
+"""CalibratedSVC, a face of calibrated models for scikit-learn."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metadata_routing import UNUSED
 
-from textsvm.estimators.base import Estimator
+from textsvm.arrays import Floats
+from textsvm.errors import InputError
+from textsvm.estimators.base import KernelEstimator, model_attribute
 from textsvm.estimators.svm import SVC
-from textsvm.selection.calibration import CalibratedClassifier
+from textsvm.model.settings import CalibrationSettings
+from textsvm.model.trained import TrainedModel
+from textsvm.runtime.parallel import StageProgress
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
-class CalibratedSVC(ClassifierMixin, Estimator, CalibratedClassifier):
+class CalibratedSVC(ClassifierMixin, KernelEstimator):
     """Classifier of texts with calibrated probabilities.
 
     Parameters
@@ -22,7 +32,7 @@ class CalibratedSVC(ClassifierMixin, Estimator, CalibratedClassifier):
     method : {"sigmoid", "isotonic"}
         Map from decision values to probabilities. "isotonic" needs about a thousand documents.
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
-        Folds of the decision values, see `textsvm.selection.folds.make_folds`. Copies of a document should be
+        Folds of the decision values, see `textsvm.training.folds.make_folds`. Copies of a document should be
         in the same fold.
     reject : (float, float) or float, optional
         Reject option: documents for which `predict` returns "unsure". With two classes, thresholds
@@ -53,12 +63,87 @@ class CalibratedSVC(ClassifierMixin, Estimator, CalibratedClassifier):
     (['fruit', 'ride'], [[0.9, 0.1]])
     """
 
-    __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
     __metadata_request__predict_proba: ClassVar[dict[str, str]] = {"progress": UNUSED}
-    _default = SVC
+
+    classes_ = model_attribute("classes")
+    C_ = model_attribute("record.C")
+    loss_ = model_attribute("record.loss")
+    chosen_ = model_attribute("record.chosen")
+    held_out_accuracy_ = model_attribute("record.held_out_accuracy")
+    calibration_ = model_attribute("rule.maps")
+    conformity_ = model_attribute("rule.conformity")
+
+    def __init__(
+        self,
+        estimator: SVC | None = None,
+        method: str = "sigmoid",
+        cv: Any = 5,
+        reject: Sequence[float] | float | None = None,
+        random_state: int | None = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.cv = cv
+        self.reject = reject
+        self.random_state = random_state
+
+    @property
+    def settings(self) -> CalibrationSettings:
+        """Settings of the training, as trainers take them."""
+        return CalibrationSettings(
+            self._classifier().settings, self.method, self.cv, self.reject, self.random_state
+        )
+
+    def _classifier(self) -> SVC:
+        if self.estimator is not None and not isinstance(self.estimator, SVC):
+            raise InputError(f"estimator={self.estimator!r} is not an SVC")
+        return self.estimator or SVC()
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
+    ) -> Self:
+        """Train on texts; all folds and the final machines share one Gram, unless the kernel learns (idf).
+
+        Parameters
+        ----------
+        X, y, sample_weight, progress
+            See `SVC.fit`. Weights count in the machines and in the calibration.
+        """
+        return self._fit(X, y, sample_weight, progress)
+
+    def holding(self, model: TrainedModel, X: Any) -> Self:
+        raise NotImplementedError("a CalibratedSVC is not tuned; tune its estimator")
+
+    def _running(self) -> tuple[str, int | None]:
+        classifier = self._classifier()
+        return classifier.device, classifier.n_jobs
+
+    def predict_proba(
+        self, X: Any, progress: StageProgress | None = None
+    ) -> Floats:
+        """The probability of each class, shape (n, n_classes); rows sum to 1."""
+        return self._trained(X).predict_proba(X, progress)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the most probable class of each text, shape (n,); "unsure" for rejected texts."""
+        return super().predict(X)
+
+    def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> NDArray[np.bool_]:
+        """Prediction sets, see `textsvm.model.trained.TrainedModel.predict_set`."""
+        return self._trained(X).predict_set(X, coverage, per_class)
+
+    def score_samples(self, X: Any) -> Floats:
+        """Similarity of each text to the known classes, shape (n,): its largest decision value."""
+        return self._trained(X).score_samples(X)
+
+    def predict_known(self, X: Any, rejected: float = 0.05) -> NDArray[np.bool_]:
+        """Whether each text is like a known class, see `textsvm.model.trained.TrainedModel.predict_known`."""
+        return self._trained(X).predict_known(X, rejected)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        estimator: Any = SVC() if self.estimator is None else self.estimator
-        tags.input_tags = estimator.__sklearn_tags__().input_tags
+        tags = super(KernelEstimator, self).__sklearn_tags__()
+        self._classifier().settings.source.tag(tags.input_tags)
         return tags
+
+    def _caption(self) -> str:
+        return super()._caption() if "model_" in vars(self) else self._classifier()._caption()

@@ -25,20 +25,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
 from textsvm.kernels import Spectrum
+from textsvm.kernels.base import is_number, is_whole
 from textsvm.kernels.inputs import TextForm, as_texts
 from textsvm.kernels.spectrum import counting as names
 from textsvm.kernels.spectrum import feature_matrix as host
 from textsvm.kernels.spectrum.feature_matrix import FeatureColumns
 from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
-from textsvm.machines.base import check_jobs
-from textsvm.machines.targets import is_integer, is_number
+from textsvm.model.settings import check_jobs
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, of_stage, part
-from textsvm.sources.base import Kept
+from textsvm.sources.base import Support
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents
 from textsvm.text.tokens import Tokens
@@ -146,8 +146,8 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
         self._source.check()
         least = self.min_df
-        whole = is_integer(least) and least >= 1
-        if not whole and not (is_number(least) and not is_integer(least) and 0 <= least <= 1):
+        whole = is_whole(least) and least >= 1
+        if not whole and not (is_number(least) and not is_whole(least) and 0 <= least <= 1):
             raise InputError(
                 f"min_df={least!r} must be a whole number of texts from 1, or a share of them from 0.0 to 1.0"
             )
@@ -243,7 +243,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         with self._at_work() as device:
             documents = source.encode(texts, None, progress)
             kernel: Any = source.kernel_for(documents)
-            least = self.min_df if is_integer(self.min_df) else self.min_df * len(texts)
+            least = self.min_df if is_whole(self.min_df) else self.min_df * len(texts)
             step = of_stage(progress, "features")
             self.columns_, matrix = _twin(device).learn_columns(kernel, documents, least, rows, step)
         self.alphabet_, self.device_ = kernel.structure.read(documents).alphabet, device
@@ -340,7 +340,7 @@ def _read(file: Any) -> SpectrumFeatures:
 def _state(model: SpectrumFeatures) -> dict[str, NDArray[Any]]:
     known = Documents.none(model.alphabet_)
     source = _symbols(model)
-    _, symbols = source.state(Kept(np.empty(0, np.int64), source.new_kernel(), known))
+    _, symbols = source.state(Support(np.empty(0, np.int64), source.new_kernel(), known))
     about = {name: value for name, value in model.get_params().items() if name not in _WHERE}
     return {
         "about": np.array(json.dumps(about | {"version": _VERSION})),

@@ -1,21 +1,25 @@
-"""MultilabelSVC: `textsvm.selection.multilabel` with the interface of scikit-learn."""
+"""MultilabelSVC, a face of models of several labels for scikit-learn."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.metadata_routing import UNUSED
 
-from textsvm.estimators.base import KernelEstimator
-from textsvm.machines.targets import as_weights
-from textsvm.selection.multilabel import MultilabelClassifier
+from textsvm.estimators.base import KernelEstimator, model_attribute
+from textsvm.model.settings import Compute, KernelLike, MultilabelSettings
+from textsvm.runtime.parallel import StageProgress
+from textsvm.training.targets import as_weights
+from textsvm.training.trainers import train
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
-class MultilabelSVC(ClassifierMixin, KernelEstimator, MultilabelClassifier):
+class MultilabelSVC(ClassifierMixin, KernelEstimator):
     """Support vector classification of texts with several labels each.
 
     Each label has a machine, the label against the rest (C-SVC as in `textsvm.SVC`); all share a Gram.
@@ -27,7 +31,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator, MultilabelClassifier):
     C : float
         Penalty of margin violations, > 0.
     thresholds : {"cv", "zero"}
-        "cv" chooses a threshold per label by cross-validation, see `textsvm.selection.multilabel`; "zero"
+        "cv" chooses a threshold per label by cross-validation, see `textsvm.training.thresholds`; "zero"
         sets all thresholds to 0.
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
         Folds of the thresholds. A number of folds means shuffled folds, which are not stratified. A label
@@ -64,11 +68,68 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator, MultilabelClassifier):
     [('fruit', 'red')]
     """
 
-    __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    _settings = MultilabelSettings
     _instead = (
         "decision_function has a value for each label, and scikit-learn's OneVsRestClassifier("
         "CalibratedSVC(SVC())), fitted to an indicator matrix, has a probability for each label"
     )
+
+    classes_ = model_attribute("classes")
+    thresholds_ = model_attribute("rule.thresholds")
+    label_form_ = model_attribute("rule.form")
+
+    def __init__(
+        self,
+        kernel: KernelLike = "fast",
+        C: float = 1.0,
+        *,
+        thresholds: str = "cv",
+        cv: Any = 5,
+        random_state: int | None = 0,
+        normalise: str = "unicode",
+        punctuation: bool = True,
+        max_length: int | None = None,
+        tol: float = 1e-3,
+        duality_gap: float | None = None,
+        max_iter: int = -1,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        compute: Compute | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.C = C
+        self.thresholds = thresholds
+        self.cv = cv
+        self.random_state = random_state
+        self.normalise = normalise
+        self.punctuation = punctuation
+        self.max_length = max_length
+        self.tol = tol
+        self.duality_gap = duality_gap
+        self.max_iter = max_iter
+        self.device = device
+        self.n_jobs = n_jobs
+        self.compute = compute
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
+    ) -> Self:
+        """Train on texts; folds share the Gram of all texts, unless the kernel learns (idf).
+
+        Parameters
+        ----------
+        X, progress
+            See `textsvm.SVC.fit`.
+        y : sequence of n tuples, lists or sets of labels; or array or sparse matrix, shape (n, n_classes)
+            A matrix of 0 and 1, as from `sklearn.preprocessing.MultiLabelBinarizer`. A text may have no label.
+        sample_weight : array-like, shape (n,), optional
+            Factors of C, >= 0. Thresholds count every text once.
+        """
+        return self._hold(train(self.settings, X, y, sample_weight, progress), X)
+
+    def predict(self, X: Any) -> Any:
+        """Predict the labels of each text, in the form of the training labels: tuples, array or matrix."""
+        return self._trained(X).predict(X)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Subset accuracy, the share of texts with all labels correct; `y` in the form of `fit`."""

@@ -1,20 +1,29 @@
-"""OnlineSVC: `textsvm.selection.online` with the interface of scikit-learn."""
+"""OnlineSVC: `textsvm.training.online` with the interface of scikit-learn."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
+from textsvm.arrays import Floats
 from textsvm.estimators.base import warn_of_column
-from textsvm.selection.online import OnlineClassifier
+from textsvm.model.settings import OnlineSettings
+from textsvm.model.trained import TrainedModel
+from textsvm.runtime.parallel import StageProgress
+from textsvm.solvers.online import OnlineMachine
+from textsvm.training.online import OnlineLearner
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
-class OnlineSVC(ClassifierMixin, BaseEstimator, OnlineClassifier):
+class OnlineSVC(ClassifierMixin, BaseEstimator):
     """Support vector classifier that learns and unlearns texts incrementally.
 
     After each call of `partial_fit` and `unlearn` it is the C-SVM of the remaining texts, the optimum of
@@ -22,7 +31,8 @@ class OnlineSVC(ClassifierMixin, BaseEstimator, OnlineClassifier):
     is the cosine of the sets of p-mers of the UTF-8 bytes of two texts, which are not normalised. More than
     two classes have a machine each, against the rest; time and memory grow with their number.
 
-    `textsvm.save` writes the p-mers of all texts, so a loaded model goes on learning where it stopped.
+    `textsvm.save` writes the p-mers of all texts, so that ``as_estimator(load(path))`` goes on learning where it
+    stopped.
 
     Parameters
     ----------
@@ -44,8 +54,8 @@ class OnlineSVC(ClassifierMixin, BaseEstimator, OnlineClassifier):
     machines_ : list of textsvm.solvers.online.OnlineMachine
         One machine for two classes, else a machine for each class: the texts, numbered in order of arrival,
         with their dual variables, and the bias. With two classes also `machine_`.
-    info_ : dict
-        The `info` with which a loaded model was saved.
+    model_ : TrainedModel
+        The model at present; later lessons do not change it.
 
     Examples
     --------
@@ -60,34 +70,155 @@ class OnlineSVC(ClassifierMixin, BaseEstimator, OnlineClassifier):
     """
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
-    warning = ConvergenceWarning
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array = True, False
-        return tags
+    def __init__(
+        self,
+        C: float = 1.0,
+        p: int = 4,
+        *,
+        tol: float = 1e-3,
+        max_texts: int | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        self.C = C
+        self.p = p
+        self.tol = tol
+        self.max_texts = max_texts
+        self.max_bytes = max_bytes
 
-    def copy(self) -> Any:
-        """An estimator with the same parameters that is not fitted."""
-        return clone(self)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn these texts, and forget all others.
+
+        Parameters
+        ----------
+        X : list of str, NumPy string or object array, or pandas, Polars or Arrow column; n texts
+        y : array-like, shape (n,)
+            Labels of two or more classes.
+
+        Raises
+        ------
+        InputError
+            If a parameter, a text or a label is invalid, or there is only a single class.
+        """
+        warn_of_column(y)
+        learner = self._new_learner()
+        learner.fit(X, y)
+        self.learner_ = learner
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
+        """Learn these texts in addition to the known texts.
+
+        Parameters
+        ----------
+        X, y : n texts and their labels, as for `fit`
+            A text that was learnt before counts once more.
+        classes : array, shape (n_classes,), optional
+            All classes; needed in the first call if `y` lacks some of them. `add_classes` adds further
+            classes later.
+
+        Raises
+        ------
+        InputError
+            As for `fit`; also if a label is not in `classes_`.
+        """
+        learner = self.learner_ if self.__sklearn_is_fitted__() else self._new_learner()
+        learner.partial_fit(X, y, classes)
+        self.learner_ = learner
+        return self
+
+    def add_classes(self, classes: ArrayLike) -> Self:
+        """Add classes, so that `partial_fit` accepts their labels; the known texts are learnt again.
+
+        The known texts count against each new class. Texts beyond `max_texts` stay forgotten.
+        """
+        self.require_fitted()
+        self.learner_.add_classes(classes)
+        return self
+
+    def unlearn(self, X: Any) -> Self:
+        """Forget these texts, as if they had not been learnt; of equal texts the copy learnt last.
+
+        Raises
+        ------
+        InputError
+            If a text is unknown; no text is then forgotten.
+        """
+        self.require_fitted()
+        self.learner_.unlearn(X)
+        return self
+
+    def decision_function(self, X: Any, progress: StageProgress | None = None) -> Floats:
+        """Decision values of texts; the largest wins.
+
+        Returns
+        -------
+        float64 array
+            Two classes, shape (n,): positive means ``classes_[1]``. More, shape (n, n_classes).
+        """
+        self.require_fitted()
+        return self.learner_.decision_function(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the class of each text, shape (n,)."""
+        decision = self.decision_function(X)
+        return np.asarray(self.learner_.plain_rule.predictions(decision))
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of each class, shape (n, n_classes); rows sum to 1.
+
+        A sigmoid of the decision values (with more than two classes a softmax), whose scale is fitted to
+        estimated leave-one-out values. It has no shift, so the likeliest class is the predicted class.
+
+        Raises
+        ------
+        InputError
+            If fewer than two classes have texts.
+        """
+        decision = self.decision_function(X)
+        return self.learner_.rule.probabilities(decision)
+
+    def left_out(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Estimated leave-one-out decision values of the known texts, and their class numbers, shape (n,).
+
+        Texts that a machine has forgotten beyond `max_texts` are left out.
+        """
+        self.require_fitted()
+        return self.learner_.left_out()
+
+    @property
+    def model_(self) -> TrainedModel:
+        """The trained model at present; later lessons do not change it."""
+        return self.learner_.model()
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Sorted classes, shape (n_classes,)."""
+        return self.learner_.known.classes
+
+    @property
+    def machines_(self) -> list[OnlineMachine]:
+        """One machine for two classes, else a machine for each class."""
+        return self.learner_.known.machines
+
+    @property
+    def machine_(self) -> OnlineMachine:
+        """The machine of two classes."""
+        if len(self.machines_) > 1:
+            raise AttributeError(f"there are {len(self.machines_)} machines; take machines_")
+        return self.machines_[0]
 
     def require_fitted(self) -> None:
         """Raise scikit-learn's NotFittedError before `fit`."""
         check_is_fitted(self)
 
-    def fit(self, X: Any, y: Any) -> OnlineSVC:
-        warn_of_column(y)
-        super().fit(X, y)
-        return self
+    def _new_learner(self) -> OnlineLearner:
+        return OnlineLearner(OnlineSettings(**self.get_params()), warning=ConvergenceWarning)
 
-    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> OnlineSVC:
-        super().partial_fit(X, y, classes)
-        return self
+    def __sklearn_is_fitted__(self) -> bool:
+        return "learner_" in vars(self)
 
-    def add_classes(self, classes: ArrayLike) -> OnlineSVC:
-        super().add_classes(classes)
-        return self
-
-    def unlearn(self, X: Any) -> OnlineSVC:
-        super().unlearn(X)
-        return self
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags

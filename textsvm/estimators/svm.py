@@ -1,20 +1,30 @@
-"""SVC, SVR and OneClassSVM: `textsvm.machines` with the interface of scikit-learn."""
+"""SVC, SVR and OneClassSVM, thin faces of trained models for scikit-learn."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
-from sklearn.utils.metadata_routing import UNUSED
 
-from textsvm.estimators.base import KernelEstimator, warn_of_column
-from textsvm.machines.novelty import NoveltyDetector
-from textsvm.machines.regressor import Regressor
-from textsvm.machines.targets import Target
-from textsvm.selection.adaptation import AdaptiveClassifier
+from textsvm.arrays import Floats
+from textsvm.estimators.base import KernelEstimator, model_attribute
+from textsvm.model.settings import (
+    ClassifierSettings,
+    Compute,
+    KernelLike,
+    NoveltySettings,
+    RegressionSettings,
+)
+from textsvm.runtime.parallel import StageProgress
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
-class SVC(ClassifierMixin, KernelEstimator, AdaptiveClassifier):
+class SVC(ClassifierMixin, KernelEstimator):
     """Support vector classification of texts with a string kernel, or of vectors.
 
     Solves the soft-margin dual with an unregularised bias (C-SVC, as in LIBSVM) exactly; with
@@ -124,18 +134,109 @@ class SVC(ClassifierMixin, KernelEstimator, AdaptiveClassifier):
     ['spam', 'ham']
     """
 
-    __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    _settings = ClassifierSettings
     _instead = (
         "CalibratedSVC(SVC()) has: it trains the same kernel, and learns probabilities from out-of-fold "
         "decision values"
     )
 
-    def as_target(self, y: Any, n: int) -> Target:
-        warn_of_column(y)
-        return super().as_target(y, n)
+    classes_ = model_attribute("classes")
+    C_ = model_attribute("record.C")
+    loss_ = model_attribute("record.loss")
+    chosen_ = model_attribute("record.chosen")
+    adaptation_ = model_attribute("record.adaptation")
+
+    def __init__(
+        self,
+        kernel: KernelLike = "auto",
+        C: float = 1.0,
+        *,
+        multiclass: str = "ovr",
+        class_weight: Mapping[Any, float] | str | None = None,
+        time_budget: float | None = None,
+        loss: str | None = None,
+        scoring: str = "accuracy",
+        normalise: str = "unicode",
+        punctuation: bool = True,
+        max_length: int | None = None,
+        tol: float = 1e-3,
+        duality_gap: float | None = None,
+        max_iter: int = -1,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        compute: Compute | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.C = C
+        self.multiclass = multiclass
+        self.class_weight = class_weight
+        self.time_budget = time_budget
+        self.loss = loss
+        self.scoring = scoring
+        self.normalise = normalise
+        self.punctuation = punctuation
+        self.max_length = max_length
+        self.tol = tol
+        self.duality_gap = duality_gap
+        self.max_iter = max_iter
+        self.device = device
+        self.n_jobs = n_jobs
+        self.compute = compute
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
+    ) -> Self:
+        """Train on texts.
+
+        Parameters
+        ----------
+        X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
+            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d);
+            with kernels on columns (`On`) a pandas or Polars DataFrame, an Arrow table, a dict of columns or
+            a list of dicts; with ``kernel="precomputed"`` the kernel matrix, shape (n, n).
+        y : array-like, shape (n,)
+            Labels of two or more classes: strings, whole numbers or bools.
+        sample_weight : array-like, shape (n,), optional
+            Factors of C, >= 0; weight 2 counts a text twice. A text of weight 0 counts in idf and odds alone.
+        progress : callable, optional
+            Called with the stage, the work done and the total work (`StageProgress`).
+        """
+        return self._fit(X, y, sample_weight, progress)
+
+    def adapt(
+        self,
+        X: Any,
+        y: Any,
+        unlabelled: Any,
+        sample_weight: ArrayLike | None = None,
+        progress: StageProgress | None = None,
+    ) -> Self:
+        """Adapt to the texts to be classified by self-training, if a gate expects a gain.
+
+        The gate compares the median margin of the unlabelled texts with that of held-out training texts: it
+        accepts a ratio of 0.7 to 0.95. The gate takes two to three times the time of `fit`, adaptation about
+        five times more. Both are deterministic.
+
+        Parameters
+        ----------
+        X, y, sample_weight, progress
+            The training texts, see `fit`. A fitted model is not trained on them again before the gate.
+        unlabelled : 50 texts or more
+            The texts to be classified, or others of their kind.
+
+        Returns
+        -------
+        SVC
+            A new fitted classifier; if the gate refuses, with the predictions of this one. Its attribute
+            ``adaptation_`` has the gate's figures and decision, ``str(adaptation_)`` is a sentence.
+        """
+        from textsvm.training.adaptation import adapt
+
+        model = self.model_ if self.__sklearn_is_fitted__() else None
+        return self.holding(adapt(self.settings, model, X, y, unlabelled, sample_weight, progress), X)
 
 
-class SVR(RegressorMixin, KernelEstimator, Regressor):
+class SVR(RegressorMixin, KernelEstimator):
     """Support vector regression of numbers on texts with a string kernel, or on vectors.
 
     Solves the dual of the epsilon-insensitive loss with an unregularised bias (Drucker et al. 1997; as in
@@ -168,14 +269,65 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
     [2.1]
     """
 
+    _settings = RegressionSettings
     _instead = "it predicts numbers, not classes"
 
-    def as_target(self, y: Any, n: int) -> Target:
-        warn_of_column(y)
-        return super().as_target(y, n)
+    def __init__(
+        self,
+        kernel: KernelLike = "spectrum",
+        C: float = 1.0,
+        *,
+        epsilon: float = 0.1,
+        normalise: str = "unicode",
+        punctuation: bool = True,
+        max_length: int | None = None,
+        tol: float = 1e-3,
+        duality_gap: float | None = None,
+        max_iter: int = -1,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        compute: Compute | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.C = C
+        self.epsilon = epsilon
+        self.normalise = normalise
+        self.punctuation = punctuation
+        self.max_length = max_length
+        self.tol = tol
+        self.duality_gap = duality_gap
+        self.max_iter = max_iter
+        self.device = device
+        self.n_jobs = n_jobs
+        self.compute = compute
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
+    ) -> Self:
+        """Train on texts.
+
+        Parameters
+        ----------
+        X, progress
+            See `textsvm.SVC.fit`.
+        y : array-like, shape (n,)
+            Finite numbers, in any unit.
+        sample_weight : array-like, shape (n,), optional
+            Factors of C, >= 0.
+        """
+        return self._fit(X, y, sample_weight, progress)
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Predict the number of each text, shape (n,)."""
+        return self._trained(X).decision_function(X)
+
+    @property
+    def decision_function(self) -> Any:
+        """Not available: a regressor predicts numbers."""
+        raise AttributeError("SVR has no decision_function; predict has the numbers")
 
 
-class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
+class OneClassSVM(OutlierMixin, KernelEstimator):
     """Novelty detection: the region of the training texts or vectors.
 
     Solves the dual of the one-class machine (Schoelkopf et al. 2001; scaled as in LIBSVM) exactly.
@@ -208,8 +360,67 @@ class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
     [1, -1]
     """
 
-    __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    _settings = NoveltySettings
     _instead = (
         "score_samples ranks texts by their similarity to the training texts, and with labelled texts of "
         "other classes CalibratedSVC(SVC()) has probabilities"
     )
+
+    def __init__(
+        self,
+        kernel: KernelLike = "spectrum",
+        nu: float = 0.5,
+        *,
+        normalise: str = "unicode",
+        punctuation: bool = True,
+        max_length: int | None = None,
+        tol: float = 1e-3,
+        duality_gap: float | None = None,
+        max_iter: int = -1,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        compute: Compute | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.nu = nu
+        self.normalise = normalise
+        self.punctuation = punctuation
+        self.max_length = max_length
+        self.tol = tol
+        self.duality_gap = duality_gap
+        self.max_iter = max_iter
+        self.device = device
+        self.n_jobs = n_jobs
+        self.compute = compute
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        progress: StageProgress | None = None,
+    ) -> Self:
+        """Train on texts.
+
+        Parameters
+        ----------
+        X, progress
+            See `textsvm.SVC.fit`.
+        y : ignored
+        sample_weight : array-like, shape (n,), optional
+            Upper bounds of the dual variables, >= 0; 1 each by default.
+        """
+        return self._fit(X, None, sample_weight, progress)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Predict +1 for texts inside and -1 for outliers, shape (n,)."""
+        return super().predict(X)
+
+    def score_samples(self, X: Any) -> Floats:
+        """`decision_function` without the offset, shape (n,)."""
+        return self._trained(X).score_samples(X)
+
+    @property
+    def offset_(self) -> float:
+        """``-intercept_``."""
+        return -float(self.intercept_[0])

@@ -1,7 +1,7 @@
 """Decide whether to train from features or a kernel matrix, and where to keep the matrix.
 
 `plan_features` and `plan_gram` are pure functions of numbers that return a `Plan`;
-`textsvm.machines.training` and `textsvm.gram.build` execute it. The tiers of a kernel matrix:
+`textsvm.training.grams` and `textsvm.gram.build` execute it. The tiers of a kernel matrix:
 
     device      the whole matrix, in the memory of the device that runs the solver
     host        the whole matrix in main memory, and a cache of rows on the card

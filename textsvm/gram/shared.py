@@ -6,7 +6,7 @@ computed once and added to each incomplete sum: as many sums are open at a time 
 is no room for the matrices of a kernel, its rows are computed on demand.
 
 `TermGrams` serves kernels that learn from documents, and so have a Gram for every training part of model
-selection (`textsvm.selection.fold_grams`). Only the terms of a sum that learn are computed for each part; the
+selection (`textsvm.training.fold_grams`). Only the terms of a sum that learn are computed for each part; the
 Grams of terms are cached as far as there is room beside the sum and the term in computation (two matrices for
 a product).
 

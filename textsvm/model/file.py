@@ -1,6 +1,6 @@
-"""A trained estimator as a file of safetensors arrays and a JSON header, without code.
+"""A trained model as a file of safetensors arrays and a JSON header, without code.
 
-The file has the CPU form of the estimator: encoded support vectors, coefficients and biases of the machines,
+The file has the CPU form of the model: encoded support vectors, coefficients and biases of the machines,
 classes, the kernel's parameters and learnt state, how texts are normalised, and the calibration if there is
 one. A digest detects damage. Names, shapes, types and ranges are checked on load
 whether or not the digest is correct, so a hostile file raises InputError and never runs code.
@@ -25,36 +25,45 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors import numpy as arrays_file
 
+from textsvm.arrays import AnyArray, Arrays, Floats, Ints, Json
 from textsvm.errors import MAX_MESSAGE, InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import MOST_DEPTH, Kernel
 from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
-from textsvm.machines.base import Compute, KernelMachine
+from textsvm.model.conformal import Conformity
+from textsvm.model.rules import (
+    CalibratedRule,
+    ClassRule,
+    LabelRule,
+    NoveltyRule,
+    NumberRule,
+    Rule,
+    check_reject,
+    checked_maps,
+)
+from textsvm.model.settings import METHODS, SETTINGS, Compute, OnlineSettings
+from textsvm.model.trained import Expansion, Record, TrainedModel, as_model, is_ours
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import run
 from textsvm.runtime.plain_json import to_json
-from textsvm.selection.adaptation import AdaptiveClassifier
-from textsvm.selection.calibration import CalibratedClassifier
-from textsvm.sources.base import Kept, Source
+from textsvm.sources.base import Source, Support
 from textsvm.version import __version__
 
-#: Maps the name of an estimator to the class to create, of the estimator or of its machine.
-ClassOf = Callable[[str], Any]
 FORMAT_VERSION, WITHOUT_TEXTS = 2, 3
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
 #: Saved parameters of each estimator.
@@ -68,8 +77,6 @@ _PARAMETERS = {
 _ONLINE = "OnlineSVC"
 #: Saved only if it is not None.
 _APPROXIMATE, _SCORING = "approximate", "scoring"
-_CLASSIFIERS = ("SVC", "MultilabelSVC")
-_CALIBRATION = ("method", "reject")
 _MAPS, _CONFORMITY = "calibration.", "conformity."
 
 
@@ -79,12 +86,12 @@ def save(
     info: dict[str, Any] | None = None,
     texts: bool = True,
 ) -> None:
-    """Write a fitted estimator.
+    """Write a trained model.
 
     Parameters
     ----------
-    model : SVC, MultilabelSVC, SVR, OneClassSVM, CalibratedSVC or OnlineSVC
-        Fitted; or a Pipeline of it alone. An OnlineSVC is saved with the p-mers of all its texts, so that it
+    model : TrainedModel, or fitted SVC, MultilabelSVC, SVR, OneClassSVM, CalibratedSVC or OnlineSVC
+        Or a Pipeline of it alone. An OnlineSVC is saved with the p-mers of all its texts, so that it
         can go on learning.
     path : path
         Replaced only once the new file is complete.
@@ -111,25 +118,19 @@ def save(
     >>> load("spam.textsvm").predict(["cash"]).tolist()
     ['spam']
     """
-    model = _ours(model)
-    model.require_fitted()
-    version = FORMAT_VERSION
-    if model.estimator_name == _ONLINE:
-        if not texts:
-            raise InputError("an OnlineSVC goes on learning from its texts and is not saved without them")
-        header, arrays = _online_form(model)
-    else:
-        machine = model.estimator_ if isinstance(model, CalibratedClassifier) else model
-        kept = machine.kept if texts else _without_texts(machine)
-        header, arrays = _machine_form(machine, kept)
-        version = FORMAT_VERSION if kept.weights is None else WITHOUT_TEXTS
-    if isinstance(model, CalibratedClassifier):
-        header["calibration"] = {name: getattr(model, name) for name in _CALIBRATION}
-        arrays.update({_MAPS + name: array for name, array in model.calibration_state().items()})
-        if model.conformity_ is not None:
-            arrays.update({_CONFORMITY + name: array for name, array in model.conformity_.state().items()})
+    model = _trained(model)
+    if model.estimator_name == _ONLINE and not texts:
+        raise InputError("an OnlineSVC goes on learning from its texts and is not saved without them")
+    support = model.support if texts or model.estimator_name == _ONLINE else _without_texts(model)
+    header, arrays = _online_form(model) if model.estimator_name == _ONLINE else _machine_form(model, support)
+    rule = model.rule
+    if isinstance(rule, CalibratedRule):
+        header["calibration"] = {"method": rule.method, "reject": rule.reject}
+        arrays.update({_MAPS + name: array for name, array in rule.maps.items()})
+        if rule.conformity is not None:
+            arrays.update({_CONFORMITY + name: array for name, array in rule.conformity.state().items()})
     header = {
-        "format_version": version,
+        "format_version": FORMAT_VERSION if support.weights is None else WITHOUT_TEXTS,
         "written_by": f"textsvm {__version__}",
         **header,
         "info": info or {},
@@ -139,14 +140,14 @@ def save(
         temporary.write_bytes(content)
 
 
-def _ours(model: Any) -> Any:
-    """The model, or the only step of a pipeline; InputError for other estimators."""
-    if _is_ours(model):
-        return model
+def _trained(model: Any) -> TrainedModel:
+    """The trained model of an estimator or of the only step of a pipeline; InputError for other objects."""
+    if is_ours(model):
+        return as_model(model)
     steps = [(name, step) for name, step in getattr(model, "steps", []) if step not in (None, "passthrough")]
-    if steps and _is_ours(steps[-1][1]):
+    if steps and is_ours(steps[-1][1]):
         if len(steps) == 1:
-            return steps[0][1]
+            return as_model(steps[0][1])
         raise InputError(
             f"the step {steps[0][0]!r} of the {type(model).__name__} has no form without code: save it all "
             "with joblib.dump(pipeline, path), for files of your own only, since loading them runs any code "
@@ -158,45 +159,33 @@ def _ours(model: Any) -> Any:
     )
 
 
-def _is_ours(model: Any) -> bool:
-    # The class of online models is not imported here: it needs Numba.
-    online = getattr(model, "estimator_name", None) == _ONLINE
-    return online or isinstance(model, KernelMachine | CalibratedClassifier)
+def load(path: str | os.PathLike[str]) -> TrainedModel:
+    """Read a model that `save` wrote, or a LIBSVM model as `load_libsvm_model` does.
 
+    Returns
+    -------
+    TrainedModel
+        It predicts as the estimator did. ``model.info`` is the `info` of `save`; `textsvm.as_estimator` makes an
+        estimator for scikit-learn's tools.
 
-def load_machine(path: str | os.PathLike[str]) -> Any:
-    """Read a model as a machine, without scikit-learn, as `textsvm.load` does."""
-    return load_as(path, machine_class)
+    Raises
+    ------
+    InputError
+        If the file does not exist, is damaged, or was written by another program or a newer version.
 
-
-def load_as(path: str | os.PathLike[str], class_of: ClassOf) -> Any:
-    """Read a model, also of LIBSVM, as an object of the classes that `class_of` names."""
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, load, save
+    >>> save(SVC(Spectrum(3)).fit(["win cash now", "lunch at noon"], ["spam", "ham"]), "spam.textsvm")
+    >>> model = load("spam.textsvm")
+    >>> model.kernel, model.classes.tolist()
+    (Spectrum(p=3), ['ham', 'spam'])
+    """
     if is_libsvm_model(path):
-        from textsvm.model.libsvm import read_libsvm_model
+        from textsvm.model.libsvm import load_libsvm_model
 
-        return read_libsvm_model(path, None, class_of)
-    return _build_checked(path, _read(Path(path)), class_of)
-
-
-def machine_class(name: str) -> Any:
-    """Machine class of an estimator, by the estimator's name; only its module is imported."""
-    if name == "SVR":
-        from textsvm.machines.regressor import Regressor
-
-        return Regressor
-    if name == "OneClassSVM":
-        from textsvm.machines.novelty import NoveltyDetector
-
-        return NoveltyDetector
-    if name == "MultilabelSVC":
-        from textsvm.selection.multilabel import MultilabelClassifier
-
-        return MultilabelClassifier
-    if name == _ONLINE:
-        from textsvm.selection.online import OnlineClassifier
-
-        return OnlineClassifier
-    return CalibratedClassifier if name == "CalibratedSVC" else AdaptiveClassifier
+        return load_libsvm_model(path)
+    return _build_checked(path, _read(Path(path)))
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -212,8 +201,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if is_libsvm_model(path):
         raise InputError(f"{path} is a LIBSVM model, which has no digest; read its text instead")
     header, arrays, digest = content = _read(Path(path))
-    model = _build_checked(path, content, machine_class)
-    kernel = getattr(getattr(model, "estimator_", model), "kernel_", None)
+    kernel = _build_checked(path, content).kernel
     return {
         "file": str(path),
         "bytes": Path(path).stat().st_size,
@@ -230,15 +218,13 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     }
 
 
-def _build_checked(path: str | os.PathLike[str], content: Content, class_of: ClassOf) -> Any:
+def _build_checked(path: str | os.PathLike[str], content: Content) -> TrainedModel:
     """Build the model of a file; InputError with the path if the contents are invalid."""
     header, arrays, digest = content
     try:
         if not isinstance(header["info"], dict):
             raise InputError("its information is not an object")
-        model = _build(header, arrays, class_of)
-        model.digest_ = digest
-        return model
+        return _build(header, arrays).replaced(digest=digest, without_digest=digest is None)
     except InputError as error:
         raise InputError(f"{path} is not a usable model: {one_line(error)}") from error
     except KeyError as error:
@@ -249,77 +235,88 @@ def _build_checked(path: str | os.PathLike[str], content: Content, class_of: Cla
         raise InputError(f"{path} is damaged: {one_line(error)}; train it again") from error
 
 
-def require_weights(model: Any) -> None:
-    """Raise InputError if a model, fitted or not, cannot be saved without texts."""
-    (getattr(model, "estimator", None) or model).source.require_weights()
-
-
-def _without_texts(model: KernelMachine) -> Kept:
-    kept = model.source.without_texts(model.kept, model.dual_coef_)
-    if kept.weights is not None and kept.weights.left_out:
+def _without_texts(model: TrainedModel) -> Support:
+    assert isinstance(model.reader, Source)
+    support = model.reader.without_texts(model.support, model.predictor.dual_coef)
+    if support.weights is not None and support.weights.left_out:
         warnings.warn(
-            f"{kept.weights.left_out:,} support vectors have no feature, being shorter than p, and are left "
+            f"{support.weights.left_out:,} support vectors have no feature, being shorter than p, and are left "
             "out of a model without texts: texts equal to them get the biases alone",
             stacklevel=3,
         )
-    return kept
+    return support
 
 
-def _machine_form(model: Any, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
     """Header and arrays of a kernel machine."""
-    kernel, state = model.source.state(kept)
-    arrays = {"intercept": model.intercept_, **state}
-    if kept.weights is None:
-        arrays |= {"support": model.support_, **pack_coef(model.dual_coef_)}
-    name = model.estimator_name
-    parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
-    if "C" in parameters:
-        parameters["C"] = getattr(model, "C_", parameters["C"])  # of a kernel that was chosen
-    if getattr(model, "loss_", "hinge") != "hinge":
-        parameters["loss"] = model.loss_
-    if model.compute_options.approximate is not None:
-        parameters[_APPROXIMATE] = model.compute_options.approximate
-    if getattr(model, _SCORING, "accuracy") != "accuracy":
-        parameters[_SCORING] = model.scoring
+    assert isinstance(model.reader, Source)
+    kernel, state = model.reader.state(support)
+    arrays = {"intercept": model.predictor.intercept, **state}
+    if support.weights is None:
+        arrays |= {"support": support.indices, **pack_coef(model.predictor.dual_coef)}
+    rule, record = model.rule, model.record
+    name = ClassRule.estimator if isinstance(rule, ClassRule) else rule.estimator
+    settings = record.settings.as_dict()
+    parameters = {parameter: settings[parameter] for parameter in _PARAMETERS[name]}
+    if record.C is not None and "C" in parameters:
+        parameters["C"] = record.C  # of a kernel that was chosen
+    if record.loss != "hinge":
+        parameters["loss"] = record.loss
+    compute = settings.get("compute")
+    if compute is not None and compute.approximate is not None:
+        parameters[_APPROXIMATE] = compute.approximate
+    if settings.get(_SCORING, "accuracy") != "accuracy":
+        parameters[_SCORING] = settings[_SCORING]
     if isinstance(parameters.get("class_weight"), Mapping):
         parameters["class_weight"] = [[label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {
         "estimator": name,
         "kernel": kernel,
         "parameters": parameters,
-        "classes": [label_form(label) for label in model.classes_] if name in _CLASSIFIERS else None,
-        "n_support": model.n_support_.tolist(),
-        "n_features_in": model.kept.n_features,
-        "chosen": getattr(model, "chosen_", ""),
+        "classes": None if rule.classes is None else [label_form(label) for label in rule.classes],
+        "n_support": record.n_support.tolist(),
+        "n_features_in": support.n_features,
+        "chosen": record.chosen,
     }
-    if name == "MultilabelSVC":
-        header["label_form"], arrays["thresholds"] = vars(model)["label_form_"], vars(model)["thresholds_"]
+    if isinstance(rule, LabelRule):
+        assert rule.thresholds is not None
+        header["label_form"], arrays["thresholds"] = rule.form, rule.thresholds
     return header, arrays
 
 
-def _online_form(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays of an OnlineSVC."""
-    state, arrays = model.state()
+def _online_form(model: TrainedModel) -> tuple[Json, Arrays]:
+    """Header and arrays of an online model."""
+    from textsvm.model.online import OnlineExpansion
+
+    assert isinstance(model.predictor, OnlineExpansion)
+    assert model.kernel is not None
+    state, arrays = model.predictor.texts.state()
     header = {
         "estimator": _ONLINE,
-        "kernel": model.kernel_.structure.as_dict(),
-        "parameters": {name: getattr(model, name) for name in _PARAMETERS[_ONLINE]},
-        "classes": [label_form(label) for label in model.classes_],
+        "kernel": model.kernel.structure.as_dict(),
+        "parameters": {name: model.record.settings.as_dict()[name] for name in _PARAMETERS[_ONLINE]},
+        "classes": [label_form(label) for label in model.predictor.texts.classes],
         **state,
     }
     return header, arrays
 
 
-def _build_online(header: dict[str, Any], arrays: dict[str, NDArray[Any]], class_of: ClassOf) -> Any:
-    given = header["parameters"]
-    model = class_of(_ONLINE)(**{name: given[name] for name in _PARAMETERS[_ONLINE]})
-    model.check()
+def _build_online(header: Json, arrays: Arrays) -> TrainedModel:
+    # Not imported above: it needs Numba.
+    from textsvm.model.online import OnlineTexts, new_machines, online_model
+
+    settings = OnlineSettings(**{name: header["parameters"][name] for name in _PARAMETERS[_ONLINE]})
+    settings.check()
     if "calibration" in header:
         raise InputError("it calibrates an OnlineSVC")
     classes = read_classes(header["classes"])
     if (classes != np.unique(classes)).any():
         raise InputError("its classes are out of order")
-    return model.restore(classes, as_count(header["n_seen"]), arrays, header["info"])
+    texts = OnlineTexts(classes, new_machines(len(classes), settings))
+    texts.restore(as_count(header["n_seen"]), arrays)
+    if texts.settle():
+        warnings.warn("the machines of the model are not at their optimum", stacklevel=4)
+    return online_model(texts, settings, header["info"])
 
 
 def _read(path: Path) -> Content:
@@ -334,84 +331,104 @@ def _read(path: Path) -> Content:
     return content
 
 
-def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]], class_of: ClassOf) -> Any:
+def _build(header: Json, arrays: Arrays) -> TrainedModel:
     if header["estimator"] == _ONLINE:
-        return _build_online(header, arrays, class_of)
-    machine = _build_machine(header, arrays, class_of)
+        return _build_online(header, arrays)
+    model = _build_machine(header, arrays)
     if "calibration" not in header:
-        return machine
-    if machine.estimator_name != "SVC":
+        return model
+    if not isinstance(model.rule, ClassRule):
         raise InputError("it calibrates a model that is not a classifier")
-    given = header["calibration"]
-    model = class_of("CalibratedSVC")(machine.copy(), **{name: given[name] for name in _CALIBRATION})
-    model.check()
-    return model.restore(machine, strip_prefix(_MAPS, arrays), strip_prefix(_CONFORMITY, arrays))
+    method, reject = (header["calibration"][name] for name in ("method", "reject"))
+    if method not in METHODS:
+        raise InputError(f"method={method!r} is not one of {', '.join(METHODS)}")
+    check_reject(reject)
+    check_reject(reject, model.rule.classes)
+    conformity, n_classes = strip_prefix(_CONFORMITY, arrays), len(model.rule.classes)
+    rule = CalibratedRule(
+        model.rule.classes,
+        model.rule.strategy,
+        method=method,
+        maps=checked_maps(strip_prefix(_MAPS, arrays), n_classes),
+        conformity=Conformity.restore(conformity, n_classes) if conformity else None,
+        reject=reject,
+    )
+    return replace(model, rule=rule)
 
 
-def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]], class_of: ClassOf) -> Any:
+def _build_machine(header: Json, arrays: Arrays) -> TrainedModel:
     name, parameters, kernel = _given(header)
-    model = class_of(name)(kernel=kernel, **parameters)
-    model.check()
-    classes = read_classes(header["classes"]) if name in _CLASSIFIERS else None
-    machines = model.n_machines(0 if classes is None else len(classes))
-    kept, dual_coef, intercept = _machines(header, arrays, model.source, machines)
-    model.restore(kept, dual_coef, intercept, classes, header["info"])
-    if name == "SVC":
-        of_training = {"C_": parameters["C"], "loss_": model.loss or "hinge"}
-        model.__dict__.update(of_training, chosen_=str(header.get("chosen", "")))
-    if name == "MultilabelSVC":
-        model.restore_labels(finite(arrays, "thresholds"), header["label_form"])
-    if name == "MultilabelSVC" and kept.weights is None:
-        model.n_support_ = (dual_coef != 0).sum(axis=1)
+    settings = SETTINGS[name](kernel=kernel, **parameters)
+    settings.check()
+    rule = _rule(name, header, arrays, parameters)
+    source = settings.source
+    support, dual_coef, intercept = _machines(header, arrays, source, rule.n_machines)
+    if isinstance(rule, LabelRule) and support.weights is None:
+        n_support = (dual_coef != 0).sum(axis=1)
     else:
-        model.n_support_ = _n_support(header, classes, dual_coef)
-    return model
+        n_support = _n_support(header, rule.classes, dual_coef)
+    record = Record(
+        settings,
+        n_support,
+        C=parameters["C"] if isinstance(rule, ClassRule) else None,
+        loss=parameters.get("loss") or "hinge",
+        chosen=str(header.get("chosen", "")),
+        info=header["info"],
+    )
+    return TrainedModel(source, Expansion(support, dual_coef, intercept), rule, record)
 
 
-def _given(header: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
-    """Name and parameters of the estimator, and its kernel or the name of the kernel."""
+def _rule(name: str, header: Json, arrays: Arrays, parameters: Json) -> Rule:
+    """The decision rule of a kernel machine, checked."""
+    if name == "SVC":
+        return ClassRule(read_classes(header["classes"]), parameters.get("multiclass", "ovr"))
+    if name == "MultilabelSVC":
+        rule = LabelRule(read_classes(header["classes"]), finite(arrays, "thresholds"), header["label_form"])
+        rule.check()
+        return rule
+    return NumberRule() if name == "SVR" else NoveltyRule()
+
+
+def _given(header: Json) -> tuple[str, Json, Any]:
+    """Name and settings of the estimator, and its kernel or the name of the kernel."""
     name = header["estimator"]
     if name not in _PARAMETERS:
         raise InputError(f"its estimator {name!r} is not known to this version")
-    given, known = header["parameters"], _PARAMETERS[name]
+    values, names = header["parameters"], _PARAMETERS[name]
     if header["format_version"] == 1:
-        known = tuple(parameter for parameter in known if parameter not in ("multiclass", "class_weight"))
-    parameters = {parameter: given[parameter] for parameter in known}
-    if _SCORING in given:
-        parameters[_SCORING] = given[_SCORING]
+        names = tuple(parameter for parameter in names if parameter not in ("multiclass", "class_weight"))
+    parameters = {parameter: values[parameter] for parameter in names}
+    if _SCORING in values:
+        parameters[_SCORING] = values[_SCORING]
     if name == "SVC":
-        parameters["loss"] = given.get("loss")
-    if _APPROXIMATE in given:
-        parameters["compute"] = Compute(approximate=given[_APPROXIMATE])
+        parameters["loss"] = values.get("loss")
+    if _APPROXIMATE in values:
+        parameters["compute"] = Compute(approximate=values[_APPROXIMATE])
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = {read_label(form): weight for form, weight in parameters["class_weight"]}
     kernel = read_kernel(header["kernel"]) if isinstance(header["kernel"], dict) else header["kernel"]
     return name, parameters, kernel
 
 
-def _machines(
-    header: dict[str, Any], arrays: dict[str, NDArray[Any]], source: Source, machines: int
-) -> tuple[Kept, NDArray[np.float64], NDArray[np.float64]]:
-    """Fitted state, coefficients and biases of the machines, checked."""
+def _machines(header: Json, arrays: Arrays, source: Source, machines: int) -> tuple[Support, Floats, Floats]:
+    """Support vectors, coefficients and biases of the machines, checked."""
     texts = header["format_version"] != WITHOUT_TEXTS
-    intercept, support = finite(arrays, "intercept"), arrays["support"] if texts else np.empty(0, np.int64)
+    intercept, indices = finite(arrays, "intercept"), arrays["support"] if texts else np.empty(0, np.int64)
     if intercept.shape != (machines,):
         raise InputError(f"it has {intercept.size} biases and needs {machines}")
-    if support.ndim != 1 or support.dtype != np.int64 or (len(support) and support[0] < 0):
+    if indices.ndim != 1 or indices.dtype != np.int64 or (len(indices) and indices[0] < 0):
         raise InputError("its support indices are not a row of 64-bit integers of at least 0")
-    if (support[1:] <= support[:-1]).any():
+    if (indices[1:] <= indices[:-1]).any():
         raise InputError("its support indices do not ascend")
     n_features = header.get("n_features_in")
-    kept = source.restore(None if n_features is None else as_count(n_features), support, arrays)
-    if texts != (kept.weights is None) or (kept.weights and kept.weights.n_machines != machines):
+    support = source.restore(None if n_features is None else as_count(n_features), indices, arrays)
+    if texts != (support.weights is None) or (support.weights and support.weights.n_machines != machines):
         raise InputError("its weights do not fit its machines, or its format")
-    dual_coef = read_coef(arrays, (machines, len(support))) if texts else np.empty((machines, 0))
-    return kept, dual_coef, intercept
+    dual_coef = read_coef(arrays, (machines, len(indices))) if texts else np.empty((machines, 0))
+    return support, dual_coef, intercept
 
 
-def _n_support(
-    header: dict[str, Any], classes: NDArray[Any] | None, dual_coef: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def _n_support(header: Json, classes: AnyArray | None, dual_coef: Floats) -> Ints:
     if header["format_version"] == 1:
         return np.array([(dual_coef < 0).sum(), (dual_coef > 0).sum()])
     n_support = np.array([as_count(count) for count in header["n_support"]], np.int64)
@@ -421,7 +438,7 @@ def _n_support(
     return n_support
 
 
-def read_classes(forms: Any) -> NDArray[Any]:
+def read_classes(forms: Any) -> AnyArray:
     """Classes from their JSON values; InputError if they are invalid."""
     if not isinstance(forms, list) or len(forms) < 2:
         raise InputError("it does not name two or more classes")
@@ -471,7 +488,7 @@ def read_label(form: Any) -> Any:
     raise InputError(f"it has a label of the unknown kind {kind!r}")
 
 
-def pack_coef(coef: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+def pack_coef(coef: Floats) -> Arrays:
     """Arrays of the coefficients: dense, or CSR if it takes fewer bytes."""
 
     packed = scipy.sparse.csr_matrix(coef)
@@ -484,7 +501,7 @@ def pack_coef(coef: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
     }
 
 
-def read_coef(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float64]:
+def read_coef(arrays: Arrays, shape: tuple[int, int]) -> Floats:
     """Inverse of `pack_coef`, with checks."""
     if "dual_coef" in arrays:
         coef = finite(arrays, "dual_coef")
@@ -518,7 +535,7 @@ def require_room(name: str, need: int, held: int) -> None:
         raise InputError(f"its {name} would take {need:,} bytes of memory and {held:,} in the file")
 
 
-def finite(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
+def finite(arrays: Arrays, name: str) -> Floats:
     """An array of finite float64 values; InputError for any other array."""
     array = arrays[name]
     if array.dtype != np.float64 or not np.isfinite(array).all():
@@ -533,7 +550,7 @@ def as_count(value: Any) -> int:
     return value
 
 
-def read_kernel(header: dict[str, Any], level: int = 0) -> Kernel:
+def read_kernel(header: Json, level: int = 0) -> Kernel:
     """Build a kernel and its parts from JSON values; the outermost call checks them all."""
     if level > MOST_DEPTH:
         raise InputError(f"its kernels are nested more than {MOST_DEPTH} deep")
@@ -571,8 +588,8 @@ _BEFORE = {
 class Content(NamedTuple):
     """Contents of a model file."""
 
-    header: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
+    header: Json
+    arrays: Arrays
     digest: str | None  #: Checked; None in files of older versions
 
 
@@ -580,7 +597,7 @@ class Content(NamedTuple):
 LIBSVM_BEGINNING = b"svm_type "
 
 
-def packed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def packed(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> bytes:
     """The bytes of a model file."""
     text = _as_json({DIGEST: _UNKNOWN, **header})
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -623,7 +640,7 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:MAX_MESSAGE] or type(error).__name__
 
 
-def _digest_and_arrays(content: bytes) -> tuple[tuple[str, int], dict[str, NDArray[Any]]]:
+def _digest_and_arrays(content: bytes) -> tuple[tuple[str, int], Arrays]:
     """Results of `_digest_of` and safetensors for the bytes of a file; of a large file in parallel."""
     results: dict[Any, Any] = {}
 

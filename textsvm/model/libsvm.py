@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -31,15 +31,15 @@ from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
-from textsvm.machines.classifier import Classifier
-from textsvm.machines.novelty import NoveltyDetector
-from textsvm.machines.regressor import Regressor
+from textsvm.model.rules import CalibratedRule, ClassRule, NoveltyRule, NumberRule, Rule
+from textsvm.model.settings import ClassifierSettings, NoveltySettings, RegressionSettings, Settings
+from textsvm.model.trained import Expansion, Record, TrainedModel, as_model
 from textsvm.readers.files import File
 from textsvm.readers.libsvm import MAX_INDEX, number_text, parse_libsvm, vector_texts
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.files import replacing
-from textsvm.sources.base import Kept
+from textsvm.sources.base import Support
 
 _CLASSIFIERS, _REGRESSIONS = ("c_svc", "nu_svc"), ("epsilon_svr", "nu_svr")
 _IGNORED = ("probA", "probB", "prob_density_marks")
@@ -55,10 +55,37 @@ _LONGEST = 400
 Header = dict[str, Any]
 
 
-def read_libsvm_model(
-    path: str | os.PathLike[str], n_features: int | None, class_of: Callable[[str], Any]
-) -> Any:
-    """Read a LIBSVM model as an object of the class that `class_of` returns for the estimator's name."""
+def load_libsvm_model(path: str | os.PathLike[str], n_features: int | None = None) -> TrainedModel:
+    """Read a model that LIBSVM wrote; predictions and decision values are equal to LIBSVM's.
+
+    With more than two classes there is a machine for each pair, as in LIBSVM. LIBSVM resolves tied votes by
+    the order of classes in its training file, textsvm by decision values. C, nu and epsilon are not in the
+    file and have their defaults. Probabilities are ignored.
+
+    Parameters
+    ----------
+    path : path
+    n_features : int, optional
+        Columns of the vectors to be predicted; default the largest index of the support vectors.
+
+    Returns
+    -------
+    TrainedModel
+        Classes are whole numbers. ``info["libsvm"]`` has the svm_type and the ignored keywords.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is damaged, or its kernel is precomputed; the message names the line.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Gaussian, load_libsvm_model, save_libsvm_model
+    >>> model = SVC(Gaussian(gamma=1.0)).fit([[0.0, 0.0], [1.0, 1.0]], [-1, 1])
+    >>> save_libsvm_model(model, "two.model")
+    >>> load_libsvm_model("two.model").predict([[0.9, 0.8]]).tolist()
+    [1]
+    """
     name = os.fspath(path)
     try:
         with open(path, "rb") as stream:
@@ -73,22 +100,22 @@ def read_libsvm_model(
     if width < vectors.shape[1]:
         raise InputError(f"{name} has support vectors of {vectors.shape[1]:,} columns, more than {width:,}")
     vectors.resize(vectors.shape[0], width)
-    return _build(header, kernel, vectors, coef, class_of)
+    return _build(header, kernel, vectors, coef)
 
 
-def fit_columns(model: Any, vectors: Any) -> Any:
+def fit_columns(model: TrainedModel, vectors: Any) -> tuple[TrainedModel, Any]:
     """Widen sparse vectors, or the model, to the same number of columns; the added columns are 0.
 
     Files in LIBSVM's format may end in different columns. Dense vectors are returned unchanged.
     """
-    machine = getattr(model, "estimator_", model)
-    support = getattr(machine, "support_documents_", None)
-    if not isinstance(support, Vectors) or not hasattr(vectors, "indptr"):
-        return vectors
-    if vectors.shape[1] > support.n_features and support.sparse:
-        wider = widened(support.values, vectors.shape[1])
-        machine.support_documents_, machine.n_features_in_ = Vectors(wider), vectors.shape[1]
-    return widened(vectors, support.n_features)
+    support = model.support
+    if not isinstance(support.documents, Vectors) or not hasattr(vectors, "indptr"):
+        return model, vectors
+    if vectors.shape[1] > support.documents.n_features and support.documents.sparse:
+        wider = Vectors(widened(support.documents.values, vectors.shape[1]))
+        support = replace(support, documents=wider, n_features=vectors.shape[1])
+        model = replace(model, predictor=replace(model.predictor, support=support))
+    return model, widened(vectors, support.documents.n_features)
 
 
 def widened(vectors: Any, width: int) -> Any:
@@ -230,31 +257,27 @@ def _read_vectors(
 
 
 def _build(
-    header: Header,
-    kernel: Kernel,
-    vectors: scipy.sparse.csr_array,
-    coef: NDArray[np.float64],
-    class_of: Callable[[str], Any],
-) -> Any:
+    header: Header, kernel: Kernel, vectors: scipy.sparse.csr_array, coef: NDArray[np.float64]
+) -> TrainedModel:
     kind, rho = header["svm_type"], np.array(header["rho"])
-    classes = None
+    settings: Settings
+    rule: Rule
     if kind in _CLASSIFIERS:
-        n_classes = header["nr_class"][0]
-        model = class_of("SVC")(kernel, multiclass="ovo" if n_classes > 2 else "ovr")
         classes = np.array(sorted(header["label"]), np.int64)
+        settings = ClassifierSettings(kernel, multiclass="ovo" if len(classes) > 2 else "ovr")
+        rule = ClassRule(classes, settings.multiclass)
         dual_coef, intercept = _in_pairs(header, coef, rho)
         counts = np.array([header["nr_sv"][header["label"].index(label)] for label in classes.tolist()])
     else:
-        model = class_of("SVR" if kind in _REGRESSIONS else "OneClassSVM")(kernel)
+        regression = kind in _REGRESSIONS
+        settings = RegressionSettings(kernel) if regression else NoveltySettings(kernel)
+        rule = NumberRule() if regression else NoveltyRule()
         dual_coef, intercept, counts = coef, -rho, np.array([len(coef[0])])
-    ignored = [key for key in _IGNORED if key in header]
-    info = {"libsvm": {"svm_type": kind, "ignored": ignored}}
-    kept = Kept(np.arange(vectors.shape[0]), kernel, Vectors(vectors), vectors.shape[1])
-    model.restore(kept, dual_coef, intercept, classes, info)
-    model.n_support_ = counts.astype(np.int64)
-    if kind in _CLASSIFIERS:
-        model.__dict__.update(C_=model.C, loss_="hinge", chosen_="")
-    return model
+    info = {"libsvm": {"svm_type": kind, "ignored": [key for key in _IGNORED if key in header]}}
+    support = Support(np.arange(vectors.shape[0]), kernel, Vectors(vectors), vectors.shape[1])
+    C = settings.C if isinstance(settings, ClassifierSettings) else None
+    record = Record(settings, counts.astype(np.int64), C=C, info=info)
+    return TrainedModel(settings.source, Expansion(support, dual_coef, intercept), rule, record)
 
 
 def _in_pairs(
@@ -281,8 +304,8 @@ def save_libsvm_model(model: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : SVC, SVR or OneClassSVM
-        Fitted to vectors with a linear, polynomial, gaussian or sigmoid kernel; with more than two classes
+    model : TrainedModel, or fitted SVC, SVR or OneClassSVM
+        Of vectors with a linear, polynomial, gaussian or sigmoid kernel; with more than two classes
         ``multiclass="ovo"``. Classes must be whole numbers, or strings of whole numbers.
     path : path
         Replaced only once the new file is complete.
@@ -299,14 +322,13 @@ def save_libsvm_model(model: Any, path: str | os.PathLike[str]) -> None:
     >>> print(*open("two.model").read().splitlines()[:4], sep="; ")
     svm_type c_svc; kernel_type linear; nr_class 2; total_sv 2
     """
-    model.require_fitted()
-    _require_libsvms(model)
-    classes, coef = _class_codes(model)
-    vectors = scipy.sparse.csr_array(devices.to_host(model.support_documents_.values))
+    trained = as_model(model)
+    _require_libsvms(trained)
+    classes, coef = _class_codes(trained)
+    vectors = scipy.sparse.csr_array(devices.to_host(trained.support.documents.values))
     order = np.arange(vectors.shape[0]) if classes is None else np.argsort(classes, kind="stable")
-    written = _header_lines(
-        model, None if classes is None else np.bincount(classes, minlength=len(model.classes_))
-    )
+    counts = None if classes is None else np.bincount(classes, minlength=len(trained.rule.classes))
+    written = _header_lines(trained, counts)
     texts = vector_texts(vectors[order])
     with replacing(path) as temporary, open(temporary, "w", encoding="ascii", newline="\n") as stream:
         stream.writelines(written)
@@ -324,23 +346,23 @@ def require_libsvms(kernel: Any) -> None:
         )
 
 
-def _require_libsvms(model: Any) -> None:
+def _require_libsvms(model: TrainedModel) -> None:
     """Raise InputError if LIBSVM does not support the model."""
-    if not isinstance(model, Classifier | Regressor | NoveltyDetector):
-        raise InputError(f"LIBSVM has no {type(model).__name__}; it has SVC, SVR and OneClassSVM")
-    require_libsvms(model.kernel_)
-    in_pairs = ("ovo", "ovr") if len(getattr(model, "classes_", ())) == 2 else ("ovo",)
-    if isinstance(model, Classifier) and model.multiclass not in in_pairs:
+    rule = model.rule
+    if isinstance(rule, CalibratedRule) or not isinstance(rule, ClassRule | NumberRule | NoveltyRule):
+        raise InputError(f"LIBSVM has no {model.estimator_name}; it has SVC, SVR and OneClassSVM")
+    require_libsvms(model.kernel)
+    if isinstance(rule, ClassRule) and not rule.in_pairs:
         raise InputError(
-            f"LIBSVM tells classes apart in pairs, and this model does not ({model.multiclass}): "
+            f"LIBSVM tells classes apart in pairs, and this model does not ({rule.strategy}): "
             "train it with 'ovo'"
         )
 
 
-def _labels(model: Any) -> list[int]:
+def _labels(classes: NDArray[Any]) -> list[int]:
     """Classes as LIBSVM's labels, in descending order."""
     labels = []
-    for label in model.classes_.tolist()[::-1]:
+    for label in classes.tolist()[::-1]:
         number = float(label) if re.fullmatch(r"[-+]?\d{1,9}(\.0*)?", str(label)) else np.nan
         if number != number:
             raise InputError(f"the class {label!r} is not a whole number, as labels of LIBSVM are")
@@ -348,11 +370,12 @@ def _labels(model: Any) -> list[int]:
     return labels
 
 
-def _class_codes(model: Any) -> tuple[NDArray[np.int64] | None, NDArray[np.float64]]:
+def _class_codes(model: TrainedModel) -> tuple[NDArray[np.int64] | None, NDArray[np.float64]]:
     """Class of each support vector in LIBSVM's order, and the coefficients, shape (n_classes - 1, n_sv)."""
-    if not isinstance(model, Classifier):
-        return None, model.dual_coef_
-    n, dual_coef = len(model.classes_), model.dual_coef_
+    dual_coef = model.predictor.dual_coef
+    if model.classes is None:
+        return None, dual_coef
+    n = len(model.classes)
     machines = [
         (n - 1 - b, n - 1 - a, row) for (a, b), row in zip(combinations(range(n), 2), dual_coef, strict=True)
     ]
@@ -368,10 +391,11 @@ def _class_codes(model: Any) -> tuple[NDArray[np.int64] | None, NDArray[np.float
     return code, coef
 
 
-def _header_lines(model: Any, counts: NDArray[np.int64] | None) -> list[str]:
+def _header_lines(model: TrainedModel, counts: NDArray[np.int64] | None) -> list[str]:
     """The header, in LIBSVM's order."""
-    kernel, intercept = model.kernel_, model.intercept_
-    kind = "c_svc" if counts is not None else "epsilon_svr" if isinstance(model, Regressor) else "one_class"
+    kernel: Any = model.kernel
+    intercept = model.predictor.intercept
+    kind = {"SVC": "c_svc", "SVR": "epsilon_svr"}.get(model.estimator_name, "one_class")
     lines = [f"svm_type {kind}", f"kernel_type {_NAMES[kernel.name]}"]
     if kernel.name == "polynomial":
         lines.append(f"degree {int(kernel.degree)}")
@@ -379,11 +403,14 @@ def _header_lines(model: Any, counts: NDArray[np.int64] | None) -> list[str]:
         lines.append(f"gamma {number_text(kernel.function.gamma)}")
     if kernel.name in ("polynomial", "sigmoid"):
         lines.append(f"coef0 {number_text(kernel.coef0)}")
-    lines += [f"nr_class {2 if counts is None else len(counts)}", f"total_sv {len(model.support_)}"]
+    lines += [f"nr_class {2 if counts is None else len(counts)}", f"total_sv {len(model.support.indices)}"]
     if counts is None:
         return [line + "\n" for line in [*lines, f"rho {number_text(-intercept[0])}", "SV"]]
     n, order = len(counts), {pair: p for p, pair in enumerate(combinations(range(len(counts)), 2))}
     rho = [-intercept[order[n - 1 - j, n - 1 - i]] for i, j in combinations(range(n), 2)]
-    lines += ["rho " + " ".join(map(number_text, rho)), "label " + " ".join(map(str, _labels(model)))]
+    lines += [
+        "rho " + " ".join(map(number_text, rho)),
+        "label " + " ".join(map(str, _labels(model.rule.classes))),
+    ]
     lines += ["nr_sv " + " ".join(map(str, counts.tolist())), "SV"]
     return [line + "\n" for line in lines]

@@ -13,11 +13,11 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.edit.kernel import EditDistance
 from textsvm.kernels.user import KernelFunction
-from textsvm.machines.base import Compute
-from textsvm.machines.classifier import Classifier
+from textsvm.model.settings import ClassifierSettings, Compute
 from textsvm.nearest.search import Criteria, K, joined, search
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress
+from textsvm.training.trainers import check
 
 
 @dataclass(frozen=True)
@@ -94,22 +94,24 @@ def neighbours(
     [(0, 1, 1), (0, 2, 2), (1, 2, 2)]
     """
     criteria = Criteria(K if k is at_least is within is None else k, at_least, within)
-    model = machine(
+    settings = comparison_settings(
         kernel, criteria, normalise=normalise, punctuation=punctuation, max_length=max_length, memory=memory,
         device=device, n_jobs=n_jobs,
     )  # fmt: skip
-    pairs = joined(list(search(model, texts, others, criteria, progress)))
+    pairs = joined(list(search(settings, texts, others, criteria, progress)))
     shape = (len(texts), len(texts if others is None else others))
     return Neighbours(pairs.rows, pairs.columns, pairs.values, pairs.distances, shape)
 
 
-def machine(kernel: Any, criteria: Criteria, memory: Any = None, **parameters: Any) -> Classifier:
-    """Unfitted estimator that compares texts; InputError if a parameter or the kernel is invalid."""
+def comparison_settings(
+    kernel: Any, criteria: Criteria, memory: Any = None, **parameters: Any
+) -> ClassifierSettings:
+    """Settings that compare texts; InputError if a parameter or the kernel is invalid."""
     if kernel is None:
         kernel = EditDistance() if criteria.within is not None else "fast"
     if isinstance(kernel, str) and kernel == "precomputed":
         raise InputError('neighbours need texts to compare, and kernel="precomputed" has none')
-    model = Classifier(kernel, compute=Compute(memory=memory), **parameters)
-    model.check()
-    criteria.check(model.new_kernel())
-    return model
+    settings = ClassifierSettings(kernel, compute=Compute(memory=memory), **parameters)
+    check(settings)
+    criteria.check(settings.new_kernel())
+    return settings

@@ -19,7 +19,8 @@ from textsvm.errors import InputError
 from textsvm.gram.measure import allowed_bytes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.near import Bound, Near, Pairs
-from textsvm.machines.base import KernelMachine
+from textsvm.linalg.vectors import Vectors
+from textsvm.model.settings import Settings
 from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import select
 from textsvm.runtime.files import replacing
@@ -113,25 +114,27 @@ def _insert(
 
 
 def search(
-    model: KernelMachine, texts: Any, others: Any, criteria: Criteria, progress: StageProgress | None = None
+    settings: Settings, texts: Any, others: Any, criteria: Criteria, progress: StageProgress | None = None
 ) -> Iterator[Pairs]:
     """Find similar pairs, in the order of their rows, nearest first, a block of rows at a time.
 
     `texts` are the rows, and the columns too if `others` is None; the kernel learns from the columns. Kernel,
-    form of texts, device and memory are those of `model`.
+    form of texts, device and memory are those of `settings`.
     """
-    criteria.check(model.new_kernel())
-    device = select(model.device)
-    with model.at_work(device):
-        columns = model.encode(model.validate(texts if others is None else others), None, progress)
-        kernel = model.source.kernel_for(columns)
+    criteria.check(settings.new_kernel())
+    device, source = select(settings.device), settings.source
+    with settings.at_work(device):
+        validated = source.validate(texts if others is None else others)
+        columns = source.encode(validated, None, progress)
+        kernel = source.kernel_for(columns)
         kernel.fit(kernel.structure.read(columns), device)
         rows = columns
         if others is not None:
-            rows = model.encode(model.validate(texts, fitting=False), columns, progress)
+            n_features = columns.n_features if isinstance(columns, Vectors) else None
+            rows = source.encode(source.validate(texts, n_features), columns, progress)
         read = kernel.structure.read
         near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
-        memory, most = allowed_bytes(model.compute_options.memory, device), SIDES[device.kind]
+        memory, most = allowed_bytes(settings.compute_options.memory, device), SIDES[device.kind]
         side = max(1, min(most, int((memory / PAIR_BYTES) ** 0.5), max(len(rows), len(columns))))
         report = of_stage(progress, "neighbours")
         tiles = _Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side), report)

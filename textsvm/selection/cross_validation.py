@@ -17,32 +17,27 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.machines.base import KernelMachine, is_default
-from textsvm.machines.classifier import Classifier
-from textsvm.machines.targets import with_classes
+from textsvm.model.settings import ClassifierSettings, Fold, Settings, is_default, settings_of
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
-from textsvm.selection.fold_grams import FoldGrams, Task, of_all, train_and_test
-from textsvm.selection.folds import Fold, Splitting, report_leaks
-from textsvm.selection.leakage import Leak, LeakageWarning
-from textsvm.selection.scoring import (
-    judge,
-    labels_of,
-    mean_and_sd,
-    mean_values,
-    metric_names,
-    read_training_data,
-    warn_unfinished,
-)
+from textsvm.selection.scoring import judge, mean_and_sd, metric_names, warn_unfinished
+from textsvm.training.classifier import train_classifier
+from textsvm.training.fold_grams import FoldGrams, Task, of_all, train_and_test
+from textsvm.training.folds import Splitting, report_leaks
+from textsvm.training.leakage import Leak, LeakageWarning
+from textsvm.training.problems import fold_predictions, fold_values, problem_of, rule_of
+from textsvm.training.targets import labels_of, with_classes
+from textsvm.training.thresholds import mean_values
+from textsvm.training.train import read_training_data
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ class CrossValidation:
 
 
 def cross_validate(
-    model: KernelMachine,
+    model: Any,
     X: Any,
     y: Any,
     *,
@@ -105,6 +100,7 @@ def cross_validate(
     Parameters
     ----------
     model : SVC, MultilabelSVC or SVR
+        Or the settings of such an estimator.
     X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
         Labels or numbers; several labels per document as `MultilabelSVC.fit` takes them.
@@ -147,19 +143,19 @@ def cross_validate(
     >>> result.pooled["accuracy"]
     1.0
     """
-    given, target, weight = read_training_data(model, X, y, sample_weight, positive)
+    settings = settings_of(model)
+    given, target, weight = read_training_data(settings, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
-    automatic = isinstance(model, Classifier) and is_default(model.kernel)
-    model = model.copy() if automatic else model  # without a choice of an earlier fit
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     folds, leaks = splitting.folds(target), []
     for train, _ in folds:
-        model.problem(target, train, weight)
+        problem_of(settings, target, train, weight)
     seconds = dict.fromkeys(("encode", "gram", "duplicates", "solve", "score"), 0.0)
-    with model.at_work(devices.select(model.device)):
+    with settings.at_work(devices.select(settings.device)):
         clock = time.perf_counter()
-        examples = with_classes(model.encode(given, None, progress), target)
-        grams = FoldGrams(model, examples, model.source.kernel_for(examples))
+        source = settings.source
+        examples = with_classes(source.encode(given, None, progress), target)
+        grams = FoldGrams(settings, examples, source.kernel_for(examples))
         clock = lap(seconds, "encode", clock)
         whole = grams.near_duplicate_rows(progress)
         clock = lap(seconds, "gram", clock)
@@ -170,66 +166,67 @@ def cross_validate(
             leaks = report_leaks(whole, folds, step)
         lap(seconds, "duplicates", clock)
         task = Task(target, weight, folds)
-        if automatic:
+        if isinstance(settings, ClassifierSettings) and is_default(settings.kernel):
             grams.release()
-            values, chosen = _choose_and_test(model, given, task, seconds, progress)
+            values, chosen = _choose_and_test(settings, given, task, seconds, progress)
             description = "of each fold its own, or none where features are enough"
             return _judged(
-                model, task, values, names, leaks=leaks, gram=description, seconds=seconds, chosen=chosen
+                settings, task, values, names, leaks=leaks, gram=description, seconds=seconds, chosen=chosen
             )
-        tested = train_and_test([model], grams, task, seconds, progress)
-    warn_unfinished(model, tested.machines[0], target)
+        tested = train_and_test([settings], grams, task, seconds, progress)
+    warn_unfinished(settings, tested.machines[0], target)
     description = grams.describe((whole or tested.last).gram.description, folds)
-    return _judged(model, task, tested.values[0], names, leaks=leaks, gram=description, seconds=seconds)
+    return _judged(settings, task, tested.values[0], names, leaks=leaks, gram=description, seconds=seconds)
 
 
 def _choose_and_test(
-    model: Any,
+    settings: ClassifierSettings,
     texts: list[str],
     task: Task,
     seconds: dict[str, float],
     progress: StageProgress | None,
 ) -> tuple[list[NDArray[np.float64]], list[str]]:
-    """Decision values of the test parts by copies fitted to the training parts, and their choices."""
+    """Decision values of the test parts by models of the training parts, and their choices."""
     values, chosen, labels = [], [], labels_of(task.target)
     for number, (train, test) in enumerate(task.folds):
-        step, fitted = of_all(progress, number, len(task.folds)), model.copy()
+        step = of_all(progress, number, len(task.folds))
         weight = None if task.weight is None else task.weight[train]
-        fitted.scoring = "accuracy"  # `fold_values` learns offsets from the other folds
-        fitted.fit([texts[i] for i in train], labels[train], weight, step)
-        for stage, spent in fitted.seconds_.items():
+        # `fold_values` learns offsets from the other folds.
+        plain = replace(settings, scoring="accuracy")
+        model = train_classifier(plain, [texts[i] for i in train], labels[train], weight, step)
+        for stage, spent in model.record.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
         clock = time.perf_counter()
-        values.append(fitted.decision_function([texts[i] for i in test]))
+        values.append(model.decision_function([texts[i] for i in test]))
         lap(seconds, "score", clock)
-        chosen += [fitted.chosen_] if fitted.chosen_ else []
+        chosen += [model.record.chosen] if model.record.chosen else []
     return values, chosen
 
 
 def _judged(
-    model: KernelMachine, task: Task, values: list[NDArray[np.float64]], names: list[str], **known: Any
+    settings: Settings, task: Task, values: list[NDArray[np.float64]], names: list[str], **known: Any
 ) -> CrossValidation:
     """Outcome from the decision values of the test parts."""
     clock, target = time.perf_counter(), task.target
     truth = labels_of(target)
     tests = [test for _, test in task.folds]
-    predicted = model.fold_predictions(values, task.folds, target)
+    predicted = fold_predictions(settings, values, task.folds, target)
     table = [
-        judge(model, truth[test], value, target, names, labels)
+        judge(settings, truth[test], value, target, names, labels)
         for test, value, labels in zip(tests, values, predicted, strict=True)
     ]
-    shifted = model.fold_values(values, task.folds, target)
+    shifted = fold_values(settings, values, task.folds, target)
     decision, tested = mean_values(shifted, task.folds, len(truth))
     if target.multilabel:
         share, _ = mean_values([each.astype(float) for each in predicted], task.folds, len(truth))
         predictions = share > 0.5
     else:
-        predictions = model.predictions(decision, target.classes)
+        predictions = rule_of(settings, target).predictions(decision)
         if (tested == 0).any():
             predictions = predictions.astype(object)
             predictions[tested == 0] = None
     some = tested > 0
-    pooled = judge(model, truth[some], decision[some], target, names, predictions[some])
+    pooled = judge(settings, truth[some], decision[some], target, names, predictions[some])
     mean, sd = mean_and_sd(table)
     lap(known["seconds"], "score", clock)
     return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **known)
@@ -277,7 +274,7 @@ class LearningCurve:
 
 
 def learning_curve(
-    model: KernelMachine,
+    model: Any,
     X: Any,
     y: Any,
     result: CrossValidation,

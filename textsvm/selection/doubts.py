@@ -20,7 +20,7 @@ of 10 or 30 texts as well 70.9 and 71.3, of 10, 30 and 100 (taken) 71.7; leave-o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,17 +28,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.choice.candidates import has_words
 from textsvm.errors import InputError
+from textsvm.gram.nearest import NeighbourTable, nearest
 from textsvm.kernels.base import Kernel, Sum
 from textsvm.kernels.spectrum.kernel import Spectrum, fixed_default
-from textsvm.machines.base import is_default
-from textsvm.machines.classifier import Classifier
-from textsvm.machines.targets import Target
-from textsvm.nearest.rows import NeighbourTable, nearest
+from textsvm.model.settings import ClassifierSettings, is_default, settings_of
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, of_stage
-from textsvm.selection.folds import make_folds
-from textsvm.selection.scoring import fold_scores, mean_values, read_training_data, solve_folds
+from textsvm.training.fold_solver import fold_scores, solve_folds
+from textsvm.training.folds import make_folds
+from textsvm.training.targets import Target
+from textsvm.training.thresholds import mean_values
+from textsvm.training.train import prepare, read_training_data
 
 #: Number of nearest texts that vote, and the power of the kernel values in their weights.
 VOTES = ((10, 1), (30, 2), (100, 3))
@@ -141,7 +142,7 @@ class Doubts:
 
 
 def doubts(
-    model: Classifier | None,
+    model: Any,
     texts: Any,
     labels: ArrayLike,
     *,
@@ -183,22 +184,21 @@ def doubts(
     >>> [(texts[i], labels[i]) for i in result.order()[:1]]
     [('ripe cherry', 'car')]
     """
-    if model is not None and not isinstance(model, Classifier):
+    settings = ClassifierSettings() if model is None else settings_of(model)
+    if not isinstance(settings, ClassifierSettings):
         raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
-    estimator = Classifier() if model is None else model.copy()
-    given, target, _ = read_training_data(estimator, texts, labels, None)
+    given, target, _ = read_training_data(settings, texts, labels, None)
     folds = make_folds(cv, target, random_state=random_state)
-    if is_default(estimator.kernel):
-        estimator.kernel = plain_kernel(given)
-    kernel = estimator.kernel
-    leaves = () if isinstance(kernel, str) else estimator.new_kernel().structure.leaves
+    if is_default(settings.kernel):
+        settings = replace(settings, kernel=plain_kernel(given))
+    leaves = () if isinstance(settings.kernel, str) else settings.new_kernel().structure.leaves
     if any(getattr(leaf, "odds", False) for leaf in leaves):
         raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
-    prepared = estimator.prepare(texts, progress)
-    with estimator.at_work(devices.select(estimator.device)):
+    prepared = prepare(settings, texts, progress)
+    with settings.at_work(devices.select(settings.device)):
         gram = prepared.gram
-        machines = solve_folds([estimator], gram, target, folds, None, of_stage(progress, "solve"))
-        values = fold_scores([estimator], gram, target, folds, machines)[0]
+        machines = solve_folds([settings], gram, target, folds, None, of_stage(progress, "solve"))
+        values = fold_scores([settings], gram, target, folds, machines)[0]
         near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
         gram.release()
     decision, _ = mean_values(values, folds, len(given))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,13 @@ from textsvm.gram.plan import Case
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
-from textsvm.machines.base import KernelMachine, is_default
-from textsvm.machines.targets import Target, with_classes
-from textsvm.machines.training import PreparedRows, store_together
+from textsvm.model.settings import Settings, is_default
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, of_stage
-from textsvm.selection.fold_grams import FoldGrams, terms_of
+from textsvm.training.fold_grams import FoldGrams, terms_of
+from textsvm.training.grams import PreparedRows, store_together
+from textsvm.training.targets import Target, with_classes
+from textsvm.training.trainers import check
 
 #: Parameters that can be tuned besides the parameters of the kernel.
 TUNABLE = (
@@ -31,11 +32,11 @@ TUNABLE = (
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A point of a grid: its parameters, and a model with these parameters that is not fitted."""
+class GridPoint:
+    """A point of a grid: its parameters, and settings with these parameters."""
 
     params: dict[str, Any]
-    model: KernelMachine
+    settings: Settings
 
 
 @dataclass(frozen=True)
@@ -47,41 +48,52 @@ class SharedExamples:
     members: list[list[int]]
 
 
-def settings_of(model: KernelMachine, grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Setting]:
+def grid_points(settings: Settings, grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[GridPoint]:
     """Every combination of a grid; InputError if it is empty, or a parameter or value is invalid."""
     try:
-        points = list(ParameterGrid(grid))
+        every = list(ParameterGrid(grid))
     except (TypeError, ValueError) as error:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
-    settings = [Setting(params, _with(model, params)) for params in points]
-    model.source.require_tunable({name for params in points for name in params})
-    if any(type(setting.model.source) is not type(model.source) for setting in settings):
+    points = [GridPoint(params, _with(settings, params)) for params in every]
+    settings.source.require_tunable({name for params in every for name in params})
+    if any(type(point.settings.source) is not type(settings.source) for point in points):
         raise InputError("a grid cannot go over texts and kernel matrices; give one of them")
-    return settings
+    return points
 
 
-def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
-    copy = model.copy()
-    if isinstance(copy.kernel, str) and "kernel" not in params and any("kernel__" in name for name in params):
-        copy.source.require_tunable(params)
-        copy.kernel = copy.new_kernel()  # so that its parameters can be set
+def _with(settings: Settings, params: dict[str, Any]) -> Settings:
+    """Settings with the parameters of a point; nested parameters are those of the kernel."""
+    kernel = params.get("kernel", settings.kernel)
+    nested = {name.partition("__")[2]: value for name, value in params.items() if "__" in name}
+    if isinstance(kernel, str) and "kernel" not in params and nested:
+        settings.source.require_tunable(params)
+        kernel = settings.new_kernel()  # so that its parameters can be set
+    known = [name for name in TUNABLE if name in settings.as_dict()]
     for name in params:
-        if name.partition("__")[0] not in TUNABLE or (name in TUNABLE and name not in copy.get_params()):
-            known = [each for each in TUNABLE if each in copy.get_params()]
+        if name.partition("__")[0] not in known or ("__" in name and not name.startswith("kernel__")):
             raise InputError(f"{name!r} cannot be tuned; {', '.join(known)} and kernel__PARAMETER can")
     try:
-        # Each setting gets its own kernel: nested parameters must not change another setting's.
-        copy.set_params(**{name: _own(value) for name, value in params.items()})
+        # Each point gets its own kernel: nested parameters must not change another point's.
+        kernel = _own(kernel)
+        if nested:
+            if not isinstance(kernel, Kernel):
+                raise ValueError(
+                    f"kernel is {kernel!r} and has no parameter {next(iter(nested))!r}; set "
+                    "kernel=Spectrum(...) or another kernel first"
+                )
+            kernel.set_params(**{name: _own(value) for name, value in nested.items()})
+        plain = {name: _own(value) for name, value in params.items() if "__" not in name}
+        point = replace(settings, **{**plain, "kernel": kernel})
     except (ValueError, AttributeError) as error:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
     if params.get("kernel") == "auto":
         raise InputError(
             'kernel="auto" chooses a kernel by itself and cannot be in a grid; judge it with cross_validate'
         )
-    if is_default(copy.kernel):
-        copy.kernel = fixed_default()
-    copy.check()
-    return copy
+    if is_default(point.kernel):
+        point = replace(point, kernel=fixed_default())
+    check(point)
+    return point
 
 
 def _own(value: Any) -> Any:
@@ -92,23 +104,27 @@ def _own(value: Any) -> Any:
 
 
 def encode_all(
-    model: KernelMachine, settings: Sequence[Setting], X: Any, target: Target, progress: StageProgress | None
+    settings: Settings,
+    points: Sequence[GridPoint],
+    X: Any,
+    target: Target,
+    progress: StageProgress | None,
 ) -> list[SharedExamples]:
-    """Encode the texts in every form of a setting; check that every kernel has something to compare."""
+    """Encode the texts in every form of a point; check that every kernel has something to compare."""
     forms: dict[Hashable, list[int]] = {}
-    for k, setting in enumerate(settings):
-        forms.setdefault(setting.model.source.form, []).append(k)
+    for k, point in enumerate(points):
+        forms.setdefault(point.settings.source.form, []).append(k)
     shared = []
     for of_form in forms.values():
-        sources = [settings[k].model.source for k in of_form]
+        sources = [points[k].settings.source for k in of_form]
         examples = with_classes(sources[0].encode_for(sources, X, progress), target)
         kernels: dict[Hashable, Kernel] = {}
         members: dict[Hashable, list[int]] = {}
         for k in of_form:
-            kernel = settings[k].model.source.kernel_for(examples)
-            given = settings[k].params.get("kernel", model.kernel)
-            # A callable object is copied with its model, so the original identifies it.
-            key = kernel.structure.key if kernel.structure.comparable else id(given)
+            kernel = points[k].settings.source.kernel_for(examples)
+            original = points[k].params.get("kernel", settings.kernel)
+            # A callable object is copied, so the original identifies it.
+            key = kernel.structure.key if kernel.structure.comparable else id(original)
             kernels.setdefault(key, kernel)
             members.setdefault(key, []).append(k)
         shared.append(SharedExamples(examples, list(kernels.values()), list(members.values())))
@@ -116,7 +132,7 @@ def encode_all(
 
 
 def all_grams(
-    model: KernelMachine, shared: Sequence[SharedExamples], progress: StageProgress | None = None
+    settings: Settings, shared: Sequence[SharedExamples], progress: StageProgress | None = None
 ) -> Iterator[tuple[list[int], FoldGrams]]:
     """The numbers of each kernel's settings and its Grams, which are valid until the next are requested.
 
@@ -124,7 +140,7 @@ def all_grams(
     share a pass are computed together, and others on demand. Raises InputError if a store would need texts in
     several forms.
     """
-    device, compute = devices.select(model.device), model.compute_options
+    device, compute = devices.select(settings.device), settings.compute_options
     if compute.store is not None and len(shared) > 1:
         raise InputError(
             "a store keeps kernel matrices of texts in one form, and this grid has several (normalise, "
@@ -132,7 +148,7 @@ def all_grams(
         )
     for group in shared:
         kernels, members = group.kernels, group.members
-        memory = model.source.memory(compute.memory, len(group.examples), device)
+        memory = settings.source.memory(compute.memory, len(group.examples), device)
         # Kernels can share a pass only if whole matrices are computed in memory.
         fits = Case(len(group.examples), allowed_bytes(memory, device)).fits
         learning = [k for k, kernel in enumerate(kernels) if kernel.structure.learns]
@@ -144,21 +160,22 @@ def all_grams(
             devices.synchronize(device)
             seconds, k = {"gram": time.perf_counter() - clock}, fixed[at]
             whole = PreparedRows(group.examples, kernels[k], gram, seconds)
-            yield members[k], FoldGrams(model, group.examples, kernels[k], whole)
+            yield members[k], FoldGrams(settings, group.examples, kernels[k], whole)
             clock = time.perf_counter()
         if compute.store is not None:
-            store_together(model, kernels, group.examples, device, making)
-        terms = terms_of(model, [kernels[k] for k in learning], group.examples)
+            store_together(settings, kernels, group.examples, device, making)
+        terms = terms_of(settings, [kernels[k] for k in learning], group.examples)
         for k in learning:
-            of_kernel = FoldGrams(model, group.examples, kernels[k], terms=terms)
+            of_kernel = FoldGrams(settings, group.examples, kernels[k], terms=terms)
             yield members[k], of_kernel
             of_kernel.release()
             terms.done(kernels[k])
 
 
-def simplicity(setting: Setting) -> tuple[float, float]:
+def simplicity(point: GridPoint) -> tuple[float, float]:
     """Smaller is simpler: a smaller C, then a wider tube."""
-    return float(setting.model.get_params()["C"]), -float(getattr(setting.model, "epsilon", 0.0))
+    values = point.settings.as_dict()
+    return float(values["C"]), -float(values.get("epsilon", 0.0))
 
 
 def subset(shared: Sequence[SharedExamples], rows: NDArray[np.int64]) -> list[SharedExamples]:

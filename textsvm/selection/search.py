@@ -15,29 +15,24 @@ from typing import Any
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
-from textsvm.machines.base import KernelMachine
-from textsvm.machines.targets import Target
-from textsvm.machines.training import PreparedRows
-from textsvm.runtime import device as devices
+from textsvm.model.settings import Settings
+from textsvm.model.trained import TrainedModel
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.runtime.plain_json import to_json
-from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
-from textsvm.selection.folds import Splitting, as_groups
-from textsvm.selection.grid import Setting, SharedExamples, simplicity
-from textsvm.selection.scoring import (
-    AREAS,
-    judge,
-    labels_of,
-    mean_and_sd,
-    metric_names,
-    paths_along_c,
-    solve_folds,
-)
+from textsvm.selection.grid import GridPoint, SharedExamples, simplicity
+from textsvm.selection.scoring import AREAS, judge, mean_and_sd, metric_names
 from textsvm.solvers.problems import Machines
+from textsvm.training.fold_grams import FoldGrams, Task, train_and_test
+from textsvm.training.fold_solver import paths_along_c, solve_folds
+from textsvm.training.folds import Splitting, as_groups
+from textsvm.training.grams import PreparedRows
+from textsvm.training.problems import fold_predictions, learnt_offsets, problem_of, rule_of
+from textsvm.training.targets import Target, labels_of
+from textsvm.training.train import assemble_prepared, with_offsets
 
 #: Metrics for which less is better.
 LESS_IS_BETTER = ("mae", "rmse", "hamming_loss")
@@ -48,23 +43,24 @@ class GridSearch:
 
     def __init__(
         self,
-        settings: list[Setting],
+        points: list[GridPoint],
         target: Target,
-        weight: NDArray[np.float64] | None,
+        weight: Floats | None,
         metric: str | None,
     ) -> None:
-        self.settings, self.target, self.weight = settings, target, weight
+        self.points, self.target, self.weight = points, target, weight
         usual = "micro_f1" if target.multilabel else "accuracy"
         self.metric = metric or (usual if target.classes is not None else "r2")
         metric_names(target, [self.metric])
         self.names = metric_names(target, None)
         #: Metrics of the table; areas under curves would take most of the time.
         self.quick = [name for name in self.names if name == self.metric or name not in AREAS]
-        #: By the index of each setting tried: its metrics on each fold, and its seconds.
+        #: By the index of each point tried: its metrics on each fold, and its seconds.
         self.tried: dict[int, list[dict[str, float]]] = {}
         self.seconds: dict[int, float] = {}
         self.best: int | None = None
         self.best_machines: list[Machines] = []
+        self.best_model: TrainedModel | None = None  #: Trained on all examples
 
     def split(self, splitting: Splitting, nested: int | None) -> None:
         """Draw the folds, and check that every model can be trained on each."""
@@ -79,11 +75,11 @@ class GridSearch:
             outer = replace(splitting, cv=nested, repeats=1, group_duplicates=None)
             for train, test in outer.quietly(self.target):
                 self._add_nested(splitting, train, test)
-        for path in paths_along_c([setting.model for setting in self.settings]):
+        for path in paths_along_c([point.settings for point in self.points]):
             for train, _ in self.all_folds:
-                self.settings[path[0]].model.problem(self.target, train, self.weight)
+                problem_of(self.points[path[0]].settings, self.target, train, self.weight)
 
-    def _add_nested(self, splitting: Splitting, train: NDArray[np.int64], test: NDArray[np.int64]) -> None:
+    def _add_nested(self, splitting: Splitting, train: Ints, test: Ints) -> None:
         """Add an outer fold, and the folds inside its training part."""
         target, groups = self.target, splitting.groups
         of_train = None if groups is None else as_groups(groups, len(target.values))[train]
@@ -107,14 +103,14 @@ class GridSearch:
     ) -> None:
         """Try the settings of a kernel; if the best so far is among them, fit it to all documents."""
         start = time.perf_counter()
-        models = [self.settings[k].model for k in members]
+        settings = [self.points[k].settings for k in members]
         task = Task(self.target, self.weight, self.all_folds)
-        tested = train_and_test(models, grams, task, seconds, progress)
+        tested = train_and_test(settings, grams, task, seconds, progress)
         truth, clock = labels_of(self.target), time.perf_counter()
-        for k, model, values in zip(members, models, tested.values, strict=True):
-            predictions = self.predictions(model, values)
+        for k, tried, values in zip(members, settings, tested.values, strict=True):
+            predictions = self.predictions(tried, values)
             self.tried[k] = [
-                judge(model, truth[test], value, self.target, names, predicted)
+                judge(tried, truth[test], value, self.target, names, predicted)
                 for (_, test), value, names, predicted in zip(
                     self.all_folds, values, self.wanted, predictions, strict=True
                 )
@@ -127,34 +123,30 @@ class GridSearch:
             self.best, self.best_machines = best, tested.machines[members.index(best)]
             whole = grams.whole(progress)
             clock = lap(seconds, "gram", clock)
-            model, values = self.settings[best].model, tested.values[members.index(best)]
-            self.refit(model, whole)
-            model.learn_from_folds(values[: len(self.folds)], self.folds, self.target)
+            own, values = self.points[best].settings, tested.values[members.index(best)]
+            offsets = learnt_offsets(own, values[: len(self.folds)], self.folds, self.target)
+            self.best_model = with_offsets(self.refit(own, whole), offsets)
             lap(seconds, "solve", clock)
 
-    def predictions(self, model: KernelMachine, values: Sequence[NDArray[np.float64]]) -> list[NDArray[Any]]:
+    def predictions(self, settings: Settings, values: Sequence[Floats]) -> list[AnyArray]:
         """Predictions on all folds; the thresholds of an outer fold come from its inner folds."""
         n = len(self.folds)
-        predictions = model.fold_predictions(values[:n], self.folds, self.target)
+        predictions = fold_predictions(settings, values[:n], self.folds, self.target)
         for inside, outer in self.inner:
             folds, inner_values = [self.all_folds[k] for k in inside], [values[k] for k in inside]
-            predictions += model.fold_predictions(inner_values, folds, self.target)
-            learnt = model.copy()
-            learnt.learn_from_folds(inner_values, folds, self.target)
-            predictions.append(learnt.predictions(values[outer], self.target.classes))
+            predictions += fold_predictions(settings, inner_values, folds, self.target)
+            offsets = learnt_offsets(settings, inner_values, folds, self.target)
+            rule = rule_of(settings, self.target).shifted(offsets)
+            predictions.append(rule.predictions(values[outer]))
         return predictions
 
-    def refit(self, model: KernelMachine, prepared: PreparedRows) -> None:
-        """Fit a model to all documents."""
+    def refit(self, settings: Settings, prepared: PreparedRows) -> TrainedModel:
+        """Train on all examples."""
         everyone = np.arange(len(self.target.values))
-        [[machines]] = solve_folds([model], prepared.gram, self.target, [(everyone, everyone)], self.weight)
-        model.device_ = devices.select(model.device)
-        model.keep(prepared, self.target, machines)
-
-    def best_model(self) -> KernelMachine:
-        """The best model so far, fitted."""
-        assert self.best is not None
-        return self.settings[self.best].model
+        [[machines]] = solve_folds(
+            [settings], prepared.gram, self.target, [(everyone, everyone)], self.weight
+        )
+        return assemble_prepared(settings, prepared, self.target, machines)
 
     def choose(self, folds: Iterable[int]) -> int:
         """Index of the setting with the best mean over some folds; among equals the simplest."""
@@ -163,7 +155,7 @@ class GridSearch:
 
         def merit(k: int) -> tuple[float, ...]:
             mean = mean_and_sd([self.tried[k][fold] for fold in places])[0][self.metric]
-            return (np.inf if np.isnan(mean) else -sign * mean, *simplicity(self.settings[k]), k)
+            return (np.inf if np.isnan(mean) else -sign * mean, *simplicity(self.points[k]), k)
 
         return min(self.tried, key=merit)
 
@@ -175,7 +167,7 @@ class GridSearch:
             mean, sd = mean_and_sd(on_folds)
             rows.append(
                 {
-                    "params": self.settings[k].params,
+                    "params": self.points[k].params,
                     "mean": mean[self.metric],
                     "sd": sd[self.metric],
                     "folds": [row[self.metric] for row in on_folds],
@@ -189,13 +181,13 @@ class GridSearch:
         """Parameters chosen on the inner folds of each outer fold, and their metrics on the outer fold."""
         chosen = [self.choose(inside) for inside, _ in self.inner]
         judged = [self.tried[k][outer] for k, (_, outer) in zip(chosen, self.inner, strict=True)]
-        return [self.settings[k].params for k in chosen], judged
+        return [self.points[k].params for k in chosen], judged
 
 
 _HEAD = "textsvm tune"
 
 
-class Record:
+class TrialFile:
     """File of the settings tried in a search, whose results it restores, and to which new results are added.
 
     `data` are the documents and other inputs of the results. Raises InputError if the file belongs to another
@@ -204,7 +196,7 @@ class Record:
 
     def __init__(self, path: Path, search: GridSearch, data: Any) -> None:
         self.path, self.search, self._begun = path, search, False
-        self.keys = [_key(setting.model) for setting in search.settings]
+        self.keys = [_key(point.settings) for point in search.points]
         folds = [(train.tolist(), test.tolist()) for train, test in search.all_folds]
         values = [search.target.values.tolist(), search.weight, folds, search.metric]
         self._head = json.dumps({_HEAD: 1, "of": joblib.hash([data, *values])}) + "\n"
@@ -283,13 +275,13 @@ def _plain(line: dict[str, Any]) -> dict[str, Any]:
     return {**line, "folds": [{name: float(value) for name, value in fold.items()} for fold in line["folds"]]}
 
 
-def _key(model: Any) -> str | None:
+def _key(settings: Settings) -> str | None:
     """Identity of a setting; None for a kernel that cannot be compared between processes."""
-    kernel = model.new_kernel()
+    kernel = settings.new_kernel()
     if not kernel.structure.comparable:
         return None
-    parameters = model.get_params(deep=False)
-    compute = model.compute_options
+    parameters = settings.as_dict()
+    compute = settings.compute_options
     # Device, memory and where the kernel matrix is kept do not change results.
     del parameters["device"], parameters["compute"]
     parameters |= {"approximate": compute.approximate, "solver": compute.solver}

@@ -1,7 +1,7 @@
 """Tune parameters: the Gram of every kernel is computed once, for all its settings on all folds.
 
 The folds are the same for all settings. A kernel that learns from documents has a Gram for each training part
-(see `textsvm.selection.fold_grams`). For each Gram, the problems of all folds, settings and class pairs are
+(see `textsvm.training.fold_grams`). For each Gram, the problems of all folds, settings and class pairs are
 solved side by side, as paths along C. The best setting so far is fitted to all documents while its Gram
 exists, so that no Gram is kept or computed twice. Nested cross-validation only adds folds: inner folds of the
 training part of each outer fold, which choose the outer fold's setting, and the outer fold itself.
@@ -28,28 +28,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.machines.base import KernelMachine
-from textsvm.machines.targets import Target, is_number
-from textsvm.machines.training import PreparedRows, without_store
+from textsvm.model.settings import Fold, settings_of
+from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
 from textsvm.runtime.workers import here
-from textsvm.selection.fold_grams import Task, of_all
-from textsvm.selection.folds import Fold, Splitting, report_leaks
-from textsvm.selection.grid import Setting, SharedExamples, all_grams, encode_all, settings_of, subset
-from textsvm.selection.leakage import Leak
-from textsvm.selection.scoring import (
-    fold_scores,
-    judge,
-    labels_of,
-    mean_and_sd,
-    read_training_data,
-    solve_folds,
-    solving_seconds,
-    warn_unfinished,
-)
-from textsvm.selection.search import GridSearch, Record, left, of_kernel
+from textsvm.selection.grid import GridPoint, SharedExamples, all_grams, encode_all, grid_points, subset
+from textsvm.selection.scoring import judge, mean_and_sd, warn_unfinished
+from textsvm.selection.search import GridSearch, TrialFile, left, of_kernel
+from textsvm.training.fold_grams import Task, of_all
+from textsvm.training.fold_solver import fold_scores, solve_folds, solving_seconds
+from textsvm.training.folds import Splitting, report_leaks
+from textsvm.training.grams import PreparedRows, without_store
+from textsvm.training.leakage import Leak
+from textsvm.training.targets import Target, is_number, labels_of
+from textsvm.training.train import read_training_data
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,8 @@ class Tuning:
 
     best_params_: dict[str, Any]
     best_score: float  #: Mean of the metric over the folds; optimistic, as it was chosen, see `nested`
-    best_estimator: KernelMachine  #: With these parameters, fitted to all documents
+    best_model: TrainedModel  #: With these parameters, trained on all documents
+    best_estimator: Any  #: The estimator that was tuned, with these parameters and this model; else None
     metric: str
     #: In the order of the grid: "params", "mean" and "sd" of the metric, "folds" (the metric on each fold),
     #: "metrics" (means of all metrics, without areas under curves unless such is the metric) and "seconds"
@@ -99,7 +94,7 @@ class Tuning:
 
 
 def tune(
-    model: KernelMachine,
+    model: Any,
     X: Any,
     y: Any,
     grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
@@ -170,27 +165,28 @@ def tune(
     started = time.perf_counter()
     if minutes is not None and not (is_number(minutes) and minutes > 0):
         raise InputError(f"minutes={minutes!r} must be a number above 0")
-    given, target, weight = read_training_data(model, X, y, sample_weight, positive)
-    search = GridSearch(settings_of(model, grid), target, weight, metric)
+    settings = settings_of(model)
+    given, target, weight = read_training_data(settings, X, y, sample_weight, positive)
+    search = GridSearch(grid_points(settings, grid), target, weight, metric)
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     search.split(splitting, nested)
     seconds = dict.fromkeys(("estimate", "encode", "gram", "duplicates", "solve", "score"), 0.0)
     leaks: list[Leak] = []
-    with model.at_work(devices.select(model.device)):
+    with settings.at_work(devices.select(settings.device)):
         clock = time.perf_counter()
-        shared = encode_all(model, search.settings, given, target, progress)
+        shared = encode_all(settings, search.points, given, target, progress)
         clock = lap(seconds, "encode", clock)
         if minutes is not None:
             task = Task(target, weight, search.all_folds)
             with here():
-                require_time(minutes, search.settings, shared, task, search.names)
+                require_time(minutes, search.points, shared, task, search.names)
             clock = lap(seconds, "estimate", clock)
-        record = None if resume is None else Record(Path(resume), search, given)
+        trials = None if resume is None else TrialFile(Path(resume), search, given)
         every, shared = shared, left(shared, search.tried, first=True)
         n_kernels = sum(len(group.kernels) for group in shared)
         if progress is not None:
             progress = WholeProgress(progress, shared, search)
-        for number, (members, grams) in enumerate(all_grams(model, shared, progress)):
+        for number, (members, grams) in enumerate(all_grams(settings, shared, progress)):
             if number == 0:
                 whole = grams.near_duplicate_rows(progress)
                 clock = lap(seconds, "gram", clock)
@@ -199,8 +195,8 @@ def tune(
             lap(seconds, "gram", clock)
             if not all(k in search.tried for k in members):
                 search.run(members, grams, seconds, of_all(progress, number, n_kernels))
-                if record is not None:
-                    record.add(members)
+                if trials is not None:
+                    trials.add(members)
             clock = time.perf_counter()
             if minutes is not None and clock - started > 60 * minutes and number + 1 < n_kernels:
                 warnings.warn(
@@ -211,10 +207,9 @@ def tune(
                 break
         best = search.choose(range(len(search.folds)))
         if search.best != best:  # its results are from the file: not fitted to all documents yet
-            for members, grams in all_grams(model, of_kernel(every, best)):
+            for members, grams in all_grams(settings, of_kernel(every, best)):
                 search.run(members, grams, seconds, None)
-    search.best_model().validate(X)  # stores the names of the columns of a table
-    return _outcome(search, leaks, seconds)
+    return _outcome(model, X, search, leaks, seconds)
 
 
 def _handle_duplicates(
@@ -231,10 +226,11 @@ def _handle_duplicates(
     return []
 
 
-def _outcome(search: GridSearch, leaks: list[Leak], seconds: dict[str, float]) -> Tuning:
+def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds: dict[str, float]) -> Tuning:
     assert search.best is not None
-    best = search.settings[search.best]
-    warn_unfinished(best.model, search.best_machines, search.target)
+    assert search.best_model is not None
+    best = search.points[search.best]
+    warn_unfinished(best.settings, search.best_machines, search.target)
     nested = None
     if search.inner:
         params, judged = search.nested()
@@ -243,10 +239,11 @@ def _outcome(search: GridSearch, leaks: list[Leak], seconds: dict[str, float]) -
     return Tuning(
         best_params_=best.params,
         best_score=next(row["mean"] for row in table if row["params"] is best.params),
-        best_estimator=best.model,
+        best_model=search.best_model,
+        best_estimator=None if model is settings_of(model) else model.holding(search.best_model, X),
         metric=search.metric,
         table=table,
-        untried=[setting.params for k, setting in enumerate(search.settings) if k not in search.tried],
+        untried=[point.params for k, point in enumerate(search.points) if k not in search.tried],
         nested=nested,
         folds=search.folds,
         leaks=leaks,
@@ -266,9 +263,9 @@ class WholeProgress:
         self.grams, self.solving = [], []
         for group in shared:
             for k in sorted(range(len(group.kernels)), key=lambda k: group.kernels[k].structure.learns):
-                models = [search.settings[m].model for m in group.members[k]]
+                points = [search.points[m].settings for m in group.members[k]]
                 self.grams.append(_gram_seconds(group.kernels[k], group, len(search.all_folds)))
-                self.solving.append(solving_seconds(models, search.target, search.all_folds))
+                self.solving.append(solving_seconds(points, search.target, search.all_folds))
         self.total = sum(self.grams) + sum(self.solving)
         self.number, self.shown = 0, 0.0
 
@@ -302,7 +299,7 @@ FIRST, SIDE_BY_SIDE = 100, 10
 
 def require_time(
     minutes: float,
-    settings: Sequence[Setting],
+    points: Sequence[GridPoint],
     shared: Sequence[SharedExamples],
     task: Task,
     names: Sequence[str],
@@ -313,14 +310,14 @@ def require_time(
     order = _sample_order(target, task.weight)
     n_classes = 1 if target.classes is None else len(target.classes)
     m = min(max(min(FIRST, n // 4), n_classes, 2), len(order))
-    _run(settings, shared, task, order[:m], names)
+    _run(points, shared, task, order[:m], names)
     side_by_side = min(len(folds), SIDE_BY_SIDE)
     trained = np.array([len(train) for train, _ in folds], float)
     timed: list[tuple[int, float, float]] = []
     while True:
-        gram, fits, judging = _run(settings, shared, task, order[:m], names)
+        gram, fits, judging = _run(points, shared, task, order[:m], names)
         timed.append((m, gram, fits / side_by_side))
-        judged = judging * len(settings) * len(folds)
+        judged = judging * len(points) * len(folds)
         most = _time_for(n, timed[-1:], 1) + _time_for(trained, timed[-1:], 2) + judged
         estimate = _time_for(n, timed[-2:], 1) + _time_for(trained, timed[-2:], 2) + judged
         enough = len(timed) > 1 and gram + fits >= budget / 100
@@ -330,14 +327,14 @@ def require_time(
     if estimate <= budget:
         return estimate
     share = budget / estimate
-    fitting, documents = int(len(settings) * share), int(n * share**0.5)
+    fitting, documents = int(len(points) * share), int(n * share**0.5)
     advice = "allow more time"
     if documents > 10 * len(folds):
         advice = f"allow more time, or use about {documents} documents"
         if fitting:
             advice += f" or {fitting} of the settings"
     raise InputError(
-        f"the grid would take about {_show(estimate)} ({len(settings)} settings on {len(folds)} folds, "
+        f"the grid would take about {_show(estimate)} ({len(points)} settings on {len(folds)} folds, "
         f"estimated from {m} of {n} documents) and {_show(budget)} are allowed; {advice}"
     )
 
@@ -355,7 +352,7 @@ def _time_for(
 
 
 def _run(
-    settings: Sequence[Setting],
+    points: Sequence[GridPoint],
     shared: Sequence[SharedExamples],
     task: Task,
     rows: NDArray[np.int64],
@@ -369,17 +366,17 @@ def _run(
     sampled = subset(shared, rows)
     spent = {"gram": 0.0, "fits": 0.0}
     clock, judging = time.perf_counter(), 0.0
-    model = without_store(settings[0].model)  # the store is for all texts
-    for members, grams in all_grams(model, sampled):
-        gram, models = grams.whole().gram, [settings[k].model for k in members]
+    plain = without_store(points[0].settings)  # the store is for all texts
+    for members, grams in all_grams(plain, sampled):
+        gram, settings = grams.whole().gram, [points[k].settings for k in members]
         # A kernel that learns has a Gram for each training part.
         n_grams = 1 + len(grams.sharing(task.folds)) if grams.kernel.structure.learns else 1
         spent["gram"] += n_grams * (time.perf_counter() - clock)
         clock = time.perf_counter()
-        machines = solve_folds(models, gram, sample, whole, weights)
-        values = fold_scores(models, gram, sample, whole, machines)
+        machines = solve_folds(settings, gram, sample, whole, weights)
+        values = fold_scores(settings, gram, sample, whole, machines)
         clock = lap(spent, "fits", clock)
-        judge(models[0], labels_of(sample), values[0][0], sample, names)
+        judge(settings[0], labels_of(sample), values[0][0], sample, names)
         judging = time.perf_counter() - clock
         clock = time.perf_counter()
     return spent["gram"], spent["fits"], judging

@@ -1,6 +1,7 @@
 """Input types of models: texts, vectors, table columns, or a precomputed kernel matrix.
 
-A source has no state but its parameters; examples, kernels and fitted state are arguments.
+A source has no state but its parameters; examples, kernels and support vectors are arguments. The source of a
+trained model is its reader.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Arrays, Floats, Ints
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights, strip_prefix
 from textsvm.kernels.given import approximated, as_kernel
@@ -26,10 +27,10 @@ TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Fitted state from which a machine predicts."""
+class Support:
+    """Support vectors and the fitted kernel, from which a model computes decision values."""
 
-    support: NDArray[np.int64]  #: shape (n_sv,): Ascending indices of the support vectors
+    indices: Ints  #: shape (n_sv,): Ascending indices of the support vectors in the training examples
     kernel: Kernel | None = None  #: Fitted; None with a precomputed kernel matrix
     documents: Any = None  #: Support vectors; None with a precomputed kernel matrix
     n_features: int | None = None  #: Columns of the precomputed kernel matrix, or of vectors
@@ -38,7 +39,27 @@ class Kept:
     weights: Weights | None = None
 
 
-class Source(ABC):
+class Reader(ABC):
+    """Reader of a trained model: checks and encodes examples to be predicted."""
+
+    @abstractmethod
+    def tag(self, input_tags: Any) -> None:
+        """Set scikit-learn's input tags to the inputs that `validate` accepts."""
+
+    @abstractmethod
+    def validate(self, X: Any, n_features: int | None = None) -> Any:
+        """Check examples, and return a list of str, `Vectors`, `InputTable` or a kernel matrix.
+
+        `n_features` is the number of columns of the training examples, None while training. The values of a
+        training matrix are checked when its rows are built.
+        """
+
+    def encode_test(self, examples: Any, support: Support) -> Any:
+        """Encode validated test examples for `Predictor.values`."""
+        return examples
+
+
+class Source(Reader):
     """Input type of a model: validates, encodes and saves its examples."""
 
     @property
@@ -49,18 +70,6 @@ class Source(ABC):
     @abstractmethod
     def check(self) -> None:
         """Raise InputError if a parameter is out of range."""
-
-    @abstractmethod
-    def tag(self, input_tags: Any) -> None:
-        """Set scikit-learn's input tags to the inputs that `validate` accepts."""
-
-    @abstractmethod
-    def validate(self, X: Any, machine: Any, fitting: bool = True) -> Any:
-        """Check examples, and return a list of str, `Vectors`, `InputTable` or a kernel matrix.
-
-        `machine` checks rows of numbers, and stores (if `fitting`) or compares their number of columns. The
-        values of a training matrix are checked when its rows are built.
-        """
 
     @abstractmethod
     def encode(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> Any:
@@ -83,36 +92,30 @@ class Source(ABC):
         return
 
     @abstractmethod
-    def keep(self, kernel: Kernel, examples: Any, support: NDArray[np.int64]) -> Kept:
-        """Fitted state of machines with these support vectors."""
+    def support(self, kernel: Kernel, examples: Any, indices: Ints) -> Support:
+        """The examples at `indices` as support vectors of a fitted kernel."""
 
     @abstractmethod
     def require_weights(self) -> None:
         """Raise InputError if machines cannot be weights of features."""
 
     @abstractmethod
-    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
+    def without_texts(self, support: Support, coef: Floats) -> Support:
         """Replace support vectors and coefficients, (n_machines, n_sv), by a weight for each feature.
 
         Raises InputError as `require_weights` does.
         """
 
-    def encode_test(self, given: Any, kept: Kept) -> Any:
-        """Encode validated test examples for `Predictor.values`."""
-        return given
-
     @abstractmethod
-    def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Support, coef: Floats, device: Device) -> Predictor:
         """Prepare machines with coefficients (n_machines, n_sv) for prediction."""
 
     @abstractmethod
-    def state(self, kept: Kept) -> tuple[Any, dict[str, NDArray[Any]]]:
+    def state(self, support: Support) -> tuple[Any, Arrays]:
         """Kernel as JSON values, and arrays to save; InputError if the kernel cannot be saved."""
 
     @abstractmethod
-    def restore(
-        self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
-    ) -> Kept:
+    def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
         """Restore from `state`; InputError, KeyError or ValueError if the arrays are damaged."""
 
 
@@ -135,29 +138,29 @@ class KernelSource(Source):
     def kernel_for(self, examples: Any) -> Kernel:
         return approximated(self.new_kernel(), self._landmarks, len(examples))
 
-    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
-        if kept.weights is not None:
-            return kept
+    def without_texts(self, support: Support, coef: Floats) -> Support:
+        if support.weights is not None:
+            return support
         self.require_weights()
-        assert kept.kernel is not None
-        empty = kept.documents.take(np.empty(0, np.int64))
-        weights = kept.kernel.features.weights(kept.kernel.structure.read(kept.documents), coef)
-        return Kept(kept.support[:0], kept.kernel, empty, kept.n_features, weights)
+        assert support.kernel is not None
+        empty = support.documents.take(np.empty(0, np.int64))
+        weights = support.kernel.features.weights(support.kernel.structure.read(support.documents), coef)
+        return Support(support.indices[:0], support.kernel, empty, support.n_features, weights)
 
-    def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
-        if kept.weights is not None:
-            return kept.weights.predictor(device)
-        assert kept.kernel is not None
-        return kept.kernel.predictor(kept.documents, coef, device)
+    def predictor(self, support: Support, coef: Floats, device: Device) -> Predictor:
+        if support.weights is not None:
+            return support.weights.predictor(device)
+        assert support.kernel is not None
+        return support.kernel.predictor(support.documents, coef, device)
 
-    def _learnt_state(self, kept: Kept) -> dict[str, NDArray[Any]]:
+    def _learnt_state(self, support: Support) -> Arrays:
         """Arrays of the weights of features, or else of the state that the kernel has learnt."""
-        assert kept.kernel is not None
-        if kept.weights is not None:
-            return {_WEIGHTS + name: array for name, array in kept.weights.state(TOLERANCE).items()}
-        return {_STATE + name: array for name, array in kept.kernel.structure.state().items()}
+        assert support.kernel is not None
+        if support.weights is not None:
+            return {_WEIGHTS + name: array for name, array in support.weights.state(TOLERANCE).items()}
+        return {_STATE + name: array for name, array in support.kernel.structure.state().items()}
 
-    def _restore_learnt(self, unfitted: Kept, arrays: dict[str, NDArray[Any]]) -> Kept:
+    def _restore_learnt(self, unfitted: Support, arrays: Arrays) -> Support:
         """Restore the state of a kernel, or weights of features, from `_learnt_state`."""
         kernel: Any = unfitted.kernel
         if weights := strip_prefix(_WEIGHTS, arrays):

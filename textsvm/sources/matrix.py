@@ -8,13 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import BLOCK_BYTES, Predictor, Structure
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress
-from textsvm.sources.base import Kept, Source
+from textsvm.sources.base import Source, Support
+from textsvm.sources.vectors import as_rows
 from textsvm.text.documents import View
 
 #: |K_ij - K_ji| may be RELATIVE |K_ij| + ABSOLUTE max |K|: rounding of float32 sums in different orders.
@@ -32,15 +34,10 @@ class MatrixSource(Source):
     def tag(self, input_tags: Any) -> None:
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = False, True, True
 
-    def validate(self, X: Any, machine: Any, fitting: bool = True) -> Any:
+    def validate(self, X: Any, n_features: int | None = None) -> Array:
         """Check a kernel matrix; test examples need values with all training examples, shape (m, n)."""
-        if devices.is_on_gpu(X):
-            return X if fitting else check_block(X, machine.n_features_in_)
-        values = machine.check_rows(X, vectors=False)
-        if not fitting:
-            values = check_block(values, values.shape[1])
-        machine.check_columns(X, values.shape[1], fitting)
-        return values
+        values = X if devices.is_on_gpu(X) else as_rows(X)
+        return values if n_features is None else check_block(values, n_features)
 
     def encode(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> GivenMatrix:
         return GivenMatrix(given)
@@ -56,32 +53,30 @@ class MatrixSource(Source):
         if any("kernel" in name for name in names):
             raise InputError("a grid over kernels needs texts; this model takes a kernel matrix")
 
-    def keep(self, kernel: Kernel, examples: GivenMatrix, support: NDArray[np.int64]) -> Kept:
-        return Kept(support, n_features=len(examples))
+    def support(self, kernel: Kernel, examples: GivenMatrix, indices: Ints) -> Support:
+        return Support(indices, n_features=len(examples))
 
     def require_weights(self) -> None:
         raise InputError(
             "a model of a precomputed kernel matrix has neither features nor texts; save it as it is"
         )
 
-    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
+    def without_texts(self, support: Support, coef: Floats) -> Support:
         self.require_weights()
-        return kept
+        return support
 
-    def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
-        return GivenPredictor(kept.support, coef, device)
+    def predictor(self, support: Support, coef: Floats, device: Device) -> Predictor:
+        return GivenPredictor(support.indices, coef, device)
 
-    def state(self, kept: Kept) -> tuple[str, dict[str, NDArray[Any]]]:
+    def state(self, support: Support) -> tuple[str, Arrays]:
         return GivenKernel.name, {}
 
-    def restore(
-        self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
-    ) -> Kept:
+    def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
         if n_features is None:
             raise ValueError("it does not say how many training documents there were")
-        if len(support) and support.max() >= n_features:
+        if len(indices) and indices.max() >= n_features:
             raise InputError("its support indices are out of bounds")
-        return Kept(support, n_features=n_features)
+        return Support(indices, n_features=n_features)
 
 
 class GivenMatrix:

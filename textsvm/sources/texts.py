@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Arrays, Ints
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
@@ -18,7 +19,7 @@ from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.parallel import StageProgress, of_stage
-from textsvm.sources.base import Kept, KernelSource, Source
+from textsvm.sources.base import KernelSource, Source, Support
 from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.normal_form import NORMALISATIONS
 from textsvm.text.tokens import SINGLE
@@ -106,7 +107,7 @@ class TextSource(KernelSource):
     def tag(self, input_tags: Any) -> None:
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = True, False, False
 
-    def validate(self, X: Any, machine: Any, fitting: bool = True) -> Any:
+    def validate(self, X: Any, n_features: int | None = None) -> Any:
         return as_texts(X)
 
     def encode(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> Any:
@@ -117,9 +118,9 @@ class TextSource(KernelSource):
         views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.structure.views))
         return self._encode_views(given, views, None, progress)
 
-    def encode_test(self, given: Any, kept: Kept) -> Any:
-        assert kept.kernel is not None
-        return self._encode_views(given, kept.kernel.structure.views, kept.documents, None)
+    def encode_test(self, examples: Any, support: Support) -> Any:
+        assert support.kernel is not None
+        return self._encode_views(examples, support.kernel.structure.views, support.documents, None)
 
     def _encode_views(
         self, given: Any, views: Sequence[View], known: Any, progress: StageProgress | None
@@ -150,13 +151,13 @@ class TextSource(KernelSource):
                 )
         return approximated(kernel, self._landmarks, len(examples))
 
-    def keep(self, kernel: Kernel, examples: Any, support: NDArray[np.int64]) -> Kept:
+    def support(self, kernel: Kernel, examples: Any, indices: Ints) -> Support:
         views = kernel.structure.views
         if len(views) == 1:
             documents = examples.of(views[0])
         else:
             documents = replace(examples, documents={view: examples.of(view) for view in views})
-        return Kept(support, kernel, documents.take(support))
+        return Support(indices, kernel, documents.take(indices))
 
     def require_weights(self) -> None:
         kernel = self.new_kernel()
@@ -167,8 +168,8 @@ class TextSource(KernelSource):
                 "of them can"
             )
 
-    def state(self, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        kernel = kept.kernel
+    def state(self, support: Support) -> tuple[dict[str, Any], Arrays]:
+        kernel = support.kernel
         assert kernel is not None
         function = ""
         if any(leaf.name not in KERNELS for leaf in kernel.structure.leaves):
@@ -180,25 +181,23 @@ class TextSource(KernelSource):
                 f"a model with a {function} cannot be saved, for a file holds no code; train it again "
                 "where it is needed, or save the model of a precomputed kernel matrix"
             )
-        _require_bounds(kernel, kept.documents)
+        _require_bounds(kernel, support.documents)
         arrays: dict[str, NDArray[Any]] = {}
         for prefix, view in _prefixed(kernel.structure.views):
-            arrays |= {prefix + name: array for name, array in self._pack(kept.documents.of(view)).items()}
-        return kernel.structure.as_dict(), arrays | self._learnt_state(kept)
+            arrays |= {prefix + name: array for name, array in self._pack(support.documents.of(view)).items()}
+        return kernel.structure.as_dict(), arrays | self._learnt_state(support)
 
-    def restore(
-        self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
-    ) -> Kept:
+    def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
         kernel = self.new_kernel()
         views = {
-            view: self._unpack(arrays, prefix, view, len(support))
+            view: self._unpack(arrays, prefix, view, len(indices))
             for prefix, view in _prefixed(kernel.structure.views)
         }
-        if any(len(each) != len(support) for each in views.values()):
+        if any(len(documents) != len(indices) for documents in views.values()):
             raise InputError("its support indices do not fit its support vectors")
-        kept = Kept(support, kernel, self._together(views))
-        _require_bounds(kernel, kept.documents)
-        return self._restore_learnt(kept, arrays)
+        support = Support(indices, kernel, self._together(views))
+        _require_bounds(kernel, support.documents)
+        return self._restore_learnt(support, arrays)
 
     def _pack(self, documents: Any) -> dict[str, NDArray[Any]]:
         """Arrays to save documents of a single view."""

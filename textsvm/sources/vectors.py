@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Arrays, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.combined.table import Numbers, Table
@@ -19,7 +20,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage
-from textsvm.sources.base import Kept, KernelSource
+from textsvm.sources.base import KernelSource, Support
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import View
 from textsvm.text.stored import StoredTexts
@@ -74,6 +75,23 @@ def _is_column_of_texts(X: Any) -> bool:
     return _kind(X) in _TEXTS and len(X.shape) == 1 and len(X) > 0 and isinstance(next(iter(X)), str)
 
 
+def as_rows(X: Any, vectors: bool = False) -> Array:
+    """Rows of numbers as an array; sparse vectors as CSR. InputError for other data."""
+    if vectors and scipy.sparse.issparse(X):
+        values = X.tocsr()
+    else:
+        try:
+            values = np.asarray(X)
+            values = values.astype(np.float64) if values.dtype.kind not in "biuf" else values
+        except (TypeError, ValueError) as error:
+            raise InputError(f"X is not rows of numbers: {error}") from error
+    if values.ndim != 2 or 0 in values.shape:
+        raise InputError(f"X has the shape {values.shape}; rows of numbers are needed")
+    if vectors and values.dtype not in TYPES:
+        values = values.astype(np.float64)
+    return np.ascontiguousarray(values) if vectors and isinstance(values, np.ndarray) else values
+
+
 def check_finite(values: Any, names: Any = None) -> None:
     """Raise InputError with the row and column if a value of an array or CSR matrix is NaN or infinite."""
     stored = values.data if scipy.sparse.issparse(values) else values.reshape(-1)
@@ -109,14 +127,13 @@ def canonical(values: Any) -> Any:
     return values
 
 
-def _check_on_gpu(X: Any, machine: Any, fitting: bool) -> Any:
+def _check_on_gpu(X: Array) -> Array:
     """Check a matrix on a GPU, without a copy to the host."""
     xp = devices.array_module(devices.device_of(X))
     if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
         raise InputError(
             f"X is an array of shape {X.shape} and type {X.dtype} on a GPU; rows of real numbers are needed"
         )
-    machine.check_columns(X, int(X.shape[1]), fitting)
     values = xp.ascontiguousarray(X, dtype=X.dtype if X.dtype in TYPES else np.float64)
     if not bool(xp.isfinite(values).all()):
         check_finite(devices.to_host(values))
@@ -134,16 +151,21 @@ class VectorSource(KernelSource):
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = False, True, False
         input_tags.sparse = True
 
-    def validate(self, X: Any, machine: Any, fitting: bool = True) -> Vectors:
+    def validate(self, X: Any, n_features: int | None = None) -> Vectors:
         if devices.is_on_gpu(X):
-            return Vectors(_check_on_gpu(X, machine, fitting))
-        require_numbers(X, self.new_kernel())
-        values = machine.check_rows(X, vectors=True)
-        machine.check_columns(X, values.shape[1], fitting)
-        if scipy.sparse.issparse(values):
-            values = canonical(values)
-        check_finite(values, getattr(machine, "feature_names_in_", None))
-        return Vectors(values)
+            vectors = Vectors(_check_on_gpu(X))
+        else:
+            require_numbers(X, self.new_kernel())
+            values = as_rows(X, vectors=True)
+            if scipy.sparse.issparse(values):
+                values = canonical(values)
+            check_finite(values, getattr(X, "columns", None))
+            vectors = Vectors(values)
+        if n_features not in (None, vectors.n_features):
+            raise InputError(
+                f"X has {vectors.n_features} features, but the model is expecting {n_features} features as input"
+            )
+        return vectors
 
     def encode(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:
         return given
@@ -161,8 +183,8 @@ class VectorSource(KernelSource):
             if name in names:
                 raise InputError(f"{name} says how texts are read; this model takes vectors")
 
-    def keep(self, kernel: Kernel, examples: Vectors, support: NDArray[np.int64]) -> Kept:
-        return Kept(support, kernel, examples.take(support), examples.n_features)
+    def support(self, kernel: Kernel, examples: Vectors, indices: Ints) -> Support:
+        return Support(indices, kernel, examples.take(indices), examples.n_features)
 
     def require_weights(self) -> None:
         kernel = self.new_kernel()
@@ -172,18 +194,16 @@ class VectorSource(KernelSource):
                 "of them, can"
             )
 
-    def state(self, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        assert kept.kernel is not None
-        arrays = {_VECTORS + name: array for name, array in pack(kept.documents).items()}
-        return kept.kernel.structure.as_dict(), arrays | self._learnt_state(kept)
+    def state(self, support: Support) -> tuple[dict[str, Any], Arrays]:
+        assert support.kernel is not None
+        arrays = {_VECTORS + name: array for name, array in pack(support.documents).items()}
+        return support.kernel.structure.as_dict(), arrays | self._learnt_state(support)
 
-    def restore(
-        self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
-    ) -> Kept:
+    def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
         if n_features is None:
             raise ValueError("it does not say how many numbers a vector has")
-        vectors = unpack(strip_prefix(_VECTORS, arrays), (len(support), n_features))
-        return self._restore_learnt(Kept(support, self.new_kernel(), vectors, n_features), arrays)
+        vectors = unpack(strip_prefix(_VECTORS, arrays), (len(indices), n_features))
+        return self._restore_learnt(Support(indices, self.new_kernel(), vectors, n_features), arrays)
 
 
 def pack(vectors: Vectors) -> dict[str, NDArray[Any]]:
@@ -228,7 +248,7 @@ class ColumnSource(TextSource):
     Examples are a `Table`, or the documents or numbers of a single view. Other columns are ignored.
     """
 
-    def validate(self, X: Any, machine: Any, fitting: bool = True) -> InputTable:
+    def validate(self, X: Any, n_features: int | None = None) -> InputTable:
         table = InputTable.of(X)
         for view in self.new_kernel().structure.views:
             read_view(table, view)
@@ -257,13 +277,11 @@ class ColumnSource(TextSource):
             raise InputError("it does not say how many numbers each of its columns has")
         return Numbers(unpack(arrays, (n, int(widths.sum()))).values, tuple(widths.tolist()))
 
-    def restore(
-        self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
-    ) -> Kept:
-        kept = super().restore(n_features, support, arrays)
-        kernel: Any = kept.kernel
+    def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
+        support = super().restore(n_features, indices, arrays)
+        kernel: Any = support.kernel
         for leaf in kernel.structure.leaves:
-            numbers = leaf.structure.read(kept.documents)
+            numbers = leaf.structure.read(support.documents)
             if isinstance(numbers, Numbers) and len(leaf.standard_.mean) != numbers.n_features:
                 raise InputError("mean and scale of its numbers do not fit its support vectors")
-        return kept
+        return support

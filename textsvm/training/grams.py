@@ -1,11 +1,11 @@
-"""Train machines from a kernel and examples: check `compute`, plan, build a Gram or features, and solve."""
+"""Rows of a training: check `compute`, plan, build a Gram or features, and solve."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from textsvm.errors import InputError
@@ -17,8 +17,10 @@ from textsvm.gram.plan import SOLVERS, TIERS, Case, FeatureCase, Plan, plan_feat
 from textsvm.gram.store import GramRequest, Store
 from textsvm.gram.stored import complete_together
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
+from textsvm.model.settings import Settings
 from textsvm.runtime import device as devices
 from textsvm.runtime import memory as scratch
 from textsvm.runtime.device import Device
@@ -29,8 +31,6 @@ from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import Documents, MultiView
 
-#: A `textsvm.machines.base.KernelMachine`, which imports this module.
-Machine = Any
 #: Predicted solver time on a CPU relative to a classifier of texts, which coordinate descent solves. Up
 #: to 42, 8 and, on numbers, 44 were measured for up to 8,000 examples; the first two grow with their number.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 20.0}
@@ -59,35 +59,35 @@ class PreparedRows:
 
 
 def plan_training(
-    machine: Machine, kernel: Kernel, documents: Any, problem: Problem, device: Device
+    settings: Settings, kernel: Kernel, documents: Any, problem: Problem, device: Device
 ) -> Plan | None:
     """The plan to train from features; None if a Gram is better, requested or given."""
-    compute = machine.compute_options
+    compute = settings.compute_options
     gram_requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
     if gram_requested or not isinstance(documents, Documents | MultiView | Vectors):
         return None
-    memory = memory_limit(machine, len(documents), device)
-    obstacle = why_no_features(machine, kernel, device, problem)
+    memory = memory_limit(settings, len(documents), device)
+    obstacle = why_no_features(settings, kernel, device, problem)
     features = features_of(kernel, documents, problem, device, obstacle, memory)
     case, features_requested = Case(len(documents), memory, device.kind), compute.solver == "features"
     return plan_features(case, features, features_requested)
 
 
 def can_square_hinge(
-    machine: Machine, kernel: Kernel, documents: Any, problem: Classification, device: Device
+    settings: Settings, kernel: Kernel, documents: Any, problem: Classification, device: Device
 ) -> bool:
     """Whether machines with the squared hinge loss can be trained: from features, or a matrix in memory."""
     if problem.strategy == "crammer-singer":
         return False
-    if plan_training(machine, kernel, documents, problem, device) is not None:
+    if plan_training(settings, kernel, documents, problem, device) is not None:
         return True
-    fits = MATRIX_BYTES * len(documents) ** 2 <= memory_limit(machine, len(documents), device)
+    fits = MATRIX_BYTES * len(documents) ** 2 <= memory_limit(settings, len(documents), device)
     return fits and not device.cards
 
 
-def memory_limit(machine: Machine, n: int, device: Device) -> int:
+def memory_limit(settings: Settings, n: int, device: Device) -> int:
     """Bytes that the rows of n examples may take on a device."""
-    return allowed_bytes(machine.source.memory(machine.compute_options.memory, n, device), device)
+    return allowed_bytes(settings.source.memory(settings.compute_options.memory, n, device), device)
 
 
 def features_of(
@@ -116,10 +116,12 @@ def features_of(
     )
 
 
-def why_no_features(machine: Machine, kernel: Kernel, device: Device, problem: Problem | None = None) -> str:
+def why_no_features(
+    settings: Settings, kernel: Kernel, device: Device, problem: Problem | None = None
+) -> str:
     """Why machines cannot be trained from the features of a kernel, in a sentence; empty if they can."""
     instead = 'choose solver="auto" (--solver auto)'
-    if machine.compute_options.approximate is not None:
+    if settings.compute_options.approximate is not None:
         return f"machines on landmarks are trained from kernel values of all texts; {instead}"
     if kernel.features is None or not kernel.features.countable:
         return (
@@ -129,7 +131,7 @@ def why_no_features(machine: Machine, kernel: Kernel, device: Device, problem: P
     if device.kind == "cuda" and (kernel.features.host_only or _reads_numbers(kernel)):
         kind = "gapped k-mers" if kernel.features.host_only else "vectors"
         return f"machines of {kind} are trained from kernel values on a card; {instead}"
-    with_bias = getattr(machine, "multiclass", None) != "crammer-singer"
+    with_bias = getattr(settings, "multiclass", None) != "crammer-singer"
     if not (with_bias if problem is None else newton.can_solve(problem)):
         return f"machines of crammer-singer are trained from kernel values; {instead}, or ovr or ovo"
     return ""
@@ -149,8 +151,8 @@ def n_machines(problem: Problem) -> int:
     return problem.n_classes - (problem.strategy == "ovo")
 
 
-def train(
-    machine: Machine,
+def solve_problem(
+    settings: Settings,
     kernel: Kernel,
     documents: Any,
     problem: Problem,
@@ -162,8 +164,8 @@ def train(
     The wall time of each stage is added to `seconds`. The second value describes the origin of the rows or
     features.
     """
-    device = devices.select(machine.device)
-    plan = plan_training(machine, kernel, documents, problem, device)
+    device = devices.select(settings.device)
+    plan = plan_training(settings, kernel, documents, problem, device)
     clock = time.perf_counter()
     with scratch.on_disk(plan is not None and plan.tier == "disk"):
         if plan is not None:
@@ -173,10 +175,10 @@ def train(
         else:
             kernel.fit(kernel.structure.read(documents), device)
             seconds["encode"] += time.perf_counter() - clock
-            prepared = prepare_gram(machine, documents, kernel, progress)
+            prepared = prepare_gram(settings, documents, kernel, progress)
         seconds.update(prepared.seconds)
         clock = time.perf_counter()
-        stopping = Stopping(machine.solver_tol, machine.max_iter, machine.duality_gap)
+        stopping = Stopping(settings.solver_tol, settings.max_iter, settings.duality_gap)
         [[machines]] = solve(prepared.gram, [[problem]], stopping, of_stage(progress, "solve"))
     lap(seconds, "solve", clock)
     description = prepared.description
@@ -186,49 +188,49 @@ def train(
 
 
 def prepare_gram(
-    machine: Machine, examples: Any, kernel: Kernel, progress: StageProgress | None = None
+    settings: Settings, examples: Any, kernel: Kernel, progress: StageProgress | None = None
 ) -> PreparedRows:
     """Build the Gram matrix of encoded examples; `kernel` is fitted to all or some; inside `at_work`."""
-    device = devices.select(machine.device)
+    device = devices.select(settings.device)
     clock = time.perf_counter()
     if progress is not None:
         # Preparation, and compilation at first use, come before any work is counted.
         progress("gram", 0, 1)
-    memory = machine.source.memory(machine.compute_options.memory, len(examples), device)
+    memory = settings.source.memory(settings.compute_options.memory, len(examples), device)
     kernel.cost.require_memory(len(examples), allowed_bytes(memory, device))
     step = of_stage(progress, "gram")
-    store, tier = machine.compute_options.store, machine.compute_options.tier
+    store, tier = settings.compute_options.store, settings.compute_options.tier
     gram: Gram | None = None
     if store is None and tier in ("auto", "device"):
         gram = sharded_gram(kernel, examples, device, memory, step)
     if gram is None:
-        request = gram_request(machine, kernel, examples, device)
-        movable = not (tier == "auto" and store is None and _no_stored_matrix(machine))
+        request = gram_request(settings, kernel, examples, device)
+        movable = not (tier == "auto" and store is None and _no_stored_matrix(settings))
         gram = spread(build_gram(request, memory, tier, store, step, movable), device, memory)
     devices.synchronize(device)
     return PreparedRows(examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
 
-def check_solver(machine: Machine) -> None:
+def check_solver(settings: Settings) -> None:
     """Raise InputError if `solver` is unknown, or requests features and there are none."""
-    solver = machine.compute_options.solver
+    solver = settings.compute_options.solver
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise InputError(f"solver must be one of {', '.join(SOLVERS)}, got {solver!r}")
     if solver != "features":
         return
-    if isinstance(machine.kernel, str) and machine.kernel == "precomputed":
+    if isinstance(settings.kernel, str) and settings.kernel == "precomputed":
         raise InputError("a kernel matrix that is given has no features; leave solver out")
-    if trouble := why_no_features(machine, machine.new_kernel(), devices.select(machine.device)):
+    if trouble := why_no_features(settings, settings.new_kernel(), devices.select(settings.device)):
         raise InputError(trouble)
 
 
-def check_store(machine: Machine) -> None:
+def check_store(settings: Settings) -> None:
     """Raise InputError if `store` or `tier` is invalid, or the machine has no kernel matrix for them."""
-    store, tier = machine.compute_options.store, machine.compute_options.tier
+    store, tier = settings.compute_options.store, settings.compute_options.tier
     if not isinstance(tier, str) or tier not in TIERS:
         raise InputError(f"tier must be one of {', '.join(TIERS)}, got {tier!r}")
     if tier != "auto":
-        if trouble := _no_stored_matrix(machine) if tier in ("host", "disk") else _no_matrix(machine):
+        if trouble := _no_stored_matrix(settings) if tier in ("host", "disk") else _no_matrix(settings):
             raise InputError(f"{trouble}; leave tier out (--tier)")
         if tier == "disk" and store is None:
             raise InputError(
@@ -242,20 +244,21 @@ def check_store(machine: Machine) -> None:
         return
     if not isinstance(store, str | os.PathLike) or not str(store):
         raise InputError(f"store must be the name of a folder, got {store!r}")
-    if trouble := _no_stored_matrix(machine):
+    if trouble := _no_stored_matrix(settings):
         raise InputError(f"{trouble}; leave store out (--store)")
     Store(store)
 
 
-def without_store(machine: Machine) -> Machine:
-    """A copy of a machine that uses no store, for other examples."""
-    tier = "auto" if machine.compute_options.tier == "disk" else machine.compute_options.tier
-    return machine.copy().set_params(compute__store=None, compute__tier=tier)
+def without_store(settings: Settings) -> Settings:
+    """Settings without a store, for other examples."""
+    tier = "auto" if settings.compute_options.tier == "disk" else settings.compute_options.tier
+    compute = replace(settings.compute_options, store=None, tier=tier)
+    return replace(settings, compute=compute)
 
 
-def _no_matrix(machine: Machine) -> str:
+def _no_matrix(settings: Settings) -> str:
     """Why a machine has no kernel matrix of its own; empty if it has a matrix."""
-    kernel, compute = machine.kernel, machine.compute_options
+    kernel, compute = settings.kernel, settings.compute_options
     if isinstance(kernel, str) and kernel == "precomputed":
         return "a kernel matrix that is given is not stored again"
     if isinstance(kernel, str) and kernel == "auto":
@@ -267,35 +270,36 @@ def _no_matrix(machine: Machine) -> str:
     return ""
 
 
-def _no_stored_matrix(machine: Machine) -> str:
+def _no_stored_matrix(settings: Settings) -> str:
     """Why the rows of a machine cannot be stored and identified again; empty if they can."""
-    if trouble := _no_matrix(machine):
+    if trouble := _no_matrix(settings):
         return trouble
-    kernel = machine.new_kernel()
+    kernel = settings.new_kernel()
     if not kernel.structure.comparable or any(callable(view.tokens) for view in kernel.structure.views):
         return "a function has no parameters that identify a stored kernel matrix"
     return ""
 
 
-def gram_request(machine: Machine, kernel: Kernel, examples: Any, device: Device) -> GramRequest:
+def gram_request(settings: Settings, kernel: Kernel, examples: Any, device: Device) -> GramRequest:
     """The Gram of a fitted kernel, as a store identifies it."""
-    form = machine.source.form
-    parameters = asdict(form) if is_dataclass(form) else {}  # type: ignore[arg-type]
+    form = settings.source.form
+    parameters = asdict(form) if isinstance(form, TextForm) else {}
     return GramRequest(kernel, examples, parameters, device)
 
 
 def store_together(
-    machine: Machine, kernels: Sequence[Kernel], examples: Any, device: Device, progress: Progress | None
+    settings: Settings, kernels: Sequence[Kernel], examples: Any, device: Device, progress: Progress | None
 ) -> None:
     """Compute missing Grams in the store together, for kernels that share a pass; skip the others."""
-    compute = machine.compute_options
-    memory = memory_limit(machine, len(examples), device)
+    store = settings.compute_options.store
+    assert store is not None
+    memory = memory_limit(settings, len(examples), device)
     alike: dict[Hashable, list[Kernel]] = {}
     for kernel in kernels:
         if kernel.cost.sharing is not None and not kernel.structure.learns:
             alike.setdefault((kernel.cost.sharing, kernel.structure.view), []).append(kernel)
-    with machine.at_work(device):
+    with settings.at_work(device):
         for several in alike.values():
             fitted = [kernel.fit(kernel.structure.read(examples)) for kernel in several]
-            requests = [gram_request(machine, kernel, examples, device) for kernel in fitted]
-            complete_together(compute.store, requests, memory, progress)
+            requests = [gram_request(settings, kernel, examples, device) for kernel in fitted]
+            complete_together(store, requests, memory, progress)

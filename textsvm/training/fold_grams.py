@@ -14,21 +14,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.gram.base import FeatureProducts
 from textsvm.gram.plan import Plan
 from textsvm.gram.shared import TermGrams
 from textsvm.kernels.base import Kernel
-from textsvm.machines.base import KernelMachine
-from textsvm.machines.targets import Target, with_classes
-from textsvm.machines.training import PreparedRows, plan_training, prepare_gram, without_store
+from textsvm.model.settings import Fold, Settings
+from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, limit, of_stage
 from textsvm.runtime.workers import Workers, current
-from textsvm.selection.folds import Fold
-from textsvm.selection.scoring import fold_scores, solve_folds, solving_seconds
 from textsvm.solvers.problems import Machines
+from textsvm.training.fold_solver import fold_scores, solve_folds, solving_seconds
+from textsvm.training.grams import PreparedRows, plan_training, prepare_gram, without_store
+from textsvm.training.problems import problem_of
+from textsvm.training.targets import Target, with_classes
+from textsvm.training.train import assemble_prepared
 
 
 @dataclass(frozen=True)
@@ -36,21 +38,21 @@ class Task:
     """Targets and weights of all n examples, and folds (train, test); a test part may be empty."""
 
     target: Target
-    weight: NDArray[np.float64] | None
+    weight: Floats | None
     folds: Sequence[Fold]
 
 
 class FoldGrams:
     """Grams of the same examples and kernel, fitted to all examples or to training parts.
 
-    `model` gives device and memory limit; `whole` is the Gram of all examples if it exists already; `terms`
+    `settings` give device and memory limit; `whole` is the Gram of all examples if it exists already; `terms`
     caches Grams of terms that other kernels share; with `plan` features replace Grams; with `distribute`
     workers may compute Grams of training parts.
     """
 
     def __init__(
         self,
-        model: KernelMachine,
+        settings: Settings,
         examples: Any,
         kernel: Kernel,
         whole: PreparedRows | None = None,
@@ -58,18 +60,18 @@ class FoldGrams:
         plan: Plan | None = None,
         distribute: bool = True,
     ) -> None:
-        self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
-        if kernel.structure.learns and model.compute_options.store is not None:
-            self.model = without_store(model)
+        self.settings, self.examples, self.kernel, self._whole = settings, examples, kernel, whole
+        if kernel.structure.learns and settings.compute_options.store is not None:
+            self.settings = without_store(settings)
         self._terms, self._plan = terms, plan
         #: Whether there is a Gram for each training part, which workers can compute.
         self.moves = distribute and kernel.structure.learns
         self._near_duplicates: FoldGrams | None = None
         if plan is not None:
-            self._device = devices.select(model.device)
+            self._device = devices.select(settings.device)
             self._counted = kernel.features.count_terms(examples, self._device)
         elif terms is None and kernel.structure.learns:
-            self._terms = terms_of(model, [kernel], examples)
+            self._terms = terms_of(settings, [kernel], examples)
 
     def whole(self, progress: StageProgress | None = None) -> PreparedRows:
         """The kernel fitted to all examples, and its Gram."""
@@ -82,27 +84,27 @@ class FoldGrams:
         kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None or kernel is self.kernel:
             return None if kernel is None else self.whole(progress)
-        self._near_duplicates = FoldGrams(self.model, self.examples, kernel.__sklearn_clone__())
+        self._near_duplicates = FoldGrams(self.settings, self.examples, kernel.__sklearn_clone__())
         return self._near_duplicates.whole(progress)
 
     def _fit_and_build(
-        self, kernel: Kernel, train: NDArray[np.int64] | None, progress: StageProgress | None
+        self, kernel: Kernel, train: Ints | None, progress: StageProgress | None
     ) -> PreparedRows:
         """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
         if self._plan is not None:
             return self._features(kernel, train, self._plan.reason)
-        compute = self.model.compute_options
+        compute = self.settings.compute_options
         placed = compute.store is not None or compute.tier not in ("auto", "device")
         if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
-            return prepare_gram(self.model, self.examples, kernel, progress)
+            return prepare_gram(self.settings, self.examples, kernel, progress)
         clock = time.perf_counter()
         gram = self._terms.gram(kernel, train, of_stage(progress, "gram"))
         devices.synchronize(gram.device)
         return PreparedRows(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
-    def _features(self, kernel: Kernel, train: NDArray[np.int64] | None, reason: str) -> PreparedRows:
+    def _features(self, kernel: Kernel, train: Ints | None, reason: str) -> PreparedRows:
         """`_fit_and_build` with features, which are counted once for all folds."""
         some = np.arange(len(self.examples)) if train is None else train
         clock = time.perf_counter()
@@ -152,36 +154,39 @@ class FoldGrams:
             prepared.gram.release()
 
 
-def grams_of(model: KernelMachine, examples: Any, task: Task) -> FoldGrams:
-    """Grams of examples and a model's own kernel, or features alone, as `fit` would use them."""
-    kernel = model.source.kernel_for(examples)
-    problem = model.problem(task.target, np.arange(len(examples)), task.weight)
-    plan = plan_training(model, kernel, examples, problem, devices.select(model.device))
-    return FoldGrams(model, examples, kernel, plan=plan, distribute=False)
+def grams_of(settings: Settings, examples: Any, task: Task) -> FoldGrams:
+    """Grams of examples and the kernel of settings, or features alone, as `fit` would use them."""
+    kernel = settings.source.kernel_for(examples)
+    problem = problem_of(settings, task.target, np.arange(len(examples)), task.weight)
+    plan = plan_training(settings, kernel, examples, problem, devices.select(settings.device))
+    return FoldGrams(settings, examples, kernel, plan=plan, distribute=False)
 
 
-def terms_of(model: KernelMachine, kernels: Sequence[Kernel], examples: Any) -> TermGrams:
-    """Cache of the Grams of these kernels' terms, within the memory of the model."""
-    device = devices.select(model.device)
+def terms_of(settings: Settings, kernels: Sequence[Kernel], examples: Any) -> TermGrams:
+    """Cache of the Grams of these kernels' terms, within the memory of the settings."""
+    device = devices.select(settings.device)
     return TermGrams(
-        kernels, examples, device, model.source.memory(model.compute_options.memory, len(examples), device)
+        kernels,
+        examples,
+        device,
+        settings.source.memory(settings.compute_options.memory, len(examples), device),
     )
 
 
 @dataclass(frozen=True)
 class FoldResults:
-    """Machines and decision values of the test parts, [model][fold].
+    """Machines and decision values of the test parts, [settings][fold].
 
     `last` is the training data of the last fold; its Gram has been released if the kernel learns.
     """
 
     machines: list[list[Machines]]
-    values: list[list[NDArray[np.float64]]]
+    values: list[list[Floats]]
     last: PreparedRows
 
 
 def train_and_test(
-    models: Sequence[KernelMachine],
+    points: Sequence[Settings],
     grams: FoldGrams,
     task: Task,
     seconds: dict[str, float],
@@ -196,19 +201,19 @@ def train_and_test(
         workers is not None
         and grams.moves
         and len(parts) > 1
-        and workers.pays(predicted_seconds(models, grams, task))
+        and workers.pays(predicted_seconds(points, grams, task))
     ):
-        return _by_workers(workers, models, grams, task, seconds, progress)
-    results = _ResultTable(models, task)
+        return _by_workers(workers, points, grams, task, seconds, progress)
+    results = _ResultTable(points, task)
     clock = time.perf_counter()
     for numbers, prepared, step in grams.of_folds(task.folds, progress):
         clock = lap(seconds, "gram", clock)
         some, gram = [task.folds[i] for i in numbers], prepared.gram
-        solved = solve_folds(models, gram, task.target, some, task.weight, of_stage(step, "solve"))
+        solved = solve_folds(points, gram, task.target, some, task.weight, of_stage(step, "solve"))
         clock = lap(seconds, "solve", clock)
         tested = [at for at, (_, test) in enumerate(some) if len(test)]
         scored = fold_scores(
-            models, gram, task.target, [some[at] for at in tested],
+            points, gram, task.target, [some[at] for at in tested],
             [[of_model[at] for at in tested] for of_model in solved],
         )  # fmt: skip
         results.add(numbers, solved, scored)
@@ -217,81 +222,78 @@ def train_and_test(
 
 
 def fit_with_folds(
-    model: KernelMachine,
-    given: Any,
-    task: Task,
-    seconds: dict[str, float],
-    progress: StageProgress | None,
-) -> list[NDArray[np.float64]]:
-    """Fit a model to all documents, and return the decision values of the test part of every fold.
+    settings: Settings, given: Any, task: Task, seconds: dict[str, float], progress: StageProgress | None
+) -> tuple[TrainedModel | None, list[Floats]]:
+    """Train on all examples, and return the model and the decision values of the test part of every fold.
 
-    The last fold of the task trains on all documents and tests none; without it the model stays unfitted.
+    The last fold of the task trains on all examples and tests none; without it there is no model.
     """
-    model.device_ = devices.select(model.device)
-    with model.at_work(model.device_):
+    device = devices.select(settings.device)
+    with settings.at_work(device):
         clock = time.perf_counter()
-        examples = with_classes(model.encode(given, None, progress), task.target)
-        grams = grams_of(model, examples, task)
+        examples = with_classes(settings.source.encode(given, None, progress), task.target)
+        grams = grams_of(settings, examples, task)
         lap(seconds, "encode", clock)
-        results = train_and_test([model], grams, task, seconds, progress)
+        results = train_and_test([settings], grams, task, seconds, progress)
     clock = time.perf_counter()
+    model = None
     if not len(task.folds[-1][1]):
-        model.keep(results.last, task.target, results.machines[0][-1])
+        model = assemble_prepared(settings, results.last, task.target, results.machines[0][-1])
     lap(seconds, "score", clock)
-    return results.values[0]
+    return model, results.values[0]
 
 
-def predicted_seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> float:
+def predicted_seconds(points: Sequence[Settings], grams: FoldGrams, task: Task) -> float:
     """Predicted seconds on a single core for a Gram of every part and all machines."""
     each = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
-    solving = solving_seconds(models, task.target, task.folds)
+    solving = solving_seconds(points, task.target, task.folds)
     return each * len(grams.sharing(task.folds)) + solving
 
 
 class _ResultTable:
     """Results of each model on each fold."""
 
-    def __init__(self, models: Sequence[KernelMachine], task: Task) -> None:
-        self.models, self.folds = range(len(models)), task.folds
+    def __init__(self, points: Sequence[Settings], task: Task) -> None:
+        self.points, self.folds = range(len(points)), task.folds
         self.machines: dict[tuple[int, int], Machines] = {}
-        self.values: dict[tuple[int, int], NDArray[np.float64]] = {}
+        self.values: dict[tuple[int, int], Floats] = {}
 
     def add(
         self,
         numbers: Sequence[int],
         machines: Sequence[Sequence[Machines]],
-        values: Sequence[Sequence[NDArray[np.float64]]],
+        values: Sequence[Sequence[Floats]],
     ) -> None:
-        """Add machines of some folds, [model][fold], and values of folds with a test part."""
+        """Add machines of some folds, [settings][fold], and values of folds with a test part."""
         tested = [i for i in numbers if len(self.folds[i][1])]
-        for k in self.models:
+        for k in self.points:
             self.machines |= {(k, i): each for i, each in zip(numbers, machines[k], strict=True)}
             self.values |= {(k, i): each for i, each in zip(tested, values[k], strict=True)}
 
     def together(self, last: PreparedRows) -> FoldResults:
         everywhere = range(len(self.folds))
         return FoldResults(
-            [[self.machines[k, i] for i in everywhere] for k in self.models],
-            [[self.values[k, i] for i in everywhere if (k, i) in self.values] for k in self.models],
+            [[self.machines[k, i] for i in everywhere] for k in self.points],
+            [[self.values[k, i] for i in everywhere if (k, i) in self.values] for k in self.points],
             last,
         )
 
 
 def _by_workers(
     workers: Workers,
-    models: Sequence[KernelMachine],
+    points: Sequence[Settings],
     grams: FoldGrams,
     task: Task,
     seconds: dict[str, float],
     progress: StageProgress | None,
 ) -> FoldResults:
     """`train_and_test` by workers: a task computes the Gram, machines and values of a training part."""
-    clock, results = time.perf_counter(), _ResultTable(models, task)
+    clock, results = time.perf_counter(), _ResultTable(points, task)
     grams.release()
     parts = grams.sharing(task.folds)
     # On the kind of device that is used here, whatever a worker would choose by itself.
-    model = grams.model.copy().set_params(device=devices.select(grams.model.device).kind)
-    shared = _WorkerInput(models, model, grams.examples, grams.kernel, task)
+    settings = replace(grams.settings, device=devices.select(grams.settings.device).kind)
+    shared = _WorkerInput(points, settings, grams.examples, grams.kernel, task)
     work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
     last: dict[int, PreparedRows] = {}
     for number, part in workers.run(_part, [shared], parts, work, of_stage(progress, "solve")):
@@ -306,8 +308,8 @@ def _by_workers(
 class _WorkerInput:
     """Data of all tasks, sent together so that kernel and examples share a function of tokens."""
 
-    models: Sequence[KernelMachine]
-    model: KernelMachine
+    points: Sequence[Settings]
+    settings: Settings
     examples: Any
     kernel: Kernel
     task: Task
@@ -315,11 +317,11 @@ class _WorkerInput:
 
 def _part(shared: _WorkerInput, numbers: list[int]) -> FoldResults:
     """Task of a worker: folds with the same training part."""
-    model, task = shared.model, shared.task
-    with model.at_work(devices.select(model.device)), limit(1):
-        grams = FoldGrams(model, shared.examples, shared.kernel.__sklearn_clone__())
+    settings, task = shared.settings, shared.task
+    with settings.at_work(devices.select(settings.device)), limit(1):
+        grams = FoldGrams(settings, shared.examples, shared.kernel.__sklearn_clone__())
         some = replace(task, folds=[task.folds[i] for i in numbers])
-        results = train_and_test(shared.models, grams, some, {})
+        results = train_and_test(shared.points, grams, some, {})
     return replace(results, last=replace(results.last, examples=None))
 
 

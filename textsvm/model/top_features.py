@@ -12,20 +12,24 @@ of the support vectors.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Any
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats
 from textsvm.errors import InputError
 from textsvm.kernels.base import is_whole
 from textsvm.kernels.contract import FeatureWeights
 from textsvm.kernels.spelling import spell
 from textsvm.runtime import device as devices
+
+if TYPE_CHECKING:
+    from textsvm.model.trained import TrainedModel
 
 #: Substrings that are candidates for merging, per listed feature.
 CANDIDATES = 20
@@ -65,65 +69,70 @@ class TopFeatures:
         return {"label": self.label, "kind": self.kind, "features": features}
 
 
-def feature_weights(machine: Any) -> list[FeatureWeights]:
-    """Weights of all features of a fitted machine, for each term of its kernel; empty if there is no list."""
-    kernel, kept = machine.kernel_, machine.kept
-    weights = kept.weights
+def feature_weights(model: TrainedModel) -> list[FeatureWeights]:
+    """Weights of all features of a model, for each term of its kernel; empty if there is no list."""
+    support, coef = model.support, model.predictor.dual_coef
+    weights = support.weights
     if weights is None:
-        if not has_feature_list(machine):
+        if not has_feature_list(model):
             return []
-        weights = kernel.features.weights(kernel.structure.read(kept.documents), machine.dual_coef_)
-    tables: list[FeatureWeights] = weights.named(kept.documents)
+        assert support.kernel is not None
+        weights = support.kernel.features.weights(support.kernel.structure.read(support.documents), coef)
+    tables: list[FeatureWeights] = weights.named(support.documents)
     return tables
 
 
-def has_feature_list(machine: Any) -> bool:
-    """Whether the kernel of a machine has a list of features with weights."""
-    kernel = machine.kernel_
+def has_feature_list(model: TrainedModel) -> bool:
+    """Whether the kernel of a model has a list of features with weights."""
+    kernel = model.kernel
     return kernel is not None and kernel.features is not None and kernel.features.has_weights
 
 
-def coefficients(machine: Any) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
+def coefficients(model: TrainedModel) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
     """Names of all features, and weights of shape (n_machines, n_features).
 
     Names of a sum of kernels begin with the kernel, as those of scikit-learn's FeatureUnion: "words:1__cash".
     Raises AttributeError if the kernel has no list of features.
     """
-    if machine.kernel_ is None:
+    if model.kernel is None:
         raise AttributeError("a model of a precomputed kernel matrix has no features")
-    tables = feature_weights(machine)
+    tables = feature_weights(model)
     if not tables:
-        raise AttributeError(f"the kernel {spell(machine.kernel_)} has no list of features with weights")
-    names = [each.names if len(tables) == 1 else f"{spell(each.kernel)}__" + each.names for each in tables]
-    return np.concatenate(names), np.concatenate([each.weights for each in tables]).T
+        raise AttributeError(f"the kernel {spell(model.kernel)} has no list of features with weights")
+    names = [
+        table.names if len(tables) == 1 else f"{spell(table.kernel)}__" + table.names for table in tables
+    ]
+    return np.concatenate(names), np.concatenate([table.weights for table in tables]).T
 
 
-def top_features(machine: Any, n: int = 30, labels: Collection[Any] | None = None) -> list[TopFeatures]:
-    """The `n` features with the largest weights for each class, or each of `labels`, of a fitted machine.
+def top_features(
+    model: TrainedModel, n: int = 30, labels: Collection[Any] | None = None
+) -> list[TopFeatures]:
+    """The `n` features with the largest weights for each class, or each of `labels`.
 
-    Raises InputError if `n` is below 1, or the machine was trained on a kernel matrix.
+    Raises InputError if `n` is below 1, or the model was trained on a kernel matrix.
     """
     if not is_whole(n) or n < 1:
         raise InputError(f"n must be a whole number of at least 1, got {n!r}")
-    if machine.kernel_ is None:
+    if model.kernel is None:
         raise InputError("a model of a precomputed kernel matrix has no texts, so it has no features")
-    tables = feature_weights(machine)
-    text = _support_text(machine) if any(each.kind.endswith("substrings") for each in tables) else ""
+    tables = feature_weights(model)
+    text = _support_text(model) if any(table.kind.endswith("substrings") for table in tables) else ""
     result = []
-    for mix, label in zip(*_class_mixes(machine), strict=True):
+    for mix, label in zip(*_class_mixes(model), strict=True):
         if labels is not None and label not in labels:
             continue
         if tables:
-            result += [_heaviest(label, each, each.weights @ mix, n, text) for each in tables]
+            result += [_heaviest(label, table, table.weights @ mix, n, text) for table in tables]
         else:
-            patterns = _by_attribution(machine, label, mix, n)
-            result.append(patterns or _training_documents(machine, label, mix, n))
+            patterns = _by_attribution(model, label, mix, n)
+            result.append(patterns or _training_documents(model, label, mix, n))
     return result
 
 
-def _support_text(machine: Any) -> str:
+def _support_text(model: TrainedModel) -> str:
     """Normalised texts of the first support vectors (`MAX_SYMBOLS`); "" for a model saved without texts."""
-    support, texts, size = machine.support_documents_, [], 0
+    support, texts, size = model.support.documents, [], 0
     for i in range(len(support)):
         texts.append(support.shown(i))
         size += len(texts[-1])
@@ -132,41 +141,15 @@ def _support_text(machine: Any) -> str:
     return "\0".join(texts)
 
 
-def _class_mixes(machine: Any) -> tuple[NDArray[np.float64], list[Any]]:
-    """As `value_mixes`, with a value for each of two classes, and for each direction of a number."""
-    mixes, labels = value_mixes(machine, None)
+def _class_mixes(model: TrainedModel) -> tuple[Floats, list[Any]]:
+    """As `Rule.mixes`, with a value for each of two classes, and for each direction of a number."""
+    mixes, labels = model.rule.mixes()
     if len(labels) > 1:
         return mixes, labels
     opposites = {None: ("a higher number", "a lower number"), "inside": ("inside", "outside")}
-    classes = getattr(machine, "classes_", None)
+    classes = model.classes
     positive, negative = opposites[labels[0]] if classes is None else (labels[0], classes.tolist()[0])
     return np.stack([-mixes[0], mixes[0]]), [negative, positive]
-
-
-def value_mixes(machine: Any, positive: Any) -> tuple[NDArray[np.float64], list[Any]]:
-    """Weights of the machines in each decision value, shape (n_values, n_machines), and the labels of values.
-
-    Two classes have a single value, for the class `positive` (None: the second class).
-    """
-    classes, n_machines = getattr(machine, "classes_", None), len(machine.intercept_)
-    if classes is None:
-        return np.ones((1, n_machines)), ["inside" if hasattr(machine, "offset_") else None]
-    labels = classes.tolist()
-    if getattr(machine, "label_form_", None) is not None:
-        return np.eye(len(labels)), labels
-    if len(labels) > 2:
-        return np.stack([_mix(machine.multiclass, a, len(labels)) for a in range(len(labels))]), labels
-    mix = np.array([[-1.0, 1.0]]) if n_machines == 2 else np.ones((1, 1))
-    return (-mix, labels[:1]) if positive is not None and positive == labels[0] else (mix, labels[1:])
-
-
-def _mix(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
-    """Weights of the machines in the value of class `a` of more than two, shape (n_machines,)."""
-    if strategy == "ovo":
-        pairs = combinations(range(n_classes), 2)
-        return np.array([float(second == a) - float(first == a) for first, second in pairs])
-    chosen = np.eye(n_classes)[a]
-    return chosen if strategy == "ovr" else (chosen - (1 - chosen) / (n_classes - 1))
 
 
 def _heaviest(
@@ -225,31 +208,33 @@ def _means(part: str, whole: str, text: str) -> bool:
     return not text or text.count(part) <= 3 * text.count(whole)
 
 
-def _by_attribution(machine: Any, label: Any, mix: NDArray[np.float64], n: int) -> TopFeatures | None:
+def _by_attribution(model: TrainedModel, label: Any, mix: NDArray[np.float64], n: int) -> TopFeatures | None:
     """Features by their contributions to the values of support vectors; None if the kernel names none."""
-    kernel, support = machine.kernel_, machine.support_documents_
+    kernel, support = model.kernel, model.support.documents
+    assert kernel is not None
     if kernel.structure.reads_vectors or not len(support):
         return None
-    coef = mix @ machine.dual_coef_
+    coef = mix @ model.predictor.dual_coef
     chosen = np.sort(np.argsort(-np.abs(coef), kind="stable")[:MAX_DOCUMENTS])
     cpu = devices.select("cpu")
-    with machine.at_work(cpu):
+    with model.at_work(cpu):
         rows, documents = kernel.rows(support, cpu), support.take(chosen)
         values = rows.cross(documents).astype(np.float64)
         coefs = np.tile(coef, (len(chosen), 1))
         parts = kernel.attribution.contributions(rows, documents, coefs, values)
-    totals: Counter[str] = Counter()
+    totals: dict[str, float] = defaultdict(float)
     for features in parts.features:
         for text, _, contribution in features:
             totals[text] += contribution
     if not totals:
         return None
-    return TopFeatures(label, "patterns", [Feature(*pair) for pair in totals.most_common(n) if pair[1] > 0])
+    heaviest = nlargest(n, totals.items(), key=lambda pair: pair[1])
+    return TopFeatures(label, "patterns", [Feature(*pair) for pair in heaviest if pair[1] > 0])
 
 
-def _training_documents(machine: Any, label: Any, mix: NDArray[np.float64], n: int) -> TopFeatures:
+def _training_documents(model: TrainedModel, label: Any, mix: NDArray[np.float64], n: int) -> TopFeatures:
     """The support vectors with the largest dual coefficients for a class."""
-    support, coef = machine.support_documents_, mix @ machine.dual_coef_
+    support, coef = model.support.documents, mix @ model.predictor.dual_coef
     order = np.argsort(-coef, kind="stable")[:n].tolist() if len(support) else []
     features = [Feature(support.shown(i), float(coef[i])) for i in order if coef[i] > 0]
     return TopFeatures(label, "training documents", features)

@@ -32,7 +32,7 @@ def fit_maps(
     codes: NDArray[np.int64],
     weight: NDArray[np.float64] | None,
 ) -> dict[str, NDArray[np.float64 | np.int64]]:
-    """Calibrate decision values; maps in the form of `CalibratedSVC.calibration_state`."""
+    """Calibrate decision values; maps in the form of `CalibratedRule.maps`."""
     maps = [_fit_map(method, *each) for each in _one_against_the_rest(decision, codes, weight)]
     if method == "sigmoid":
         return {name: np.array([getattr(each, f"{name}_") for each in maps], np.float64) for name in "ab"}

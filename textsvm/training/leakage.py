@@ -21,13 +21,15 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
+from textsvm.gram.nearest import most_similar, similar_pairs
 from textsvm.kernels.near import Nearest
-from textsvm.machines.base import Fold, KernelMachine
-from textsvm.machines.targets import is_number
-from textsvm.nearest.rows import most_similar, similar_pairs
+from textsvm.model.settings import Fold
+from textsvm.model.trained import TrainedModel
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import Progress
+from textsvm.sources.base import Source
+from textsvm.training.targets import is_number
 
 #: Default bound, that of kernels of texts.
 BOUND = Nearest.alike
@@ -96,26 +98,27 @@ def find_leaks(
 
 
 def held_out_leak(
-    model: KernelMachine,
+    model: TrainedModel,
     training: Sequence[str],
     held: Sequence[str],
     bound: float | None = None,
     progress: Progress | None = None,
 ) -> Leak:
-    """Held-out documents with a near-duplicate among the training documents of a fitted model.
+    """Held-out documents with a near-duplicate among the training documents of a model.
 
     The default bound is the kernel's. In the result `test` are indices of `held`, and `train` of `training`.
     """
-    assert model.kernel_ is not None
-    kernel = model.kernel_.structure.near_duplicate_kernel
+    assert model.kernel is not None
+    kernel, reader = model.kernel.structure.near_duplicate_kernel, model.reader
     if kernel is None:
         return Leak(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), 0.0)
+    assert isinstance(reader, Source)
     bound = kernel.nearest.alike if bound is None else bound
     check_bound(bound)
-    device = select(model.device)
+    device, n_features = select(model.device), model.support.n_features
     with model.at_work(device):
-        documents = model.encode(model.validate(training, fitting=False), None)
-        others = kernel.structure.read(model.encode(model.validate(held, fitting=False), documents))
+        documents = reader.encode(reader.validate(training, n_features), None)
+        others = kernel.structure.read(reader.encode(reader.validate(held, n_features), documents))
         nearest, best = most_similar(kernel, kernel.structure.read(documents), others, device, progress)
     leaked = np.flatnonzero(best >= _least(bound))
     return Leak(leaked, nearest[leaked], best[leaked], len(leaked) / max(1, len(others)))

@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError, RareClassWarning
-from textsvm.machines.base import Fold
-from textsvm.machines.targets import Target, is_integer
-from textsvm.machines.training import PreparedRows
+from textsvm.model.settings import Fold
 from textsvm.runtime.parallel import Progress
-from textsvm.selection.leakage import (
+from textsvm.training.grams import PreparedRows
+from textsvm.training.leakage import (
     Leak,
     LeakageWarning,
     check_bound,
@@ -35,6 +34,7 @@ from textsvm.selection.leakage import (
     merge_groups,
     near_duplicates,
 )
+from textsvm.training.targets import Target, is_integer
 
 #: Classes that a message names.
 NAMED = 5

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.machines.targets import is_number
+from textsvm.kernels.base import is_number
 
 #: Coverages in the report of `evaluate`, and the share of texts that may be rejected.
 COVERAGES, REJECTED = (0.9, 0.95, 0.99), 0.05

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
+from textsvm.kernels.base import is_number as is_number
 from textsvm.kernels.inputs import is_missing
 
 
@@ -21,7 +22,7 @@ class Target:
     #: indicator matrix, shape (n, n_classes), if documents may have several labels.
     values: NDArray[Any]
     classes: NDArray[Any] | None  #: shape (n_classes,): Sorted classes; None for regression
-    form: str | None = None  #: Form of several labels per document, see `textsvm.machines.labels`
+    form: str | None = None  #: Form of several labels per document, see `textsvm.model.labels`
     positive: Any = None  #: Positive class of two, for metrics; default the second class
 
     @property
@@ -126,20 +127,6 @@ def weights_of(index: NDArray[np.int64], sample_weight: NDArray[np.float64] | No
     return weight
 
 
-def check_class_weight(class_weight: object) -> None:
-    """Raise InputError unless `class_weight` is None, "balanced" or a dict of numbers above 0."""
-    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
-        return
-    if not isinstance(class_weight, Mapping):
-        raise InputError(f"class_weight={class_weight!r} is not None, 'balanced' or a dict of class: weight")
-    for name, weight in class_weight.items():
-        number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
-        if not number or not 0 < weight < np.inf:
-            raise InputError(
-                f"the class_weight of {name!s} is {weight!r}; it must be a finite number above 0"
-            )
-
-
 def class_factors(
     class_weight: object, classes: NDArray[Any], totals: NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -201,14 +188,26 @@ def _missing(values: NDArray[Any]) -> NDArray[np.int64]:
     return np.flatnonzero(missing(values)) if missing else np.empty(0, np.int64)
 
 
-def is_number(value: object) -> bool:
-    """Whether a parameter is a number, but not a bool."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
 def is_integer(value: object) -> bool:
     """Whether a parameter is a whole number, but not a bool."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def with_positive(target: Target, positive: Any) -> Target:
+    """Targets with a positive class of two, for metrics; InputError if there is no such class."""
+    classes = [] if target.classes is None or target.multilabel else target.classes.tolist()
+    if len(classes) != 2 or positive not in classes:
+        raise InputError(
+            f"positive must be the class to find, of two classes, got {positive!r} with "
+            f"{', '.join(map(str, classes[:5])) or 'no classes'}; leave it out"
+        )
+    return replace(target, positive=positive)
+
+
+def labels_of(target: Target) -> NDArray[Any]:
+    """Targets as given: labels or numbers, shape (n,); the indicator matrix for several labels."""
+    plain = target.classes is None or target.multilabel
+    return target.values if plain else target.classes[target.values]  # type: ignore[index]
 
 
 def with_classes(examples: Any, target: Target | None) -> Any:

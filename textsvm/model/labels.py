@@ -27,11 +27,11 @@ def as_indicator(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
         raise InputError(f"there are {n} documents and labels of {len(indicator)}; give each its labels")
     if n < 2:
         raise InputError("there is one sample only; a classifier needs two classes")
+    if not len(classes):
+        raise InputError("no document has a label; give some of them one or more")
     column = "" if form == "tuples" else "; leave that column of the indicator matrix out"
     for a in np.flatnonzero(~indicator.any(axis=0))[:1]:
         raise InputError(f"no document has the label {classes[a]!s}{column}")
-    for i in np.flatnonzero(~indicator.any(axis=1))[:1]:
-        raise InputError(f"document {i} has no label; give it one, or leave it out")
     for a in np.flatnonzero(indicator.all(axis=0))[:1]:
         raise InputError(
             f"every document has the label {classes[a]!s}, so there is nothing to tell it from{column}"

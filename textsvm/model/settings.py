@@ -1,0 +1,427 @@
+"""Settings of a training: kernel, learning problem, solver and device, without fitted state.
+
+Each estimator has a class of settings, a frozen dataclass with its parameters, which the command line
+shares. Settings say which learning problem targets state, and which rule turns decision values into predictions.
+Trainers (`textsvm.training.trainers`) take settings, examples and targets, and return a `TrainedModel`. Modules
+that only training needs are imported when it starts, as the command line checks settings before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from textsvm.arrays import Ints
+from textsvm.errors import InputError
+from textsvm.kernels.base import Kernel, is_number, is_whole
+from textsvm.kernels.given import as_kernel, structure_of
+from textsvm.kernels.inputs import TextForm
+from textsvm.kernels.spelling import is_spelled_out, parse
+from textsvm.kernels.user import KernelFunction
+from textsvm.model.rules import check_reject
+from textsvm.runtime import device as devices
+from textsvm.runtime import parallel
+from textsvm.runtime.device import Device
+from textsvm.solvers.dual import LOSSES
+from textsvm.sources.base import Source
+from textsvm.sources.texts import TextSource
+from textsvm.text.byte_pmers import LONGEST as LONGEST_PMER
+
+#: Kernel as users give it: an object, a name or notation, or a Python function.
+KernelLike: TypeAlias = Kernel | KernelFunction | str
+#: Values of `kernel` that leave the kernel to the classifier.
+DEFAULT_KERNELS = ("auto", "fast")
+#: Indices of training rows and of test rows.
+Fold: TypeAlias = tuple[Ints, Ints]
+STRATEGIES = ("ovo", "ovr", "crammer-singer")
+SCORINGS = ("accuracy", "f1_macro")
+THRESHOLDS = ("cv", "zero")
+METHODS = ("sigmoid", "isotonic")
+#: Factor of `tol` for kernel="auto" and "fast": training takes a third of the time, and decision values
+#: change by at most 0.01.
+ROUGHER = 20.0
+NEEDS_DECISION_VALUES = (
+    '{} needs decision values of classes, and multiclass="ovo" has votes; take "ovr" or "crammer-singer"'
+)
+_NYSTROM = re.compile(r"nystrom:0*([1-9][0-9]{0,17})")
+
+
+class NotConvergedWarning(UserWarning):
+    """The solver stopped before it converged. Estimators warn with scikit-learn's ConvergenceWarning."""
+
+
+def is_default(kernel: object) -> bool:
+    """Whether the classifier chooses the kernel."""
+    return isinstance(kernel, str) and kernel in DEFAULT_KERNELS
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's code that called this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("textsvm."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Raise InputError if `n_jobs` is out of range."""
+    if n_jobs is not None and not (is_whole(n_jobs) and (n_jobs > 0 or n_jobs == -1)):
+        raise InputError(f"n_jobs={n_jobs!r} must be a whole number above 0, -1 or None for all cores")
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How a model is trained: from kernel values or features, and where the kernel matrix is kept.
+
+    Only `approximate` changes the model that is learnt. An estimator takes ``compute=Compute(...)``, or None for
+    the defaults; ``set_params(compute__memory="2GiB")`` sets a single parameter.
+
+    Parameters
+    ----------
+    memory : int or str, optional
+        Bytes for rows of the kernel matrix or of features, such as "2GiB"; on several GPUs the bytes of each.
+        None: half of the free memory, for vectors on a CPU a quarter.
+    store : path, optional
+        Folder in which the kernel matrix is kept on disk (`textsvm.gram.store`). Every later training on the
+        same texts reads it. A run that is killed resumes where it stopped.
+    tier : {"auto", "device", "host", "disk", "recompute"}
+        Where the kernel matrix is kept during training: on `device`; in main memory, with the rows in use on
+        the GPU; in the `store`, with the rows in use in memory; or nowhere, with rows computed on demand.
+        "auto" takes "device" if it fits, else the tier with the lowest predicted time; `gram_description_`
+        says which. On a CPU "host" and "device" are the same.
+    approximate : str, optional
+        "nystrom:4096" replaces the kernel by its Nystroem approximation with 4,096 landmarks
+        (`textsvm.kernels.nystroem`): 4,096 kernel values per text instead of a value for each pair of texts.
+        The landmarks are drawn from the training texts without regard to labels, in model selection from each
+        training part. Choose C again for the approximation.
+    solver : {"auto", "gram", "features"}
+        Train from kernel values, or from the features of kernels that have features: the optimum is the same.
+        "auto" takes the solver with the lower predicted time; `gram_description_` says which.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Compute, EditDistance
+    >>> model = SVC(EditDistance(), compute=Compute(memory="1GiB"))
+    >>> model.set_params(compute__tier="recompute").compute
+    Compute(memory='1GiB', tier='recompute')
+    """
+
+    memory: int | str | None = None
+    store: str | os.PathLike[str] | None = None
+    tier: str = "auto"
+    approximate: str | None = None
+    solver: str = "auto"
+
+    @property
+    def landmarks(self) -> int | None:
+        """Number of landmarks of `approximate`; InputError if it is neither None nor "nystrom:N"."""
+        if self.approximate is None:
+            return None
+        match = _NYSTROM.fullmatch(self.approximate) if isinstance(self.approximate, str) else None
+        if match is None:
+            raise InputError(
+                f'approximate={self.approximate!r} must be "nystrom:" and the number of landmarks, above 0, '
+                'such as "nystrom:1000"; or None'
+            )
+        return int(match[1])
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name, for scikit-learn."""
+        return dict(vars(self))
+
+    def __sklearn_clone__(self) -> Compute:
+        return self  # immutable
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{name}={value!r}" for name, value in vars(self).items() if value != getattr(Compute, name)
+        )
+        return f"Compute({', '.join(changed)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """Settings that all kernel machines share; `textsvm.SVC` documents them."""
+
+    kernel: KernelLike = "spectrum"
+    _: KW_ONLY
+    normalise: str = "unicode"
+    punctuation: bool = True
+    max_length: int | None = None
+    tol: float = 1e-3
+    duality_gap: float | None = None
+    max_iter: int = -1
+    device: str = "auto"
+    n_jobs: int | None = None
+    compute: Compute | None = None
+
+    #: Name of the estimator, in model files and reports.
+    estimator: ClassVar[str]
+    #: Settings that must be finite numbers above 0 (`duality_gap` may be None).
+    _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Settings by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def compute_options(self) -> Compute:
+        """The setting `compute`, or its default."""
+        return self.compute or Compute()
+
+    @property
+    def text_form(self) -> TextForm:
+        """How texts are normalised."""
+        return TextForm(self.normalise, self.punctuation, self.max_length)
+
+    @property
+    def source(self) -> Source:
+        """Input type, chosen by the kernel."""
+        return self.source_of(self.kernel)
+
+    def source_of(self, kernel: KernelLike | None) -> Source:
+        """Input type of a kernel; None is a precomputed kernel matrix."""
+        if kernel is None or (isinstance(kernel, str) and kernel == "precomputed"):
+            from textsvm.sources.matrix import MatrixSource
+
+            return MatrixSource()
+        if isinstance(kernel, str) and is_spelled_out(kernel):
+            kernel = parse(kernel)
+        structure, landmarks = structure_of(kernel), self.compute_options.landmarks
+        if structure.reads_vectors:
+            from textsvm.sources.vectors import VectorSource
+
+            return VectorSource(kernel, landmarks)
+        if structure.reads_tables:
+            from textsvm.sources.vectors import ColumnSource
+
+            return ColumnSource(kernel, self.text_form, landmarks)
+        return TextSource(kernel, self.text_form, landmarks)
+
+    @property
+    def solver_tol(self) -> float:
+        """Violation of the optimality conditions at which the solver stops."""
+        return self.tol
+
+    def new_kernel(self) -> Kernel:
+        """A new kernel with the parameters of `kernel`; InputError if `kernel` is not a kernel."""
+        if isinstance(self.kernel, str) and is_spelled_out(self.kernel):
+            return parse(self.kernel)
+        return as_kernel(self.kernel)
+
+    @contextmanager
+    def at_work(self, device: Device) -> Iterator[None]:
+        """Limit the threads to `n_jobs` and make the device current."""
+        with parallel.limit(self.n_jobs), devices.use(device):
+            yield
+
+    def check(self) -> None:
+        """Raise InputError if a setting is out of range; trainers call it first."""
+        if not isinstance(self.compute, Compute | None):
+            raise InputError(f"compute must be textsvm.Compute(...) or None, got {self.compute!r}")
+        compute = self.compute_options
+        self.source.check()
+        if compute.landmarks is not None:
+            self._check_approximated()
+        for name in self._POSITIVE:
+            value = getattr(self, name)
+            unset = name == "duality_gap" and value is None
+            if not unset and not (is_number(value) and 0 < value < np.inf):
+                raise InputError(f"{name}={value!r} must be a finite number above 0")
+        if not (is_whole(self.max_iter) and (self.max_iter > 0 or self.max_iter == -1)):
+            raise InputError(f"max_iter={self.max_iter!r} must be a whole number above 0, or -1 for no bound")
+        check_jobs(self.n_jobs)
+        if compute.memory is not None:
+            from textsvm.gram.plan import parse_bytes
+
+            parse_bytes(compute.memory)
+
+    def _check_approximated(self) -> None:
+        """Raise InputError if the kernel cannot be approximated by landmarks."""
+        if is_default(self.kernel):
+            raise InputError(
+                f"approximate needs a named kernel; kernel={self.kernel!r} is exact with any number of "
+                "documents: name a kernel, such as gap, or leave approximate out"
+            )
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+            raise InputError("a precomputed kernel matrix is not approximated; leave approximate out")
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierSettings(Settings):
+    """Settings of `textsvm.SVC`."""
+
+    kernel: KernelLike = "auto"
+    C: float = 1.0
+    _: KW_ONLY
+    multiclass: str = "ovr"
+    class_weight: Mapping[Any, float] | str | None = None
+    time_budget: float | None = None
+    loss: str | None = None
+    scoring: str = "accuracy"
+
+    estimator = "SVC"
+    _POSITIVE = ("C", "tol", "duality_gap")
+
+    @property
+    def solver_tol(self) -> float:
+        return ROUGHER * self.tol if is_default(self.kernel) else self.tol
+
+    def check(self) -> None:
+        super().check()
+        if not isinstance(self.multiclass, str) or self.multiclass not in STRATEGIES:
+            raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}")
+        check_class_weight(self.class_weight)
+        if self.loss not in (None, *LOSSES):
+            raise InputError(f"loss={self.loss!r} is not None or one of {', '.join(LOSSES)}")
+        if self.loss == "squared_hinge" and self.multiclass == "crammer-singer":
+            raise InputError("crammer-singer has no squared hinge loss; choose multiclass ovr or ovo")
+        seconds = self.time_budget
+        if seconds is not None and not (is_number(seconds) and 0 <= seconds < np.inf):
+            raise InputError(f"time_budget must be a number of seconds or None, got {seconds!r}")
+        if not isinstance(self.scoring, str) or self.scoring not in SCORINGS:
+            raise InputError(f"scoring={self.scoring!r} is not one of {', '.join(SCORINGS)}")
+        if self.scoring != "accuracy" and self.multiclass == "ovo":
+            raise InputError(NEEDS_DECISION_VALUES.format('scoring="f1_macro"'))
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionSettings(Settings):
+    """Settings of `textsvm.SVR`."""
+
+    C: float = 1.0
+    _: KW_ONLY
+    epsilon: float = 0.1
+
+    estimator = "SVR"
+    _POSITIVE = ("C", "tol", "duality_gap")
+
+    def check(self) -> None:
+        super().check()
+        if not is_number(self.epsilon) or not 0 <= self.epsilon < np.inf:
+            raise InputError(f"epsilon={self.epsilon!r} must be a finite number of at least 0")
+
+
+@dataclass(frozen=True, eq=False)
+class NoveltySettings(Settings):
+    """Settings of `textsvm.OneClassSVM`."""
+
+    nu: float = 0.5
+
+    estimator = "OneClassSVM"
+
+    def check(self) -> None:
+        super().check()
+        if not is_number(self.nu) or not 0 < self.nu <= 1:
+            raise InputError(f"nu={self.nu!r} must be above 0 and at most 1")
+
+
+@dataclass(frozen=True, eq=False)
+class MultilabelSettings(Settings):
+    """Settings of `textsvm.MultilabelSVC`."""
+
+    kernel: KernelLike = "fast"
+    C: float = 1.0
+    _: KW_ONLY
+    thresholds: str = "cv"
+    cv: Any = 5
+    random_state: int | None = 0
+
+    estimator = "MultilabelSVC"
+    _POSITIVE = ("C", "tol", "duality_gap")
+
+    def check(self) -> None:
+        super().check()
+        if not isinstance(self.thresholds, str) or self.thresholds not in THRESHOLDS:
+            raise InputError(f"thresholds={self.thresholds!r} is not one of {', '.join(THRESHOLDS)}")
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationSettings:
+    """Settings of `textsvm.CalibratedSVC`."""
+
+    classifier: ClassifierSettings = ClassifierSettings()
+    method: str = "sigmoid"
+    cv: Any = 5
+    reject: Sequence[float] | float | None = None
+    random_state: int | None = 0
+
+    estimator: ClassVar[str] = "CalibratedSVC"
+
+    def check(self) -> None:
+        """Raise InputError if a setting is out of range; the trainer calls it first."""
+        if not isinstance(self.classifier, ClassifierSettings):
+            raise InputError(f"estimator={self.classifier!r} is not an SVC")
+        if self.method not in METHODS:
+            raise InputError(f"method={self.method!r} is not one of {', '.join(METHODS)}")
+        check_reject(self.reject)
+
+
+#: Settings by the name of their estimator.
+SETTINGS: dict[str, type[Settings]] = {
+    settings.estimator: settings
+    for settings in (ClassifierSettings, RegressionSettings, NoveltySettings, MultilabelSettings)
+}
+
+
+def check_class_weight(class_weight: object) -> None:
+    """Raise InputError unless `class_weight` is None, "balanced" or a dict of numbers above 0."""
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return
+    if not isinstance(class_weight, Mapping):
+        raise InputError(f"class_weight={class_weight!r} is not None, 'balanced' or a dict of class: weight")
+    for name, weight in class_weight.items():
+        number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
+        if not number or not 0 < weight < np.inf:
+            raise InputError(
+                f"the class_weight of {name!s} is {weight!r}; it must be a finite number above 0"
+            )
+
+
+@dataclass(frozen=True)
+class OnlineSettings:
+    """Settings of `textsvm.OnlineSVC`."""
+
+    C: float = 1.0
+    p: int = 4
+    _: KW_ONLY
+    tol: float = 1e-3
+    max_texts: int | None = None
+    max_bytes: int | None = None
+
+    estimator: ClassVar[str] = "OnlineSVC"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Settings by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def check(self) -> None:
+        """Raise InputError if a setting is out of range."""
+        for name in ("C", "tol"):
+            value = getattr(self, name)
+            if not (is_number(value) and 0 < value < np.inf):
+                raise InputError(f"{name}={value!r} must be a number above 0")
+        if not (is_whole(self.p) and 1 <= self.p <= LONGEST_PMER):
+            raise InputError(f"p={self.p!r} must be a whole number from 1 to {LONGEST_PMER}")
+        for name in ("max_texts", "max_bytes"):
+            value = getattr(self, name)
+            if value is not None and not (is_whole(value) and value > 0):
+                raise InputError(f"{name}={value!r} must be a whole number above 0, or None")
+
+
+def settings_of(model: Any) -> Settings:
+    """The settings of an estimator, or settings themselves; InputError for other objects."""
+    settings = getattr(model, "settings", model)
+    if not isinstance(settings, Settings):
+        raise InputError(
+            f"{type(model).__name__} is neither SVC nor SVR nor MultilabelSVC; nothing is compared with y"
+        )
+    return settings

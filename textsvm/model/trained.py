@@ -1,0 +1,320 @@
+"""The trained model: reader, predictor, decision rule and record.
+
+    texts, columns, vectors -> reader -> encoded examples -> predictor -> values of the machines
+    -> rule -> decision values, labels, probabilities, sets of labels
+
+`TrainedModel` is immutable and threads may share it. `textsvm.load` returns it, trainers (`textsvm.training`)
+return it, and estimators hold one in `model_`. It has no training code, so that predicting a single text waits
+for neither scikit-learn nor Numba. `textsvm.as_estimator` makes an estimator of it for scikit-learn's tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json
+from textsvm.errors import InputError
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import Predictor
+from textsvm.model.conformal import largest
+from textsvm.model.rules import CalibratedRule, NoveltyRule, Rule, ScaledRule
+from textsvm.runtime import device as devices
+from textsvm.runtime import parallel
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Lock, StageProgress, of_stage
+from textsvm.sources.base import Reader, Source, Support
+
+if TYPE_CHECKING:
+    from textsvm.kernels.nystroem import Approximation
+    from textsvm.model.settings import OnlineSettings, Settings
+    from textsvm.model.top_features import TopFeatures
+    from textsvm.solvers.solution import Solution
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Machines f_k(x) = sum_i dual_coef[k, i] K(support_i, x) + intercept[k], or weights of features."""
+
+    support: Support
+    dual_coef: Floats  #: shape (n_machines, n_sv): sign_i alpha_i of each machine
+    intercept: Floats  #: shape (n_machines,): Biases
+
+    def prepare(self, reader: Reader, device: Device) -> Predictor:
+        """Prepare the machines, without their biases, for prediction on a device."""
+        assert isinstance(reader, Source)
+        return reader.predictor(self.support, self.dual_coef, device)
+
+    @property
+    def constant(self) -> bool:
+        """Whether the machines are their biases alone, without support vectors or weights."""
+        return not len(self.support.indices) and self.support.weights is None
+
+
+@dataclass(frozen=True)
+class Record:
+    """How a model was trained."""
+
+    #: Settings of the training; of a model from a file those that it stores. Of a calibrated model those of its
+    #: classifier.
+    settings: Settings | OnlineSettings
+    #: Number of support vectors of each class, or of each machine (several labels).
+    n_support: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    C: float | None = None  #: Penalty used
+    loss: str = "hinge"  #: Loss function used
+    chosen: str = ""  #: Kernel and C of "auto" and "fast" in a sentence
+    solutions: tuple[Solution, ...] = ()  #: Of the solver, for each machine; a single one with Crammer-Singer
+    unfinished: str = ""  #: Message about machines that did not converge; empty if all did
+    seconds: Mapping[str, float] = field(default_factory=dict)  #: Wall time of "encode", "gram", "solve", ...
+    gram: str = ""  #: Origin of the rows of the kernel matrix, or why there is no kernel matrix
+    device: Device | None = None  #: Device of the training
+    approximation: Approximation | None = None  #: With `Compute.approximate`
+    held_out_accuracy: float | None = None  #: Of the choice of the kernel, or of a calibration
+    n_trials: int = 0  #: Trials of the choice of the kernel
+    margin: float | None = None  #: Median out-of-fold margin of a calibrated model
+    adaptation: Any = None  #: `textsvm.training.adaptation.Adaptation` of an adapted model
+    info: Json = field(default_factory=dict)  #: The `info` of `textsvm.save`
+    digest: str | None = None  #: Checked digest of the model file; None without a file, or of an old version
+    without_digest: bool = False  #: Whether the model file has no digest, so that damage is not detected
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations of all machines."""
+        return sum(solution.iterations for solution in self.solutions)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """A trained model; see the top of `textsvm.model.trained`.
+
+    Attributes
+    ----------
+    reader : Reader
+        Checks and encodes examples.
+    predictor : Expansion
+        Support vectors, kernel and coefficients, or weights of features.
+    rule : Rule
+        Decision rule: classes, strategy, offsets, calibration, thresholds.
+    record : Record
+        Settings and figures of the training, and the `info` of the model file.
+    device : str
+        Device for predictions, see `textsvm.SVC`.
+    n_jobs : int, optional
+        Threads; None or -1 uses all cores.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, load, save
+    >>> save(SVC(Spectrum(3)).fit(["win cash now", "lunch at noon"], ["spam", "ham"]), "spam.textsvm")
+    >>> model = load("spam.textsvm")
+    >>> model.rule.classes.tolist(), model.predict(["cash"]).tolist()
+    (['ham', 'spam'], ['spam'])
+    """
+
+    reader: Reader
+    predictor: Expansion
+    rule: Rule
+    record: Record
+    device: str = "auto"
+    n_jobs: int | None = None
+    #: Predictor on `device`, empty until the first prediction.
+    _prepared: list[Predictor] = field(default_factory=list, init=False, repr=False)
+    #: Held while the predictor is prepared, so that threads prepare it once.
+    _preparing: Lock = field(default_factory=Lock, init=False, repr=False)
+
+    @property
+    def estimator_name(self) -> str:
+        """Name of the estimator that trains such models: "SVC", "SVR", ..."""
+        return self.rule.estimator
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """Fitted kernel; None with a precomputed kernel matrix."""
+        return self.predictor.support.kernel
+
+    @property
+    def support(self) -> Support:
+        """Support vectors and kernel."""
+        return self.predictor.support
+
+    @property
+    def classes(self) -> AnyArray | None:
+        """Sorted classes or labels, shape (n_classes,); None for numbers and novelty."""
+        return self.rule.classes
+
+    @property
+    def info(self) -> Json:
+        """The `info` of `textsvm.save`."""
+        return self.record.info
+
+    def on(self, device: str, n_jobs: int | None = None) -> TrainedModel:
+        """The same model with another device and number of threads."""
+        return replace(self, device=device, n_jobs=n_jobs)
+
+    @contextmanager
+    def at_work(self, device: Device) -> Iterator[None]:
+        """Limit the threads to `n_jobs` and make the device current."""
+        with parallel.limit(self.n_jobs), devices.use(device):
+            yield
+
+    def prepared(self) -> Predictor:
+        """The machines prepared for prediction on `device`."""
+        with self._preparing:
+            if not self._prepared:
+                device = devices.select(self.device)
+                with self.at_work(device):
+                    self._prepared.append(self.predictor.prepare(self.reader, device))
+            return self._prepared[0]
+
+    @property
+    def device_in_use(self) -> Device:
+        """The device of the last prediction, else of the training, else the device of the next prediction."""
+        if self._prepared:
+            return self._prepared[0].device
+        return self.record.device or devices.select(self.device)
+
+    def machine_values(self, X: Any, progress: StageProgress | None = None) -> Floats:
+        """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
+        support, intercept = self.predictor.support, self.predictor.intercept
+        given = self.reader.validate(X, support.n_features)
+        if self.predictor.constant:
+            return np.tile(intercept, (len(given), 1))
+        predictor = self.prepared()
+        # Values that overflow are reported below, by document.
+        with self.at_work(predictor.device), np.errstate(over="ignore", invalid="ignore"):
+            examples = self.reader.encode_test(given, support)
+            values = predictor.values(examples, of_stage(progress, "predict")) + intercept
+        for i in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
+            raise InputError(
+                f"document {i + 1:,} of those given has no finite decision value: its numbers, or those of "
+                "the model, are too large for this kernel; scale them, or train it again"
+            )
+        return values
+
+    def decision_function(self, X: Any, progress: StageProgress | None = None) -> Floats:
+        """Decision values of examples.
+
+        Examples are compared with the support vectors only, in batches of bounded memory.
+
+        Returns
+        -------
+        float64 array
+            Two classes, shape (n,): signed distance to the boundary in units of the margin; positive is the
+            second class. More, shape (n, n_classes): values of the classes, of which the largest wins.
+            Regression, shape (n,): the predicted number. Novelty, shape (n,): negative outside.
+        """
+        return self.rule.scores(self.machine_values(X, progress))
+
+    def predict(self, X: Any, progress: StageProgress | None = None) -> Any:
+        """Predict the class, the set of labels, or the number of each example; +1 or -1 for novelty.
+
+        A calibrated model with a reject option predicts "unsure" for rejected examples.
+        """
+        return self.rule.formed(self.rule.predictions(self.decision_function(X, progress)))
+
+    def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
+        """The probability of each class, shape (n, n_classes); rows sum to 1. InputError if not calibrated."""
+        return self.with_probabilities().probabilities(self.decision_function(X, progress))
+
+    def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
+        """Prediction sets: classes of each text that include the true class with the promised probability.
+
+        Parameters
+        ----------
+        X : n texts
+        coverage : float
+            Probability that the set holds the true class, above 0 and below 1.
+        per_class : bool
+            Whether the coverage holds for each class rather than on average over all texts.
+
+        Returns
+        -------
+        bool array, shape (n, n_classes)
+            Columns in the order of the classes; at least one class per row.
+        """
+        rule = self.calibrated()
+        return rule.require_conformity().sets(self.predict_proba(X), coverage, per_class)
+
+    def predict_known(self, X: Any, rejected: float = 0.05) -> Bools:
+        """Whether each text is like a known class, shape (n,), by `score_samples`.
+
+        Parameters
+        ----------
+        X : n texts
+        rejected : float
+            Largest share of texts of the classes that is rejected, above 0 and below 1.
+        """
+        return self.calibrated().require_conformity().known(self.decision_function(X), rejected)
+
+    def score_samples(self, X: Any) -> Floats:
+        """Similarity of each text to the known classes, or to the region of a one-class model, shape (n,).
+
+        With classes it is the largest decision value, for novelty the decision value without the bias.
+        """
+        decision = self.decision_function(X)
+        if isinstance(self.rule, NoveltyRule):
+            return decision - float(self.predictor.intercept[0])
+        return largest(decision)
+
+    def calibrated(self) -> CalibratedRule:
+        """The rule of a calibrated model; InputError for other models."""
+        if not isinstance(self.rule, CalibratedRule):
+            raise InputError(f"a model of {self.estimator_name} is not calibrated; train a CalibratedSVC")
+        return self.rule
+
+    def with_probabilities(self) -> CalibratedRule | ScaledRule:
+        """The rule of a model with probabilities; InputError for other models."""
+        if not isinstance(self.rule, CalibratedRule | ScaledRule):
+            raise InputError(f"a model of {self.estimator_name} has no probabilities; train a CalibratedSVC")
+        return self.rule
+
+    def top_features(self, n: int = 30) -> list[TopFeatures]:
+        """The `n` features with the largest weights for each class.
+
+        Parameters
+        ----------
+        n : int
+
+        Returns
+        -------
+        list of TopFeatures
+            A class or direction each, with `label`, `kind` ("substrings", "words", "numbers", "patterns" or
+            "training documents") and `features`, which have `text`, `weight` and `merged`. A sum of kernels
+            has an element for each term.
+        """
+        from textsvm.model.top_features import top_features
+
+        return top_features(self, n)
+
+    def replaced(self, **facts: Any) -> TrainedModel:
+        """The same model with other entries of its record."""
+        return replace(self, record=replace(self.record, **facts))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A predictor holds device memory or large indexes; it is prepared again when needed.
+        return {name: value for name, value in vars(self).items() if name not in ("_prepared", "_preparing")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _prepared=[], _preparing=Lock())
+
+
+def as_model(model: Any) -> TrainedModel:
+    """The trained model of a fitted estimator; a trained model itself. InputError for other objects."""
+    if isinstance(model, TrainedModel):
+        return model
+    if not is_ours(model):
+        raise InputError(
+            f"expected a model of textsvm, such as SVC or the result of load, got {type(model).__name__}"
+        )
+    model.require_fitted()
+    trained: TrainedModel = model.model_
+    return trained
+
+
+def is_ours(model: Any) -> bool:
+    """Whether an object is a trained model, or an estimator that holds one."""
+    return isinstance(model, TrainedModel) or hasattr(type(model), "require_fitted")

@@ -1,0 +1,96 @@
+"""Trainer of classifiers with probabilities, calibrated on out-of-fold decision values.
+
+The decision values of a model on its own training documents are too good, so calibration uses the values of a
+cross-validation, from machines that were not trained on the document. The folds share the Gram of all documents,
+unless the kernel learns from documents (idf weights): it then learns from each training part. The values are mapped
+to probabilities (`textsvm.model.rules.CalibratedRule`); scikit-learn's `CalibratedClassifierCV` fits the maps. The
+classifier itself is fitted to all documents.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from textsvm.arrays import Floats, Ints
+from textsvm.errors import InputError
+from textsvm.model.conformal import Conformity
+from textsvm.model.rules import CalibratedRule, ClassRule, check_reject, margins
+from textsvm.model.settings import CalibrationSettings, is_default
+from textsvm.model.trained import TrainedModel
+from textsvm.runtime.parallel import StageProgress, lap
+from textsvm.training import fold_grams, probability_maps
+from textsvm.training.classifier import ChosenKernel, choose_kernel
+from textsvm.training.folds import make_folds
+from textsvm.training.problems import problem_of
+from textsvm.training.targets import Target
+from textsvm.training.thresholds import mean_values
+from textsvm.training.train import read_training_data
+
+
+def train_calibrated(
+    settings: CalibrationSettings,
+    X: Any,
+    y: Any,
+    sample_weight: ArrayLike | None = None,
+    progress: StageProgress | None = None,
+) -> TrainedModel:
+    """Train a classifier; all folds and the final machines share one Gram, unless the kernel learns (idf).
+
+    Weights count in the machines and in the calibration.
+    """
+    settings.check()
+    classifier = settings.classifier
+    given, target, weight = read_training_data(classifier, X, y, sample_weight)
+    task, tested = _task(settings, target, weight)
+    seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
+    chosen: ChosenKernel | None = None
+    if is_default(classifier.kernel):
+        clock = time.perf_counter()
+        chosen = choose_kernel(classifier, given, target, weight, progress)
+        classifier = replace(classifier, kernel=chosen.kernel, C=chosen.C, loss=chosen.loss)
+        lap(seconds, "choose", clock)
+    model, values = fold_grams.fit_with_folds(classifier, given, task, seconds, progress)
+    assert model is not None
+    assert isinstance(model.rule, ClassRule)
+    clock = time.perf_counter()
+    decision, _ = mean_values(values, task.folds[:-1], len(target.values))
+    decision, codes = decision[tested], target.values[tested]
+    maps = probability_maps.fit_maps(
+        settings.method, decision, codes, None if weight is None else weight[tested]
+    )
+    rule = CalibratedRule(
+        model.rule.classes, model.rule.strategy, method=settings.method, maps=maps, reject=settings.reject
+    )
+    probability = rule.probabilities(decision)
+    rule = replace(rule, conformity=Conformity.of(probability, decision, codes))
+    seconds["calibrate"] = seconds.pop("score") + time.perf_counter() - clock
+    model = model.replaced(
+        chosen="" if chosen is None else chosen.description,
+        n_trials=0 if chosen is None else chosen.n_trials,
+        held_out_accuracy=float((probability.argmax(axis=1) == codes).mean()),
+        margin=float(np.median(margins(decision))),
+        seconds=seconds,
+    )
+    return replace(model, rule=rule)
+
+
+def _task(
+    settings: CalibrationSettings, target: Target, weight: Floats | None
+) -> tuple[fold_grams.Task, Ints]:
+    """Folds, the last with all documents and no test part; and the documents that are tested."""
+    assert target.classes is not None
+    check_reject(settings.reject, target.classes)
+    folds = make_folds(settings.cv, target, random_state=settings.random_state)
+    tested = np.unique(np.concatenate([test for _, test in folds]))
+    missing = np.setdiff1d(np.arange(len(target.classes)), target.values[tested])
+    if len(missing) and not isinstance(settings.cv, int | np.integer):
+        raise InputError(f"no document of class {target.classes[missing[0]]!s} is in the test part of a fold")
+    folds.append((np.arange(len(target.values)), np.empty(0, np.int64)))
+    for train, _ in folds:
+        problem_of(settings.classifier, target, train, weight)
+    return fold_grams.Task(target, weight, folds), tested

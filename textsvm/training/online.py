@@ -1,0 +1,175 @@
+"""Trainer of online classifiers: exact machines that learn and unlearn single texts (`textsvm.solvers.online`)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.errors import InputError
+from textsvm.kernels.inputs import as_texts
+from textsvm.model.online import (
+    ByteReader,
+    OnlineExpansion,
+    OnlinePredictor,
+    OnlineTexts,
+    digest_of,
+    new_machines,
+    online_model,
+    scale_of,
+)
+from textsvm.model.rules import ScaledRule
+from textsvm.model.settings import NotConvergedWarning, OnlineSettings, warn_user
+from textsvm.model.trained import TrainedModel
+from textsvm.sources.base import Support
+from textsvm.training.targets import as_classes, as_known
+
+
+class OnlineLearner:
+    """Learns and unlearns texts; after each call it is at the optimum for the texts that are left.
+
+    Parameters
+    ----------
+    settings : OnlineSettings
+    model : TrainedModel, optional
+        Model of an OnlineSVC, whose texts are known already; it does not change.
+    warning : type
+        Category of the warning that the solver did not converge.
+    """
+
+    def __init__(
+        self,
+        settings: OnlineSettings,
+        model: TrainedModel | None = None,
+        warning: type[Warning] = NotConvergedWarning,
+    ) -> None:
+        settings.check()
+        self.settings, self.warning = settings, warning
+        self.reader = ByteReader(settings.p, settings.max_bytes)
+        self.texts: OnlineTexts | None = None
+        self._rule: ScaledRule | None = None  #: With the scale of the known texts; None after a lesson
+        self._info: dict[str, Any] = {}
+        if model is not None:
+            if not isinstance(model.predictor, OnlineExpansion):
+                raise InputError(
+                    f"a model of {model.estimator_name} does not learn single texts; train it again"
+                )
+            self.texts, self._info = copy.deepcopy(model.predictor.texts), model.info
+
+    def model(self) -> TrainedModel:
+        """The trained model at present; later lessons do not change it."""
+        return online_model(copy.deepcopy(self.known), self.settings, self._info)
+
+    @property
+    def known(self) -> OnlineTexts:
+        """The texts learnt so far; InputError before the first."""
+        if self.texts is None:
+            raise InputError("this OnlineSVC is not fitted; call fit first")
+        return self.texts
+
+    def decision_function(self, X: Any) -> Floats:
+        """Decision values of texts, as those of `model`."""
+        machines = self.known.machines
+        rows = self.reader.encode_test(self.reader.validate(X), Support(np.empty(0, np.int64)))
+        return self.plain_rule.scores(OnlinePredictor(machines).values(rows))
+
+    @property
+    def plain_rule(self) -> ScaledRule:
+        """The rule of the known classes, without a scale."""
+        return ScaledRule(self.known.classes)
+
+    @property
+    def rule(self) -> ScaledRule:
+        """The rule of the known texts, as that of `model`."""
+        if self._rule is None:
+            values, codes = self.left_out()
+            classes = self.known.classes
+            self._rule = ScaledRule(classes, scale=scale_of(values, codes, len(classes)))
+        return self._rule
+
+    def fit(self, X: Any, y: Any) -> None:
+        """Learn these texts, and forget all others; `textsvm.OnlineSVC.fit` has the details."""
+        texts = _texts(X)
+        classes, codes = as_classes(y, len(texts))
+        self._begin(classes)
+        self._learn(texts, codes)
+
+    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> None:
+        """Learn these texts in addition to the known texts."""
+        texts = _texts(X)
+        if self.texts is None:
+            known = as_classes(y, len(texts))[0] if classes is None else np.unique(np.asarray(classes))
+            codes = as_known(y, len(texts), known)
+            self._begin(known)
+        else:
+            codes = as_known(y, len(texts), self.texts.classes)
+        self._learn(texts, codes)
+
+    def add_classes(self, classes: ArrayLike) -> None:
+        """Add classes; the known texts are learnt again and count against each new class."""
+        known = self.known
+        every = np.union1d(known.classes, np.asarray(classes))
+        if len(every) == len(known.classes):
+            return
+        place = np.searchsorted(every, known.classes).tolist()
+        rows = {name: known.keys_of(name) for name in known.codes}
+        known.codes = {name: place[code] for name, code in known.codes.items()}
+        known.classes, known.machines = every, self._new_machines(every)
+        for name, keys in rows.items():
+            known.add(name, keys, known.codes[name])
+        self._settle()
+
+    def unlearn(self, X: Any) -> None:
+        """Forget these texts, as if they had not been learnt; of equal texts the copy learnt last."""
+        known, names = self.known, list[Hashable]()
+        for i, text in enumerate(as_texts(X)):
+            copies = [name for name in known.copies.get(digest_of(text), []) if name not in names]
+            if not copies:
+                raise InputError(f"document {i} was not learnt, or was forgotten beyond max_texts")
+            names.append(copies[-1])
+        for name in names:
+            for machine in known.machines:
+                if name in machine:
+                    machine.remove(name)
+            known.forget(name)
+        self._settle()
+
+    def left_out(self) -> tuple[Floats, Ints]:
+        """Estimated leave-one-out decision values of the known texts, and their class numbers, shape (n,)."""
+        return self.known.left_out()
+
+    def _new_machines(self, classes: AnyArray) -> list[Any]:
+        return new_machines(len(classes), self.settings)
+
+    def _begin(self, classes: AnyArray) -> None:
+        if len(classes) < 2:
+            raise InputError(f"two or more classes are needed, got {len(classes)}; name them with classes=")
+        self.texts, self._info = OnlineTexts(classes, self._new_machines(classes)), {}
+
+    def _learn(self, texts: Sequence[str], codes: Ints) -> None:
+        known = self.known
+        for text, code in zip(texts, codes.tolist(), strict=True):
+            known.note(known.n_seen, digest_of(text), code)
+            known.add(known.n_seen, self.reader.features(text)[0], code)
+            known.n_seen += 1
+        self._settle()
+
+    def _settle(self) -> None:
+        self._rule = None
+        for machine in self.known.settle():
+            warn_user(
+                f"the violation {machine.violation:.2g} is above tol={self.settings.tol:g} after "
+                f"{machine.pairs:,} pairs; the next call continues, and a smaller C converges sooner",
+                self.warning,
+            )
+
+
+def _texts(X: Any) -> list[str]:
+    texts = as_texts(X)
+    if not texts:
+        raise InputError("there are no documents to train on")
+    return texts

@@ -1,0 +1,163 @@
+"""From settings and targets to learning problems, decision rules, and offsets that folds have taught.
+
+Offsets of classes (scoring="f1_macro") and thresholds of labels are chosen from out-of-fold decision values
+(`textsvm.training.thresholds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.errors import InputError
+from textsvm.model.labels import as_indicator
+from textsvm.model.rules import ClassRule, LabelRule, NoveltyRule, NumberRule, Rule, offset_of_bias
+from textsvm.model.settings import (
+    ClassifierSettings,
+    Fold,
+    MultilabelSettings,
+    NoveltySettings,
+    RegressionSettings,
+    Settings,
+)
+from textsvm.solvers.problems import Classification, Labelling, OneClass, Problem, Regression
+from textsvm.training.targets import Target, as_classes, as_numbers, class_factors, weights_of
+from textsvm.training.thresholds import (
+    choose_offsets,
+    choose_thresholds,
+    mean_values,
+    out_of_fold_values,
+)
+
+
+def as_target(settings: Settings, y: Any, n: int) -> Target:
+    """Check the targets of n examples; InputError if there are not n, or a target is unusable."""
+    if isinstance(settings, ClassifierSettings):
+        classes, codes = as_classes(y, n)
+        return Target(codes, classes)
+    if isinstance(settings, MultilabelSettings):
+        labels, indicator, form = as_indicator(y, n)
+        return Target(indicator, labels, form)
+    return Target(np.zeros(n) if isinstance(settings, NoveltySettings) else as_numbers(y, n), None)
+
+
+def problem_of(
+    settings: Settings, target: Target, index: Ints, sample_weight: Floats | None = None
+) -> Problem:
+    """The learning problem of the rows `index`; InputError if there is nothing to learn from them.
+
+    `target` and `sample_weight`, shape (n,), are of all n examples; class weights count these rows only. Labels
+    that none or all of the rows have are left out.
+    """
+    if isinstance(settings, ClassifierSettings):
+        return classification(settings, target, index, sample_weight)
+    if isinstance(settings, MultilabelSettings):
+        weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
+        return Labelling(index, target.values[index], float(settings.C), weight)
+    weight = weights_of(index, sample_weight)
+    if isinstance(settings, NoveltySettings):
+        return OneClass(index, float(settings.nu), weight)
+    assert isinstance(settings, RegressionSettings)
+    return Regression(index, target.values[index], float(settings.C), weight, float(settings.epsilon))
+
+
+def classification(
+    settings: ClassifierSettings,
+    target: Target,
+    index: Ints,
+    sample_weight: Floats | None = None,
+    C: float | None = None,
+) -> Classification:
+    """`problem_of` for a classifier, with `C` in place of the setting if it is not None."""
+    assert target.classes is not None
+    codes = target.values[index]
+    weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
+    totals: Floats = np.bincount(codes, weight, len(target.classes)).astype(np.float64)
+    for a in np.flatnonzero(totals == 0)[:1]:
+        weightless = (codes == a).any()
+        why = "sample_weight is zero for all of its documents" if weightless else "it has no document"
+        raise InputError(f"there is nothing to learn the class {target.classes[a]!s} from: {why}")
+    factors = class_factors(settings.class_weight, target.classes, totals)
+    penalty, loss = float(settings.C if C is None else C), settings.loss or "hinge"
+    weight = weight * factors[codes]
+    return Classification(index, codes, len(target.classes), penalty, weight, settings.multiclass, loss)
+
+
+def rule_of(settings: Settings, target: Target) -> Rule:
+    """Decision rule for targets of this kind, without offsets, and with thresholds of 0."""
+    if isinstance(settings, NoveltySettings):
+        return NoveltyRule()
+    if target.classes is None:
+        return NumberRule()
+    if isinstance(settings, ClassifierSettings):
+        return ClassRule(target.classes, settings.multiclass)
+    assert target.form is not None
+    return LabelRule(target.classes, np.zeros(len(target.classes)), target.form)
+
+
+def count_support(settings: Settings, target: Target, support: Ints, coef: Floats) -> Ints:
+    """Number of support vectors of each class, or of each machine of several labels, shape (n_classes,)."""
+    if isinstance(settings, MultilabelSettings):
+        return (coef != 0).sum(axis=1)
+    if target.classes is None:
+        return np.array([len(support)])
+    return np.bincount(target.values[support], minlength=len(target.classes)).astype(np.int64)
+
+
+def learnt_offsets(
+    settings: Settings, values: Sequence[Floats], folds: Sequence[Fold], target: Target
+) -> Floats | None:
+    """Offsets of classes or thresholds of labels, from decision values of test parts; None if not learnt."""
+    if isinstance(settings, MultilabelSettings):
+        return _thresholds(settings, values, folds, target)
+    if isinstance(settings, ClassifierSettings) and settings.scoring != "accuracy":
+        return choose_offsets(out_of_fold_values(values, folds, target), target)
+    return None
+
+
+def _thresholds(
+    settings: MultilabelSettings,
+    values: Sequence[Floats],
+    folds: Sequence[Fold],
+    target: Target,
+    without: Ints | None = None,
+) -> Floats:
+    """Thresholds from the values of test parts, without the documents `without`."""
+    if not values or settings.thresholds == "zero":
+        return np.zeros(target.values.shape[1])
+    decision, tested = mean_values(values, folds, len(target.values))
+    if without is not None:
+        tested[without] = 0
+    return choose_thresholds(decision[tested > 0], target.values[tested > 0])
+
+
+def fold_values(
+    settings: Settings, values: Sequence[Floats], folds: Sequence[Fold], target: Target
+) -> list[Floats]:
+    """Decision values of each test part, with offsets of classes from the other folds."""
+    if not isinstance(settings, ClassifierSettings) or settings.scoring == "accuracy" or len(folds) < 2:
+        return list(values)
+    decision, shifted = out_of_fold_values(values, folds, target), []
+    for scores, (_, test) in zip(values, folds, strict=True):
+        others = decision.copy()
+        others[test] = np.nan
+        shifted.append(scores + offset_of_bias(choose_offsets(others, target), scores.ndim))
+    return shifted
+
+
+def fold_predictions(
+    settings: Settings, values: Sequence[Floats], folds: Sequence[Fold], target: Target
+) -> list[AnyArray]:
+    """Predictions of each test part, with offsets or thresholds from the other folds."""
+    if not isinstance(settings, MultilabelSettings):
+        rule = rule_of(settings, target)
+        return [rule.predictions(scores) for scores in fold_values(settings, values, folds, target)]
+    predictions: list[AnyArray] = []
+    for number, (_, test) in enumerate(folds):
+        others = [k for k in range(len(folds)) if k != number]
+        of_others = [values[k] for k in others], [folds[k] for k in others]
+        predictions.append(values[number] > _thresholds(settings, *of_others, target, test))
+    return predictions

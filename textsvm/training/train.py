@@ -1,0 +1,152 @@
+"""Train a model from settings, examples and targets: the steps that all trainers share."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from textsvm.arrays import Floats
+from textsvm.errors import InputError
+from textsvm.kernels.base import Kernel
+from textsvm.model.rules import ClassRule, offset_of_bias
+from textsvm.model.settings import Settings
+from textsvm.model.trained import Expansion, Record, TrainedModel
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import StageProgress
+from textsvm.solvers.problems import Machines
+from textsvm.training.grams import PreparedRows, check_solver, check_store, prepare_gram, solve_problem
+from textsvm.training.problems import as_target, count_support, problem_of, rule_of
+from textsvm.training.targets import Target, as_weights, check_order, with_classes, with_positive
+
+
+def read_training_data(
+    settings: Settings, X: Any, y: Any, sample_weight: ArrayLike | None, positive: Any = None
+) -> tuple[Any, Target, Floats | None]:
+    """Check settings, and examples, targets and weights of a user.
+
+    `positive` is the positive class of two, for metrics.
+    """
+    settings.check()
+    compute = settings.compute_options
+    if (compute.solver, compute.store, compute.tier) != ("auto", None, "auto"):
+        check_solver(settings)
+        check_store(settings)
+    examples = settings.source.validate(X)
+    n = len(examples)
+    if n == 0:
+        raise InputError("there are no documents to train on")
+    target = as_target(settings, y, n)
+    check_order(examples, target)
+    if positive is not None:
+        target = with_positive(target, positive)
+    return examples, target, as_weights(sample_weight, n)
+
+
+def train_machines(
+    settings: Settings, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None
+) -> TrainedModel:
+    """Train on examples with a named kernel, without folds."""
+    given, target, weight = read_training_data(settings, X, y, sample_weight)
+    problem = problem_of(settings, target, np.arange(len(given)), weight)
+    device = devices.select(settings.device)
+    with settings.at_work(device):
+        clock = time.perf_counter()
+        source = settings.source
+        examples = source.encode(given, None, progress)
+        kernel = source.kernel_for(examples)
+        examples = with_classes(examples, target)
+        seconds = {"encode": time.perf_counter() - clock}
+        machines, gram = solve_problem(settings, kernel, examples, problem, seconds, progress)
+    return assemble(settings, kernel, examples, target, machines, seconds=seconds, gram=gram, device=device)
+
+
+def prepare(settings: Settings, X: Any, progress: StageProgress | None = None) -> PreparedRows:
+    """Encode training examples, fit the kernel to them and build their Gram matrix."""
+    settings.check()
+    source = settings.source
+    given, device = source.validate(X), devices.select(settings.device)
+    with settings.at_work(device):
+        clock = time.perf_counter()
+        examples = source.encode(given, None, progress)
+        kernel = source.kernel_for(examples)
+        kernel.fit(kernel.structure.read(examples), device)
+        encoded = {"encode": time.perf_counter() - clock}
+        prepared = prepare_gram(settings, examples, kernel, progress)
+    return replace(prepared, seconds=encoded | prepared.seconds)
+
+
+def assemble(
+    settings: Settings, kernel: Kernel, examples: Any, target: Target, machines: Machines, **facts: Any
+) -> TrainedModel:
+    """The model of solved machines; `facts` are entries of its record."""
+    approximation = kernel.structure.approximation
+    kernel, index, every = kernel.structure.condense(machines.index, machines.coef)
+    used = np.flatnonzero((every != 0).any(axis=0))
+    support, coef = index[used], np.ascontiguousarray(every[:, used])
+    source = settings.source_of(None if settings.kernel == "precomputed" else kernel)
+    rule = rule_of(settings, target)
+    for a in np.flatnonzero(np.isnan(machines.bias))[:1]:
+        assert target.classes is not None
+        raise InputError(
+            f"there is nothing to learn the label {target.classes[a]!s} from: sample_weight is zero for "
+            "all documents with it, or for all without it"
+        )
+    record = Record(
+        settings,
+        count_support(settings, target, support, coef),
+        solutions=machines.solutions,
+        unfinished=unfinished(settings, machines, target),
+        approximation=approximation,
+    )
+    if isinstance(rule, ClassRule):
+        record = replace(record, C=settings.C, loss=settings.loss or "hinge")  # type: ignore[attr-defined]
+    expansion = Expansion(source.support(kernel, examples, support), coef, machines.bias)
+    return TrainedModel(source, expansion, rule, replace(record, **facts), settings.device, settings.n_jobs)
+
+
+def assemble_prepared(
+    settings: Settings, prepared: PreparedRows, target: Target, machines: Machines
+) -> TrainedModel:
+    """The model of machines that were solved on prepared rows."""
+    device = devices.select(settings.device)
+    return assemble(
+        settings, prepared.kernel, prepared.examples, target, machines,
+        seconds=dict(prepared.seconds), gram=prepared.description, device=device,
+    )  # fmt: skip
+
+
+def unfinished(settings: Settings, machines: Machines, target: Target) -> str:
+    """Message about machines that did not converge, with the worst violation; "" if all did."""
+    solutions = machines.solutions
+    stopped = [k for k, solution in enumerate(solutions) if not solution.converged]
+    if not stopped:
+        return ""
+    worst = max(stopped, key=lambda k: solutions[k].violation)
+    violation = f"violation {solutions[worst].violation:.2g}, tol {settings.solver_tol:g}"
+    if len(solutions) == 1:
+        return f"the solver stopped before it converged ({solutions[0].status}): {violation}"
+    learnt = np.flatnonzero(~np.isnan(machines.bias))
+    name = rule_of(settings, target).machine_names()[learnt[worst]]
+    return (
+        f"{len(stopped)} of {len(solutions)} machines stopped before they converged; the worst is "
+        f"{name} ({solutions[worst].status}): {violation}"
+    )
+
+
+def with_bias(model: TrainedModel, addition: Any) -> TrainedModel:
+    """The model with an addition to its biases."""
+    intercept = np.asarray(model.predictor.intercept + addition)
+    return replace(model, predictor=replace(model.predictor, intercept=intercept))
+
+
+def with_offsets(model: TrainedModel, offsets: Floats | None) -> TrainedModel:
+    """The model with offsets of its classes, which are added to the biases, or thresholds of its labels."""
+    if offsets is None:
+        return model
+    if isinstance(model.rule, ClassRule):
+        return with_bias(model, offset_of_bias(offsets, 1 + (len(model.predictor.intercept) > 1)))
+    return replace(model, rule=model.rule.shifted(offsets))
