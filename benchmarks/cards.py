@@ -29,11 +29,11 @@ from textsvm.kernels import EditDistance, GapWeighted
 from textsvm.kernels.base import Kernel
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
-from textsvm.selection.folds import Splitting
-from textsvm.selection.scoring import solve_folds
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import Documents
+from textsvm.training.fold_solver import solve_folds
+from textsvm.training.folds import Splitting
 
 LENGTH = 100
 #: Values of C of every fold.

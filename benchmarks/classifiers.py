@@ -34,10 +34,10 @@ from textsvm.evaluation import baselines
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
-from textsvm.machines.classifier import STRATEGIES
-from textsvm.selection.leakage import LeakageWarning
+from textsvm.model.settings import STRATEGIES
 from textsvm.selection.tuning import Tuning, tune
 from textsvm.text.documents import normalise
+from textsvm.training.leakage import LeakageWarning
 
 R8_GRID: dict[str, list[Any]] = {
     "multiclass": list(STRATEGIES),

@@ -32,10 +32,10 @@ from textsvm.estimators.svm import SVR
 from textsvm.gram.shared import grams
 from textsvm.kernels import Spectrum
 from textsvm.kernels.spelling import spell
-from textsvm.machines.targets import Target
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
-from textsvm.selection.scoring import fold_scores, solve_folds
+from textsvm.training.fold_solver import fold_scores, solve_folds
+from textsvm.training.targets import Target
 
 PUBLISHED = (0.836, 0.724, 0.677, 0.821, 0.830, 0.828, 0.801, 0.726)
 RANGES = ((1, 5), (1, 7), (1, 15))

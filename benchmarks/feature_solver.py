@@ -39,7 +39,6 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.rows import FeatureRows
-from textsvm.machines.training import features_of
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select
@@ -50,6 +49,7 @@ from textsvm.solvers.problems import Classification, Machines
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import encode
+from textsvm.training.grams import features_of
 
 TOL, BOUND, TURNS = 1e-3, 1e-5, 3
 #: Seconds after which there are no more turns.

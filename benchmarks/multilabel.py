@@ -35,13 +35,13 @@ from textsvm.evaluation.metrics import break_even, scores
 from textsvm.kernels import Spectrum, Sum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
-from textsvm.machines.targets import Target
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
-from textsvm.selection.folds import make_folds
-from textsvm.selection.leakage import LeakageWarning
-from textsvm.selection.multilabel import choose_thresholds
 from textsvm.selection.tuning import tune
+from textsvm.training.folds import make_folds
+from textsvm.training.leakage import LeakageWarning
+from textsvm.training.targets import Target
+from textsvm.training.thresholds import choose_thresholds
 
 KERNELS: dict[str, Kernel] = {f"{a}-{b}": Spectrum((a, b), "log", idf=True) for a, b in ((1, 5), (2, 7))}
 KERNELS["1-5+words"] = Sum([KERNELS["1-5"], Spectrum((1, 2), "log", idf=True, tokens="words")])

@@ -26,7 +26,7 @@ from textsvm import SVC, save
 from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
 from textsvm.evaluation import judge
-from textsvm.model.file import load_machine
+from textsvm.model.file import load
 from textsvm.readers import sample
 
 KERNELS = {"default": "auto", "spectrum:3": "spectrum:3"}
@@ -69,7 +69,7 @@ def running(model: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 def check(port: int, model: Path, texts: list[str]) -> None:
     """InputError unless the server answers as the model predicts."""
-    predictions = judge.predict(load_machine(model), texts, [], None, None)
+    predictions = judge.predict(load(model), texts, [], None, None)
     expected = list(judge.rows_of(*predictions, None))
     connection = HTTPConnection("127.0.0.1", port)
 

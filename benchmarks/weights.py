@@ -22,7 +22,7 @@ from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
-from textsvm.machines.classifier import STRATEGIES
+from textsvm.model.settings import STRATEGIES
 
 #: Learns nothing from the documents: idf would count a copy as a document more.
 KERNEL = Spectrum((1, 5), "log")

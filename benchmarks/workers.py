@@ -26,8 +26,8 @@ from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, optio
 from textsvm.estimators.svm import SVC
 from textsvm.runtime.parallel import limit
 from textsvm.runtime.workers import Workers, here, on_workers
-from textsvm.selection.folds import Splitting
-from textsvm.selection.scoring import solve_folds
+from textsvm.training.fold_solver import solve_folds
+from textsvm.training.folds import Splitting
 
 #: Values of C of every fold.
 GRID = np.logspace(-1, 3, 13)

@@ -25,7 +25,7 @@ from scipy.sparse import csr_matrix
 import textsvm
 from textsvm import Compute
 from textsvm.errors import InputError
-from textsvm.model.file import load_machine, sealed
+from textsvm.model.file import load, sealed
 
 SEEDS = Path(__file__).resolve().parent / "seeds" / "models"
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"]
@@ -45,7 +45,7 @@ ROWS = np.random.default_rng(0).normal(size=(6, 3))
 SPARSE = csr_matrix(ROWS * (np.abs(ROWS) > 0.4))
 
 #: Ways of loading: what decides alone (`textsvm predict`), and all of it.
-LOADS = (load_machine, textsvm.load)
+LOADS = (load, textsvm.load)
 #: Symbols that join others, which are no control characters.
 JOINERS = dict.fromkeys((0x200C, 0x200D))
 

@@ -18,7 +18,7 @@ from textsvm.evaluation.explanation import Explanation, Similar, Substring
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate
 from textsvm.kernels.attribution import Attribution
-from textsvm.machines.top_features import Feature, TopFeatures
+from textsvm.model.top_features import Feature, TopFeatures
 from textsvm.reporting.report import Mistake, Report, make_report
 from textsvm.selection.doubts import Doubt
 

@@ -11,9 +11,10 @@ from sklearn.metrics import f1_score
 
 from textsvm import SVC, SVR, CalibratedSVC, Gaussian, InputError, Spectrum, cross_validate, load, save, tune
 from textsvm.kernels.spelling import spell
-from textsvm.machines.targets import Target
 from textsvm.selection import adaptation
-from textsvm.selection.adaptation import choose_offsets, most_confident
+from textsvm.training.adaptation import most_confident
+from textsvm.training.targets import Target
+from textsvm.training.thresholds import choose_offsets
 
 CPU = {"device": "cpu"}
 

@@ -16,8 +16,8 @@ from textsvm.errors import InputError
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
+from textsvm.model.rules import decide
 from textsvm.selection import probability_maps
-from textsvm.selection.calibration import decide
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
 METHODS = ["sigmoid", "isotonic"]

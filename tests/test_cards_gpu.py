@@ -32,7 +32,7 @@ from textsvm.text.documents import encode
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning"),
+    pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning"),
 ]
 KERNELS = [
     EditDistance(),

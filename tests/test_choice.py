@@ -17,9 +17,9 @@ from textsvm.choice.choose import FACTORS, FEWEST, FOLDS, Trial, TrialExamples, 
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
-from textsvm.machines.classifier import rare_class_bias
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import encode
+from textsvm.training.classifier import rare_class_bias
 
 
 def corpus(n=48, n_classes=2, seed=0):

@@ -12,7 +12,7 @@ from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
 
 # The questions have near-copies.
-pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 
 
 @pytest.fixture(scope="module")

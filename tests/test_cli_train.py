@@ -16,11 +16,11 @@ from textsvm.cli.kernels import DEFAULTS
 from textsvm.cli.machines import MachineOptions, TextOptions
 from textsvm.cli.train import TaskOptions
 from textsvm.kernels.spelling import spell
-from textsvm.machines.base import DEFAULT_KERNELS
+from textsvm.model.settings import DEFAULT_KERNELS
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
-from textsvm.selection.fold_grams import FoldGrams
 from textsvm.text.documents import View
+from textsvm.training.fold_grams import FoldGrams
 
 ESSAYS = [sample("essays"), "--regress", "score"]
 

@@ -15,7 +15,6 @@ from textsvm.choice.choose import TrialExamples, Trials
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS
-from textsvm.machines.targets import as_weights
 from textsvm.runtime.parallel import limit
 from textsvm.solvers import columns
 from textsvm.solvers.feature_machines import solve_by_descent
@@ -23,6 +22,7 @@ from textsvm.solvers.problems import Classification
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import MultiView, View, encode, encode_as
+from textsvm.training.targets import as_weights
 
 ODDS = Spectrum((1, 3), "log", idf=True, odds=True)
 

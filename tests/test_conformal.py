@@ -11,8 +11,8 @@ from benchmarks import none_of_these as bench
 from benchmarks.__main__ import main
 from textsvm import SVC, CalibratedSVC, InputError, Spectrum, load, save
 from textsvm.evaluation.judge import judge
+from textsvm.model.conformal import Conformity, largest
 from textsvm.reporting.report import make_report
-from textsvm.selection.conformal import Conformity, largest
 
 
 def drawn(n, seed=0, classes=4):

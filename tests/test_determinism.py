@@ -97,10 +97,10 @@ def test_the_way_to_train_is_chosen_whatever_cores_there_are(monkeypatch):
     import numpy as np
 
     from textsvm.kernels import Spectrum
-    from textsvm.machines.training import features_of
     from textsvm.runtime import device, parallel
     from textsvm.solvers.problems import Classification
     from textsvm.text.documents import encode
+    from textsvm.training.grams import features_of
 
     documents = encode(["some text", "another text"] * 10)
     problem = Classification(np.arange(20), np.arange(20) % 2, 2, 1.0, np.ones(20))

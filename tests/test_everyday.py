@@ -57,7 +57,7 @@ def model():
 
 
 @pytest.mark.parametrize("form", COLUMNS)
-@pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 def test_a_column_of_texts_is_texts(form, model):
     column, others = COLUMNS[form](TEXTS), COLUMNS[form](OTHERS)
     for estimator in (SVC(Spectrum(2)), OnlineSVC(p=2)):

@@ -19,7 +19,7 @@ from textsvm import InputError
 from textsvm.bench.harness import BenchmarkReport
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, windows_of
 from textsvm.model import file as model_file
-from textsvm.model.file import load_machine, sealed
+from textsvm.model.file import load, sealed
 from textsvm.text.documents import encode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,7 +100,7 @@ def test_what_was_found(models, name, place, value, tmp_path):
     holder[place[-1]] = value
     path = tmp_path / "m.textsvm"
     path.write_bytes(sealed(tensor_bytes(read_tensors(content), metadata={"textsvm": json.dumps(header)})))
-    for load in (textsvm.load, load_machine):
+    for load in (textsvm.load, load):
         with pytest.raises(InputError) as found:
             load(path)
         assert "\n" not in str(found.value)
@@ -121,7 +121,7 @@ def test_differences_that_overflow(models, name, arrays, tmp_path):
     changed[: len(begin)] = begin
     assert (np.diff(changed) >= 0).all()
     path = rewritten(models, name, tmp_path / "m.textsvm", arrays={key: changed})
-    for load in (textsvm.load, load_machine):
+    for load in (textsvm.load, load):
         with pytest.raises(InputError, match=r"ascend|out of bounds"):
             load(path)
 

@@ -22,9 +22,9 @@ from textsvm.kernels.mers import gapped_rows
 from textsvm.kernels.mers import windows as features
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, fitting, masks, windows_of
 from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
-from textsvm.machines.training import why_no_features
 from textsvm.runtime.device import Device, select
 from textsvm.text.documents import encode, encode_as, normalise
+from textsvm.training.grams import why_no_features
 
 CPU = select("cpu")
 

@@ -17,8 +17,8 @@ from textsvm import SVC, InputError, Spectrum, cross_validate, tune
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve, scores
 from textsvm.evaluation.results import draws, evaluate, evaluate_labels
-from textsvm.machines.targets import Target
-from textsvm.selection.folds import make_folds, shuffle_split
+from textsvm.training.folds import make_folds, shuffle_split
+from textsvm.training.targets import Target
 
 SPAM = np.array(["ham", "spam"])
 

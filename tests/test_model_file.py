@@ -18,8 +18,8 @@ from safetensors.numpy import save as tensor_bytes
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
-from textsvm.machines.classifier import STRATEGIES
-from textsvm.model.file import describe, load_machine, sealed
+from textsvm.model.file import describe, load, sealed
+from textsvm.model.settings import STRATEGIES
 
 KERNELS = [
     Spectrum(p=2),
@@ -239,7 +239,7 @@ def test_what_is_no_model_file(tmp_path, model):
     os.mkfifo(tmp_path / "pipe")
     said = {"empty": "it is empty", "pickle": "looks like a pickle", "pipe": "neither a file nor a folder"}
     for name, sentence in {**said, "x" * 3000: "xxx"}.items():
-        for load in (textsvm.load, load_machine, describe):
+        for load in (textsvm.load, load, describe):
             with pytest.raises(InputError, match=sentence):
                 load(tmp_path / name)
 
@@ -330,7 +330,7 @@ def test_a_digest_is_that_of_the_file(path, model):
     digest = textsvm.load(path).digest_
     assert len(digest) == 64
     assert digest.encode() in path.read_bytes()
-    assert load_machine(path).digest_ == digest
+    assert load(path).digest_ == digest
     textsvm.save(model, path, {"corpus": "other"})
     assert textsvm.load(path).digest_ != digest
 

@@ -32,10 +32,10 @@ from textsvm.readers import sample
 from textsvm.reporting.files import write
 from textsvm.reporting.report import make_report
 from textsvm.selection import multilabel
-from textsvm.selection.folds import make_folds
-from textsvm.selection.multilabel import FBR, choose_thresholds
+from textsvm.training.folds import make_folds
+from textsvm.training.thresholds import FBR, choose_thresholds
 
-pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 WORDS = {"fruit": "banana mango papaya", "pet": "kitten hamster parrot", "day": "monday sunday friday"}
 
 

@@ -31,9 +31,9 @@ from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select
 from textsvm.selection.cross_validation import cross_validate
-from textsvm.selection.leakage import LeakageWarning
 from textsvm.selection.tuning import tune
 from textsvm.text.documents import encode
+from textsvm.training.leakage import LeakageWarning
 
 GAP = GapWeighted(p=3, decay=0.5)
 EXACT = [

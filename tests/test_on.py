@@ -42,8 +42,8 @@ from textsvm.kernels.given import as_kernel
 from textsvm.kernels.spelling import spell
 from textsvm.model.file import sealed
 from textsvm.runtime.device import select
-from textsvm.selection.fold_grams import Task, grams_of, train_and_test
-from textsvm.selection.leakage import held_out_leak
+from textsvm.training.fold_grams import Task, grams_of, train_and_test
+from textsvm.training.leakage import held_out_leak
 
 CPU = select("cpu")
 N = 24

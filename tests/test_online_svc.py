@@ -13,10 +13,10 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.validation import validate_data
 from test_sklearn import NO_DATA, _bar, name_of
+from textsvm.selection.online import _digest
 
 from textsvm import SVC, InputError, OnlineSVC, Spectrum, load, save
-from textsvm.model.file import describe, load_machine
-from textsvm.selection.online import _digest
+from textsvm.model.file import describe, load
 from textsvm.solvers import online as machines
 
 
@@ -268,7 +268,7 @@ def test_a_saved_model_goes_on_learning(tmp_path, make, max_texts):
     model = OnlineSVC(C=10.0, tol=1e-6, max_texts=max_texts).fit(texts[:50], y[:50])
     save(model, path, {"a": 1})
     assert isinstance(load(path), OnlineSVC)
-    for again in (load_machine(path), load(path)):
+    for again in (load(path), load(path)):
         assert again.info_ == {"a": 1}
         np.testing.assert_allclose(again.predict_proba(texts), model.predict_proba(texts), atol=1e-4)
     again.partial_fit(texts[50:], y[50:])

@@ -20,7 +20,7 @@ def name_of(path: Path):
 
 
 # The questions and the dialects have near-copies.
-@pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_page(path, tmp_path):
     pages.run(path.read_text(encoding="utf-8"), pages.samples(tmp_path), path.name)
@@ -35,7 +35,7 @@ def test_notebook(path, monkeypatch):
     assert all(said)
 
 
-@pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
 def test_example(path, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(DOCS / "tools")

@@ -12,7 +12,7 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
-from textsvm.machines.classifier import class_scores
+from textsvm.model.rules import class_scores
 from textsvm.runtime import parallel
 from textsvm.solvers import crammer_singer
 from textsvm.solvers.problems import Classification, OneClass, Regression

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from test_every_kernel import LABELS, NEW, TEXTS
+from textsvm.machines import base
 
 import textsvm
 from textsvm import SVC, EditDistance, Spectrum
-from textsvm.machines import base
-from textsvm.model.file import load_machine
+from textsvm.model.file import load
 from textsvm.runtime import parallel
 from textsvm.runtime.compiled import _compiler_lock, njit
 from textsvm.runtime.parallel import Lock
@@ -124,7 +124,7 @@ def test_processes_that_begin_anew_predict_with_the_same_bits(model, method, tmp
         pytest.skip(f"no {method} here")
     with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
         textsvm.save(model, tmp_path / "m.textsvm")
-        found = pool.submit(load_machine(tmp_path / "m.textsvm").decision_function, NEW).result(100)
+        found = pool.submit(load(tmp_path / "m.textsvm").decision_function, NEW).result(100)
     np.testing.assert_array_equal(found, model.decision_function(NEW))
 
 

@@ -15,7 +15,7 @@ import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, load, save
 from textsvm.kernels import EditDistance, GappedKmers, GapWeighted
 from textsvm.kernels.spectrum import counting
-from textsvm.model.file import load_machine
+from textsvm.model.file import load
 from textsvm.runtime import compiled
 from textsvm.runtime.compiled import Compiled, njit
 from textsvm.text.documents import encode, encode_as
@@ -84,7 +84,7 @@ def test_values_have_the_same_bits(kernel, texts, tmp_path, monkeypatch, request
     others = [*TEXTS, "", "zzz", "A CAT"]
     expected = load(tmp_path / "m").decision_function(others)
     request.getfixturevalue("no_numba")
-    assert np.array_equal(load_machine(tmp_path / "m").decision_function(others), expected)
+    assert np.array_equal(load(tmp_path / "m").decision_function(others), expected)
 
 
 MODELS = [
@@ -105,7 +105,7 @@ def test_fitted_machines_answer_as_estimators_do(model, labels, tmp_path):
 
     model = clone(model).fit(TEXTS, labels)
     save(model, tmp_path / "m", {"reading": {"headers": True}})
-    whole, quick = load(tmp_path / "m"), load_machine(tmp_path / "m")
+    whole, quick = load(tmp_path / "m"), load(tmp_path / "m")
     positive = "inside" if isinstance(model, OneClassSVM) else None
     for ours, theirs in zip(
         predict(quick, TEXTS, [], positive, None), predict(whole, TEXTS, [], positive, None), strict=True
@@ -126,7 +126,7 @@ def test_damaged_files_are_refused_alike(tmp_path):
         damaged[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
         (tmp_path / "d").write_bytes(damaged)
         found = []
-        for read in (load, load_machine):
+        for read in (load, load):
             try:
                 read(tmp_path / "d")
                 found.append("")
@@ -142,7 +142,7 @@ def test_bounds_of_a_file_that_are_none_are_refused(reject, tmp_path):
     model = CalibratedSVC(SVC(Spectrum(2)), cv=2).fit(TEXTS, ["x", "y"] * 3)
     model.reject = reject
     save(model, tmp_path / "m")
-    for read in (load, load_machine):
+    for read in (load, load):
         with pytest.raises(textsvm.InputError, match="neither a probability nor two"):
             read(tmp_path / "m")
 
@@ -192,15 +192,14 @@ def test_commands_train_and_decide_without_scikit_learn(tmp_path):
 
 
 def test_a_machine_warns_and_refuses_without_scikit_learn():
-    from textsvm.machines.base import NotConvergedWarning
-    from textsvm.machines.classifier import Classifier
+    from textsvm.model.settings import ClassifierSettings, NotConvergedWarning
 
     with pytest.raises(textsvm.InputError, match="call fit first"):
-        Classifier(Spectrum(2)).decision_function(TEXTS)
+        ClassifierSettings(Spectrum(2)).decision_function(TEXTS)
     with pytest.warns(
         NotConvergedWarning, match="did not converge|before it converged|before they converged"
     ):
-        machine = Classifier(GapWeighted(2), C=100, max_iter=1).fit(TEXTS, LABELS)
+        machine = ClassifierSettings(GapWeighted(2), C=100, max_iter=1).fit(TEXTS, LABELS)
     estimator = SVC(GapWeighted(2), C=100, max_iter=1)
     with pytest.warns(ConvergenceWarning):
         estimator.fit(TEXTS, LABELS)

@@ -10,12 +10,12 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from textsvm.errors import InputError, RareClassWarning
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC
-from textsvm.machines.targets import Target
 from textsvm.selection.cross_validation import cross_validate
-from textsvm.selection.folds import make_folds
 from textsvm.selection.tuning import tune
+from textsvm.training.folds import make_folds
+from textsvm.training.targets import Target
 
-pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 
 
 def target(codes):

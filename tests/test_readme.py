@@ -50,7 +50,7 @@ def test_links_lead_to_files_and_headings(page):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 def test_three_recipes(tmp_path):
     folder = pages.samples(tmp_path)
     names = pages.run(THREE, folder, "README.md")

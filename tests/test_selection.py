@@ -21,11 +21,11 @@ from textsvm import Compute
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC, SVR, OneClassSVM
 from textsvm.kernels import Spectrum
-from textsvm.machines.targets import Target
 from textsvm.selection.cross_validation import cross_validate
-from textsvm.selection.folds import make_folds
+from textsvm.training.folds import make_folds
+from textsvm.training.targets import Target
 
-pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 N = 90
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
 

@@ -17,15 +17,15 @@ from textsvm.nearest import rows as search
 from textsvm.runtime.device import cupy, select, use
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.doubts import doubts
-from textsvm.selection.leakage import find_leaks, near_duplicates
 from textsvm.selection.tuning import tune
 from textsvm.solvers import problems
 from textsvm.solvers.problems import decision_values
 from textsvm.text.documents import encode
+from textsvm.training.leakage import find_leaks, near_duplicates
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning"),
+    pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning"),
 ]
 
 

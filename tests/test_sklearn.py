@@ -35,7 +35,7 @@ from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.validation import validate_data
 
 from textsvm import SVC, SVR, Compute, GapWeighted, InputError, MultilabelSVC, OneClassSVM, Spectrum
-from textsvm.machines.classifier import STRATEGIES
+from textsvm.model.settings import STRATEGIES
 
 ESTIMATORS = [SVC, SVR, OneClassSVM]
 

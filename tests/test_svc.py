@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from textsvm import SVC, Compute, EditDistance, GapWeighted, InputError, Spectrum
-from textsvm.machines.classifier import STRATEGIES
+from textsvm.model.settings import STRATEGIES
 from textsvm.text.documents import encode, normalise
 
 KERNELS = [

@@ -9,7 +9,7 @@ from sklearn.base import clone
 import textsvm
 from textsvm import SVC, SVR, Compute, EditDistance, GappedKmers, GapWeighted, OneClassSVM, Spectrum
 from textsvm.bench.corpora import paper_tasks
-from textsvm.machines.classifier import STRATEGIES
+from textsvm.model.settings import STRATEGIES
 from textsvm.runtime import device as devices
 
 pytestmark = pytest.mark.gpu

@@ -29,8 +29,8 @@ from textsvm import (
     Sum,
 )
 from textsvm.kernels import Gaussian
-from textsvm.machines.base import KernelMachine
-from textsvm.model.file import load_machine
+from textsvm.model.file import load
+from textsvm.model.settings import Settings
 from textsvm.runtime import parallel
 
 THREADS = 16
@@ -119,7 +119,7 @@ def test_threads_that_share_a_model_get_the_bits_of_one(name, tmp_path):
             for name, mine in answers(shared, batches[j]).items():
                 np.testing.assert_array_equal(mine, expected[j][name])
 
-    loaded = textsvm.load(tmp_path / "m.textsvm"), load_machine(tmp_path / "m.textsvm")
+    loaded = textsvm.load(tmp_path / "m.textsvm"), load(tmp_path / "m.textsvm")
     for shared in (pickle.loads(pickle.dumps(model)), *loaded):
         in_threads(partial(check, shared))
     for one in in_threads(lambda k: textsvm.load(tmp_path / "m.textsvm")):
@@ -139,7 +139,7 @@ def test_fits_side_by_side_give_the_bits_of_one_after_the_other():
 
 FIRST = """
 import sys, threading
-from textsvm.model.file import load_machine as load
+from textsvm.model.file import load as load
 texts = [("buy now " + chr(97 + i % 26)) * 20 for i in range(600)]
 model, found, ready = load(sys.argv[1]), [None] * 16, threading.Barrier(16)
 def work(k):
@@ -176,7 +176,7 @@ def test_a_fit_that_failed_leaves_no_fitted_model(monkeypatch):
         raise MemoryError
 
     model = SVC(Spectrum(2), device="cpu")
-    monkeypatch.setattr(KernelMachine, "encode", fail)
+    monkeypatch.setattr(Settings, "encode", fail)
     with pytest.raises(MemoryError):
         model.fit(TEXTS, LABELS)
     with pytest.raises(NotFittedError):

@@ -212,7 +212,7 @@ class TestModels:
         assert again.support_documents_.alphabet.tolist() == model.support_documents_.alphabet.tolist()
 
     @pytest.mark.slow
-    @pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+    @pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
     @pytest.mark.parametrize("kernel", KERNELS_OF_WORDS, ids=str)
     def test_cross_validation_and_tuning(self, kernel):
         texts, labels = TEXTS[:7] * 3, LABELS[:7] * 3

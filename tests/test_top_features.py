@@ -22,7 +22,7 @@ from textsvm import (
     load,
     save,
 )
-from textsvm.machines.top_features import merge
+from textsvm.model.top_features import merge
 
 TEXTS = [
     "win cash now",

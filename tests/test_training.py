@@ -23,7 +23,7 @@ from textsvm import (
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.spectrum.kernel import SpectrumFeatureMap
 from textsvm.readers import sample
-from textsvm.selection.fold_grams import FoldGrams
+from textsvm.training.fold_grams import FoldGrams
 
 LOG = Spectrum((1, 3), "log", idf=True)
 KERNELS = {

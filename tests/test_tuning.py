@@ -14,13 +14,13 @@ from textsvm.errors import InputError
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
-from textsvm.machines.base import Compute
+from textsvm.model.settings import Compute
 from textsvm.selection import tuning
 from textsvm.selection.cross_validation import cross_validate
-from textsvm.selection.folds import make_folds
 from textsvm.selection.search import GridSearch
 from textsvm.selection.tuning import tune
 from textsvm.sources import texts as texts_source
+from textsvm.training.folds import make_folds
 
 CS = [0.01, 0.3, 3, 30]
 
@@ -72,7 +72,7 @@ def test_a_setting_whose_metric_is_undefined_never_wins(epsilons, metric):
     assert result.best_score == result.table[epsilons.index(0.1)]["mean"]
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 KERNELS = [Spectrum(p=2), Spectrum(p=(2, 3)), GapWeighted(p=2), GapWeighted(p=3), EditDistance(gamma=0.1)]
 
 

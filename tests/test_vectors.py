@@ -50,7 +50,7 @@ from textsvm.model import file as model_file
 from textsvm.model.file import sealed
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import select
-from textsvm.selection.leakage import LeakageWarning, held_out_leak
+from textsvm.training.leakage import LeakageWarning, held_out_leak
 
 CPU = select("cpu")
 

@@ -38,8 +38,8 @@ from textsvm.kernels.spectrum.counting import count
 from textsvm.kernels.spectrum.kernel import SpectrumWeights
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors
 from textsvm.linalg.sparse import Sparse
-from textsvm.machines.classifier import STRATEGIES
 from textsvm.model.file import FORMAT_VERSION, WITHOUT_TEXTS, require_weights, sealed
+from textsvm.model.settings import STRATEGIES
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
 from textsvm.runtime import parallel

@@ -23,7 +23,7 @@ from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, envir
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation.baselines import BASELINES, CHARACTERS, WORDS, answer
-from textsvm.machines.base import DEFAULT_KERNELS
+from textsvm.model.settings import DEFAULT_KERNELS
 
 #: Number of documents in the warm-up.
 WARM_UP = 200

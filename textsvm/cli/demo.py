@@ -43,9 +43,9 @@ def demo(
     from textsvm.cli.explanations import coloured, legend
     from textsvm.evaluation import explanation
     from textsvm.exporting import files
-    from textsvm.machines.classifier import Classifier
+    from textsvm.model.settings import ClassifierSettings
     from textsvm.readers import sample
-    from textsvm.selection.folds import shuffle_split
+    from textsvm.training.folds import shuffle_split
 
     if page is not None:
         with wrong_usage("--page: "):
@@ -55,9 +55,9 @@ def demo(
     rest, held = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
     training, test = corpus.subset(rest), corpus.subset(held)
     few = training.subset(range(100))
-    Classifier(device=device).fit(few.texts, few.labels or []).predict(few.texts)  # compiles
+    ClassifierSettings(device=device).fit(few.texts, few.labels or []).predict(few.texts)  # compiles
     clock = time.perf_counter()
-    model = Classifier(device=device).fit(training.texts, training.labels or [])
+    model = ClassifierSettings(device=device).fit(training.texts, training.labels or [])
     seconds = time.perf_counter() - clock
     labels = [str(label) for label in test.labels or []]
     console.say_device(model.device_)

@@ -15,20 +15,23 @@ from textsvm.cli.kernels import several
 from textsvm.cli.machines import COMPUTE, ModelOptions, SingleOptions, given
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import Kernel
-from textsvm.machines.base import Compute, KernelMachine
-from textsvm.machines.novelty import NoveltyDetector
-from textsvm.machines.regressor import Regressor
+from textsvm.model.settings import (
+    ClassifierSettings,
+    Compute,
+    MultilabelSettings,
+    NoveltySettings,
+    RegressionSettings,
+    Settings,
+)
 from textsvm.runtime.device import select
-from textsvm.selection.adaptation import AdaptiveClassifier
-from textsvm.selection.multilabel import MultilabelClassifier
 
-#: A `KernelMachine` or `SpectrumFeatures`.
+#: A `Settings` or `SpectrumFeatures`.
 T = TypeVar("T", bound=Any)
 #: Default values of C in `tune`.
 _GRID_OF_C = "1,10,100"
 
 
-def single(options: SingleOptions, learning: LearningOptions, solver: str | None = None) -> KernelMachine:
+def single(options: SingleOptions, learning: LearningOptions, solver: str | None = None) -> Settings:
     """Checked estimator for a task of `learning`."""
     regress = "--regress" if learning.regress is not None else None
     kernel = _kernel(options, "--multilabel" if learning.multilabel else regress)
@@ -42,15 +45,15 @@ def single(options: SingleOptions, learning: LearningOptions, solver: str | None
     return models[0]
 
 
-def one_class(options: SingleOptions, nu: float | None, solver: str | None = None) -> KernelMachine:
+def one_class(options: SingleOptions, nu: float | None, solver: str | None = None) -> Settings:
     """Checked one-class machine."""
     options.machine.refuse("multiclass", "class_weight", "scoring", "epsilon", of="--one-class")
     parameters = {"kernel": _kernel(options, "--one-class"), **given(nu=nu, solver=solver)}
     parameters |= options.machine.fixed()
-    return checked(partial(_machine, NoveltyDetector, parameters | options.text.as_dict()))
+    return checked(partial(_machine, NoveltySettings, parameters | options.text.as_dict()))
 
 
-def grid(options: ModelOptions, learning: LearningOptions) -> tuple[dict[str, list[Any]], KernelMachine]:
+def grid(options: ModelOptions, learning: LearningOptions) -> tuple[dict[str, list[Any]], Settings]:
     """Grid of `tune`, all points checked, and an estimator whose parameters will be set to its points."""
     points: dict[str, list[Any]] = {"kernel": options.kernel.grid(tuning=True)}
     points["C"] = several("-C", _GRID_OF_C, float)
@@ -60,14 +63,14 @@ def grid(options: ModelOptions, learning: LearningOptions) -> tuple[dict[str, li
 
 def _estimators(
     options: ModelOptions, grid: dict[str, list[Any]], learning: LearningOptions, **others: Any
-) -> list[KernelMachine]:
-    make: type[KernelMachine] = AdaptiveClassifier
+) -> list[Settings]:
+    make: type[Settings] = ClassifierSettings
     machine = options.machine
     if learning.multilabel:
-        make = MultilabelClassifier
+        make = MultilabelSettings
         machine.refuse("multiclass", "class_weight", "scoring", "epsilon", of="--multilabel")
     elif learning.regress is not None:
-        make = Regressor
+        make = RegressionSettings
         machine.refuse("multiclass", "class_weight", "scoring", of="--regress")
     else:
         machine.refuse("epsilon", of="a classifier; it goes with --regress")
@@ -93,7 +96,7 @@ def _kernel(options: SingleOptions, mode: str | None) -> Kernel | str:
     return kernel.single() if mode is not None or default is None else default
 
 
-def _machine(kind: type[KernelMachine], parameters: dict[str, Any]) -> KernelMachine:
+def _machine(kind: type[Settings], parameters: dict[str, Any]) -> Settings:
     """A machine with these parameters; some of them go into its `Compute`."""
     compute = {name: parameters[name] for name in (*COMPUTE, "solver") if name in parameters}
     rest = {name: value for name, value in parameters.items() if name not in compute}

@@ -15,7 +15,7 @@ from textsvm.cli.output import Output
 from textsvm.errors import printable
 from textsvm.evaluation.explanation import Explanation, Substring
 from textsvm.evaluation.mutations import Kmers, Mutations, motifs
-from textsvm.machines.top_features import Feature, TopFeatures
+from textsvm.model.top_features import Feature, TopFeatures
 from textsvm.reporting.formatting import runs, visible
 from textsvm.reporting.logo import document, panel_of_motif, panel_of_mutations
 

@@ -93,8 +93,7 @@ def gram(
     """
     from textsvm.cli import corpora, estimators, matrices
     from textsvm.gram import files
-    from textsvm.machines.base import Compute
-    from textsvm.machines.classifier import Classifier
+    from textsvm.model.settings import ClassifierSettings, Compute
 
     if against.columns is None and against.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
@@ -104,7 +103,7 @@ def gram(
     kernel: Any = values.kernel.single()
     text = values.text.as_dict()
     model = estimators.checked(
-        lambda: Classifier(kernel, device=values.device, compute=Compute(store=file.store), **text)
+        lambda: ClassifierSettings(kernel, device=values.device, compute=Compute(store=file.store), **text)
     )
     learning = options.NoLearningOptions(regress)
     documents = columns = corpora.read(console, corpus, reading, learning, kernel=model.kernel)

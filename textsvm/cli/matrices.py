@@ -11,11 +11,11 @@ from textsvm.gram.build import stored_rows
 from textsvm.gram.plan import show_bytes
 from textsvm.kernels import Kernel
 from textsvm.kernels.spelling import spell
-from textsvm.machines.base import KernelMachine
-from textsvm.machines.training import gram_request
+from textsvm.model.settings import Settings
 from textsvm.readers.corpus import Corpus
 from textsvm.runtime.device import Device, free_memory, select
 from textsvm.runtime.parallel import of_stage
+from textsvm.training.grams import gram_request
 
 
 def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
@@ -30,7 +30,7 @@ def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
         return [float(1 + names.index(str(label))) for label in labels], names
 
 
-def stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
+def stored(console: Console, model: Settings, documents: Corpus) -> tuple[str, Device]:
     """Compute the missing part of a stored kernel matrix; returns its description and the device."""
     device = select(model.device)
     with console.work(model.compute_options.store), model.at_work(device):
@@ -42,7 +42,7 @@ def stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[s
         return rows.description, device
 
 
-def between(console: Console, model: KernelMachine, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
+def between(console: Console, model: Settings, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
     """Kernel values of all documents with all columns, and the device."""
     device = select(model.device)
     # A sum needs the result and a matrix per level of its parts.

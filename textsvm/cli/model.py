@@ -14,7 +14,7 @@ from textsvm.errors import InputError
 from textsvm.exporting import files
 from textsvm.exporting.plain import PlainModel, machine_of, plain_model
 from textsvm.exporting.small import Reduction, accuracy_before_and_after, reduced_model
-from textsvm.model.file import load_machine
+from textsvm.model.file import load
 
 #: Bytes of a page that is slow to load.
 LARGE_PAGE = 10_000_000
@@ -146,7 +146,7 @@ def export(
         raise WrongUsage(f"-o {output} would replace the model, {model}; name another path")
     console, clock = Console(printing.quiet), time.perf_counter()
     console.say(f"exporting {model}")
-    fitted = load_machine(model)
+    fitted = load(model)
     plain, reduction = plain_model(fitted), None
     facts: dict[str, Any] = {}
     if max_size is not None:

@@ -15,7 +15,7 @@ from textsvm.cli.output import Output
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import fitted_machine
 from textsvm.kernels.spelling import spell
-from textsvm.model.file import load_machine, save
+from textsvm.model.file import load, save
 from textsvm.readers.corpus import Corpus
 
 _OF_THE_RUN = ("seconds", "kernel_matrix")
@@ -47,7 +47,7 @@ class Training:
 
 def load_model(console: Console, path: Path, device: str, online: bool = False) -> Any:
     """Load a model for use on a device; InputError for an OnlineSVC unless the command takes them."""
-    model = load_machine(path)
+    model = load(path)
     if not online and model.estimator_name == "OnlineSVC":
         raise InputError(f"{path} is an OnlineSVC model, which only predict, update and model read")
     if getattr(model, "digest_", "none needed") is None:

@@ -64,7 +64,7 @@ class CalibratedOptions:
 
     def require(self, model: Any, path: Path) -> None:
         """Raise InputError, before documents are read, if the model is not calibrated."""
-        from textsvm.selection.conformal import require_share
+        from textsvm.model.conformal import require_share
 
         if self.per_class and self.coverage is None:
             raise WrongUsage("--per-class needs --coverage")

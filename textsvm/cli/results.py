@@ -20,7 +20,7 @@ from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results, exact_intervals
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
-from textsvm.machines.labels import label_sets
+from textsvm.model.labels import label_sets
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting import html
 from textsvm.reporting.figures import write_figures

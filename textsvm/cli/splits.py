@@ -14,10 +14,10 @@ from textsvm.cli.corpora import targets
 from textsvm.cli.options import HOLDOUT, FoldOptions
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import fitted_machine
-from textsvm.machines.classifier import Classifier
+from textsvm.model.settings import ClassifierSettings
 from textsvm.readers.corpus import Corpus
-from textsvm.selection.folds import make_folds, quoted_names, shuffle_split
-from textsvm.selection.leakage import BOUND, LeakageWarning, groups_of, held_out_leak, leakage_message
+from textsvm.training.folds import make_folds, quoted_names, shuffle_split
+from textsvm.training.leakage import BOUND, LeakageWarning, groups_of, held_out_leak, leakage_message
 
 if TYPE_CHECKING:
     from textsvm.evaluation.baselines import Part
@@ -44,7 +44,7 @@ def comparison_parts(
 ) -> tuple[list[Part], str]:
     """Training and test parts of a comparison, and a description of them."""
     if cv is not None:
-        folds = make_folds(cv, Classifier().as_target(labels, len(labels)), random_state=seed)
+        folds = make_folds(cv, ClassifierSettings().as_target(labels, len(labels)), random_state=seed)
         return [(train.tolist(), test.tolist()) for train, test in folds], f"in {len(folds)} folds"
     if holdout is None and {"train", "test"} <= set(corpus.part):
         train, test = (

@@ -234,7 +234,7 @@ def _estimator(
 ) -> Any:
     """Checked estimator that the options describe."""
     from textsvm.cli import estimators
-    from textsvm.selection.calibration import CalibratedClassifier
+    from textsvm.model.settings import CalibrationSettings
 
     solver = None if task.solver is None else task.solver.value
     if task.one_class is not None:
@@ -242,7 +242,7 @@ def _estimator(
     model: Any = estimators.single(model_options, learning, solver)
     if task.calibrate is None:
         return model
-    return CalibratedClassifier(model, method=task.calibrate.value, random_state=task.seed)
+    return CalibrationSettings(model, method=task.calibrate.value, random_state=task.seed)
 
 
 def _size(size: int) -> str:

@@ -16,15 +16,13 @@ from textsvm.errors import InputError, printable
 from textsvm.evaluation.drift import decide_sample
 from textsvm.evaluation.judge import fitted_machine
 from textsvm.evaluation.results import Results
-from textsvm.machines.classifier import Classifier
-from textsvm.machines.novelty import NoveltyDetector
-from textsvm.machines.regressor import Regressor
-from textsvm.machines.targets import with_classes
+from textsvm.model.settings import ClassifierSettings, NoveltySettings, RegressionSettings
 from textsvm.readers.corpus import Corpus
 from textsvm.runtime import device as devices
-from textsvm.selection.fold_grams import Task, grams_of, predicted_seconds, train_and_test
-from textsvm.selection.folds import Splitting
-from textsvm.selection.scoring import read_training_data
+from textsvm.training.fold_grams import Task, grams_of, predicted_seconds, train_and_test
+from textsvm.training.folds import Splitting
+from textsvm.training.targets import with_classes
+from textsvm.training.train import read_training_data
 
 #: Limits of the automatic cross-validation (documents, predicted seconds), and its folds.
 MOST, SECONDS, FOLDS = 2000, 2.0, 3
@@ -89,12 +87,12 @@ def estimate_quality(model: Any, training: Corpus, with_folds: bool) -> TestPred
     A kernel chosen by cross-validation has an accuracy, and without folds only the sample is needed.
     """
     machine = fitted_machine(model)
-    if isinstance(machine, NoveltyDetector) or hasattr(model, "margin_"):
+    if isinstance(machine, NoveltySettings) or hasattr(model, "margin_"):
         return None
     chosen = getattr(machine, "held_out_accuracy_", None) is not None
     result = _cross_validated(machine, training) if with_folds and not chosen else None
     labels = corpora.truth(training)
-    if result is None and isinstance(machine, Classifier):
+    if result is None and isinstance(machine, ClassifierSettings):
         sample = decide_sample(machine, lambda index: training.subset(index.tolist()).examples, labels)
         if sample is not None:
             trained, tested, decision = sample
@@ -125,14 +123,14 @@ def verdict_of(
 def last_line(model: Any, verdict: Verdict | None) -> str:
     """The line: the quality of the model, and the next step."""
     if verdict is None:
-        if isinstance(model, NoveltyDetector):
+        if isinstance(model, NoveltySettings):
             return "next: `textsvm evaluate` on labelled documents tells how good the model is"
         return "next: `textsvm cv` with the same options tells how good the model is on new documents"
     return f"{verdict.sentence}; next: {_next_step(model, verdict)}"
 
 
 def _metrics(truth: list[Any], predicted: NDArray[Any], model: Any) -> dict[str, float]:
-    if isinstance(model, Regressor):
+    if isinstance(model, RegressionSettings):
         return {"mae": float(np.abs(np.asarray(truth) - predicted).mean())}
     if predicted.ndim == 2:
         right = np.array([[label in each for label in model.classes_.tolist()] for each in truth])
@@ -146,7 +144,7 @@ def _cross_validated(fitted: Any, training: Corpus) -> TestPredictions | None:
     if len(training) > MOST or getattr(fitted, "scoring", "accuracy") != "accuracy":
         return None
     machine = fitted.copy().set_params(kernel=fitted.kernel_.__sklearn_clone__())
-    if isinstance(machine, Classifier):
+    if isinstance(machine, ClassifierSettings):
         machine.C, machine.loss = fitted.C_, fitted.loss_
     try:
         given, target, weight = read_training_data(

@@ -118,9 +118,7 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         classifier = self._classifier()
         return classifier.device, classifier.n_jobs
 
-    def predict_proba(
-        self, X: Any, progress: StageProgress | None = None
-    ) -> Floats:
+    def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """The probability of each class, shape (n, n_classes); rows sum to 1."""
         return self._trained(X).predict_proba(X, progress)
 

@@ -31,8 +31,7 @@ from sklearn.svm import SVC, LinearSVC
 from textsvm.errors import InputError
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
-from textsvm.machines.base import DEFAULT_KERNELS, is_default
-from textsvm.machines.classifier import Classifier
+from textsvm.model.settings import DEFAULT_KERNELS, ClassifierSettings, is_default
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import StageProgress, n_threads
 
@@ -166,9 +165,9 @@ def candidates(device: str) -> dict[str, Callable[[], Any]]:
     return {name: partial(machine, name, device) for name in (*DEFAULT_KERNELS, *named)}
 
 
-def machine(name: str, device: str) -> Classifier:
-    """Classifier with the kernel "auto", "fast" or as spelled on the command line."""
-    return Classifier(name if is_default(name) else parse(name), device=device)
+def machine(name: str, device: str) -> ClassifierSettings:
+    """ClassifierSettings with the kernel "auto", "fast" or as spelled on the command line."""
+    return ClassifierSettings(name if is_default(name) else parse(name), device=device)
 
 
 def compare(

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.machines.base import is_default
+from textsvm.model.settings import is_default
 from textsvm.text.documents import Documents, MultiView
 
 #: Length of the p-mers.

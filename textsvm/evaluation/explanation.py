@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import fitted_machine
 from textsvm.kernels.attribution import Attribution, Contributions, complete
-from textsvm.machines.labels import label_sets
-from textsvm.machines.top_features import CANDIDATES, merge, value_mixes
+from textsvm.model.labels import label_sets
+from textsvm.model.top_features import CANDIDATES, merge, value_mixes
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress

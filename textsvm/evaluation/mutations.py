@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import machine_of_texts
-from textsvm.machines.top_features import value_mixes
+from textsvm.model.top_features import value_mixes
 from textsvm.runtime.parallel import Progress
 
 Array = NDArray[np.float64]

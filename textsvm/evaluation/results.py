@@ -27,7 +27,7 @@ from textsvm.evaluation.metrics import (
     number_metrics,
     one_against_rest,
 )
-from textsvm.machines.labels import label_sets
+from textsvm.model.labels import label_sets
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.plain_json import to_json
 

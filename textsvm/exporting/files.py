@@ -21,7 +21,7 @@ from textsvm.exporting import small
 from textsvm.exporting.binary import name_of, pack
 from textsvm.exporting.plain import PlainModel, plain_model
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
-from textsvm.machines.top_features import TopFeatures
+from textsvm.model.top_features import TopFeatures
 from textsvm.reporting.formatting import cut, safe, visible
 from textsvm.reporting.html import json_element, page
 from textsvm.runtime.files import replacing

@@ -28,8 +28,8 @@ from textsvm.exporting.binary import CHANGES_FOLDED, PUNCT, SPACE, WORD, cumulat
 from textsvm.exporting.plain import PlainModel
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.inputs import TextForm
+from textsvm.model.rules import UNSURE
 from textsvm.runtime.plain_json import to_json
-from textsvm.selection.calibration import UNSURE
 from textsvm.text.documents import View
 from textsvm.text.normal_form import normalise
 

@@ -13,9 +13,9 @@ from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTerm, PairTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
-from textsvm.machines.top_features import TopFeatures
+from textsvm.model.conformal import Conformity
+from textsvm.model.top_features import TopFeatures
 from textsvm.runtime import device as devices
-from textsvm.selection.conformal import Conformity
 from textsvm.version import __version__
 
 #: Information of a model that exported files repeat: no paths, no ids of training texts.

@@ -33,7 +33,7 @@ from textsvm.choice.candidates import has_words
 from textsvm.errors import InputError
 from textsvm.estimators.features import SpectrumFeatures
 from textsvm.linalg.sparse import Sparse
-from textsvm.selection.online import fit_scale
+from textsvm.model.online import fit_scale
 from textsvm.text.documents import normalise
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
-from textsvm.machines.top_features import MAX_DOCUMENTS, TopFeatures, has_feature_list, top_features
+from textsvm.model.top_features import MAX_DOCUMENTS, TopFeatures, has_feature_list, top_features
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json

@@ -15,7 +15,7 @@ from textsvm.evaluation.comparison import Difference, Disagreement, SideBySide
 from textsvm.evaluation.explanation import Explanation
 from textsvm.evaluation.results import Results
 from textsvm.evaluation.slices import METRICS, Slice, Slices
-from textsvm.machines.top_features import TopFeatures
+from textsvm.model.top_features import TopFeatures
 from textsvm.reporting import logo
 from textsvm.reporting.charts import (
     WIDE,

@@ -25,9 +25,10 @@ from typing import Any
 
 from textsvm.errors import InputError, one_line
 from textsvm.evaluation import judge
-from textsvm.evaluation.drift import LEAST_MARGIN, Drift, margins
+from textsvm.evaluation.drift import LEAST_MARGIN, Drift
 from textsvm.kernels.spelling import spell
-from textsvm.model.file import load_machine
+from textsvm.model.file import load
+from textsvm.model.rules import margins
 from textsvm.service import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
 
 #: Seconds that a call should take.
@@ -67,7 +68,7 @@ class ServedModel:
     """A loaded model, its counters, and the number of symbols of a call."""
 
     def __init__(self, name: str, path: str) -> None:
-        self.name, self.model = name, load_machine(path)
+        self.name, self.model = name, load(path)
         machine, info = judge.fitted_machine(self.model), self.model.info_
         kernel = getattr(machine, "kernel_", None)
         if kernel is None or not kernel.structure.reads_texts:
