@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats
 from textsvm.errors import InputError
 from textsvm.machines.base import is_default
 from textsvm.text.documents import Documents, MultiView
@@ -28,6 +29,12 @@ from textsvm.text.documents import Documents, MultiView
 P = 4
 #: Maximum texts and symbols of the sample; maximum texts for quadratic kernels; test share.
 SAMPLE, SAMPLE_SYMBOLS, SLOW_SAMPLE, TESTED = 2000, 1_000_000, 200, 0.2
+#: Bins of the histogram of margins for each power of two.
+BINS_PER_OCTAVE = 1 << 12
+#: Exponent of the smallest margin with a bin of its own; smaller margins share the first bin.
+FIRST_OCTAVE = -16
+#: Exponent from which margins share the last bin.
+LAST_OCTAVE = 16
 #: A smaller ratio of margins is a warning.
 LEAST_MARGIN = 0.8
 #: A text is foreign if more than this share of its symbols is new.
@@ -48,6 +55,38 @@ def margins(decision: NDArray[np.float64]) -> NDArray[np.float64]:
     ordered = np.partition(decision, -2, axis=1)
     difference: NDArray[np.float64] = ordered[:, -1] - ordered[:, -2]
     return difference
+
+
+class Margins:
+    """Median of a stream of margins, in 2 MB of memory whatever its length.
+
+    Margins are counted and summed in bins, 4,096 for each power of two from 2^-16 to 2^16. The median is
+    estimated by the mean of its bin. It is exact as long as the bin has a single margin. For a median in this
+    range the relative error is always below 1/4,096.
+    """
+
+    def __init__(self) -> None:
+        bins = (LAST_OCTAVE - FIRST_OCTAVE) * BINS_PER_OCTAVE
+        self._counts = np.zeros(bins, np.int64)
+        self._sums = np.zeros(bins)
+
+    def add(self, margins: Floats) -> None:
+        """Add margins, float64 array of shape (n,)."""
+        # The leading bits of a float64 are its exponent and the first bits of its mantissa.
+        shift = 52 - (BINS_PER_OCTAVE.bit_length() - 1)
+        first = int(np.float64(2.0**FIRST_OCTAVE).view(np.int64)) >> shift
+        bins = np.clip((margins.view(np.int64) >> shift) - first, 0, len(self._counts) - 1)
+        np.add.at(self._counts, bins, 1)
+        np.add.at(self._sums, bins, margins)
+
+    def median(self) -> float | None:
+        """Median of all margins; None if there are none."""
+        ranks = np.cumsum(self._counts)
+        n = int(ranks[-1])
+        if n == 0:
+            return None
+        bins = np.searchsorted(ranks, [(n - 1) // 2, n // 2], side="right")
+        return float((self._sums[bins] / self._counts[bins]).mean())
 
 
 class SeenSymbols:
@@ -187,7 +226,10 @@ def decide_sample(
 
 
 class Drift:
-    """Comparison of new texts, batch by batch, with the recorded numbers of the training texts."""
+    """Comparison of new texts, batch by batch, with the recorded numbers of the training texts.
+
+    Its memory does not grow with the number of texts (`Margins`).
+    """
 
     def __init__(self, model: Any, recorded: Any) -> None:
         recorded = recorded if isinstance(recorded, dict) else {}
@@ -196,7 +238,7 @@ class Drift:
         if hasattr(model, "left_out") and len(left_out := model.left_out()[0]):
             self.expected["margin"] = float(np.median(margins(left_out)))
         self.n = self._symbols = self._new_symbols = self._features = self._new_features = 0
-        self._margins: list[NDArray[np.float64]] = []
+        self._margins = Margins()
         #: Whether the first texts with enough p-mers share hardly any with the support vectors
         self.unlike: bool | None = None
 
@@ -224,11 +266,11 @@ class Drift:
 
     def add_decisions(self, decision: NDArray[np.float64]) -> None:
         """Add the decision values of texts, of a classifier with a label for each text."""
-        self._margins.append(margins(decision))
+        self._margins.add(margins(decision))
 
     def as_dict(self) -> dict[str, Any]:
         """Shares, median margin and its ratio to training; None if a number is not known."""
-        margin = float(np.median(np.concatenate(self._margins))) if self._margins else None
+        margin = self._margins.median()
         before = self.expected["margin"]
         return {
             "texts": self.n,
