@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
+from textsvm.arrays import AnyArray, Floats
 from textsvm.readers import sample
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.read import read_corpus
@@ -31,9 +30,9 @@ class TrainTest:
 
     name: str
     train: list[str]
-    y_train: NDArray[Any]
+    y_train: AnyArray
     test: list[str]
-    y_test: NDArray[Any]
+    y_test: AnyArray
 
 
 def read(folder: Path | None, path: Path) -> Corpus:
@@ -78,7 +77,7 @@ def _task(name: str, train: Corpus, test: Corpus, positive: str, max_length: int
     def texts(corpus: Corpus) -> list[str]:
         return [normalise(text, "paper")[:max_length] for text in corpus.texts]
 
-    def signs(corpus: Corpus) -> NDArray[np.float64]:
+    def signs(corpus: Corpus) -> Floats:
         return np.where(np.array(corpus.labels) == positive, 1.0, -1.0)
 
     return TrainTest(name, texts(train), signs(train), texts(test), signs(test))

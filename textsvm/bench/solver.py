@@ -9,12 +9,11 @@ them LIBSVM stops (`--orders`). Then both fits are timed in turns.
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.svm import SVC as LibSVC
 
+from textsvm.arrays import Floats, Json
 from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm.gram.base import DenseGram
@@ -33,10 +32,9 @@ KERNELS: dict[str, Kernel] = {
     "gap p=5 decay=0.5": GapWeighted(p=5, decay=0.5),
 }
 C = 10.0
-Vector = NDArray[np.float64]
 
 
-def libsvm(values: Vector, y: Vector, tol: float) -> tuple[Vector, float, int]:
+def libsvm(values: Floats, y: Floats, tol: float) -> tuple[Floats, float, int]:
     """LIBSVM's coefficients sign * alpha, bias and iterations."""
     model = LibSVC(kernel="precomputed", C=C, tol=tol).fit(values, y)
     coef = np.zeros(len(y))
@@ -44,20 +42,20 @@ def libsvm(values: Vector, y: Vector, tol: float) -> tuple[Vector, float, int]:
     return coef, float(model.intercept_[0]), int(model.n_iter_[0])
 
 
-def objective(values: Vector, coef: Vector, y: Vector) -> float:
+def objective(values: Floats, coef: Floats, y: Floats) -> float:
     """1/2 a'Qa - sum a, from scratch."""
     return float(0.5 * coef @ (values @ coef) - coef @ y)
 
 
 def equal(
-    values: Vector,
-    cross: Vector,
-    y: Vector,
+    values: Floats,
+    cross: Floats,
+    y: Floats,
     ours: Solution,
-    theirs: tuple[Vector, float, int],
+    theirs: tuple[Floats, float, int],
     bound: float,
     tol: float,
-) -> dict[str, Any]:
+) -> Json:
     """Compare two solutions; raises AssertionError if our objective is worse than the bound allows."""
     coef = y * ours.alpha
     mine, other = objective(values, coef, y), objective(values, theirs[0], y)
@@ -79,9 +77,7 @@ def equal(
     }
 
 
-def compare(
-    task: TrainTest, name: str, device: Device, tol: float, repeats: int, orders: int
-) -> dict[str, Any]:
+def compare(task: TrainTest, name: str, device: Device, tol: float, repeats: int, orders: int) -> Json:
     """Row of the report."""
     kernel, definite = KERNELS[name], not name.startswith("edit")
     documents = encode(task.train)
@@ -104,7 +100,7 @@ def compare(
     return row
 
 
-def spread(values: Vector, y: Vector, tol: float, orders: int) -> str:
+def spread(values: Floats, y: Floats, tol: float, orders: int) -> str:
     """Smallest and largest objective of LIBSVM over several row orders."""
     objectives = []
     for seed in range(orders):
@@ -116,7 +112,7 @@ def spread(values: Vector, y: Vector, tol: float, orders: int) -> str:
 
 def compare_with_libsvm(
     tasks: list[TrainTest], device: Device, tol: float = 1e-3, repeats: int = 3, orders: int = 0
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """Rows of all kernels on all tasks."""
     documents = encode(["one", "two"])  # compiles
     small = DenseGram(EditDistance().fit(documents).rows(documents, device).gram())
@@ -134,7 +130,7 @@ def compare_with_libsvm(
     repeats=3,
     quick="use the bundled samples",
 )
-def run_solver(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
+def run_solver(options: argparse.Namespace, report: BenchmarkReport) -> list[Json]:
     """Solve the duals of the paper with textsvm and with LIBSVM."""
     tasks = paper_tasks(None if options.quick else data_folder(), 100)
     tol = 1e-6 if options.tight else 1e-3

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from joblib import parallel_config
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -28,6 +28,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
+from textsvm.arrays import AnyArray, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
@@ -51,7 +52,7 @@ WARM_UP = 20
 class Answer:
     """Predictions of a classifier on the test part, and seconds."""
 
-    predicted: NDArray[Any]  #: array, shape (n,)
+    predicted: AnyArray  #: array, shape (n,)
     #: Seconds of wall time, starting from texts in memory.
     fit: float
     predict: float
@@ -93,7 +94,7 @@ def baselines_of(examples: Any) -> dict[str, Callable[[], Any]]:
     return dict(BASELINES)
 
 
-def _union(columns: dict[str, Any]) -> FeatureUnion:
+def _union(columns: Json) -> FeatureUnion:
     """Union of the features of each column."""
     return FeatureUnion(
         [(name, make_pipeline(_Column(name), *_steps(values))) for name, values in columns.items()]
@@ -113,10 +114,10 @@ class _Column(TransformerMixin, BaseEstimator):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def fit(self, columns: dict[str, Any], y: Any = None) -> _Column:
+    def fit(self, columns: Json, y: Any = None) -> _Column:
         return self
 
-    def transform(self, columns: dict[str, Any]) -> Any:
+    def transform(self, columns: Json) -> Any:
         values = columns[self.name]
         return values[:, None] if getattr(values, "ndim", 2) == 1 else values
 
@@ -235,6 +236,6 @@ def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer
 
 def _warm_up(make: Callable[[], Any], texts: Any, labels: Sequence[Any], parts: Sequence[Part]) -> None:
     train = np.asarray(parts[0][0])
-    of_train: NDArray[Any] = np.asarray(select_examples(labels, train.tolist()))
+    of_train: AnyArray = np.asarray(select_examples(labels, train.tolist()))
     few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
     _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()))

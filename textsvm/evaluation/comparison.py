@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import Bools, Floats, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import scores
 from textsvm.evaluation.results import Results
@@ -91,7 +92,7 @@ class Compared:
     def seconds(self) -> float:
         return self.fit + self.predict
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values."""
         return to_json(asdict(self))
 
@@ -147,7 +148,7 @@ class SideBySide:
     only: list[int]  #: For each model the documents that it alone predicts correctly (regression: nearest)
     disagreements: list[Disagreement]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values."""
         columns = zip(self.names, self.results, self.differences, self.only, strict=True)
         models = [
@@ -202,11 +203,11 @@ def _kind(results: Results) -> str:
     return f"{results.task} ({labels})" if labels else results.task
 
 
-def _errors(results: Results) -> NDArray[np.float64]:
+def _errors(results: Results) -> Floats:
     return np.abs(results.predicted - results.truth)
 
 
-def _right(results: Results, models: Sequence[Results]) -> NDArray[np.bool_]:
+def _right(results: Results, models: Sequence[Results]) -> Bools:
     """Whether each prediction is correct; regression: nearest to the truth of all models."""
     if results.task == "regression":
         return _errors(results) <= np.min([_errors(each) for each in models], axis=0)
@@ -227,7 +228,7 @@ def _difference(results: Results, first: Results) -> Difference:
     return Difference(metric, paired.difference, paired.interval, paired.p_value)
 
 
-def _shown(results: Sequence[Results], right: NDArray[np.bool_], differ: NDArray[np.bool_]) -> list[int]:
+def _shown(results: Sequence[Results], right: Bools, differ: Bools) -> list[int]:
     """Documents to show: half where the first model is wrong and another correct, half the other way round.
 
     Regression: the largest ranges of errors.
@@ -246,7 +247,7 @@ def _shown(results: Sequence[Results], right: NDArray[np.bool_], differ: NDArray
 def _disagreement(
     i: int,
     results: Sequence[Results],
-    right: NDArray[np.bool_],
+    right: Bools,
     texts: Sequence[str] | None,
     ids: Sequence[str],
 ) -> Disagreement:

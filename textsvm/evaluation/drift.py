@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats
+from textsvm.arrays import Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.machines.base import is_default
 from textsvm.text.documents import Documents, MultiView
@@ -48,12 +48,12 @@ UNLIKE, LEAST_PMERS, LEAST_SYMBOLS, MOST_TEXTS, COMPARED_SYMBOLS = 0.05, 20, 500
 MOST_SYMBOLS = 1 << 24
 
 
-def margins(decision: NDArray[np.float64]) -> NDArray[np.float64]:
+def margins(decision: Floats) -> Floats:
     """Margin of each text, shape (n,), from decision values, shape (n,) or (n, n_classes)."""
     if decision.ndim == 1:
         return np.abs(decision)
     ordered = np.partition(decision, -2, axis=1)
-    difference: NDArray[np.float64] = ordered[:, -1] - ordered[:, -2]
+    difference: Floats = ordered[:, -1] - ordered[:, -2]
     return difference
 
 
@@ -92,7 +92,7 @@ class Margins:
 class SeenSymbols:
     """Symbols and p-mers of the support vectors of a machine; not `available` for a machine without texts."""
 
-    def __init__(self, machine: Any, rows: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, machine: Any, rows: Ints | None = None) -> None:
         self.machine, self.view = machine, None
         support = getattr(machine, "support_documents_", None)
         if not isinstance(support, Documents | MultiView) or not len(support):
@@ -127,7 +127,7 @@ class SeenSymbols:
         documents: Documents = encoded.of(self.view)
         return documents
 
-    def new_symbols(self, documents: Documents) -> NDArray[np.int64]:
+    def new_symbols(self, documents: Documents) -> Ints:
         """Number of symbols of each document that occur in no support vector, shape (n,)."""
         seen = np.zeros(max(len(documents.alphabet), len(self._seen)), bool)
         seen[: len(self._seen)] = self._seen
@@ -167,7 +167,7 @@ def _pmers(documents: Documents, p: int) -> NDArray[np.uint64]:
 
 
 def record(
-    model: Any, n: int, examples_of: Callable[[NDArray[np.int64]], Any], decision: NDArray[np.float64] | None
+    model: Any, n: int, examples_of: Callable[[Ints], Any], decision: Floats | None
 ) -> dict[str, float | None]:
     """Measure a fitted model on a few of its n training texts: "symbols", "features" (shares) and "margin".
 
@@ -191,7 +191,7 @@ def record(
     return values
 
 
-def _sample(machine: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _sample(machine: Any, n: int) -> tuple[Ints, Ints]:
     """Indices of a few of n training texts: a training part and a test part."""
     size = SLOW_SAMPLE if machine.kernel_ is not None and machine.kernel_.cost.quadratic else SAMPLE
     lengths = getattr(getattr(machine, "support_documents_", None), "lengths", None)
@@ -203,8 +203,8 @@ def _sample(machine: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def decide_sample(
-    machine: Any, examples_of: Callable[[NDArray[np.int64]], Any], labels: list[Any]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
+    machine: Any, examples_of: Callable[[Ints], Any], labels: list[Any]
+) -> tuple[Ints, Ints, Floats] | None:
     """Train on a few of the texts: indices of these and of others, and the decision values of the others.
 
     None for a precomputed matrix, or if the sample is too small.
@@ -242,7 +242,7 @@ class Drift:
         #: Whether the first texts with enough p-mers share hardly any with the support vectors
         self.unlike: bool | None = None
 
-    def add_texts(self, examples: Any, full: bool = True) -> NDArray[np.int64]:
+    def add_texts(self, examples: Any, full: bool = True) -> Ints:
         """Add texts; return the indices of texts in which most characters are new.
 
         Without `full` only symbols are counted, which is fast.
@@ -264,11 +264,11 @@ class Drift:
             return np.empty(0, np.int64)
         return np.flatnonzero(new > FOREIGN * lengths)
 
-    def add_decisions(self, decision: NDArray[np.float64]) -> None:
+    def add_decisions(self, decision: Floats) -> None:
         """Add the decision values of texts, of a classifier with a label for each text."""
         self._margins.add(margins(decision))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Shares, median margin and its ratio to training; None if a number is not known."""
         margin = self._margins.median()
         before = self.expected["margin"]

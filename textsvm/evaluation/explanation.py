@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import fitted_machine
 from textsvm.kernels.attribution import Attribution, Contributions, complete
@@ -71,7 +71,7 @@ class Explanation:
     text: str  #: The document as the model reads it
     #: shape (len(text),): Contribution of each character; for an exact method, they and the bias sum to the
     #: value.
-    symbols: NDArray[np.float64] = field(repr=False)
+    symbols: Floats = field(repr=False)
     attribution: Attribution  #: Method of the attribution
     #: Largest contributions of substrings, for kernels whose features are substrings.
     substrings: list[Substring]
@@ -92,7 +92,7 @@ class Explanation:
     def exact(self) -> bool:
         return self.attribution.exact
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values."""
         values = {**asdict(self), "attribution": self.attribution.description, "exact": self.exact}
         return {"method" if name == "attribution" else name: to_json(value) for name, value in values.items()}
@@ -190,7 +190,7 @@ class _OfSupport:
         if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(each, str) for each in ids):
             self.ids = ids
 
-    def set_documents(self, documents: Documents | MultiView) -> NDArray[np.float64]:
+    def set_documents(self, documents: Documents | MultiView) -> Floats:
         """Set the documents; return their decision values without bias, shape (n, n_machines)."""
         coef, self.documents = self.model.dual_coef_, documents
         if not len(self.support):
@@ -199,7 +199,7 @@ class _OfSupport:
         self.values = self.rows.cross(documents).astype(np.float64)
         return self.rows.decision(documents, coef.T)
 
-    def contributions(self, machine_weights: NDArray[np.float64], progress: Progress | None) -> Contributions:
+    def contributions(self, machine_weights: Floats, progress: Progress | None) -> Contributions:
         """Contributions of the symbols to sums of machines with weights of shape (n, n_machines)."""
         self.coef = machine_weights @ self.model.dual_coef_
         if not len(self.support):
@@ -226,11 +226,11 @@ class _OfWeights:
     def __init__(self, model: Any, device: Device) -> None:
         self.predictor = model.kept.weights.predictor(device)
 
-    def set_documents(self, documents: Documents | MultiView) -> NDArray[np.float64]:
+    def set_documents(self, documents: Documents | MultiView) -> Floats:
         self.documents = documents
         return np.asarray(self.predictor.values(documents))
 
-    def contributions(self, machine_weights: NDArray[np.float64], progress: Progress | None) -> Contributions:
+    def contributions(self, machine_weights: Floats, progress: Progress | None) -> Contributions:
         parts: Contributions = self.predictor.contributions(self.documents, machine_weights)
         if progress is not None:
             progress(1, 1)
@@ -287,9 +287,7 @@ def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
     return sorted(result, key=lambda each: -abs(each.contribution))
 
 
-def _machines_explained(
-    model: Any, machines: NDArray[np.float64], positive: Any
-) -> tuple[NDArray[np.float64], list[dict[str, Any]]]:
+def _machines_explained(model: Any, machines: Floats, positive: Any) -> tuple[Floats, list[Json]]:
     """Weights of the machines in each explained value, (n, n_machines), and fields of its `Explanation`."""
     n, classes = len(machines), getattr(model, "classes_", None)
     machine_weights, towards = value_mixes(model, positive)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.text.documents import Documents, MultiView
@@ -26,7 +26,7 @@ def fitted_machine(model: Any) -> Any:
 
 def predict(
     model: Any, texts: Any, truth: Sequence[Any], positive: Any, progress: Any
-) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
+) -> tuple[AnyArray | None, AnyArray, Floats, Floats | None]:
     """Classes (None for regression), predictions, decision values, and probabilities if there are any.
 
     A `OneClassSVM` needs `positive`, its class, and `truth` for the name of the other class.
@@ -53,7 +53,7 @@ def predict(
 
 def rows_of(
     classes: Any, predicted: Any, decision: Any, probability: Any, positive: str | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Json]:
     """Printed values of each document; without the classes of a classifier, numbers."""
     if classes is None:
         yield from ({"value": value} for value in predicted.tolist())
@@ -74,15 +74,13 @@ def rows_of(
         yield row
 
 
-def row_without_text(model: Any, reason: str | None) -> dict[str, Any]:
+def row_without_text(model: Any, reason: str | None) -> Json:
     """Printed values of a document that cannot be predicted."""
     name = "labels" if hasattr(model, "label_form_") else "label"
     return {name if hasattr(model, "decision_function") else "value": None, "reason": reason}
 
 
-def with_top(
-    rows: Iterable[dict[str, Any]], classes: Any, decision: Any, probability: Any, top: int
-) -> Iterator[dict[str, Any]]:
+def with_top(rows: Iterable[Json], classes: Any, decision: Any, probability: Any, top: int) -> Iterator[Json]:
     """Rows with the best labels in place of the values of all classes."""
     names = [str(label) for label in classes]
     for i, row in enumerate(rows):
@@ -98,7 +96,7 @@ def with_top(
 
 def predict_one_class(
     model: Any, combined: Any, inliers: list[bool], n_old: int, folds: int, positive: Any
-) -> NDArray[Any]:
+) -> AnyArray:
     """Predictions on new documents by one-class machines that were not trained on the document."""
     own = np.array(inliers)
     fresh = np.arange(n_old, len(combined))

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import machine_of_texts
 from textsvm.machines.top_features import value_mixes
 from textsvm.runtime.parallel import Progress
 
-Array = NDArray[np.float64]
 #: Symbols of changed texts that exist at a time.
 BATCH = 1 << 22
 #: Most k-mers that are scored: 4^11 are, 4^12 are not.
@@ -48,12 +48,12 @@ class Mutations:
     #: Meaning of positive scores: the positive class of two, each class of more, each label of several,
     #: "inside" for a one-class model, None (a higher number) for regression.
     towards: list[Any]
-    values: Array  #: shape (len(towards),): Of the unchanged text, with bias
+    values: Floats  #: shape (len(towards),): Of the unchanged text, with bias
     #: shape (len(towards), L, len(letters)): 0 where the text has the letter.
-    scores: Array = field(repr=False)
+    scores: Floats = field(repr=False)
 
     @property
-    def importance(self) -> Array:
+    def importance(self) -> Floats:
         """Mean fall of the values over all changes of each letter, shape (len(towards), L)."""
         same = np.array([[letter == each for each in self.letters] for letter in self.text], bool)
         changes = np.maximum((~same.reshape(len(self.text), len(self.letters))).sum(axis=1), 1)
@@ -69,10 +69,10 @@ class Kmers:
     letters: str
     both_strands: bool
     towards: list[Any]  #: As in `Mutations`
-    scores: Array = field(repr=False)  #: shape (n, len(towards))
+    scores: Floats = field(repr=False)  #: shape (n, len(towards))
     against: Any = None  #: Meaning of negative scores: the other of two classes
 
-    def top(self, most: int | None = None, side: int = 0) -> NDArray[np.int64]:
+    def top(self, most: int | None = None, side: int = 0) -> Ints:
         """Indices of k-mers by descending score for ``towards[side]``."""
         return np.argsort(-self.scores[:, side], kind="stable")[:most]
 
@@ -251,7 +251,7 @@ def _check_length(machine: Any, k: int, n_letters: int) -> None:
         )
 
 
-def pairs_of(letters: str) -> NDArray[np.int64] | None:
+def pairs_of(letters: str) -> Ints | None:
     """Index of the complement of each letter; None unless the letters are the bases of DNA or RNA."""
     pair = {"a": "t", "c": "g", "g": "c", "t": "a", "u": "a"}
     if "u" in letters and "t" not in letters:
@@ -261,7 +261,7 @@ def pairs_of(letters: str) -> NDArray[np.int64] | None:
     return np.array([letters.index(pair[letter]) for letter in letters])
 
 
-def _digits(k: int, n_letters: int, pairs: NDArray[np.int64] | None) -> NDArray[np.uint8]:
+def _digits(k: int, n_letters: int, pairs: Ints | None) -> NDArray[np.uint8]:
     """Indices of the letters of all k-mers, shape (number of k-mers, k); with pairs, of a single strand."""
     codes, place = np.arange(n_letters**k), n_letters ** np.arange(k)[::-1]
     digits = (codes[:, None] // place % n_letters).astype(np.uint8)
@@ -283,10 +283,10 @@ class Motif:
     letters: str
     towards: Any  #: Meaning of high scores
     kmers: int  #: Number of aligned k-mers
-    frequencies: Array = field(repr=False)  #: shape (W, len(letters))
+    frequencies: Floats = field(repr=False)  #: shape (W, len(letters))
 
     @property
-    def bits(self) -> Array:
+    def bits(self) -> Floats:
         """Heights of the letters in a sequence logo, shape (W, len(letters))."""
         p = self.frequencies
         return np.asarray(p * (np.log2(p.shape[1]) + (p * np.log2(p)).sum(axis=1))[:, None])
@@ -309,7 +309,7 @@ def motifs(scored: Kmers, most: int | None = None) -> list[Motif]:
     return [_motif(scored, scores, label, most) for scores, label in sides if scores.max() > 0]
 
 
-def _motif(kmers: Kmers, scores: Array, towards: Any, most: int | None) -> Motif:
+def _motif(kmers: Kmers, scores: Floats, towards: Any, most: int | None) -> Motif:
     order = np.argsort(-scores, kind="stable")[: MOST if most is None else most]
     order = order[scores[order] > (scores[order[0]] / 2 if most is None else 0)]
     places = {letter: a for a, letter in enumerate(kmers.letters)}
@@ -325,7 +325,7 @@ def _motif(kmers: Kmers, scores: Array, towards: Any, most: int | None) -> Motif
     return Motif(kmers.letters, towards, len(order), frequencies[kept[0] : kept[-1] + 1])
 
 
-def align(strands: NDArray[np.int64], weights: Array, n_letters: int) -> Array:
+def align(strands: Ints, weights: Floats, n_letters: int) -> Floats:
     """Align k-mers; weights of the letters at each position, shape (k + 2 (k // 2), n_letters).
 
     `strands`, shape (n, 1 or 2, k), are the indices of the letters of the strand, or of both strands.
@@ -345,7 +345,7 @@ def align(strands: NDArray[np.int64], weights: Array, n_letters: int) -> Array:
     return counts
 
 
-def _best(counts: Array, kmer: NDArray[np.int64], unit: float) -> tuple[int, int]:
+def _best(counts: Floats, kmer: Ints, unit: float) -> tuple[int, int]:
     """Strand and shift with the largest log-odds against equal frequencies; at first the middle."""
     k = kmer.shape[1]
     if not counts.max() > 1e-9:
@@ -358,7 +358,7 @@ def _best(counts: Array, kmer: NDArray[np.int64], unit: float) -> tuple[int, int
     return int(strand), int(shift)
 
 
-def _place(counts: Array, kmer: NDArray[np.int64], place: tuple[int, int] | None, weight: float) -> None:
+def _place(counts: Floats, kmer: Ints, place: tuple[int, int] | None, weight: float) -> None:
     assert place is not None
     strand, shift = place
     counts[shift + np.arange(kmer.shape[1]), kmer[strand]] += weight

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.results import Results, draws, exact_intervals, percentile_interval
 from textsvm.runtime.plain_json import to_json
@@ -47,7 +46,7 @@ class Slices:
     #: The worst first, by the better end of the interval: a few bad documents come after many nearly as bad.
     slices: list[Slice]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values; NaN is None."""
         return to_json({**vars(self), "slices": [asdict(each) for each in self.slices]})
 
@@ -70,7 +69,7 @@ def make_slices(
     return Slices(column, metric, overall, slices)
 
 
-def _part(results: Results, rows: NDArray[np.bool_]) -> Results:
+def _part(results: Results, rows: Bools) -> Results:
     """Results of some documents, without areas under curves, which would take most of the time."""
     decision = results.decision[rows]
     if results.task in ("binary", "multiclass"):

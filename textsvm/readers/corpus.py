@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
+from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
@@ -192,7 +193,7 @@ class Corpus:
     weights: list[float] | None = None
     groups: list[str] | None = None
     vectors: Any = None
-    columns: dict[str, Any] | None = None
+    columns: Json | None = None
     rows: list[Mapping[str, Any] | None] | None = None
     corrections: dict[str, list[str | None]] = field(default_factory=dict)
     detected: dict[str, str] = field(default_factory=dict)
@@ -221,9 +222,7 @@ class Corpus:
         values = {name: getattr(self, name) for name in ("ids", *_LISTS)}
         if not len(self.texts):  # of vectors
             del values["texts"]
-        parts: dict[str, Any] = {
-            name: take(each, chosen) for name, each in values.items() if each is not None
-        }
+        parts: Json = {name: take(each, chosen) for name, each in values.items() if each is not None}
         columns = self.columns and {name: take(each, chosen) for name, each in self.columns.items()}
         return replace(self, **parts, columns=columns)
 
@@ -483,12 +482,12 @@ def _split_texts(documents: Iterable[Document], rows: list[Document], source: st
         rows.append(document._replace(id=printable_id(document.id), text="", columns=columns))
 
 
-def _build_columns(texts: Sequence[str], rows: Sequence[Document]) -> dict[str, Any] | None:
+def _build_columns(texts: Sequence[str], rows: Sequence[Document]) -> Json | None:
     """The columns of documents from their texts, which alternate, and the numbers in `rows`."""
     if not rows or rows[0].columns is None:
         return None
     names = [name for name, value in rows[0].columns.items() if isinstance(value, str)]
-    columns: dict[str, Any] = {name: texts[k :: len(names)] for k, name in enumerate(names)}
+    columns: Json = {name: texts[k :: len(names)] for k, name in enumerate(names)}
     for name in rows[0].columns:
         if name not in columns:
             columns[name] = np.array([(document.columns or {})[name] for document in rows], np.float64)

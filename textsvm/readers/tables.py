@@ -30,6 +30,7 @@ from math import isfinite
 from pathlib import PurePosixPath
 from typing import Any
 
+from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode, is_binary
 from textsvm.readers.corpus import Document, Label, ReadOptions, refused_rows
@@ -455,7 +456,7 @@ def _objects(file: File, problems: Problems) -> Iterator[NamedRow]:
             yield number, number, _as_object(row)
 
 
-def _as_object(row: Any) -> dict[str, Any] | InvalidRow:
+def _as_object(row: Any) -> Json | InvalidRow:
     return row if isinstance(row, dict) else InvalidRow("it is not a JSON object")
 
 

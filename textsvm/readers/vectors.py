@@ -14,8 +14,8 @@ from tokenize import TokenError
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray
 from textsvm.errors import InputError
 from textsvm.readers import libsvm
 from textsvm.readers.corpus import Corpus, concatenate_corpora
@@ -101,12 +101,12 @@ def as_labels(values: Any) -> list[str]:
     return [texts[i] for i in which.tolist()]
 
 
-def load_npy(file: Any) -> NDArray[Any]:
+def load_npy(file: Any) -> AnyArray:
     """The array of a .npy file; raise InputError if it is damaged or holds Python objects."""
     try:
         with file.open() as stream, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about Python 2, and about literals in a damaged header
-            array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+            array: AnyArray = np.lib.format.read_array(stream, allow_pickle=False)
             return array
     except UNREADABLE as error:
         reason = " ".join(str(error).split()) or "it ends too early"
@@ -142,7 +142,7 @@ def _of_arrays(inputs: InputFiles, target: str | None) -> Corpus:
     return corpus
 
 
-def _matrix_of(arrays: dict[str, NDArray[Any]], source: str) -> Any:
+def _matrix_of(arrays: dict[str, AnyArray], source: str) -> Any:
     if {"format", "shape", "data"} <= arrays.keys():
         return _matrix(_sparse(arrays, source), source)
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
@@ -152,7 +152,7 @@ def _matrix_of(arrays: dict[str, NDArray[Any]], source: str) -> Any:
     return _matrix(arrays[names[0]], f"{names[0]} in {source}")
 
 
-def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
+def _sparse(arrays: dict[str, AnyArray], source: str) -> Any:
     """The matrix of `scipy.sparse.save_npz`."""
     kind = arrays["format"].item() if arrays["format"].size == 1 else ""
     name = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
@@ -218,7 +218,7 @@ def _corpus(inputs: InputFiles, format: str, vectors: Any) -> Corpus:
     return Corpus(ids, [], None, [None] * n, inputs.source, format, vectors=vectors)
 
 
-def _set_labels(corpus: Corpus, labels: NDArray[Any], target: str | None) -> None:
+def _set_labels(corpus: Corpus, labels: AnyArray, target: str | None) -> None:
     """Set the labels of a corpus, or the numbers to be predicted."""
     if target is None:
         corpus.labels = as_labels(labels)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats
 from textsvm.evaluation.mutations import Motif, Mutations
 from textsvm.reporting.charts import plain
 from textsvm.reporting.formatting import safe
@@ -57,12 +57,12 @@ class Panel:
     title: str
     letters: str
     #: shape (L, len(letters)): Of each letter at each position; negative values are drawn below the line.
-    heights: NDArray[np.float64]
+    heights: Floats
     unit: str  #: Unit of the heights
     high: float | None = None  #: Height of a line; default that of its highest stack
 
 
-def panel_of_symbols(title: str, text: str, heights: NDArray[np.float64], unit: str) -> Panel:
+def panel_of_symbols(title: str, text: str, heights: Floats, unit: str) -> Panel:
     """A text whose letters have heights, shape (len(text),)."""
     letters = "".join(sorted(set(text)))
     own = np.array([[letter == each for each in letters] for letter in text]).reshape(len(text), len(letters))

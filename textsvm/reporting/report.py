@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Floats, Ints, Json
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.explanation import Explanation, explain
 from textsvm.evaluation.judge import fitted_machine
@@ -53,7 +53,7 @@ class Report:
     results: Results  #: With intervals
     facts: list[tuple[str, str]]  #: Names and values: the model, this evaluation
     #: shape (n,): Symbols of each document as the model reads it.
-    lengths: NDArray[np.int64] = field(repr=False)
+    lengths: Ints = field(repr=False)
     mistakes: list[Mistake]  #: The worst first
     slices: Slices | None = None
     beside: SideBySide | None = None  #: Several models, this model first
@@ -67,7 +67,7 @@ class Report:
         sections = {"slices": self.slices, "beside": self.beside, "learning_curve": self.learning}
         return {name: each for name, each in sections.items() if each is not None}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values."""
         return to_json(
             {
@@ -177,7 +177,7 @@ def report_of_folds(
     return Report(title, results, facts, lengths, shown)
 
 
-def wrong_predictions(results: Results) -> NDArray[np.bool_]:
+def wrong_predictions(results: Results) -> Bools:
     """Which predictions are wrong, or with several labels per document not entirely right."""
     wrong = results.predicted != results.truth
     return wrong.any(axis=1) if results.task == "multilabel" else wrong
@@ -192,7 +192,7 @@ def worst(results: Results, most: int) -> list[int]:
 
 
 def explain_within_budget(
-    model: Any, texts: Any, lengths: NDArray[np.int64], positive: Any, progress: Progress | None
+    model: Any, texts: Any, lengths: Ints, positive: Any, progress: Progress | None
 ) -> list[Explanation | None]:
     """Explanations of the first texts, as many as take at most `EXPLAINING` seconds as predicted."""
     if getattr(model, "support_documents_", None) is None:
@@ -206,7 +206,7 @@ def explain_within_budget(
     return [*explanations, *[None] * (len(lengths) - affordable)]
 
 
-def how_wrong(results: Results) -> NDArray[np.float64]:
+def how_wrong(results: Results) -> Floats:
     """`Mistake.value` of each document."""
     if results.task == "regression":
         return results.predicted - results.truth

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Floats
 from textsvm.evaluation.comparison import Difference, Disagreement, SideBySide
 from textsvm.evaluation.explanation import Explanation
 from textsvm.evaluation.results import Results
@@ -167,7 +167,7 @@ def _curves(models: SideBySide, kind: str, wide: bool = False) -> str:
     return card(title, chart, key, "Figures: areas under the curves.", wide, first=len(key))
 
 
-def _decisions(results: Results) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def _decisions(results: Results) -> tuple[Bools, Floats]:
     """Truth and score of all decisions together."""
     if results.task == "binary":
         return results.truth == results.labels[1], results.decision
@@ -200,7 +200,7 @@ def _errors(models: SideBySide) -> str:
 
 
 def _common_chart(
-    models: SideBySide, title: str, x: Axis, y: Axis, xs: NDArray[np.float64], curves: Sequence, note: str
+    models: SideBySide, title: str, x: Axis, y: Axis, xs: Floats, curves: Sequence, note: str
 ) -> str:
     chart = Chart(title, x, y, width=WIDE, height=280)
     for i, ys in enumerate(curves):
