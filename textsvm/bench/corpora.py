@@ -59,8 +59,8 @@ def spam_tasks(folder: Path | None, max_length: int | None, splits: int) -> list
     """Spam under several random splits; with 1,210 test messages accuracy varies by 0.5 points."""
     mails = read(folder, SPAM)
     return [
-        _task("Spam", mails.subset(rest), mails.subset(held), "spam", max_length)
-        for rest, held in mail_splits(mails, splits)
+        _task("Spam", mails.subset(rest), mails.subset(test), "spam", max_length)
+        for rest, test in mail_splits(mails, splits)
     ]
 
 
@@ -70,7 +70,7 @@ def mail_splits(mails: Corpus, splits: int) -> list[tuple[list[int], list[int]]]
         train_test_split(range(len(mails)), test_size=0.2, random_state=seed, stratify=mails.labels)
         for seed in range(splits)
     ]
-    return [(sorted(rest), sorted(held)) for rest, held in halves]
+    return [(sorted(rest), sorted(test)) for rest, test in halves]
 
 
 def _task(name: str, train: Corpus, test: Corpus, positive: str, max_length: int | None) -> TrainTest:

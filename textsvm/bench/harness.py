@@ -199,13 +199,13 @@ class Benchmark:
             parser.add_argument("--repeats", type=int, default=repeats, help=timed)
         if self.quick:
             parser.add_argument("--quick", action="store_true", help=self.quick)
-        for each in self.options:
-            parser.add_argument(*each.names, **each.settings)
+        for option_ in self.options:
+            parser.add_argument(*option_.names, **option_.settings)
         return parser
 
     def command(self, prog: str, parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
         """Command of the report: the device, and options that differ from their defaults."""
-        unrecorded = {each.names for each in self.options if not each.recorded}
+        unrecorded = {option_.names for option_ in self.options if not option_.recorded}
         words = [prog, self.name]
         for action in parser._actions:
             value = getattr(options, action.dest, None)
@@ -213,7 +213,7 @@ class Benchmark:
                 continue
             if action.dest == "device" or value != action.default:
                 values = value if isinstance(value, list) else [] if value is True else [value]
-                words += [action.option_strings[0], *(shlex.quote(str(each)) for each in values)]
+                words += [action.option_strings[0], *(shlex.quote(str(value_)) for value_ in values)]
         return " ".join(words)
 
 

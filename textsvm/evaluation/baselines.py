@@ -163,8 +163,8 @@ def _chosen(model: Any) -> str:
 
 def candidates(device: str) -> dict[str, Callable[[], Any]]:
     """Default candidates, by name."""
-    named = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
-    return {name: partial(machine, name, device) for name in (*DEFAULT_KERNELS, *named)}
+    spellings = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
+    return {name: partial(machine, name, device) for name in (*DEFAULT_KERNELS, *spellings)}
 
 
 def machine(name: str, device: str) -> Classifier:
@@ -193,8 +193,8 @@ def compare(
         The stage is "compare".
     """
     baselines = baselines_of(texts)
-    if taken := [name for name in ours if name in baselines]:
-        raise InputError(f"{taken[0]!r} is the name of a baseline; give the classifier another")
+    if clashes := [name for name in ours if name in baselines]:
+        raise InputError(f"{clashes[0]!r} is the name of a baseline; give the classifier another")
     truth = np.array([labels[i] for _, test in parts for i in test])
     makers: dict[str, Callable[[], Any]] = {**baselines, **ours}
     results: list[Compared] = []
@@ -207,13 +207,13 @@ def compare(
             if progress is not None:
                 progress("compare", number * len(parts) + k, len(makers) * len(parts))
             answers.append(_answer(make(), texts, labels, part))
-        predicted = np.concatenate([each.predicted for each in answers])
+        predicted = np.concatenate([result.predicted for result in answers])
         fields = {
             "name": name,
             "ours": name in ours,
-            "fit": sum(each.fit for each in answers),
-            "predict": sum(each.predict for each in answers),
-            "chosen": _chosen_in_folds([each.chosen for each in answers if each.chosen]),
+            "fit": sum(result.fit for result in answers),
+            "predict": sum(result.predict for result in answers),
+            "chosen": _chosen_in_folds([result.chosen for result in answers if result.chosen]),
         }
         results.append(judge_prediction(truth, predicted, first_predictions, **fields))
         first_predictions = predicted if first_predictions is None else first_predictions
@@ -224,8 +224,8 @@ def _chosen_in_folds(chosen: list[str]) -> str:
     """Chosen parameters; for several folds without their accuracies, and with the number of folds."""
     if len(chosen) < 2:
         return "".join(chosen)
-    counts = Counter(each.partition(": ")[0] for each in chosen)
-    return "; ".join(f"{each} in {count} of {len(chosen)} folds" for each, count in counts.most_common())
+    counts = Counter(text.partition(": ")[0] for text in chosen)
+    return "; ".join(f"{text} in {count} of {len(chosen)} folds" for text, count in counts.most_common())
 
 
 def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer:

@@ -129,9 +129,9 @@ class SeenSymbols:
 
     def new_symbols(self, documents: Documents) -> Ints:
         """Number of symbols of each document that occur in no support vector, shape (n,)."""
-        seen = np.zeros(max(len(documents.alphabet), len(self._seen)), bool)
-        seen[: len(self._seen)] = self._seen
-        totals = np.concatenate([[0], np.cumsum(~seen[documents.codes])])
+        occurs = np.zeros(max(len(documents.alphabet), len(self._seen)), bool)
+        occurs[: len(self._seen)] = self._seen
+        totals = np.concatenate([[0], np.cumsum(~occurs[documents.codes])])
         return np.diff(totals[documents.offsets])
 
     def is_unlike(self, documents: Documents) -> bool | None:
@@ -181,13 +181,13 @@ def record(
         values["margin"] = float(np.median(margins(decision)))
     _, test = _sample(machine, n)
     rest = np.flatnonzero(~np.isin(machine.support_, test))
-    seen = SeenSymbols(machine, rest)
-    if seen.available and len(rest):
-        documents = seen.read(examples_of(test))
-        if seen.of_characters:
-            new, every = seen.new_features(documents)
-            values["features"] = new / max(every, 1)
-        values["symbols"] = float(seen.new_symbols(documents).sum() / max(len(documents.codes), 1))
+    support = SeenSymbols(machine, rest)
+    if support.available and len(rest):
+        documents = support.read(examples_of(test))
+        if support.of_characters:
+            new, n_pmers = support.new_features(documents)
+            values["features"] = new / max(n_pmers, 1)
+        values["symbols"] = float(support.new_symbols(documents).sum() / max(len(documents.codes), 1))
     return values
 
 
@@ -257,8 +257,8 @@ class Drift:
         self._symbols += int(lengths.sum())
         self._new_symbols += int(new.sum())
         if full and self.seen.of_characters:
-            new_features, every = self.seen.new_features(documents)
-            self._features += every
+            new_features, n_pmers = self.seen.new_features(documents)
+            self._features += n_pmers
             self._new_features += new_features
         if not self.seen.of_characters:
             return np.empty(0, np.int64)

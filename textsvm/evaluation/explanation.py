@@ -80,7 +80,7 @@ class Explanation:
     merged: list[Substring] = field(default_factory=list)
 
     def __str__(self) -> str:
-        parts = "".join(f", {each.text!r} {each.contribution:+.3f}" for each in self.merged)
+        parts = "".join(f", {substring.text!r} {substring.contribution:+.3f}" for substring in self.merged)
         return f"{self.prediction}: value {self.value:+.3f}, bias {self.bias:+.3f}{parts}"
 
     @property
@@ -155,7 +155,7 @@ def explain(
         decision = machine.decision_function(texts)
         likely = model.classes_[model.probabilities(decision).argmax(axis=1)].tolist()
         explanations = [
-            replace(each, prediction=label) for each, label in zip(explanations, likely, strict=True)
+            replace(item, prediction=label) for item, label in zip(explanations, likely, strict=True)
         ]
     return explanations
 
@@ -187,7 +187,7 @@ class _OfSupport:
         self.rows = model.kernel_.rows(self.support, device)
         self.ids: list[str | None] = [None] * len(self.support)
         ids = info.get("support_ids") if isinstance(info, dict) else None
-        if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(each, str) for each in ids):
+        if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(name, str) for name in ids):
             self.ids = ids
 
     def set_documents(self, documents: Documents | MultiView) -> Floats:
@@ -256,7 +256,7 @@ def _explain(
     explanations = []
     for d in range(len(documents)):
         text = documents.shown(d)
-        features = sorted(parts.features[d], key=lambda each: -abs(each[2])) if parts.features else []
+        features = sorted(parts.features[d], key=lambda feature: -abs(feature[2])) if parts.features else []
         substrings = [Substring(*feature) for feature in features]
         explanations.append(
             Explanation(
@@ -276,15 +276,17 @@ def _explain(
 
 def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
     """Neighbouring substrings of a text merged, the largest contributions first."""
-    result = [each for each in substrings if each.text not in text]  # patterns, names of columns
+    result = [part for part in substrings if part.text not in text]  # patterns, names of columns
     for sign in (1, -1):
-        known = {each.text: each for each in substrings if each.text in text and sign * each.contribution > 0}
-        for feature in merge([(each.text, abs(each.contribution)) for each in known.values()], text):
-            whole, parts = known.get(feature.text), feature.merged or (feature.text,)
+        parts_by_text = {
+            part.text: part for part in substrings if part.text in text and sign * part.contribution > 0
+        }
+        for feature in merge([(part.text, abs(part.contribution)) for part in parts_by_text.values()], text):
+            whole, parts = parts_by_text.get(feature.text), feature.merged or (feature.text,)
             count = text.count(feature.text) if whole is None else whole.count
-            contribution = sum(known[part].contribution for part in parts)
+            contribution = sum(parts_by_text[part].contribution for part in parts)
             result.append(Substring(feature.text, count, contribution, feature.merged))
-    return sorted(result, key=lambda each: -abs(each.contribution))
+    return sorted(result, key=lambda part: -abs(part.contribution))
 
 
 def _machines_explained(model: Any, machines: Floats, positive: Any) -> tuple[Floats, list[Json]]:
@@ -296,7 +298,7 @@ def _machines_explained(model: Any, machines: Floats, positive: Any) -> tuple[Fl
         predictions = model.predictions(model.scores(machines, 0), None).tolist()
         if hasattr(model, "offset_"):
             against = "outside"
-            predictions = ["inside" if each > 0 else "outside" for each in predictions]
+            predictions = ["inside" if value > 0 else "outside" for value in predictions]
     elif getattr(model, "label_form_", None) is not None:
         predictions = label_sets(model.predictions(machines, classes), classes)
         side = machines.argmax(axis=1)

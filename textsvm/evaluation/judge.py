@@ -61,7 +61,7 @@ def rows_of(
     names = [str(label) for label in classes]
     if predicted.ndim == 2:
         for present, values in zip(predicted.tolist(), decision.tolist(), strict=True):
-            labels = [name for name, held in zip(names, present, strict=True) if held]
+            labels = [name for name, has_label in zip(names, present, strict=True) if has_label]
             yield {"labels": labels, "decision": dict(zip(names, values, strict=True))}
         return
     sign = -1.0 if decision.ndim == 1 and positive == names[0] else 1.0
@@ -89,7 +89,7 @@ def with_top(rows: Iterable[Json], classes: Any, decision: Any, probability: Any
         if probability is not None:
             keys, scores = ["decision", "probability"], [values, probability[i].tolist()]
         order = sorted(range(len(names)), key=lambda j: -scores[-1][j])[:top]
-        best = [{"label": names[j], **{key: each[j] for key, each in zip(keys, scores, strict=True)}}
+        best = [{"label": names[j], **{key: row[j] for key, row in zip(keys, scores, strict=True)}}
                 for j in order]  # fmt: skip
         yield {name: row[name] for name in ("label", "labels") if name in row} | {"top": best}
 
@@ -98,11 +98,11 @@ def predict_one_class(
     model: Any, combined: Any, inliers: list[bool], n_old: int, folds: int, positive: Any
 ) -> AnyArray:
     """Predictions on new documents by one-class machines that were not trained on the document."""
-    own = np.array(inliers)
+    inside = np.array(inliers)
     fresh = np.arange(n_old, len(combined))
-    parts = [(model, fresh[~own[fresh]])]
-    for test in np.array_split(fresh[own[fresh]], folds):
-        train = combined.subset(np.flatnonzero(own & ~np.isin(np.arange(len(own)), test)).tolist())
+    parts = [(model, fresh[~inside[fresh]])]
+    for test in np.array_split(fresh[inside[fresh]], folds):
+        train = combined.subset(np.flatnonzero(inside & ~np.isin(np.arange(len(inside)), test)).tolist())
         if len(test):
             parts.append((model.copy().fit(train.examples, sample_weight=train.weights), test))
     predicted = np.full(len(combined), None)
@@ -177,11 +177,11 @@ def data_warnings(model: Any, texts: Any) -> list[str]:
             f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "
             "vectors: another language, or another encoding?"
         )
-    known = {support.text(i) for i in range(len(support))}
-    seen = sum(documents.text(i) in known for i in range(len(documents))) / len(documents)
-    if seen > SEEN:
+    support_texts = {support.text(i) for i in range(len(support))}
+    share = sum(documents.text(i) in support_texts for i in range(len(documents))) / len(documents)
+    if share > SEEN:
         warnings.append(
-            f"{100 * seen:.0f} % of these documents are support vectors of the model: it knows them "
+            f"{100 * share:.0f} % of these documents are support vectors of the model: it knows them "
             "and will do less well on others"
         )
     return warnings

@@ -84,13 +84,13 @@ def scores(
         elif truth.ndim == 2:
             values = label_metrics(weight, truth, predicted, decision, classes.tolist(), areas)
         else:
-            true, given = np.searchsorted(classes, truth), np.searchsorted(classes, predicted)
+            true, guess = np.searchsorted(classes, truth), np.searchsorted(classes, predicted)
             labels = np.asarray(classes).tolist()
             decision = decision if areas else None
             if len(labels) == 2 and positive is not None and positive == labels[0]:
-                labels, true, given = labels[::-1], 1 - true, 1 - given
+                labels, true, guess = labels[::-1], 1 - true, 1 - guess
                 decision = None if decision is None else -decision
-            values = class_metrics(weight, true, given, decision, labels, grades)
+            values = class_metrics(weight, true, guess, decision, labels, grades)
     return {name: float(value[0]) for name, value in values.items()}
 
 
@@ -110,14 +110,14 @@ def class_metrics(
     """
     k = len(labels)
     cells = _sums_by(weight, true * k + predicted, k * k).reshape(-1, k, k)
-    hits, support, given = np.diagonal(cells, axis1=1, axis2=2), cells.sum(2), cells.sum(1)
-    precision, recall, f1 = precision_recall_f1(hits, support, given)
-    occurs, n = support + given > 0, support.sum(1)
-    spread = np.sqrt((n**2 - (support**2).sum(1)) * (n**2 - (given**2).sum(1)))
+    hits, support, n_predicted = np.diagonal(cells, axis1=1, axis2=2), cells.sum(2), cells.sum(1)
+    precision, recall, f1 = precision_recall_f1(hits, support, n_predicted)
+    occurs, n = support + n_predicted > 0, support.sum(1)
+    spread = np.sqrt((n**2 - (support**2).sum(1)) * (n**2 - (n_predicted**2).sum(1)))
     metrics = {
         "accuracy": hits.sum(1) / n,
         "macro_f1": f1.sum(1) / occurs.sum(1),
-        "mcc": _ratio(hits.sum(1) * n - (support * given).sum(1), spread),
+        "mcc": _ratio(hits.sum(1) * n - (support * n_predicted).sum(1), spread),
         "roc_auc": _roc_auc(weight, true, decision, support),
         "average_precision": _average_precision(weight, true, decision, support),
     }
@@ -154,13 +154,13 @@ def label_metrics(
     NaN as the decision value of a label without a machine ranks below all numbers. Without `areas`, the
     average precision is NaN.
     """
-    hits, support, given = (weight @ each for each in (truth & predicted, truth, predicted))
-    _, _, f1 = precision_recall_f1(hits, support, given)
-    micro = precision_recall_f1(*(each.sum(axis=1) for each in (hits, support, given)))
+    hits, support, n_predicted = (weight @ indicator for indicator in (truth & predicted, truth, predicted))
+    _, _, f1 = precision_recall_f1(hits, support, n_predicted)
+    micro = precision_recall_f1(*(counts.sum(axis=1) for counts in (hits, support, n_predicted)))
     wrong = truth != predicted
     metrics = {
         "micro_f1": micro[2],
-        "macro_f1": _ratio(f1.sum(axis=1), (support + given > 0).sum(axis=1)),
+        "macro_f1": _ratio(f1.sum(axis=1), (support + n_predicted > 0).sum(axis=1)),
         "micro_precision": micro[0],
         "micro_recall": micro[1],
         "subset_accuracy": _mean(weight, ~wrong.any(axis=1)),
@@ -255,7 +255,7 @@ def as_grades(labels: AnyArray) -> Ints | None:
         values = labels.astype(np.int64)
     elif kind in "UO" and all(isinstance(label, str) for label in labels.tolist()):
         digits = [label.removeprefix("-") for label in labels.tolist()]
-        if not all(each.isascii() and each.isdigit() and len(each) < 10 for each in digits):
+        if not all(text.isascii() and text.isdigit() and len(text) < 10 for text in digits):
             return None
         values = np.array([int(label) for label in labels.tolist()])
     else:

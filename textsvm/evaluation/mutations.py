@@ -55,7 +55,7 @@ class Mutations:
     @property
     def importance(self) -> Floats:
         """Mean fall of the values over all changes of each letter, shape (len(towards), L)."""
-        same = np.array([[letter == each for each in self.letters] for letter in self.text], bool)
+        same = np.array([[letter == other for other in self.letters] for letter in self.text], bool)
         changes = np.maximum((~same.reshape(len(self.text), len(self.letters))).sum(axis=1), 1)
         return np.asarray(-self.scores.sum(axis=2) / changes)
 
@@ -117,17 +117,17 @@ def mutation_scores(
     ('gat', 'acgt', [[[-0.47, -0.47, 0.0, -0.47], [0.0, -1.19, -0.71, -0.71], [-0.47, -0.47, -0.47, 0.0]]])
     """
     machine = machine_of_texts(model, "no letters that could be changed")
-    given = machine.validate(texts, fitting=False)
-    if not len(given):
+    valid = machine.validate(texts, fitting=False)
+    if not len(valid):
         return []
     letters = letters_of(machine, alphabet)
-    documents = machine.encode(given, machine.support_documents_)
-    read = [documents.shown(i) for i in range(len(documents))]
+    documents = machine.encode(valid, machine.support_documents_)
+    read_texts = [documents.shown(i) for i in range(len(documents))]
     mixes, towards = value_mixes(machine, positive)
-    values = machine.machine_values(read) @ mixes.T
-    scores = [np.zeros((len(towards), len(text), len(letters))) for text in read]
-    total, done = sum(len(letters) - (own in letters) for text in read for own in text), 0
-    for places, changed in _batches(read, letters):
+    values = machine.machine_values(read_texts) @ mixes.T
+    scores = [np.zeros((len(towards), len(text), len(letters))) for text in read_texts]
+    total, done = sum(len(letters) - (letter in letters) for text in read_texts for letter in text), 0
+    for places, changed in _batches(read_texts, letters):
         changed_values = machine.machine_values(changed) @ mixes.T
         for (d, i, c), value in zip(places, changed_values, strict=True):
             scores[d][:, i, c] = value - values[d]
@@ -136,7 +136,7 @@ def mutation_scores(
             progress(done, total)
     return [
         Mutations(text, letters, towards, value, score)
-        for text, value, score in zip(read, values, scores, strict=True)
+        for text, value, score in zip(read_texts, values, scores, strict=True)
     ]
 
 
@@ -175,9 +175,9 @@ def kmer_scores(
     mixes, towards = value_mixes(machine, positive)
     scores, size = np.empty((len(kmers), len(towards))), max(1, BATCH // k)
     for start in range(0, len(kmers), size):
-        some = slice(start, start + size)
-        values = machine.machine_values(kmers[some].tolist()) - machine.intercept_
-        scores[some] = values @ mixes.T
+        batch = slice(start, start + size)
+        values = machine.machine_values(kmers[batch].tolist()) - machine.intercept_
+        scores[batch] = values @ mixes.T
         if progress is not None:
             progress(min(start + size, len(kmers)), len(kmers))
     classes = getattr(machine, "classes_", np.empty(0)).tolist()
@@ -191,11 +191,11 @@ def letters_of(machine: Any, alphabet: str | None) -> str:
     if alphabet is None:
         return _known_letters(machine)
     documents = machine.encode(machine.validate(list(alphabet), fitting=False), machine.support_documents_)
-    read = [documents.shown(i) for i in range(len(documents))]
-    for letter, normalised in zip(alphabet, read, strict=True):
+    read_letters = [documents.shown(i) for i in range(len(documents))]
+    for letter, normalised in zip(alphabet, read_letters, strict=True):
         if len(normalised) != 1:
             raise InputError(f"{letter!r} of the alphabet is not a letter that the model reads; leave it out")
-    letters = "".join(dict.fromkeys(read))
+    letters = "".join(dict.fromkeys(read_letters))
     if len(letters) < 2:
         raise InputError(f"the alphabet must have at least two letters, got {alphabet!r}")
     return letters
@@ -206,12 +206,12 @@ def _known_letters(machine: Any) -> str:
     alphabets = [
         support.of(view).alphabet for view in machine.kernel_.structure.views if view.tokens == "characters"
     ]
-    letters = "".join(sorted({chr(code) for each in alphabets for code in each.tolist()}))
+    letters = "".join(sorted({chr(code) for alphabet_codes in alphabets for code in alphabet_codes.tolist()}))
     if letters and set(letters.lower()) <= set("acgtun"):
         letters = "".join(letter for letter in letters if letter.lower() != "n")
     if not 2 <= len(letters) <= MOST_LETTERS:
-        known = f"{len(letters):,} different letters" if letters else "tokens of any letters"
-        raise InputError(f"the model's texts have {known}; give the alphabet, as in alphabet='acgt'")
+        description = f"{len(letters):,} different letters" if letters else "tokens of any letters"
+        raise InputError(f"the model's texts have {description}; give the alphabet, as in alphabet='acgt'")
     return letters
 
 
@@ -221,9 +221,9 @@ def _batches(texts: Sequence[str], letters: str) -> Iterator[tuple[list[tuple[in
     changed: list[str] = []
     room = BATCH
     for d, text in enumerate(texts):
-        for i, own in enumerate(text):
+        for i, letter_of_text in enumerate(text):
             before, after = text[:i], text[i + 1 :]
-            alternatives = [(c, letter) for c, letter in enumerate(letters) if letter != own]
+            alternatives = [(c, letter) for c, letter in enumerate(letters) if letter != letter_of_text]
             places += [(d, i, c) for c, _ in alternatives]
             changed += [before + letter + after for _, letter in alternatives]
             room -= len(alternatives) * len(text)
@@ -320,9 +320,9 @@ def _motif(kmers: Kmers, scores: Floats, towards: Any, most: int | None) -> Moti
     total = scores[order].sum()
     pseudo = total / len(order) / len(kmers.letters)
     unknown = total - counts.sum(axis=1, keepdims=True) + pseudo
-    kept = np.flatnonzero(counts.sum(axis=1) > total / 2)
+    positions = np.flatnonzero(counts.sum(axis=1) > total / 2)
     frequencies = (counts + unknown / len(kmers.letters)) / (total + pseudo)
-    return Motif(kmers.letters, towards, len(order), frequencies[kept[0] : kept[-1] + 1])
+    return Motif(kmers.letters, towards, len(order), frequencies[positions[0] : positions[-1] + 1])
 
 
 def align(strands: Ints, weights: Floats, n_letters: int) -> Floats:

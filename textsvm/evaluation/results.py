@@ -105,7 +105,7 @@ class Results:
         if self.task != "multilabel":
             return self.truth[i], self.predicted[i]
         sets = label_sets(np.stack([self.truth[i], self.predicted[i]]), np.array(self.labels))
-        true, predicted = (", ".join(map(str, each)) or "nothing" for each in sets)
+        true, predicted = (", ".join(map(str, labels)) or "nothing" for labels in sets)
         return true, predicted
 
     def weighted(self, weight: Floats) -> dict[str, Floats]:
@@ -157,12 +157,12 @@ def exact_intervals(results: Results, level: float = 0.95) -> dict[str, tuple[fl
     shares = {"subset_accuracy" if several else "accuracy": (int(right.sum()), results.n)}
     f1 = {}
     for a, label in enumerate(results.labels):
-        true, said = (each[:, a] if several else each == label for each in (truth, predicted))
-        hits = int((true & said).sum())
-        f1[f"f1[{label}]"] = (hits, int((true | said).sum()))
+        true, guess = (values[:, a] if several else values == label for values in (truth, predicted))
+        hits = int((true & guess).sum())
+        f1[f"f1[{label}]"] = (hits, int((true | guess).sum()))
         if results.task == "binary" and a == 1:
             f1["f1"] = f1[f"f1[{label}]"]
-            shares |= {"precision": (hits, int(said.sum())), "recall": (hits, int(true.sum()))}
+            shares |= {"precision": (hits, int(guess.sum())), "recall": (hits, int(true.sum()))}
     intervals = {name: clopper_pearson(*counts, level) for name, counts in shares.items()}
     for name, counts in f1.items():
         low, high = clopper_pearson(*counts, level)
@@ -219,17 +219,17 @@ def evaluate(
     predicted = np.asarray(predicted)
     if classes is None:
         numbers = np.asarray(truth, np.float64)
-        every = np.arange(len(numbers))
-        results = Results("regression", len(numbers), [], {}, [], [], every, numbers, predicted, predicted,
+        all_rows = np.arange(len(numbers))
+        results = Results("regression", len(numbers), [], {}, [], [], all_rows, numbers, predicted, predicted,
                           grades=grades)  # fmt: skip
         return _with_metrics(results)
-    known, values, warnings = _known(truth, classes)
-    predicted, decision = predicted[known], decision[known]
+    index, values, warnings = _known(truth, classes)
+    predicted, decision = predicted[index], decision[index]
     order = classes
     if len(classes) == 2 and positive is not None and positive not in classes[1:].tolist():
         order, decision = classes[::-1], -decision
     if probability is not None:
-        probability = probability[known]
+        probability = probability[index]
         if len(classes) == 2:
             probability = probability[:, classes.tolist().index(order[1])]
     results = Results(
@@ -239,7 +239,7 @@ def evaluate(
         metrics={},
         confusion=[],
         per_class=[],
-        index=known,
+        index=index,
         truth=values,
         predicted=predicted,
         decision=decision,
@@ -267,7 +267,7 @@ def evaluate_labels(
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
     indicator, warnings = _known_labels(truth, classes)
-    counts = tuple(each.sum(axis=0) for each in (indicator & predicted, indicator, predicted))
+    counts = tuple(values.sum(axis=0) for values in (indicator & predicted, indicator, predicted))
     more = [
         {"break_even": break_even(indicator[:, a], decision[:, a]), "threshold": float(thresholds[a])}
         for a in range(len(classes))
@@ -318,21 +318,21 @@ def _known(truth: Sequence[Any], classes: AnyArray) -> tuple[Ints, AnyArray, lis
     """Indices of documents with a known label, their labels, and a warning about the others."""
     places = _places(classes)
     codes = np.array([places.get(label, -1) for label in truth])
-    known = np.flatnonzero(codes >= 0)
+    index = np.flatnonzero(codes >= 0)
     names = sorted({str(truth[i]) for i in np.flatnonzero(codes < 0).tolist()})
-    spellings, others = ({str(label).strip().casefold() for label in each} for each in (classes, names))
+    spellings, others = ({str(label).strip().casefold() for label in labels} for labels in (classes, names))
     unknown = _first_few(names) + ", some different only in case or spaces" * bool(spellings & others)
-    if not len(known):
+    if not len(index):
         raise InputError(
             f"the model knows the labels {_first_few(classes)}, and the documents have {unknown}"
         )
     warnings = []
-    if left := len(truth) - len(known):
+    if left := len(truth) - len(index):
         warnings.append(
             f"{left:,} of {len(truth):,} documents have labels that the model does not know ({unknown}; it "
             f"knows {_first_few(classes)}) and are left out of all figures"
         )
-    return known, classes[codes[known]], warnings
+    return index, classes[codes[index]], warnings
 
 
 def _places(classes: AnyArray) -> dict[Any, int]:

@@ -216,8 +216,8 @@ def _label_texts(labels: Sequence[Any] | None, n: int) -> list[str]:
     if len(labels) != n:
         raise InputError(f"there are {n:,} vectors and {len(labels):,} labels; give a label a vector")
     return [
-        ",".join(map(_label_text, each)) if isinstance(each, tuple | list) else _label_text(each)
-        for each in labels
+        ",".join(map(_label_text, label)) if isinstance(label, tuple | list) else _label_text(label)
+        for label in labels
     ]
 
 

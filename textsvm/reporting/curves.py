@@ -30,7 +30,7 @@ def roc(results: Results) -> str:
     if not key:
         return ""
     if results.task == "binary":
-        truth, positive = (each == results.labels[1] for each in (results.truth, results.predicted))
+        truth, positive = (labels == results.labels[1] for labels in (results.truth, results.predicted))
         chart.marker("roc-dot", float(positive[~truth].mean()), float(positive[truth].mean()))
     note = "Figures: areas under the curves. Dashed: chance." + _left_out(results, len(key))
     return card("ROC curve", chart, key, note, choice=_choice(key))
@@ -103,7 +103,7 @@ def margins(results: Results) -> str:
     low, high = min(low, 0.0), max(high, low + 1e-6)
     edges = np.linspace(low, high, BINS + 1)
     counts = [np.histogram(np.clip(lead[part], low, high), edges)[0] for part in (right, ~right)]
-    top = 1.08 * max(1, *(int(each.max()) for each in counts))
+    top = 1.08 * max(1, *(int(heights.max()) for heights in counts))
     chart = Chart(
         "Lead of the predicted class",
         Axis((low, high), "value of the predicted class less that of the next"),

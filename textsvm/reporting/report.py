@@ -65,7 +65,7 @@ class Report:
     def more(self) -> dict[str, Slices | SideBySide | LearningCurve]:
         """Optional sections by name."""
         sections = {"slices": self.slices, "beside": self.beside, "learning_curve": self.learning}
-        return {name: each for name, each in sections.items() if each is not None}
+        return {name: section for name, section in sections.items() if section is not None}
 
     def as_dict(self) -> Json:
         """JSON values."""
@@ -75,11 +75,11 @@ class Report:
                 **self.results.as_dict(),
                 "facts": dict(self.facts),
                 "mistakes": [
-                    {**vars(each), "explanation": each.explanation and each.explanation.as_dict()}
-                    for each in self.mistakes
+                    {**vars(mistake), "explanation": mistake.explanation and mistake.explanation.as_dict()}
+                    for mistake in self.mistakes
                 ],
-                "features": [each.as_dict() for each in self.features],
-                **{name: each.as_dict() for name, each in self.more.items()},
+                "features": [features.as_dict() for features in self.features],
+                **{name: section.as_dict() for name, section in self.more.items()},
             }
         )
 
@@ -130,28 +130,28 @@ def _features(machine: Any, results: Results) -> list[TopFeatures]:
         labels = {results.labels[a] for a in worst_classes(results)[:MOST_CLASSES]}
     if machine.kept.weights is None and not has_feature_list(machine):
         lengths = machine.support_documents_.lengths
-        own = np.sort(lengths)[-MAX_DOCUMENTS:]
-        seconds = machine.kernel_.attribution.seconds(own, lengths).sum() * len(labels or "ab")
+        longest = np.sort(lengths)[-MAX_DOCUMENTS:]
+        seconds = machine.kernel_.attribution.seconds(longest, lengths).sum() * len(labels or "ab")
         if seconds > EXPLAINING:
             return []
     features = top_features(machine, FEATURES, labels)
-    return [each for each in features if each.features and each.kind != "training documents"]
+    return [top for top in features if top.features and top.kind != "training documents"]
 
 
 def results_of(result: CrossValidation, truth: Sequence[Any], positive: Any = None) -> Results:
     """Results of all tested documents of a cross-validation together."""
     tested = np.flatnonzero(result.tested)
-    known, predicted = [truth[i] for i in tested.tolist()], result.predictions[tested]
+    truths, predicted = [truth[i] for i in tested.tolist()], result.predictions[tested]
     decision = result.decision[tested]
     if predicted.ndim == 2:
         classes = np.unique([label for labels in truth for label in labels])
         thresholds = np.full(len(classes), np.nan)  # every fold has its own
-        results = evaluate_labels(known, predicted.astype(bool), decision, classes, thresholds)
+        results = evaluate_labels(truths, predicted.astype(bool), decision, classes, thresholds)
     elif "mae" in result.mean:
-        results = evaluate(known, predicted.astype(float), decision, None)
+        results = evaluate(truths, predicted.astype(float), decision, None)
     else:
         classes = np.unique(np.asarray(truth))
-        results = evaluate(known, predicted.astype(classes.dtype), decision, classes, positive=positive)
+        results = evaluate(truths, predicted.astype(classes.dtype), decision, classes, positive=positive)
     return replace(results, index=tested[results.index], seconds=result.seconds)
 
 
@@ -213,7 +213,7 @@ def how_wrong(results: Results) -> Floats:
     if results.task == "binary":
         return results.decision
     if results.task == "multilabel":
-        thresholds = np.array([each["threshold"] for each in results.per_class])
+        thresholds = np.array([row["threshold"] for row in results.per_class])
         wrong = results.predicted != results.truth
         return np.where(wrong, np.abs(results.decision - thresholds), 0.0).max(axis=1)
     rows, predicted = np.arange(results.n), results.codes(results.predicted)
@@ -249,11 +249,11 @@ def _promises(results: Results) -> list[tuple[str, str]]:
     """Promised and actual coverage of prediction sets, and rejected documents."""
     facts = [
         (
-            f"sets that promise {each['promised']:.0%}",
-            f"hold the true class of {each['coverage']:.2%}; {each['mean_size']:.2f} classes on average, a "
-            f"single class in {each['single']:.1%}",
+            f"sets that promise {row['promised']:.0%}",
+            f"hold the true class of {row['coverage']:.2%}; {row['mean_size']:.2f} classes on average, a "
+            f"single class in {row['single']:.1%}",
         )
-        for each in results.sets
+        for row in results.sets
     ]
     if results.rejected:
         allowed, unlike = results.rejected["allowed"], results.rejected["unlike"]
