@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import Floats, Ints, Json
 from textsvm.errors import InputError
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.machines.base import is_default
 from textsvm.text.documents import Documents, MultiView
 
@@ -94,7 +95,7 @@ class SeenSymbols:
 
     def __init__(self, machine: Any, rows: Ints | None = None) -> None:
         self.machine, self.view = machine, None
-        support = getattr(machine, "support_documents_", None)
+        support = parts_of(machine).support
         if not isinstance(support, Documents | MultiView) or not len(support):
             return
         views = [view for view in machine.kernel_.structure.views if isinstance(support.of(view), Documents)]
@@ -174,9 +175,10 @@ def record(
     A value is None if it cannot be measured. `decision` are values of training texts by machines that were
     not trained on them, of a classifier with a label for each text; a calibrated model has their median.
     """
-    machine = getattr(model, "estimator_", model)
+    parts = parts_of(model)
+    machine = parts.machine
     values: dict[str, float | None] = dict.fromkeys(("symbols", "features", "margin"))
-    values["margin"] = getattr(model, "margin_", None)
+    values["margin"] = parts.margin
     if decision is not None:
         values["margin"] = float(np.median(margins(decision)))
     _, test = _sample(machine, n)
@@ -194,9 +196,9 @@ def record(
 def _sample(machine: Any, n: int) -> tuple[Ints, Ints]:
     """Indices of a few of n training texts: a training part and a test part."""
     size = SLOW_SAMPLE if machine.kernel_ is not None and machine.kernel_.cost.quadratic else SAMPLE
-    lengths = getattr(getattr(machine, "support_documents_", None), "lengths", None)
-    if lengths is not None and len(lengths):
-        size = min(size, max(SLOW_SAMPLE, int(SAMPLE_SYMBOLS / max(lengths.mean(), 1.0))))
+    support = parts_of(machine).support
+    if support is not None and len(support):
+        size = min(size, max(SLOW_SAMPLE, int(SAMPLE_SYMBOLS / max(support.lengths.mean(), 1.0))))
     order = np.random.default_rng(0).permutation(n)[:size]
     tested = max(1, round(TESTED * len(order)))
     return np.sort(order[tested:]), np.sort(order[:tested])
@@ -234,8 +236,9 @@ class Drift:
     def __init__(self, model: Any, recorded: Any) -> None:
         recorded = recorded if isinstance(recorded, dict) else {}
         self.expected = {name: _number(recorded.get(name)) for name in ("symbols", "features", "margin")}
-        self.seen = SeenSymbols(getattr(model, "estimator_", model))
-        if hasattr(model, "left_out") and len(left_out := model.left_out()[0]):
+        parts = parts_of(model)
+        self.seen = SeenSymbols(parts.machine)
+        if parts.left_out is not None and len(left_out := parts.left_out()[0]):
             self.expected["margin"] = float(np.median(margins(left_out)))
         self.n = self._symbols = self._new_symbols = self._features = self._new_features = 0
         self._margins = Margins()

@@ -17,7 +17,7 @@ import numpy as np
 
 from textsvm.arrays import Floats, Json
 from textsvm.errors import InputError
-from textsvm.evaluation.judge import fitted_machine
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.kernels.attribution import Attribution, Contributions, complete
 from textsvm.machines.labels import label_sets
 from textsvm.machines.top_features import CANDIDATES, merge, value_mixes
@@ -142,7 +142,7 @@ def explain(
     device, weights = devices.select("cpu"), machine.kept.weights
     with machine.at_work(device):
         explainer: Any = (
-            _OfSupport(machine, device, getattr(model, "info_", None))
+            _OfSupport(machine, device, parts_of(model).info)
             if weights is None
             else _OfWeights(machine, device)
         )
@@ -163,9 +163,10 @@ def explain(
 def _readable(model: Any, consequence: str) -> Any:
     """The machine of a fitted model that reads texts, or columns with texts."""
     model.require_fitted()
-    if getattr(model, "support_documents_", None) is None:
+    parts = parts_of(model)
+    if parts.support is None:
         raise InputError(f"a model of a precomputed kernel matrix has no texts, {consequence}")
-    machine = fitted_machine(model)
+    machine = parts.machine
     if machine.kernel_.structure.reads_vectors:
         raise InputError(f"a model of vectors has no texts, {consequence}")
     return machine
@@ -182,11 +183,11 @@ def machine_of_texts(model: Any, missing: str) -> Any:
 class _OfSupport:
     """Values of documents and contributions to them, by machines with support vectors."""
 
-    def __init__(self, model: Any, device: Device, info: Any) -> None:
+    def __init__(self, model: Any, device: Device, info: Json) -> None:
         self.model, self.support = model, model.support_documents_
         self.rows = model.kernel_.rows(self.support, device)
         self.ids: list[str | None] = [None] * len(self.support)
-        ids = info.get("support_ids") if isinstance(info, dict) else None
+        ids = info.get("support_ids")
         if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(name, str) for name in ids):
             self.ids = ids
 
@@ -291,15 +292,16 @@ def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
 
 def _machines_explained(model: Any, machines: Floats, positive: Any) -> tuple[Floats, list[Json]]:
     """Weights of the machines in each explained value, (n, n_machines), and fields of its `Explanation`."""
-    n, classes = len(machines), getattr(model, "classes_", None)
+    n, parts = len(machines), parts_of(model)
+    classes = parts.classes
     machine_weights, towards = value_mixes(model, positive)
     side, against = np.zeros(n, np.int64), None
     if classes is None:
         predictions = model.predictions(model.scores(machines, 0), None).tolist()
-        if hasattr(model, "offset_"):
+        if parts.kind == "one class":
             against = "outside"
             predictions = ["inside" if value > 0 else "outside" for value in predictions]
-    elif getattr(model, "label_form_", None) is not None:
+    elif parts.kind == "labels":
         predictions = label_sets(model.predictions(machines, classes), classes)
         side = machines.argmax(axis=1)
     else:

@@ -10,6 +10,7 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Floats, Json
 from textsvm.errors import InputError
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.text.documents import Documents, MultiView
 
@@ -21,7 +22,7 @@ SEEN = 0.05
 
 def fitted_machine(model: Any) -> Any:
     """The kernel machine of a calibrated model, or the model itself."""
-    return getattr(model, "estimator_", model)
+    return parts_of(model).machine
 
 
 def predict(
@@ -31,15 +32,16 @@ def predict(
 
     A `OneClassSVM` needs `positive`, its class, and `truth` for the name of the other class.
     """
-    if not hasattr(model, "decision_function"):
+    parts = parts_of(model)
+    if parts.kind == "numbers":
         values = model.predict(texts, progress)
         return None, values, values, None
     decision = model.decision_function(texts, progress)
-    if hasattr(model, "predict_proba"):
+    if parts.probabilistic:
         probability = model.probabilities(decision)
-        return model.classes_, model.decide(probability), decision, probability
-    if hasattr(model, "classes_"):
-        return model.classes_, model.predictions(decision, model.classes_), decision, None
+        return parts.classes, model.decide(probability), decision, probability
+    if parts.classes is not None:
+        return parts.classes, model.predictions(decision, parts.classes), decision, None
     if positive is None:
         raise InputError("a one-class model needs the label that it was trained on: give the positive label")
     others = sorted({label for label in truth if label != positive}) or ["rest"]
@@ -76,8 +78,8 @@ def rows_of(
 
 def row_without_text(model: Any, reason: str | None) -> Json:
     """Printed values of a document that cannot be predicted."""
-    name = "labels" if hasattr(model, "label_form_") else "label"
-    return {name if hasattr(model, "decision_function") else "value": None, "reason": reason}
+    name = {"labels": "labels", "numbers": "value"}.get(parts_of(model).kind, "label")
+    return {name: None, "reason": reason}
 
 
 def with_top(rows: Iterable[Json], classes: Any, decision: Any, probability: Any, top: int) -> Iterator[Json]:
@@ -153,7 +155,7 @@ def judge(
         results = evaluate(
             truth, predicted, decision, classes, positive=positive, probability=probability, grades=grades
         )
-        conformity = getattr(model, "conformity_", None)
+        conformity = parts_of(model).conformity
         if conformity is not None and classes is not None and probability is not None:
             codes = np.searchsorted(classes, results.truth)
             sets, unlike = conformity.summary(probability[results.index], decision[results.index], codes)
@@ -166,12 +168,13 @@ def judge(
 
 def data_warnings(model: Any, texts: Any) -> list[str]:
     """Warnings about documents in another language, and about support vectors among the documents."""
-    support, machine = getattr(model, "support_documents_", None), fitted_machine(model)
+    parts = parts_of(model)
+    support, machine = parts.support, parts.machine
     if not isinstance(support, Documents | MultiView):
         return []
     documents = machine.encode(machine.validate(texts, fitting=False), support)
     warnings = []
-    unseen = max([_unseen(documents.of(view), support.of(view)) for view in model.kernel_.structure.views])
+    unseen = max([_unseen(documents.of(view), support.of(view)) for view in machine.kernel_.structure.views])
     if unseen > UNSEEN:
         warnings.append(
             f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import machine_of_texts
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.machines.top_features import value_mixes
 from textsvm.runtime.parallel import Progress
 
@@ -180,9 +181,9 @@ def kmer_scores(
         scores[batch] = values @ mixes.T
         if progress is not None:
             progress(min(start + size, len(kmers)), len(kmers))
-    classes = getattr(machine, "classes_", np.empty(0)).tolist()
-    others = [label for label in classes if label != towards[0]]
-    against = others[0] if len(classes) == 2 and len(towards) == 1 else None
+    classes = parts_of(machine).classes
+    others = [] if classes is None else [label for label in classes.tolist() if label != towards[0]]
+    against = others[0] if len(others) == 1 and len(towards) == 1 else None
     return Kmers(kmers, letters, both is not None, towards, scores, against)
 
 

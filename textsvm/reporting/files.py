@@ -15,7 +15,8 @@ from typing import Any
 
 from textsvm.errors import InputError, json_escaped
 from textsvm.evaluation.comparison import SideBySide
-from textsvm.evaluation.judge import fitted_machine, judge
+from textsvm.evaluation.judge import judge
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.reporting import html, sections
 from textsvm.reporting.figures import write_figures
@@ -121,7 +122,7 @@ def report(
     SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
     model.require_fitted()
-    machine = fitted_machine(model)
+    machine = parts_of(model).machine
     examples, truth = _examples(machine, X), _plain(y)
     n = len(machine.validate(examples, fitting=False))
     names = [str(i) for i in (range(n) if ids is None else ids)]

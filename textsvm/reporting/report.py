@@ -11,7 +11,7 @@ import numpy as np
 from textsvm.arrays import Bools, Floats, Ints, Json
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.explanation import Explanation, explain
-from textsvm.evaluation.judge import fitted_machine
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
@@ -98,7 +98,7 @@ def make_report(
     Bootstrap intervals are computed if the results have none; vectors are not shown.
     """
     results = results if results.intervals else results.with_intervals()
-    machine = fitted_machine(model)
+    machine = parts_of(model).machine
     documents = machine.encode(machine.validate(texts, fitting=False), None).take(results.index)
     facts = _facts(model, results)
     if isinstance(documents, Vectors):
@@ -195,11 +195,12 @@ def explain_within_budget(
     model: Any, texts: Any, lengths: Ints, positive: Any, progress: Progress | None
 ) -> list[Explanation | None]:
     """Explanations of the first texts, as many as take at most `EXPLAINING` seconds as predicted."""
-    if getattr(model, "support_documents_", None) is None:
+    parts = parts_of(model)
+    if parts.support is None:
         return [None] * len(lengths)
     if not len(lengths):
         return []
-    seconds = np.cumsum(model.kernel_.attribution.seconds(lengths, model.support_documents_.lengths))
+    seconds = np.cumsum(parts.machine.kernel_.attribution.seconds(lengths, parts.support.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
     first = select_examples(texts, range(affordable))
     explanations = explain(model, first, positive=positive, substrings=12, similar=3, progress=progress)
@@ -221,16 +222,13 @@ def how_wrong(results: Results) -> Floats:
 
 
 def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
-    kernel, info, machine = (
-        getattr(model, "kernel_", None),
-        getattr(model, "info_", {}),
-        fitted_machine(model),
-    )
+    parts = parts_of(model)
+    kernel, machine, info = parts.machine.kernel_, parts.machine, parts.info
     facts = [("machine", model.estimator_name)]
     if kernel is not None:
         facts.append(("kernel", spell(kernel)))
-    if isinstance(getattr(machine, "C", None), int | float):
-        facts.append(("C", f"{machine.C:g}"))
+    if isinstance(parts.C, int | float):
+        facts.append(("C", f"{parts.C:g}"))
     if isinstance(info.get("corpus"), str):
         facts.append(("trained on", info["corpus"]))
     if isinstance(info.get("n_train"), int):
@@ -239,8 +237,8 @@ def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
     facts.append(("support vectors", support))
     facts.append(("documents judged", f"{results.n:,}"))
     facts += _promises(results)
-    if hasattr(model, "device_"):
-        facts.append(("device", model.device_.description))
+    if parts.device is not None:
+        facts.append(("device", parts.device.description))
     facts += [(f"seconds to {stage}", f"{seconds:.2f}") for stage, seconds in results.seconds.items()]
     return [*facts, ("written by", f"textsvm {__version__}")]
 
