@@ -26,9 +26,9 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from benchmarks.corpora import IMDB
+from benchmarks.panel import read_set
 from textsvm.bench.corpora import SPAM, read
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.bench.panel import read_set
 from textsvm.estimators.svm import SVC
 from textsvm.selection.doubts import doubts, plain_kernel
 

@@ -36,9 +36,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
+from benchmarks.panel import names_of, read_set
 from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.bench.panel import names_of, read_set
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.exporting.files import export

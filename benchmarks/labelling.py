@@ -44,8 +44,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks.panel import names_of, read_set
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
-from textsvm.bench.panel import names_of, read_set
 from textsvm.errors import InputError
 from textsvm.labelling.learner import Learner
 from textsvm.labelling.machine import Machine, Pool

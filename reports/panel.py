@@ -1,6 +1,6 @@
-"""Run `textsvm bench panel` on several sets at a time, and write reports/panel.md, .json and .svg.
+"""Run `python -m benchmarks panel` on several sets at a time, and write reports/panel.md, .json and .svg.
 
-    python reports/panel.py [--panel FOLDER] [--sets NAMES] [-o PATH] [--cores 2]
+    PYTHONPATH=. python reports/panel.py [--panel FOLDER] [--sets NAMES] [-o PATH] [--cores 2]
 
 Each set is measured by a process of its own on `--cores` cores of this machine, the largest sets first. Sets
 of SKIP_TUNED are measured without the tuned baseline, which would take a quarter of an hour on them. The
@@ -23,8 +23,8 @@ from pathlib import Path
 
 from panel_picture import draw
 
+from benchmarks.panel import PanelReport, names_of
 from textsvm.bench.harness import data_folder
-from textsvm.bench.panel import PanelReport, names_of
 
 SKIP_TUNED = {"c50"}
 TITLE = "The default and two scikit-learn baselines on {n} sets that it was chosen on"
@@ -46,7 +46,7 @@ def measure(name: str, folder: Path, output: Path, free: queue.Queue[list[int]])
     """Rows of a set, measured on the next free cores."""
     cores = free.get()
     os.sched_setaffinity(0, cores)  # of this thread; the process inherits it
-    command = [sys.executable, "-m", "textsvm", "bench", "panel", "--device", "cpu"]
+    command = [sys.executable, "-m", "benchmarks", "panel", "--device", "cpu"]
     command += ["--panel", folder, "--sets", name, "-o", output / name]
     environment = {**os.environ, **dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"), str(len(cores)))}
     clock = time.perf_counter()

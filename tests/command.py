@@ -76,7 +76,7 @@ def fails(*arguments, code=1, run=run, **options):
     assert "Traceback" not in message
     lines = [line for line in message.splitlines() if not line.startswith("note:")]
     assert len(lines) == 1, message
-    assert lines[0].startswith("textsvm: ")
+    assert lines[0].startswith(f"{options.get('program', 'textsvm')}: ")
     return lines[0]
 
 

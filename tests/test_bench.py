@@ -13,7 +13,8 @@ pytestmark = pytest.mark.slow
 
 GPU_ONLY = ("cards", "grid", "edit_gpu", "gap_gpu", "spectrum_gpu", "layouts", "sparse_vectors")
 QUICK = (
-    *(name for name in NAMES if name != "panel"),
+    *NAMES,
+    "paper",
     "features",
     "feature_solver",
     "peers",

@@ -10,8 +10,7 @@ import time
 import pytest
 from command import fails, report, run
 
-from textsvm import SVC, Spectrum, load
-from textsvm.evaluation.drift import Drift, record
+from textsvm import load
 from textsvm.readers import sample
 from textsvm.readers import stream as reader_stream
 from textsvm.readers.read import read_documents
@@ -254,25 +253,6 @@ def test_drift_of_other_models(tmp_path, options):
     assert load(tmp_path / "m").info_["drift"]["margin"] > 0
     result = run("predict", tmp_path / "m", "--drift", "--format", "lines", stdin=b"a good kettle")
     assert b"of that in training" in result.stderr
-
-
-def test_drift_without_recorded_numbers_and_of_tokens():
-    texts = [f"alpha beta {'cash win' if i % 2 else 'lunch noon'} number{i}" for i in range(40)]
-    model = SVC(Spectrum(2)).fit(texts, [i % 2 for i in range(40)])
-    foreign = ["zq xjw vvk kkjq wwz"] * 4
-
-    def findings(model, recorded):
-        drift = Drift(model, recorded)
-        drift.add_texts(foreign)
-        return drift.findings()
-
-    assert findings(model, None) == []
-    model = SVC(Spectrum(2, tokens="words")).fit(texts, [i % 2 for i in range(40)])
-    recorded = record(model, 40, lambda index: [texts[i] for i in index], None)
-    assert recorded["features"] is None
-    assert [message.partition(" of the ")[2][:14] for message in findings(model, recorded)] == [
-        "symbols never "
-    ]
 
 
 def test_few_texts_are_decided_without_numba(tmp_path):

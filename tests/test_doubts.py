@@ -80,6 +80,14 @@ def test_near_copies_of_other_labels_and_texts_that_resemble_nothing():
     assert len(found.ranked(at_least=1.0)) == 3
 
 
+def test_near_copies_of_the_same_label_are_not_listed():
+    texts, labels = corpus()
+    copies = doubts(SVC(Spectrum(2)), [*texts, texts[0]], [*labels, labels[0]], cv=5)
+    assert (copies.nearest.index[90, 0], copies.nearest.index[0, 0]) == (0, 90)
+    assert copies.nearest.value[90, 0] > copies.alike
+    assert [each.index for each in copies.ranked() if "copy" in each.kinds] == []
+
+
 def test_no_text_votes_on_itself_and_labels_of_others_do():
     texts, labels = corpus(40)
     gram = SVC(Spectrum(3)).prepare(texts).gram

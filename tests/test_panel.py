@@ -73,7 +73,7 @@ def test_what_a_baseline_cannot_learn_is_a_sentence():
 @pytest.mark.slow
 def test_a_panel_is_measured_and_its_baselines_are_not_measured_twice(sets, tmp_path, monkeypatch):
     monkeypatch.setenv("TEXTSVM_COMMIT", "abc")
-    command = ("textsvm.bench", "textsvm bench", "panel")
+    command = ("benchmarks", "python -m benchmarks", "panel")
     options = ["--panel", str(sets), "--device", "cpu"]
     run_benchmark(*command, [*options, "-o", str(tmp_path / "one")])
     found = json.loads((tmp_path / "one.json").read_text())
@@ -109,20 +109,21 @@ def test_a_panel_is_measured_and_its_baselines_are_not_measured_twice(sets, tmp_
 
 def test_what_a_panel_cannot_be_made_of(sets, tmp_path):
     output = ["-o", tmp_path / "r", "--device", "cpu"]
-    assert "no files NAME-train.tsv.xz" in fails("bench", "panel", "--panel", tmp_path, *output)
-    given = ["bench", "panel", "--panel", sets]
-    assert "no set 'none'" in fails(*given, "--sets", "all,none", *output)
+    assert "no files NAME-train.tsv.xz" in fails("panel", "--panel", tmp_path, *output, program="benchmarks")
+    given = ["panel", "--panel", sets, *output]
+    checkout = {"program": "benchmarks"}
+    assert "no set 'none'" in fails(*given, "--sets", "all,none", **checkout)
     (tmp_path / "x.json").write_text("{}")
-    assert "is not a report of" in fails(*given, "--skip-baselines", tmp_path / "x.json", *output)
+    assert "is not a report of" in fails(*given, "--skip-baselines", tmp_path / "x.json", **checkout)
     other = {"cpu": "another", "threads": 1, "rows": []}
     (tmp_path / "x.json").write_text(json.dumps(other))
-    assert "is of another computer" in fails(*given, "--skip-baselines", tmp_path / "x.json", *output)
+    assert "is of another computer" in fails(*given, "--skip-baselines", tmp_path / "x.json", **checkout)
     (sets / "bad-train.tsv.xz").write_bytes(lzma.compress(b"a\tb\nno label\n"))
-    assert "line 2 of" in fails(*given, "--sets", "bad", *output)
+    assert "line 2 of" in fails(*given, "--sets", "bad", **checkout)
     (sets / "bad-train.tsv.xz").write_bytes(b"no archive")
-    assert "cannot be read" in fails(*given, "--sets", "bad", *output)
+    assert "cannot be read" in fails(*given, "--sets", "bad", **checkout)
     assert not (tmp_path / "r.json").exists()
-    assert b"--skip-baselines" in run("bench", "panel", "--help").stdout
+    assert b"--skip-baselines" in run("panel", "--help", **checkout).stdout
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs sched_setaffinity")

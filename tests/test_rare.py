@@ -121,6 +121,9 @@ def test_a_class_whose_groups_come_to_one_test_part_keeps_one_to_train_on():
     for train, test in folds:
         assert (np.bincount(codes[train], minlength=3) > 0).all()
         assert not set(groups[train]) & set(groups[test])
+    # Class 1 is in groups 0 and 1, of two documents each, and 3, of three. The smallest stays in training.
+    never_tested = np.setdiff1d(np.arange(len(codes)), np.concatenate([test for _, test in folds]))
+    assert groups[never_tested].tolist() == [0, 0]
 
 
 def test_cross_validation_leaves_classes_that_were_never_tested_undefined():

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
+from textsvm.arrays import AnyArray, Floats
 from textsvm.readers import sample
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.read import read_corpus
@@ -31,9 +30,9 @@ class TrainTest:
 
     name: str
     train: list[str]
-    y_train: NDArray[Any]
+    y_train: AnyArray
     test: list[str]
-    y_test: NDArray[Any]
+    y_test: AnyArray
 
 
 def read(folder: Path | None, path: Path) -> Corpus:
@@ -60,8 +59,8 @@ def spam_tasks(folder: Path | None, max_length: int | None, splits: int) -> list
     """Spam under several random splits; with 1,210 test messages accuracy varies by 0.5 points."""
     mails = read(folder, SPAM)
     return [
-        _task("Spam", mails.subset(rest), mails.subset(held), "spam", max_length)
-        for rest, held in mail_splits(mails, splits)
+        _task("Spam", mails.subset(rest), mails.subset(test), "spam", max_length)
+        for rest, test in mail_splits(mails, splits)
     ]
 
 
@@ -71,14 +70,14 @@ def mail_splits(mails: Corpus, splits: int) -> list[tuple[list[int], list[int]]]
         train_test_split(range(len(mails)), test_size=0.2, random_state=seed, stratify=mails.labels)
         for seed in range(splits)
     ]
-    return [(sorted(rest), sorted(held)) for rest, held in halves]
+    return [(sorted(rest), sorted(test)) for rest, test in halves]
 
 
 def _task(name: str, train: Corpus, test: Corpus, positive: str, max_length: int | None) -> TrainTest:
     def texts(corpus: Corpus) -> list[str]:
         return [normalise(text, "paper")[:max_length] for text in corpus.texts]
 
-    def signs(corpus: Corpus) -> NDArray[np.float64]:
+    def signs(corpus: Corpus) -> Floats:
         return np.where(np.array(corpus.labels) == positive, 1.0, -1.0)
 
     return TrainTest(name, texts(train), signs(train), texts(test), signs(test))

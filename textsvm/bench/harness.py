@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.runtime.device import select
 from textsvm.runtime.files import replacing
@@ -32,7 +33,7 @@ _LIBRARIES = (
 )
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Json:
     """Machine, versions and commit."""
     versions = {"textsvm": __version__}  # the metadata of an installed version may differ
     for name in _LIBRARIES:
@@ -86,7 +87,7 @@ class BenchmarkReport:
         self, path: Path, title: str, command: str, note: str = "", keep_commits: bool = False
     ) -> None:
         self.path, self.title, self.command, self.note = path, title, command, note
-        self.rows: dict[str, dict[str, Any]] = {}
+        self.rows: dict[str, Json] = {}
         try:
             earlier = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
             if earlier["command"] == command and (
@@ -96,14 +97,14 @@ class BenchmarkReport:
         except (OSError, ValueError, KeyError, TypeError):
             pass
 
-    def row(self, key: str, make: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    def row(self, key: str, make: Callable[..., Json], *arguments: Any) -> Json:
         """Return the row of this key; if it is missing, compute ``make(*arguments)`` and write the files."""
         if key not in self.rows:
             self.rows[key] = {"key": key, **make(*arguments)}
             self.write()
         return self.rows[key]
 
-    def put(self, key: str, row: dict[str, Any]) -> dict[str, Any]:
+    def put(self, key: str, row: Json) -> Json:
         """Add or replace a row, mark it with the current commit and write the files."""
         self.rows[key] = {"key": key, **row, "commit": _commit()}
         self.write()
@@ -114,13 +115,13 @@ class BenchmarkReport:
         rows = list(self.rows.values())
         self.write_files(self.markdown_table(rows), {"rows": rows})
 
-    def markdown_table(self, rows: Sequence[dict[str, Any]]) -> list[str]:
+    def markdown_table(self, rows: Sequence[Json]) -> list[str]:
         """Lines below the environment: the note and a table of all rows."""
         header = tuple(dict.fromkeys(name for row in rows for name in row if name != "key"))
         lines = [self.note, ""] * bool(self.note)
         return lines + markdown_lines(header, ([row.get(name, "") for name in header] for row in rows), ".4g")
 
-    def write_files(self, lines: list[str], content: dict[str, Any]) -> None:
+    def write_files(self, lines: list[str], content: Json) -> None:
         """Write both files: title, command and environment, then lines (Markdown) or content (JSON)."""
         about = environment()
         text = [f"# {self.title}", "", f"    {self.command}", "", describe_environment(about), "", *lines]
@@ -142,7 +143,7 @@ def data_folder() -> Path:
     return folder
 
 
-def describe_environment(about: dict[str, Any]) -> str:
+def describe_environment(about: Json) -> str:
     """Machine, versions and commit in a sentence."""
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     return (
@@ -156,7 +157,7 @@ class BenchmarkOption:
     """A command line option: arguments of `argparse.ArgumentParser.add_argument`."""
 
     names: tuple[str, ...]
-    settings: dict[str, Any]
+    settings: Json
     #: Part of the command in the report. An option that only selects rows is not, so that runs with different
     #: selections add to one report.
     recorded: bool = True
@@ -174,7 +175,7 @@ class Benchmark:
     name: str  #: Name on the command line
     title: str  #: Title of the report and in the list of benchmarks
     output: str  #: Default path of the report without suffix; may contain ``{option}``
-    run: Callable[..., list[dict[str, Any]] | None]
+    run: Callable[..., list[Json] | None]
     options: tuple[BenchmarkOption, ...]  #: Options in addition to -o, --device, --repeats and --quick
     #: Default of --device. None: the benchmark has no such option; "gpu": no option, and it needs a GPU.
     device: str | None = None
@@ -198,13 +199,13 @@ class Benchmark:
             parser.add_argument("--repeats", type=int, default=repeats, help=timed)
         if self.quick:
             parser.add_argument("--quick", action="store_true", help=self.quick)
-        for each in self.options:
-            parser.add_argument(*each.names, **each.settings)
+        for option_ in self.options:
+            parser.add_argument(*option_.names, **option_.settings)
         return parser
 
     def command(self, prog: str, parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
         """Command of the report: the device, and options that differ from their defaults."""
-        unrecorded = {each.names for each in self.options if not each.recorded}
+        unrecorded = {option_.names for option_ in self.options if not option_.recorded}
         words = [prog, self.name]
         for action in parser._actions:
             value = getattr(options, action.dest, None)
@@ -212,7 +213,7 @@ class Benchmark:
                 continue
             if action.dest == "device" or value != action.default:
                 values = value if isinstance(value, list) else [] if value is True else [value]
-                words += [action.option_strings[0], *(shlex.quote(str(each)) for each in values)]
+                words += [action.option_strings[0], *(shlex.quote(str(value_)) for value_ in values)]
         return " ".join(words)
 
 

@@ -10,12 +10,12 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer
 
+from textsvm.arrays import Json
 from textsvm.bench.corpora import paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
@@ -70,7 +70,7 @@ def compare(
     texts: list[str],
     repeats: int,
     rtol: float = 1e-4,
-) -> dict[str, Any]:
+) -> Json:
     """Row of the report; raises AssertionError if the two matrices differ."""
     try:
         theirs = peer(texts)
@@ -87,7 +87,7 @@ def compare(
     return row_of(name, texts, times["ours"]) | {"peer, s": times["theirs"], "peer / ours": times["ratio"]}
 
 
-def row_of(name: str, texts: list[str], seconds: float) -> dict[str, Any]:
+def row_of(name: str, texts: list[str], seconds: float) -> Json:
     """Row of the report, without a peer."""
     pairs = len(texts) * (len(texts) + 1) / 2
     return dict.fromkeys(HEADER, "") | {
@@ -102,9 +102,9 @@ def row_of(name: str, texts: list[str], seconds: float) -> dict[str, Any]:
 @benchmark(
     "kernels", "Kernel matrices on the CPU", "reports/cpu_gram", repeats=3, quick="use the bundled samples"
 )
-def run(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
+def run(options: argparse.Namespace, report: BenchmarkReport) -> list[Json]:
     """Compute kernel matrices with textsvm and with other libraries."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     for label, length in (("L=100", 100), ("full length", None)):
         task = paper_tasks(None if options.quick else data_folder(), length)[0]
         texts = task.train + task.test

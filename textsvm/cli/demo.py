@@ -25,7 +25,7 @@ MOST = "ham"
 #: Number of listed words.
 WORDS = 5
 #: Benchmarks of `textsvm.bench`; `python -m benchmarks` in a checkout has the others.
-NAMES = ("kernels", "panel", "paper", "solver")
+NAMES = ("kernels", "solver")
 
 
 def demo(

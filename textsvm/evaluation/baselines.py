@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from joblib import parallel_config
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -28,6 +28,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
+from textsvm.arrays import AnyArray, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
@@ -50,7 +51,7 @@ WARM_UP = 20
 class Answer:
     """Predictions of a classifier on the test part, and seconds."""
 
-    predicted: NDArray[Any]  #: array, shape (n,)
+    predicted: AnyArray  #: array, shape (n,)
     #: Seconds of wall time, starting from texts in memory.
     fit: float
     predict: float
@@ -92,7 +93,7 @@ def baselines_of(examples: Any) -> dict[str, Callable[[], Any]]:
     return dict(BASELINES)
 
 
-def _union(columns: dict[str, Any]) -> FeatureUnion:
+def _union(columns: Json) -> FeatureUnion:
     """Union of the features of each column."""
     return FeatureUnion(
         [(name, make_pipeline(_Column(name), *_steps(values))) for name, values in columns.items()]
@@ -112,10 +113,10 @@ class _Column(TransformerMixin, BaseEstimator):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def fit(self, columns: dict[str, Any], y: Any = None) -> _Column:
+    def fit(self, columns: Json, y: Any = None) -> _Column:
         return self
 
-    def transform(self, columns: dict[str, Any]) -> Any:
+    def transform(self, columns: Json) -> Any:
         values = columns[self.name]
         return values[:, None] if getattr(values, "ndim", 2) == 1 else values
 
@@ -161,8 +162,8 @@ def _chosen(model: Any) -> str:
 
 def candidates(device: str) -> dict[str, Callable[[], Any]]:
     """Default candidates, by name."""
-    named = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
-    return {name: partial(machine, name, device) for name in (*DEFAULT_KERNELS, *named)}
+    spellings = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
+    return {name: partial(machine, name, device) for name in (*DEFAULT_KERNELS, *spellings)}
 
 
 def machine(name: str, device: str) -> ClassifierSettings:
@@ -191,8 +192,8 @@ def compare(
         The stage is "compare".
     """
     baselines = baselines_of(texts)
-    if taken := [name for name in ours if name in baselines]:
-        raise InputError(f"{taken[0]!r} is the name of a baseline; give the classifier another")
+    if clashes := [name for name in ours if name in baselines]:
+        raise InputError(f"{clashes[0]!r} is the name of a baseline; give the classifier another")
     truth = np.array([labels[i] for _, test in parts for i in test])
     makers: dict[str, Callable[[], Any]] = {**baselines, **ours}
     results: list[Compared] = []
@@ -205,13 +206,13 @@ def compare(
             if progress is not None:
                 progress("compare", number * len(parts) + k, len(makers) * len(parts))
             answers.append(_answer(make(), texts, labels, part))
-        predicted = np.concatenate([each.predicted for each in answers])
+        predicted = np.concatenate([result.predicted for result in answers])
         fields = {
             "name": name,
             "ours": name in ours,
-            "fit": sum(each.fit for each in answers),
-            "predict": sum(each.predict for each in answers),
-            "chosen": _chosen_in_folds([each.chosen for each in answers if each.chosen]),
+            "fit": sum(result.fit for result in answers),
+            "predict": sum(result.predict for result in answers),
+            "chosen": _chosen_in_folds([result.chosen for result in answers if result.chosen]),
         }
         results.append(judge_prediction(truth, predicted, first_predictions, **fields))
         first_predictions = predicted if first_predictions is None else first_predictions
@@ -222,8 +223,8 @@ def _chosen_in_folds(chosen: list[str]) -> str:
     """Chosen parameters; for several folds without their accuracies, and with the number of folds."""
     if len(chosen) < 2:
         return "".join(chosen)
-    counts = Counter(each.partition(": ")[0] for each in chosen)
-    return "; ".join(f"{each} in {count} of {len(chosen)} folds" for each, count in counts.most_common())
+    counts = Counter(text.partition(": ")[0] for text in chosen)
+    return "; ".join(f"{text} in {count} of {len(chosen)} folds" for text, count in counts.most_common())
 
 
 def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer:
@@ -234,6 +235,6 @@ def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer
 
 def _warm_up(make: Callable[[], Any], texts: Any, labels: Sequence[Any], parts: Sequence[Part]) -> None:
     train = np.asarray(parts[0][0])
-    of_train: NDArray[Any] = np.asarray(select_examples(labels, train.tolist()))
+    of_train: AnyArray = np.asarray(select_examples(labels, train.tolist()))
     few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
     _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()))

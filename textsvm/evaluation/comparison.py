@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import Bools, Floats, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import scores
 from textsvm.evaluation.results import Results
@@ -51,7 +52,7 @@ def compare_predictions(
 
     `level` is the share of the bootstrap resamples between the bounds of the interval.
     """
-    labels, predicted, other = (np.asarray(given) for given in (truth, first, second))
+    labels, predicted, other = (np.asarray(values) for values in (truth, first, second))
     if labels.ndim != 1 or labels.shape != predicted.shape or labels.shape != other.shape:
         raise InputError(f"labels have shape {labels.shape}, predictions {predicted.shape} and {other.shape}")
     n = len(labels)
@@ -91,13 +92,13 @@ class Compared:
     def seconds(self) -> float:
         return self.fit + self.predict
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values."""
         return to_json(asdict(self))
 
 
 def judge_prediction(
-    truth: ArrayLike, predicted: ArrayLike, first: ArrayLike | None, **known: Any
+    truth: ArrayLike, predicted: ArrayLike, first: ArrayLike | None, **fields: Any
 ) -> Compared:
     """Figures of a classifier; `first` are the first classifier's predictions, `known` other attributes."""
     labels, predictions = np.asarray(truth), np.asarray(predicted)
@@ -110,7 +111,7 @@ def judge_prediction(
         macro_f1=scores(labels, predictions, None, classes)["macro_f1"],
         interval=(float(bounds.low), float(bounds.high)),
         paired=None if first is None else compare_predictions(labels, predictions, first),
-        **known,
+        **fields,
     )
 
 
@@ -147,7 +148,7 @@ class SideBySide:
     only: list[int]  #: For each model the documents that it alone predicts correctly (regression: nearest)
     disagreements: list[Disagreement]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values."""
         columns = zip(self.names, self.results, self.differences, self.only, strict=True)
         models = [
@@ -160,7 +161,7 @@ class SideBySide:
             }
             for name, results, difference, only in columns
         ]
-        disagreements = [vars(each) for each in self.disagreements]
+        disagreements = [vars(disagreement) for disagreement in self.disagreements]
         counts = {"alike": self.alike, "all_wrong": self.all_wrong}
         return to_json({"models": models, **counts, "disagreements": disagreements})
 
@@ -171,17 +172,17 @@ def side_by_side(
     """Compare results of models, by name, with the results of the first; texts and ids of all documents."""
     names, results = list(models), list(models.values())
     first = results[0]
-    for name, each in models.items():
-        _require_alike(names[0], first, name, each)
-    results = [each if each.intervals else each.with_intervals() for each in results]
-    right = np.stack([_right(each, results) for each in results])
-    predictions = [[str(each.labels_of(i)[1]) for i in range(first.n)] for each in results]
-    same = np.array([len(set(each)) == 1 for each in zip(*predictions, strict=True)])
+    for name, other in models.items():
+        _require_alike(names[0], first, name, other)
+    results = [model if model.intervals else model.with_intervals() for model in results]
+    right = np.stack([_right(model, results) for model in results])
+    predictions = [[str(model.labels_of(i)[1]) for i in range(first.n)] for model in results]
+    same = np.array([len(set(labels)) == 1 for labels in zip(*predictions, strict=True)])
     alone = right & (right.sum(axis=0) == 1)
     return SideBySide(
         names=names,
         results=results,
-        differences=[None, *(_difference(each, first) for each in results[1:])],
+        differences=[None, *(_difference(other, first) for other in results[1:])],
         alike=int(same.sum()),
         all_wrong=0 if first.task == "regression" else int((~right.any(axis=0)).sum()),
         only=alone.sum(axis=1).tolist(),
@@ -202,14 +203,14 @@ def _kind(results: Results) -> str:
     return f"{results.task} ({labels})" if labels else results.task
 
 
-def _errors(results: Results) -> NDArray[np.float64]:
+def _errors(results: Results) -> Floats:
     return np.abs(results.predicted - results.truth)
 
 
-def _right(results: Results, models: Sequence[Results]) -> NDArray[np.bool_]:
+def _right(results: Results, models: Sequence[Results]) -> Bools:
     """Whether each prediction is correct; regression: nearest to the truth of all models."""
     if results.task == "regression":
-        return _errors(results) <= np.min([_errors(each) for each in models], axis=0)
+        return _errors(results) <= np.min([_errors(model) for model in models], axis=0)
     same = results.predicted == results.truth
     return same.all(axis=1) if results.task == "multilabel" else same
 
@@ -221,19 +222,19 @@ def _difference(results: Results, first: Results) -> Difference:
         means = [difference[random.integers(0, n, n)].mean() for _ in range(1000)]
         low, high = np.percentile(means, [2.5, 97.5])
         return Difference("mae", float(difference.mean()), (float(low), float(high)), np.nan)
-    right, first_right = (_right(each, []) for each in (results, first))
+    right, first_right = (_right(model, []) for model in (results, first))
     paired = compare_predictions(np.ones(len(right), bool), right, first_right)
     metric = "subset_accuracy" if results.task == "multilabel" else "accuracy"
     return Difference(metric, paired.difference, paired.interval, paired.p_value)
 
 
-def _shown(results: Sequence[Results], right: NDArray[np.bool_], differ: NDArray[np.bool_]) -> list[int]:
+def _shown(results: Sequence[Results], right: Bools, differ: Bools) -> list[int]:
     """Documents to show: half where the first model is wrong and another correct, half the other way round.
 
     Regression: the largest ranges of errors.
     """
     if results[0].task == "regression":
-        errors = np.stack([_errors(each) for each in results])
+        errors = np.stack([_errors(model) for model in results])
         spread = errors.max(axis=0) - errors.min(axis=0)
         return [i for i in np.argsort(-spread, kind="stable")[:MOST_SHOWN].tolist() if spread[i] > 0]
     sides = [differ & ~right[0] & right.any(axis=0), differ & right[0]]
@@ -246,16 +247,16 @@ def _shown(results: Sequence[Results], right: NDArray[np.bool_], differ: NDArray
 def _disagreement(
     i: int,
     results: Sequence[Results],
-    right: NDArray[np.bool_],
+    right: Bools,
     texts: Sequence[str] | None,
     ids: Sequence[str],
 ) -> Disagreement:
-    given = int(results[0].index[i])
-    text = "" if texts is None else " ".join(texts[given][: 2 * SYMBOLS].split())
+    document = int(results[0].index[i])
+    text = "" if texts is None else " ".join(texts[document][: 2 * SYMBOLS].split())
     return Disagreement(
-        ids[given],
+        ids[document],
         text if len(text) <= SYMBOLS else text[:SYMBOLS] + " …",
         results[0].labels_of(i)[0],
-        [each.labels_of(i)[1] for each in results],
+        [model.labels_of(i)[1] for model in results],
         right[:, i].tolist(),
     )

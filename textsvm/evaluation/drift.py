@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints, Json
 from textsvm.errors import InputError
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.model.settings import is_default
 from textsvm.text.documents import Documents, MultiView
 
@@ -28,6 +30,12 @@ from textsvm.text.documents import Documents, MultiView
 P = 4
 #: Maximum texts and symbols of the sample; maximum texts for quadratic kernels; test share.
 SAMPLE, SAMPLE_SYMBOLS, SLOW_SAMPLE, TESTED = 2000, 1_000_000, 200, 0.2
+#: Bins of the histogram of margins for each power of two.
+BINS_PER_OCTAVE = 1 << 12
+#: Exponent of the smallest margin with a bin of its own; smaller margins share the first bin.
+FIRST_OCTAVE = -16
+#: Exponent from which margins share the last bin.
+LAST_OCTAVE = 16
 #: A smaller ratio of margins is a warning.
 LEAST_MARGIN = 0.8
 #: A text is foreign if more than this share of its symbols is new.
@@ -41,21 +49,53 @@ UNLIKE, LEAST_PMERS, LEAST_SYMBOLS, MOST_TEXTS, COMPARED_SYMBOLS = 0.05, 20, 500
 MOST_SYMBOLS = 1 << 24
 
 
-def margins(decision: NDArray[np.float64]) -> NDArray[np.float64]:
+def margins(decision: Floats) -> Floats:
     """Margin of each text, shape (n,), from decision values, shape (n,) or (n, n_classes)."""
     if decision.ndim == 1:
         return np.abs(decision)
     ordered = np.partition(decision, -2, axis=1)
-    difference: NDArray[np.float64] = ordered[:, -1] - ordered[:, -2]
+    difference: Floats = ordered[:, -1] - ordered[:, -2]
     return difference
+
+
+class Margins:
+    """Median of a stream of margins, in 2 MB of memory whatever its length.
+
+    Margins are counted and summed in bins, 4,096 for each power of two from 2^-16 to 2^16. The median is
+    estimated by the mean of its bin. It is exact as long as the bin has a single margin. For a median in this
+    range the relative error is always below 1/4,096.
+    """
+
+    def __init__(self) -> None:
+        bins = (LAST_OCTAVE - FIRST_OCTAVE) * BINS_PER_OCTAVE
+        self._counts = np.zeros(bins, np.int64)
+        self._sums = np.zeros(bins)
+
+    def add(self, margins: Floats) -> None:
+        """Add margins, float64 array of shape (n,)."""
+        # The leading bits of a float64 are its exponent and the first bits of its mantissa.
+        shift = 52 - (BINS_PER_OCTAVE.bit_length() - 1)
+        first = int(np.float64(2.0**FIRST_OCTAVE).view(np.int64)) >> shift
+        bins = np.clip((margins.view(np.int64) >> shift) - first, 0, len(self._counts) - 1)
+        np.add.at(self._counts, bins, 1)
+        np.add.at(self._sums, bins, margins)
+
+    def median(self) -> float | None:
+        """Median of all margins; None if there are none."""
+        ranks = np.cumsum(self._counts)
+        n = int(ranks[-1])
+        if n == 0:
+            return None
+        bins = np.searchsorted(ranks, [(n - 1) // 2, n // 2], side="right")
+        return float((self._sums[bins] / self._counts[bins]).mean())
 
 
 class SeenSymbols:
     """Symbols and p-mers of the support vectors of a machine; not `available` for a machine without texts."""
 
-    def __init__(self, machine: Any, rows: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, machine: Any, rows: Ints | None = None) -> None:
         self.machine, self.view = machine, None
-        support = getattr(machine, "support_documents_", None)
+        support = parts_of(machine).support
         if not isinstance(support, Documents | MultiView) or not len(support):
             return
         views = [view for view in machine.kernel_.structure.views if isinstance(support.of(view), Documents)]
@@ -88,11 +128,11 @@ class SeenSymbols:
         documents: Documents = encoded.of(self.view)
         return documents
 
-    def new_symbols(self, documents: Documents) -> NDArray[np.int64]:
+    def new_symbols(self, documents: Documents) -> Ints:
         """Number of symbols of each document that occur in no support vector, shape (n,)."""
-        seen = np.zeros(max(len(documents.alphabet), len(self._seen)), bool)
-        seen[: len(self._seen)] = self._seen
-        totals = np.concatenate([[0], np.cumsum(~seen[documents.codes])])
+        occurs = np.zeros(max(len(documents.alphabet), len(self._seen)), bool)
+        occurs[: len(self._seen)] = self._seen
+        totals = np.concatenate([[0], np.cumsum(~occurs[documents.codes])])
         return np.diff(totals[documents.offsets])
 
     def is_unlike(self, documents: Documents) -> bool | None:
@@ -128,44 +168,45 @@ def _pmers(documents: Documents, p: int) -> NDArray[np.uint64]:
 
 
 def record(
-    model: Any, n: int, examples_of: Callable[[NDArray[np.int64]], Any], decision: NDArray[np.float64] | None
+    model: Any, n: int, examples_of: Callable[[Ints], Any], decision: Floats | None
 ) -> dict[str, float | None]:
     """Measure a fitted model on a few of its n training texts: "symbols", "features" (shares) and "margin".
 
     A value is None if it cannot be measured. `decision` are values of training texts by machines that were
     not trained on them, of a classifier with a label for each text; a calibrated model has their median.
     """
-    machine = getattr(model, "estimator_", model)
+    parts = parts_of(model)
+    machine = parts.machine
     values: dict[str, float | None] = dict.fromkeys(("symbols", "features", "margin"))
-    values["margin"] = getattr(model, "margin_", None)
+    values["margin"] = parts.margin
     if decision is not None:
         values["margin"] = float(np.median(margins(decision)))
     _, test = _sample(machine, n)
     rest = np.flatnonzero(~np.isin(machine.support_, test))
-    seen = SeenSymbols(machine, rest)
-    if seen.available and len(rest):
-        documents = seen.read(examples_of(test))
-        if seen.of_characters:
-            new, every = seen.new_features(documents)
-            values["features"] = new / max(every, 1)
-        values["symbols"] = float(seen.new_symbols(documents).sum() / max(len(documents.codes), 1))
+    support = SeenSymbols(machine, rest)
+    if support.available and len(rest):
+        documents = support.read(examples_of(test))
+        if support.of_characters:
+            new, n_pmers = support.new_features(documents)
+            values["features"] = new / max(n_pmers, 1)
+        values["symbols"] = float(support.new_symbols(documents).sum() / max(len(documents.codes), 1))
     return values
 
 
-def _sample(machine: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _sample(machine: Any, n: int) -> tuple[Ints, Ints]:
     """Indices of a few of n training texts: a training part and a test part."""
     size = SLOW_SAMPLE if machine.kernel_ is not None and machine.kernel_.cost.quadratic else SAMPLE
-    lengths = getattr(getattr(machine, "support_documents_", None), "lengths", None)
-    if lengths is not None and len(lengths):
-        size = min(size, max(SLOW_SAMPLE, int(SAMPLE_SYMBOLS / max(lengths.mean(), 1.0))))
+    support = parts_of(machine).support
+    if support is not None and len(support):
+        size = min(size, max(SLOW_SAMPLE, int(SAMPLE_SYMBOLS / max(support.lengths.mean(), 1.0))))
     order = np.random.default_rng(0).permutation(n)[:size]
     tested = max(1, round(TESTED * len(order)))
     return np.sort(order[tested:]), np.sort(order[:tested])
 
 
 def decide_sample(
-    machine: Any, examples_of: Callable[[NDArray[np.int64]], Any], labels: list[Any]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
+    machine: Any, examples_of: Callable[[Ints], Any], labels: list[Any]
+) -> tuple[Ints, Ints, Floats] | None:
     """Train on a few of the texts: indices of these and of others, and the decision values of the others.
 
     None for a precomputed matrix, or if the sample is too small.
@@ -187,20 +228,24 @@ def decide_sample(
 
 
 class Drift:
-    """Comparison of new texts, batch by batch, with the recorded numbers of the training texts."""
+    """Comparison of new texts, batch by batch, with the recorded numbers of the training texts.
+
+    Its memory does not grow with the number of texts (`Margins`).
+    """
 
     def __init__(self, model: Any, recorded: Any) -> None:
         recorded = recorded if isinstance(recorded, dict) else {}
         self.expected = {name: _number(recorded.get(name)) for name in ("symbols", "features", "margin")}
-        self.seen = SeenSymbols(getattr(model, "estimator_", model))
-        if hasattr(model, "left_out") and len(left_out := model.left_out()[0]):
+        parts = parts_of(model)
+        self.seen = SeenSymbols(parts.machine)
+        if parts.left_out is not None and len(left_out := parts.left_out()[0]):
             self.expected["margin"] = float(np.median(margins(left_out)))
         self.n = self._symbols = self._new_symbols = self._features = self._new_features = 0
-        self._margins: list[NDArray[np.float64]] = []
+        self._margins = Margins()
         #: Whether the first texts with enough p-mers share hardly any with the support vectors
         self.unlike: bool | None = None
 
-    def add_texts(self, examples: Any, full: bool = True) -> NDArray[np.int64]:
+    def add_texts(self, examples: Any, full: bool = True) -> Ints:
         """Add texts; return the indices of texts in which most characters are new.
 
         Without `full` only symbols are counted, which is fast.
@@ -215,20 +260,20 @@ class Drift:
         self._symbols += int(lengths.sum())
         self._new_symbols += int(new.sum())
         if full and self.seen.of_characters:
-            new_features, every = self.seen.new_features(documents)
-            self._features += every
+            new_features, n_pmers = self.seen.new_features(documents)
+            self._features += n_pmers
             self._new_features += new_features
         if not self.seen.of_characters:
             return np.empty(0, np.int64)
         return np.flatnonzero(new > FOREIGN * lengths)
 
-    def add_decisions(self, decision: NDArray[np.float64]) -> None:
+    def add_decisions(self, decision: Floats) -> None:
         """Add the decision values of texts, of a classifier with a label for each text."""
-        self._margins.append(margins(decision))
+        self._margins.add(margins(decision))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Shares, median margin and its ratio to training; None if a number is not known."""
-        margin = float(np.median(np.concatenate(self._margins))) if self._margins else None
+        margin = self._margins.median()
         before = self.expected["margin"]
         return {
             "texts": self.n,

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Json
 from textsvm.errors import InputError
-from textsvm.evaluation.judge import fitted_machine
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.kernels.attribution import Attribution, Contributions, complete
 from textsvm.model.labels import label_sets
 from textsvm.model.top_features import CANDIDATES, merge, value_mixes
@@ -71,7 +71,7 @@ class Explanation:
     text: str  #: The document as the model reads it
     #: shape (len(text),): Contribution of each character; for an exact method, they and the bias sum to the
     #: value.
-    symbols: NDArray[np.float64] = field(repr=False)
+    symbols: Floats = field(repr=False)
     attribution: Attribution  #: Method of the attribution
     #: Largest contributions of substrings, for kernels whose features are substrings.
     substrings: list[Substring]
@@ -80,7 +80,7 @@ class Explanation:
     merged: list[Substring] = field(default_factory=list)
 
     def __str__(self) -> str:
-        parts = "".join(f", {each.text!r} {each.contribution:+.3f}" for each in self.merged)
+        parts = "".join(f", {substring.text!r} {substring.contribution:+.3f}" for substring in self.merged)
         return f"{self.prediction}: value {self.value:+.3f}, bias {self.bias:+.3f}{parts}"
 
     @property
@@ -92,7 +92,7 @@ class Explanation:
     def exact(self) -> bool:
         return self.attribution.exact
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values."""
         values = {**asdict(self), "attribution": self.attribution.description, "exact": self.exact}
         return {"method" if name == "attribution" else name: to_json(value) for name, value in values.items()}
@@ -142,7 +142,7 @@ def explain(
     device, weights = devices.select("cpu"), machine.kept.weights
     with machine.at_work(device):
         explainer: Any = (
-            _OfSupport(machine, device, getattr(model, "info_", None))
+            _OfSupport(machine, device, parts_of(model).info)
             if weights is None
             else _OfWeights(machine, device)
         )
@@ -155,7 +155,7 @@ def explain(
         decision = machine.decision_function(texts)
         likely = model.classes_[model.probabilities(decision).argmax(axis=1)].tolist()
         explanations = [
-            replace(each, prediction=label) for each, label in zip(explanations, likely, strict=True)
+            replace(item, prediction=label) for item, label in zip(explanations, likely, strict=True)
         ]
     return explanations
 
@@ -163,9 +163,10 @@ def explain(
 def _readable(model: Any, consequence: str) -> Any:
     """The machine of a fitted model that reads texts, or columns with texts."""
     model.require_fitted()
-    if getattr(model, "support_documents_", None) is None:
+    parts = parts_of(model)
+    if parts.support is None:
         raise InputError(f"a model of a precomputed kernel matrix has no texts, {consequence}")
-    machine = fitted_machine(model)
+    machine = parts.machine
     if machine.kernel_.structure.reads_vectors:
         raise InputError(f"a model of vectors has no texts, {consequence}")
     return machine
@@ -182,15 +183,15 @@ def machine_of_texts(model: Any, missing: str) -> Any:
 class _OfSupport:
     """Values of documents and contributions to them, by machines with support vectors."""
 
-    def __init__(self, model: Any, device: Device, info: Any) -> None:
+    def __init__(self, model: Any, device: Device, info: Json) -> None:
         self.model, self.support = model, model.support_documents_
         self.rows = model.kernel_.rows(self.support, device)
         self.ids: list[str | None] = [None] * len(self.support)
-        ids = info.get("support_ids") if isinstance(info, dict) else None
-        if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(each, str) for each in ids):
+        ids = info.get("support_ids")
+        if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(name, str) for name in ids):
             self.ids = ids
 
-    def set_documents(self, documents: Documents | MultiView) -> NDArray[np.float64]:
+    def set_documents(self, documents: Documents | MultiView) -> Floats:
         """Set the documents; return their decision values without bias, shape (n, n_machines)."""
         coef, self.documents = self.model.dual_coef_, documents
         if not len(self.support):
@@ -199,7 +200,7 @@ class _OfSupport:
         self.values = self.rows.cross(documents).astype(np.float64)
         return self.rows.decision(documents, coef.T)
 
-    def contributions(self, machine_weights: NDArray[np.float64], progress: Progress | None) -> Contributions:
+    def contributions(self, machine_weights: Floats, progress: Progress | None) -> Contributions:
         """Contributions of the symbols to sums of machines with weights of shape (n, n_machines)."""
         self.coef = machine_weights @ self.model.dual_coef_
         if not len(self.support):
@@ -226,11 +227,11 @@ class _OfWeights:
     def __init__(self, model: Any, device: Device) -> None:
         self.predictor = model.kept.weights.predictor(device)
 
-    def set_documents(self, documents: Documents | MultiView) -> NDArray[np.float64]:
+    def set_documents(self, documents: Documents | MultiView) -> Floats:
         self.documents = documents
         return np.asarray(self.predictor.values(documents))
 
-    def contributions(self, machine_weights: NDArray[np.float64], progress: Progress | None) -> Contributions:
+    def contributions(self, machine_weights: Floats, progress: Progress | None) -> Contributions:
         parts: Contributions = self.predictor.contributions(self.documents, machine_weights)
         if progress is not None:
             progress(1, 1)
@@ -256,7 +257,7 @@ def _explain(
     explanations = []
     for d in range(len(documents)):
         text = documents.shown(d)
-        features = sorted(parts.features[d], key=lambda each: -abs(each[2])) if parts.features else []
+        features = sorted(parts.features[d], key=lambda feature: -abs(feature[2])) if parts.features else []
         substrings = [Substring(*feature) for feature in features]
         explanations.append(
             Explanation(
@@ -276,30 +277,31 @@ def _explain(
 
 def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
     """Neighbouring substrings of a text merged, the largest contributions first."""
-    result = [each for each in substrings if each.text not in text]  # patterns, names of columns
+    result = [part for part in substrings if part.text not in text]  # patterns, names of columns
     for sign in (1, -1):
-        known = {each.text: each for each in substrings if each.text in text and sign * each.contribution > 0}
-        for feature in merge([(each.text, abs(each.contribution)) for each in known.values()], text):
-            whole, parts = known.get(feature.text), feature.merged or (feature.text,)
+        parts_by_text = {
+            part.text: part for part in substrings if part.text in text and sign * part.contribution > 0
+        }
+        for feature in merge([(part.text, abs(part.contribution)) for part in parts_by_text.values()], text):
+            whole, parts = parts_by_text.get(feature.text), feature.merged or (feature.text,)
             count = text.count(feature.text) if whole is None else whole.count
-            contribution = sum(known[part].contribution for part in parts)
+            contribution = sum(parts_by_text[part].contribution for part in parts)
             result.append(Substring(feature.text, count, contribution, feature.merged))
-    return sorted(result, key=lambda each: -abs(each.contribution))
+    return sorted(result, key=lambda part: -abs(part.contribution))
 
 
-def _machines_explained(
-    model: Any, machines: NDArray[np.float64], positive: Any
-) -> tuple[NDArray[np.float64], list[dict[str, Any]]]:
+def _machines_explained(model: Any, machines: Floats, positive: Any) -> tuple[Floats, list[Json]]:
     """Weights of the machines in each explained value, (n, n_machines), and fields of its `Explanation`."""
-    n, classes = len(machines), getattr(model, "classes_", None)
+    n, parts = len(machines), parts_of(model)
+    classes = parts.classes
     machine_weights, towards = value_mixes(model, positive)
     side, against = np.zeros(n, np.int64), None
     if classes is None:
         predictions = model.predictions(model.scores(machines, 0), None).tolist()
-        if hasattr(model, "offset_"):
+        if parts.kind == "one class":
             against = "outside"
-            predictions = ["inside" if each > 0 else "outside" for each in predictions]
-    elif getattr(model, "label_form_", None) is not None:
+            predictions = ["inside" if value > 0 else "outside" for value in predictions]
+    elif parts.kind == "labels":
         predictions = label_sets(model.predictions(machines, classes), classes)
         side = machines.argmax(axis=1)
     else:

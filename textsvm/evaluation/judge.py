@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Json
 from textsvm.errors import InputError
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.text.documents import Documents, MultiView
 
@@ -21,25 +22,26 @@ SEEN = 0.05
 
 def fitted_machine(model: Any) -> Any:
     """The kernel machine of a calibrated model, or the model itself."""
-    return getattr(model, "estimator_", model)
+    return parts_of(model).machine
 
 
 def predict(
     model: Any, texts: Any, truth: Sequence[Any], positive: Any, progress: Any
-) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
+) -> tuple[AnyArray | None, AnyArray, Floats, Floats | None]:
     """Classes (None for regression), predictions, decision values, and probabilities if there are any.
 
     A `OneClassSVM` needs `positive`, its class, and `truth` for the name of the other class.
     """
-    if not hasattr(model, "decision_function"):
+    parts = parts_of(model)
+    if parts.kind == "numbers":
         values = model.predict(texts, progress)
         return None, values, values, None
     decision = model.decision_function(texts, progress)
-    if hasattr(model, "predict_proba"):
+    if parts.probabilistic:
         probability = model.probabilities(decision)
-        return model.classes_, model.decide(probability), decision, probability
-    if hasattr(model, "classes_"):
-        return model.classes_, model.predictions(decision, model.classes_), decision, None
+        return parts.classes, model.decide(probability), decision, probability
+    if parts.classes is not None:
+        return parts.classes, model.predictions(decision, parts.classes), decision, None
     if positive is None:
         raise InputError("a one-class model needs the label that it was trained on: give the positive label")
     others = sorted({label for label in truth if label != positive}) or ["rest"]
@@ -53,7 +55,7 @@ def predict(
 
 def rows_of(
     classes: Any, predicted: Any, decision: Any, probability: Any, positive: str | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Json]:
     """Printed values of each document; without the classes of a classifier, numbers."""
     if classes is None:
         yield from ({"value": value} for value in predicted.tolist())
@@ -61,7 +63,7 @@ def rows_of(
     names = [str(label) for label in classes]
     if predicted.ndim == 2:
         for present, values in zip(predicted.tolist(), decision.tolist(), strict=True):
-            labels = [name for name, held in zip(names, present, strict=True) if held]
+            labels = [name for name, has_label in zip(names, present, strict=True) if has_label]
             yield {"labels": labels, "decision": dict(zip(names, values, strict=True))}
         return
     sign = -1.0 if decision.ndim == 1 and positive == names[0] else 1.0
@@ -74,15 +76,13 @@ def rows_of(
         yield row
 
 
-def row_without_text(model: Any, reason: str | None) -> dict[str, Any]:
+def row_without_text(model: Any, reason: str | None) -> Json:
     """Printed values of a document that cannot be predicted."""
-    name = "labels" if hasattr(model, "label_form_") else "label"
-    return {name if hasattr(model, "decision_function") else "value": None, "reason": reason}
+    name = {"labels": "labels", "numbers": "value"}.get(parts_of(model).kind, "label")
+    return {name: None, "reason": reason}
 
 
-def with_top(
-    rows: Iterable[dict[str, Any]], classes: Any, decision: Any, probability: Any, top: int
-) -> Iterator[dict[str, Any]]:
+def with_top(rows: Iterable[Json], classes: Any, decision: Any, probability: Any, top: int) -> Iterator[Json]:
     """Rows with the best labels in place of the values of all classes."""
     names = [str(label) for label in classes]
     for i, row in enumerate(rows):
@@ -91,20 +91,20 @@ def with_top(
         if probability is not None:
             keys, scores = ["decision", "probability"], [values, probability[i].tolist()]
         order = sorted(range(len(names)), key=lambda j: -scores[-1][j])[:top]
-        best = [{"label": names[j], **{key: each[j] for key, each in zip(keys, scores, strict=True)}}
+        best = [{"label": names[j], **{key: row[j] for key, row in zip(keys, scores, strict=True)}}
                 for j in order]  # fmt: skip
         yield {name: row[name] for name in ("label", "labels") if name in row} | {"top": best}
 
 
 def predict_one_class(
     model: Any, combined: Any, inliers: list[bool], n_old: int, folds: int, positive: Any
-) -> NDArray[Any]:
+) -> AnyArray:
     """Predictions on new documents by one-class machines that were not trained on the document."""
-    own = np.array(inliers)
+    inside = np.array(inliers)
     fresh = np.arange(n_old, len(combined))
-    parts = [(model, fresh[~own[fresh]])]
-    for test in np.array_split(fresh[own[fresh]], folds):
-        train = combined.subset(np.flatnonzero(own & ~np.isin(np.arange(len(own)), test)).tolist())
+    parts = [(model, fresh[~inside[fresh]])]
+    for test in np.array_split(fresh[inside[fresh]], folds):
+        train = combined.subset(np.flatnonzero(inside & ~np.isin(np.arange(len(inside)), test)).tolist())
         if len(test):
             parts.append((model.copy().fit(train.examples, sample_weight=train.weights), test))
     predicted = np.full(len(combined), None)
@@ -155,7 +155,7 @@ def judge(
         results = evaluate(
             truth, predicted, decision, classes, positive=positive, probability=probability, grades=grades
         )
-        conformity = getattr(model, "conformity_", None)
+        conformity = parts_of(model).conformity
         if conformity is not None and classes is not None and probability is not None:
             codes = np.searchsorted(classes, results.truth)
             sets, unlike = conformity.summary(probability[results.index], decision[results.index], codes)
@@ -168,22 +168,23 @@ def judge(
 
 def data_warnings(model: Any, texts: Any) -> list[str]:
     """Warnings about documents in another language, and about support vectors among the documents."""
-    support, machine = getattr(model, "support_documents_", None), fitted_machine(model)
+    parts = parts_of(model)
+    support, machine = parts.support, parts.machine
     if not isinstance(support, Documents | MultiView):
         return []
     documents = machine.encode(machine.validate(texts, fitting=False), support)
     warnings = []
-    unseen = max([_unseen(documents.of(view), support.of(view)) for view in model.kernel_.structure.views])
+    unseen = max([_unseen(documents.of(view), support.of(view)) for view in machine.kernel_.structure.views])
     if unseen > UNSEEN:
         warnings.append(
             f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "
             "vectors: another language, or another encoding?"
         )
-    known = {support.text(i) for i in range(len(support))}
-    seen = sum(documents.text(i) in known for i in range(len(documents))) / len(documents)
-    if seen > SEEN:
+    support_texts = {support.text(i) for i in range(len(support))}
+    share = sum(documents.text(i) in support_texts for i in range(len(documents))) / len(documents)
+    if share > SEEN:
         warnings.append(
-            f"{100 * seen:.0f} % of these documents are support vectors of the model: it knows them "
+            f"{100 * share:.0f} % of these documents are support vectors of the model: it knows them "
             "and will do less well on others"
         )
     return warnings

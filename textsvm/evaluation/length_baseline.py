@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats
 from textsvm.evaluation.metrics import scores
 from textsvm.runtime.compiled import scipy
 
 
-def symbol_counts(examples: Any) -> NDArray[np.float64] | None:
+def symbol_counts(examples: Any) -> Floats | None:
     """Number of symbols of each example, summed over all columns of texts; None without texts."""
     columns = examples.values() if isinstance(examples, dict) else [examples]
-    texts = [each for each in columns if not hasattr(each, "dtype") and not hasattr(each, "indptr")]
+    texts = [column for column in columns if not hasattr(column, "dtype") and not hasattr(column, "indptr")]
     if not texts:
         return None
-    return np.sum([[len(text) for text in each] for each in texts], axis=0, dtype=np.float64)
+    return np.sum([[len(text) for text in column] for column in texts], axis=0, dtype=np.float64)
 
 
 @dataclass(frozen=True)

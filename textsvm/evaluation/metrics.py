@@ -39,12 +39,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit
 
-Array = NDArray[np.float64]
 #: A wider range of whole numbers is not treated as grades: years, prices.
 MOST_GRADES = 1000
 #: The k of precision at k, as far as there are as many labels.
@@ -54,8 +54,8 @@ AT = (1, 3, 5)
 def scores(
     truth: ArrayLike,
     predicted: ArrayLike,
-    decision: Array | None,
-    classes: NDArray[Any] | None,
+    decision: Floats | None,
+    classes: AnyArray | None,
     grades: tuple[int, int] | None = None,
     areas: bool = True,
     positive: Any = None,
@@ -84,25 +84,25 @@ def scores(
         elif truth.ndim == 2:
             values = label_metrics(weight, truth, predicted, decision, classes.tolist(), areas)
         else:
-            true, given = np.searchsorted(classes, truth), np.searchsorted(classes, predicted)
+            true, guess = np.searchsorted(classes, truth), np.searchsorted(classes, predicted)
             labels = np.asarray(classes).tolist()
             decision = decision if areas else None
             if len(labels) == 2 and positive is not None and positive == labels[0]:
-                labels, true, given = labels[::-1], 1 - true, 1 - given
+                labels, true, guess = labels[::-1], 1 - true, 1 - guess
                 decision = None if decision is None else -decision
-            values = class_metrics(weight, true, given, decision, labels, grades)
+            values = class_metrics(weight, true, guess, decision, labels, grades)
     return {name: float(value[0]) for name, value in values.items()}
 
 
 def class_metrics(
-    weight: Array,
-    true: NDArray[np.int64],
-    predicted: NDArray[np.int64],
-    decision: Array | None,
+    weight: Floats,
+    true: Ints,
+    predicted: Ints,
+    decision: Floats | None,
     labels: Sequence[Any],
     grades: tuple[int, int] | None = None,
-    probability: Array | None = None,
-) -> dict[str, Array]:
+    probability: Floats | None = None,
+) -> dict[str, Floats]:
     """Metrics for a single label per document, arrays of shape (resamples,).
 
     `weight` has shape (resamples, n); `true` and `predicted` are indices into `labels`. Decision values and
@@ -110,14 +110,14 @@ def class_metrics(
     """
     k = len(labels)
     cells = _sums_by(weight, true * k + predicted, k * k).reshape(-1, k, k)
-    hits, support, given = np.diagonal(cells, axis1=1, axis2=2), cells.sum(2), cells.sum(1)
-    precision, recall, f1 = precision_recall_f1(hits, support, given)
-    occurs, n = support + given > 0, support.sum(1)
-    spread = np.sqrt((n**2 - (support**2).sum(1)) * (n**2 - (given**2).sum(1)))
+    hits, support, n_predicted = np.diagonal(cells, axis1=1, axis2=2), cells.sum(2), cells.sum(1)
+    precision, recall, f1 = precision_recall_f1(hits, support, n_predicted)
+    occurs, n = support + n_predicted > 0, support.sum(1)
+    spread = np.sqrt((n**2 - (support**2).sum(1)) * (n**2 - (n_predicted**2).sum(1)))
     metrics = {
         "accuracy": hits.sum(1) / n,
         "macro_f1": f1.sum(1) / occurs.sum(1),
-        "mcc": _ratio(hits.sum(1) * n - (support * given).sum(1), spread),
+        "mcc": _ratio(hits.sum(1) * n - (support * n_predicted).sum(1), spread),
         "roc_auc": _roc_auc(weight, true, decision, support),
         "average_precision": _average_precision(weight, true, decision, support),
     }
@@ -142,25 +142,25 @@ def class_metrics(
 
 
 def label_metrics(
-    weight: Array,
-    truth: NDArray[np.bool_],
-    predicted: NDArray[np.bool_],
-    decision: Array | None,
+    weight: Floats,
+    truth: Bools,
+    predicted: Bools,
+    decision: Floats | None,
     labels: Sequence[Any],
     areas: bool = True,
-) -> dict[str, Array]:
+) -> dict[str, Floats]:
     """Metrics for several labels per document, like `class_metrics`; truth and predictions are indicators.
 
     NaN as the decision value of a label without a machine ranks below all numbers. Without `areas`, the
     average precision is NaN.
     """
-    hits, support, given = (weight @ each for each in (truth & predicted, truth, predicted))
-    _, _, f1 = precision_recall_f1(hits, support, given)
-    micro = precision_recall_f1(*(each.sum(axis=1) for each in (hits, support, given)))
+    hits, support, n_predicted = (weight @ indicator for indicator in (truth & predicted, truth, predicted))
+    _, _, f1 = precision_recall_f1(hits, support, n_predicted)
+    micro = precision_recall_f1(*(counts.sum(axis=1) for counts in (hits, support, n_predicted)))
     wrong = truth != predicted
     metrics = {
         "micro_f1": micro[2],
-        "macro_f1": _ratio(f1.sum(axis=1), (support + given > 0).sum(axis=1)),
+        "macro_f1": _ratio(f1.sum(axis=1), (support + n_predicted > 0).sum(axis=1)),
         "micro_precision": micro[0],
         "micro_recall": micro[1],
         "subset_accuracy": _mean(weight, ~wrong.any(axis=1)),
@@ -178,8 +178,8 @@ def label_metrics(
 
 
 def number_metrics(
-    weight: Array, truth: Array, predicted: Array, grades: tuple[int, int] | None = None
-) -> dict[str, Array]:
+    weight: Floats, truth: Floats, predicted: Floats, grades: tuple[int, int] | None = None
+) -> dict[str, Floats]:
     """Metrics for regression, like `class_metrics`; with "qwk" if the true numbers are grades."""
     error = predicted - truth
     squared = _mean(weight, error**2)
@@ -203,18 +203,18 @@ def number_metrics(
 
 
 def precision_recall_f1(
-    hits: NDArray[Any], support: NDArray[Any], predicted: NDArray[Any]
-) -> tuple[Array, Array, Array]:
+    hits: AnyArray, support: AnyArray, predicted: AnyArray
+) -> tuple[Floats, Floats, Floats]:
     """Precision, recall and F1 from counts: correct, of the class, predicted; 0 if undefined."""
     return _ratio(hits, predicted), _ratio(hits, support), _ratio(2 * hits, support + predicted)
 
 
 def class_table(
-    counts: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
-    areas: Array,
+    counts: tuple[AnyArray, AnyArray, AnyArray],
+    areas: Floats,
     labels: Sequence[Any],
     more: Sequence[dict[str, float]] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """Rows of `Results.per_class`.
 
     `counts`: documents of each label that are correct, of the label, predicted; `areas`: average precisions;
@@ -236,7 +236,7 @@ def class_table(
     ]
 
 
-def break_even(truth: NDArray[np.bool_], decision: Array) -> float:
+def break_even(truth: Bools, decision: Floats) -> float:
     """Break-even point of a label; equal values share the last places. NaN if no document has the label."""
     m = int(truth.sum())
     if m == 0:
@@ -248,14 +248,14 @@ def break_even(truth: NDArray[np.bool_], decision: Array) -> float:
     return float((truth[above].sum() + room * truth[level].mean()) / m)
 
 
-def as_grades(labels: NDArray[Any]) -> NDArray[np.int64] | None:
+def as_grades(labels: AnyArray) -> Ints | None:
     """Labels that are whole numbers, or spell them, as integers; None for other labels or a wide range."""
     kind = labels.dtype.kind
     if kind in "iu" or (kind == "f" and np.all(np.isfinite(labels) & (labels == np.rint(labels)))):
         values = labels.astype(np.int64)
     elif kind in "UO" and all(isinstance(label, str) for label in labels.tolist()):
         digits = [label.removeprefix("-") for label in labels.tolist()]
-        if not all(each.isascii() and each.isdigit() and len(each) < 10 for each in digits):
+        if not all(text.isascii() and text.isdigit() and len(text) < 10 for text in digits):
             return None
         values = np.array([int(label) for label in labels.tolist()])
     else:
@@ -269,7 +269,7 @@ def check_grades(grades: tuple[int, int] | None) -> None:
         raise InputError(f"grades must be 2 to {MOST_GRADES} whole numbers, got {grades[0]} to {grades[1]}")
 
 
-def grades_of(truth: NDArray[Any], grades: tuple[int, int] | None) -> tuple[int, int] | None:
+def grades_of(truth: AnyArray, grades: tuple[int, int] | None) -> tuple[int, int] | None:
     """Range of grades: as given, else of the true labels or numbers; None if they are not grades."""
     values = as_grades(truth)
     if values is None:
@@ -280,7 +280,7 @@ def grades_of(truth: NDArray[Any], grades: tuple[int, int] | None) -> tuple[int,
 # Rankings by decision value
 
 
-def average_precisions(truth: NDArray[np.bool_], decision: Array, weight: Array | None = None) -> Array:
+def average_precisions(truth: Bools, decision: Floats, weight: Floats | None = None) -> Floats:
     """Average precision of each class against the rest, shape (n_classes,), or (resamples, n_classes).
 
     Truth and decision values have shape (n, n_classes), weights (resamples, n). NaN ranks below all numbers;
@@ -296,13 +296,13 @@ def average_precisions(truth: NDArray[np.bool_], decision: Array, weight: Array 
     return areas[0] if weight is None else areas
 
 
-def one_against_rest(true: NDArray[np.int64], decision: Array) -> tuple[NDArray[np.bool_], Array]:
+def one_against_rest(true: Ints, decision: Floats) -> tuple[Bools, Floats]:
     """Truth and decision values of each class against the rest, arrays of shape (n, n_classes)."""
     values = np.column_stack([-decision, decision]) if decision.ndim == 1 else decision
     return true[:, None] == np.arange(values.shape[1]), values
 
 
-def mean_of_defined(values: Array) -> Array:
+def mean_of_defined(values: Floats) -> Floats:
     """Mean over the last axis without NaN; NaN if all values are."""
     defined = ~np.isnan(values)
     count = defined.sum(axis=-1)
@@ -310,7 +310,7 @@ def mean_of_defined(values: Array) -> Array:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def roc_curve(truth: NDArray[np.bool_], score: Array) -> tuple[Array, Array]:
+def roc_curve(truth: Bools, score: Floats) -> tuple[Floats, Floats]:
     """False and true positive rates, ascending from 0 to 1, without points inside straight lines."""
     true, false = _counts_from_the_top(truth, score)
     if len(true) > 2:
@@ -320,19 +320,19 @@ def roc_curve(truth: NDArray[np.bool_], score: Array) -> tuple[Array, Array]:
     return false / false[-1], true / true[-1]
 
 
-def precision_recall_curve(truth: NDArray[np.bool_], score: Array) -> tuple[Array, Array]:
+def precision_recall_curve(truth: Bools, score: Floats) -> tuple[Floats, Floats]:
     """Precision and recall by ascending recall, from (1, 0) on."""
     true, false = _counts_from_the_top(truth, score)
     return np.append(1.0, true / (true + false)), np.append(0.0, true / true[-1])
 
 
-def roc_area(truth: NDArray[np.bool_], score: Array) -> float:
+def roc_area(truth: Bools, score: Floats) -> float:
     """Area under the ROC curve; NaN unless both classes occur."""
     with np.errstate(invalid="ignore"):
         return float(_area_under_roc(np.ones((1, len(truth))), truth, score)[0])
 
 
-def _counts_from_the_top(truth: NDArray[np.bool_], score: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+def _counts_from_the_top(truth: Bools, score: Floats) -> tuple[AnyArray, AnyArray]:
     """Numbers of positive and negative documents with at least each distinct score, from the largest."""
     order = np.argsort(-score, kind="stable")
     last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
@@ -340,7 +340,7 @@ def _counts_from_the_top(truth: NDArray[np.bool_], score: Array) -> tuple[NDArra
     return true, 1 + last - true
 
 
-def _roc_auc(weight: Array, true: NDArray[np.int64], decision: Array | None, support: Array) -> Array:
+def _roc_auc(weight: Floats, true: Ints, decision: Floats | None, support: Floats) -> Floats:
     if decision is None or not np.all(np.isfinite(decision)):
         return np.full(len(weight), np.nan)
     if decision.ndim == 1:
@@ -349,7 +349,7 @@ def _roc_auc(weight: Array, true: NDArray[np.int64], decision: Array | None, sup
     return mean_of_defined(np.where(support > 0, np.stack(areas, axis=1), np.nan))
 
 
-def _area_under_roc(weight: Array, positive: NDArray[np.bool_], score: Array) -> Array:
+def _area_under_roc(weight: Floats, positive: Bools, score: Floats) -> Floats:
     """Share of pairs of a positive and a negative document in the right order; equal scores count half."""
     order = np.argsort(score, kind="stable")
     starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))
@@ -360,9 +360,7 @@ def _area_under_roc(weight: Array, positive: NDArray[np.bool_], score: Array) ->
     return (good * (below + bad / 2)).sum(1) / (good.sum(1) * bad.sum(1))
 
 
-def _average_precision(
-    weight: Array, true: NDArray[np.int64], decision: Array | None, support: Array
-) -> Array:
+def _average_precision(weight: Floats, true: Ints, decision: Floats | None, support: Floats) -> Floats:
     """Average precision of the second of two classes; else the mean over the classes that occur."""
     if decision is None or not np.all(np.isfinite(decision)):
         return np.full(len(weight), np.nan)
@@ -389,14 +387,14 @@ def _areas(weight: Any, order: Any, truth: Any, last: Any, areas: Any) -> None:
         areas[r] = area / hits if hits > 0 else np.nan
 
 
-def _ranked(decision: Array) -> Array:
+def _ranked(decision: Floats) -> Floats:
     return np.asarray(np.nan_to_num(decision, nan=-np.finfo(np.float64).max))
 
 
 # Weighted sums
 
 
-def _kappa(weight: Array, truth: NDArray[Any], predicted: NDArray[Any], grades: tuple[int, int]) -> Array:
+def _kappa(weight: Floats, truth: AnyArray, predicted: AnyArray, grades: tuple[int, int]) -> Floats:
     """Quadratic weighted kappa of numbers rounded and clipped to grades."""
     t, p = (np.clip(np.rint(x), *grades).astype(np.float64) for x in (truth, predicted))
     apart, mean_t, mean_p, square_t, square_p = (_mean(weight, x) for x in ((t - p) ** 2, t, p, t * t, p * p))
@@ -404,16 +402,16 @@ def _kappa(weight: Array, truth: NDArray[Any], predicted: NDArray[Any], grades: 
     return np.where(by_chance > 1e-9, 1 - apart / by_chance, np.nan)
 
 
-def _mean(weight: Array, values: NDArray[Any]) -> Array:
+def _mean(weight: Floats, values: AnyArray) -> Floats:
     return np.asarray(weight @ values / weight.sum(axis=1))
 
 
-def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Array:
+def _ratio(part: AnyArray, whole: AnyArray) -> Floats:
     """Quotient; 0 where the denominator is 0."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0.0)
 
 
-def _sums_by(weight: Array, group: NDArray[np.int64], groups: int) -> Array:
+def _sums_by(weight: Floats, group: Ints, groups: int) -> Floats:
     """Sums of the weights of each group, shape (resamples, groups)."""
     order = np.argsort(group, kind="stable")
     present, starts = np.unique(group[order], return_index=True)

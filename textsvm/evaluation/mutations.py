@@ -25,12 +25,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import machine_of_texts
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.model.top_features import value_mixes
 from textsvm.runtime.parallel import Progress
 
-Array = NDArray[np.float64]
 #: Symbols of changed texts that exist at a time.
 BATCH = 1 << 22
 #: Most k-mers that are scored: 4^11 are, 4^12 are not.
@@ -48,14 +49,14 @@ class Mutations:
     #: Meaning of positive scores: the positive class of two, each class of more, each label of several,
     #: "inside" for a one-class model, None (a higher number) for regression.
     towards: list[Any]
-    values: Array  #: shape (len(towards),): Of the unchanged text, with bias
+    values: Floats  #: shape (len(towards),): Of the unchanged text, with bias
     #: shape (len(towards), L, len(letters)): 0 where the text has the letter.
-    scores: Array = field(repr=False)
+    scores: Floats = field(repr=False)
 
     @property
-    def importance(self) -> Array:
+    def importance(self) -> Floats:
         """Mean fall of the values over all changes of each letter, shape (len(towards), L)."""
-        same = np.array([[letter == each for each in self.letters] for letter in self.text], bool)
+        same = np.array([[letter == other for other in self.letters] for letter in self.text], bool)
         changes = np.maximum((~same.reshape(len(self.text), len(self.letters))).sum(axis=1), 1)
         return np.asarray(-self.scores.sum(axis=2) / changes)
 
@@ -69,10 +70,10 @@ class Kmers:
     letters: str
     both_strands: bool
     towards: list[Any]  #: As in `Mutations`
-    scores: Array = field(repr=False)  #: shape (n, len(towards))
+    scores: Floats = field(repr=False)  #: shape (n, len(towards))
     against: Any = None  #: Meaning of negative scores: the other of two classes
 
-    def top(self, most: int | None = None, side: int = 0) -> NDArray[np.int64]:
+    def top(self, most: int | None = None, side: int = 0) -> Ints:
         """Indices of k-mers by descending score for ``towards[side]``."""
         return np.argsort(-self.scores[:, side], kind="stable")[:most]
 
@@ -117,17 +118,17 @@ def mutation_scores(
     ('gat', 'acgt', [[[-0.47, -0.47, 0.0, -0.47], [0.0, -1.19, -0.71, -0.71], [-0.47, -0.47, -0.47, 0.0]]])
     """
     machine = machine_of_texts(model, "no letters that could be changed")
-    given = machine.validate(texts, fitting=False)
-    if not len(given):
+    valid = machine.validate(texts, fitting=False)
+    if not len(valid):
         return []
     letters = letters_of(machine, alphabet)
-    documents = machine.encode(given, machine.support_documents_)
-    read = [documents.shown(i) for i in range(len(documents))]
+    documents = machine.encode(valid, machine.support_documents_)
+    read_texts = [documents.shown(i) for i in range(len(documents))]
     mixes, towards = value_mixes(machine, positive)
-    values = machine.machine_values(read) @ mixes.T
-    scores = [np.zeros((len(towards), len(text), len(letters))) for text in read]
-    total, done = sum(len(letters) - (own in letters) for text in read for own in text), 0
-    for places, changed in _batches(read, letters):
+    values = machine.machine_values(read_texts) @ mixes.T
+    scores = [np.zeros((len(towards), len(text), len(letters))) for text in read_texts]
+    total, done = sum(len(letters) - (letter in letters) for text in read_texts for letter in text), 0
+    for places, changed in _batches(read_texts, letters):
         changed_values = machine.machine_values(changed) @ mixes.T
         for (d, i, c), value in zip(places, changed_values, strict=True):
             scores[d][:, i, c] = value - values[d]
@@ -136,7 +137,7 @@ def mutation_scores(
             progress(done, total)
     return [
         Mutations(text, letters, towards, value, score)
-        for text, value, score in zip(read, values, scores, strict=True)
+        for text, value, score in zip(read_texts, values, scores, strict=True)
     ]
 
 
@@ -175,14 +176,14 @@ def kmer_scores(
     mixes, towards = value_mixes(machine, positive)
     scores, size = np.empty((len(kmers), len(towards))), max(1, BATCH // k)
     for start in range(0, len(kmers), size):
-        some = slice(start, start + size)
-        values = machine.machine_values(kmers[some].tolist()) - machine.intercept_
-        scores[some] = values @ mixes.T
+        batch = slice(start, start + size)
+        values = machine.machine_values(kmers[batch].tolist()) - machine.intercept_
+        scores[batch] = values @ mixes.T
         if progress is not None:
             progress(min(start + size, len(kmers)), len(kmers))
-    classes = getattr(machine, "classes_", np.empty(0)).tolist()
-    others = [label for label in classes if label != towards[0]]
-    against = others[0] if len(classes) == 2 and len(towards) == 1 else None
+    classes = parts_of(machine).classes
+    others = [] if classes is None else [label for label in classes.tolist() if label != towards[0]]
+    against = others[0] if len(others) == 1 and len(towards) == 1 else None
     return Kmers(kmers, letters, both is not None, towards, scores, against)
 
 
@@ -191,11 +192,11 @@ def letters_of(machine: Any, alphabet: str | None) -> str:
     if alphabet is None:
         return _known_letters(machine)
     documents = machine.encode(machine.validate(list(alphabet), fitting=False), machine.support_documents_)
-    read = [documents.shown(i) for i in range(len(documents))]
-    for letter, normalised in zip(alphabet, read, strict=True):
+    read_letters = [documents.shown(i) for i in range(len(documents))]
+    for letter, normalised in zip(alphabet, read_letters, strict=True):
         if len(normalised) != 1:
             raise InputError(f"{letter!r} of the alphabet is not a letter that the model reads; leave it out")
-    letters = "".join(dict.fromkeys(read))
+    letters = "".join(dict.fromkeys(read_letters))
     if len(letters) < 2:
         raise InputError(f"the alphabet must have at least two letters, got {alphabet!r}")
     return letters
@@ -206,12 +207,12 @@ def _known_letters(machine: Any) -> str:
     alphabets = [
         support.of(view).alphabet for view in machine.kernel_.structure.views if view.tokens == "characters"
     ]
-    letters = "".join(sorted({chr(code) for each in alphabets for code in each.tolist()}))
+    letters = "".join(sorted({chr(code) for alphabet_codes in alphabets for code in alphabet_codes.tolist()}))
     if letters and set(letters.lower()) <= set("acgtun"):
         letters = "".join(letter for letter in letters if letter.lower() != "n")
     if not 2 <= len(letters) <= MOST_LETTERS:
-        known = f"{len(letters):,} different letters" if letters else "tokens of any letters"
-        raise InputError(f"the model's texts have {known}; give the alphabet, as in alphabet='acgt'")
+        description = f"{len(letters):,} different letters" if letters else "tokens of any letters"
+        raise InputError(f"the model's texts have {description}; give the alphabet, as in alphabet='acgt'")
     return letters
 
 
@@ -221,9 +222,9 @@ def _batches(texts: Sequence[str], letters: str) -> Iterator[tuple[list[tuple[in
     changed: list[str] = []
     room = BATCH
     for d, text in enumerate(texts):
-        for i, own in enumerate(text):
+        for i, letter_of_text in enumerate(text):
             before, after = text[:i], text[i + 1 :]
-            alternatives = [(c, letter) for c, letter in enumerate(letters) if letter != own]
+            alternatives = [(c, letter) for c, letter in enumerate(letters) if letter != letter_of_text]
             places += [(d, i, c) for c, _ in alternatives]
             changed += [before + letter + after for _, letter in alternatives]
             room -= len(alternatives) * len(text)
@@ -251,7 +252,7 @@ def _check_length(machine: Any, k: int, n_letters: int) -> None:
         )
 
 
-def pairs_of(letters: str) -> NDArray[np.int64] | None:
+def pairs_of(letters: str) -> Ints | None:
     """Index of the complement of each letter; None unless the letters are the bases of DNA or RNA."""
     pair = {"a": "t", "c": "g", "g": "c", "t": "a", "u": "a"}
     if "u" in letters and "t" not in letters:
@@ -261,7 +262,7 @@ def pairs_of(letters: str) -> NDArray[np.int64] | None:
     return np.array([letters.index(pair[letter]) for letter in letters])
 
 
-def _digits(k: int, n_letters: int, pairs: NDArray[np.int64] | None) -> NDArray[np.uint8]:
+def _digits(k: int, n_letters: int, pairs: Ints | None) -> NDArray[np.uint8]:
     """Indices of the letters of all k-mers, shape (number of k-mers, k); with pairs, of a single strand."""
     codes, place = np.arange(n_letters**k), n_letters ** np.arange(k)[::-1]
     digits = (codes[:, None] // place % n_letters).astype(np.uint8)
@@ -283,10 +284,10 @@ class Motif:
     letters: str
     towards: Any  #: Meaning of high scores
     kmers: int  #: Number of aligned k-mers
-    frequencies: Array = field(repr=False)  #: shape (W, len(letters))
+    frequencies: Floats = field(repr=False)  #: shape (W, len(letters))
 
     @property
-    def bits(self) -> Array:
+    def bits(self) -> Floats:
         """Heights of the letters in a sequence logo, shape (W, len(letters))."""
         p = self.frequencies
         return np.asarray(p * (np.log2(p.shape[1]) + (p * np.log2(p)).sum(axis=1))[:, None])
@@ -309,7 +310,7 @@ def motifs(scored: Kmers, most: int | None = None) -> list[Motif]:
     return [_motif(scored, scores, label, most) for scores, label in sides if scores.max() > 0]
 
 
-def _motif(kmers: Kmers, scores: Array, towards: Any, most: int | None) -> Motif:
+def _motif(kmers: Kmers, scores: Floats, towards: Any, most: int | None) -> Motif:
     order = np.argsort(-scores, kind="stable")[: MOST if most is None else most]
     order = order[scores[order] > (scores[order[0]] / 2 if most is None else 0)]
     places = {letter: a for a, letter in enumerate(kmers.letters)}
@@ -320,12 +321,12 @@ def _motif(kmers: Kmers, scores: Array, towards: Any, most: int | None) -> Motif
     total = scores[order].sum()
     pseudo = total / len(order) / len(kmers.letters)
     unknown = total - counts.sum(axis=1, keepdims=True) + pseudo
-    kept = np.flatnonzero(counts.sum(axis=1) > total / 2)
+    positions = np.flatnonzero(counts.sum(axis=1) > total / 2)
     frequencies = (counts + unknown / len(kmers.letters)) / (total + pseudo)
-    return Motif(kmers.letters, towards, len(order), frequencies[kept[0] : kept[-1] + 1])
+    return Motif(kmers.letters, towards, len(order), frequencies[positions[0] : positions[-1] + 1])
 
 
-def align(strands: NDArray[np.int64], weights: Array, n_letters: int) -> Array:
+def align(strands: Ints, weights: Floats, n_letters: int) -> Floats:
     """Align k-mers; weights of the letters at each position, shape (k + 2 (k // 2), n_letters).
 
     `strands`, shape (n, 1 or 2, k), are the indices of the letters of the strand, or of both strands.
@@ -345,7 +346,7 @@ def align(strands: NDArray[np.int64], weights: Array, n_letters: int) -> Array:
     return counts
 
 
-def _best(counts: Array, kmer: NDArray[np.int64], unit: float) -> tuple[int, int]:
+def _best(counts: Floats, kmer: Ints, unit: float) -> tuple[int, int]:
     """Strand and shift with the largest log-odds against equal frequencies; at first the middle."""
     k = kmer.shape[1]
     if not counts.max() > 1e-9:
@@ -358,7 +359,7 @@ def _best(counts: Array, kmer: NDArray[np.int64], unit: float) -> tuple[int, int
     return int(strand), int(shift)
 
 
-def _place(counts: Array, kmer: NDArray[np.int64], place: tuple[int, int] | None, weight: float) -> None:
+def _place(counts: Floats, kmer: Ints, place: tuple[int, int] | None, weight: float) -> None:
     assert place is not None
     strand, shift = place
     counts[shift + np.arange(kmer.shape[1]), kmer[strand]] += weight

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import (
     average_precisions,
@@ -31,7 +32,6 @@ from textsvm.model.labels import label_sets
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.plain_json import to_json
 
-Array = NDArray[np.float64]
 #: Counts of resamples in memory at a time.
 BLOCK = 1 << 22
 
@@ -56,15 +56,15 @@ class Results:
     confusion: list[list[int]]  #: Empty for several labels per document
     #: "label", "precision", "recall", "f1", "average_precision", "support" (true documents) and "predicted";
     #: for several labels per document also "break_even" and "threshold".
-    per_class: list[dict[str, Any]]
+    per_class: list[Json]
     #: shape (n,): Indices of the judged documents among the given documents; `warnings` explains the others.
-    index: NDArray[np.int64] = field(repr=False)
+    index: Ints = field(repr=False)
     #: array, shape (n,); for several labels per document bool arrays of shape (n, n_classes).
-    truth: NDArray[Any] = field(repr=False)
-    predicted: NDArray[Any] = field(repr=False)
+    truth: AnyArray = field(repr=False)
+    predicted: AnyArray = field(repr=False)
     #: shape (n,) or (n, n_classes): In the order of `labels`; the predicted numbers for regression.
-    decision: Array = field(repr=False)
-    probability: Array | None = field(default=None, repr=False)  #: float64 array of the same shape
+    decision: Floats = field(repr=False)
+    probability: Floats | None = field(default=None, repr=False)  #: float64 array of the same shape
     grades: tuple[int, int] | None = None  #: As given
     #: Bounds of the metrics, from `with_intervals`.
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Results:
             return None
         return grades_of(self.truth if self.task == "regression" else np.asarray(self.labels), self.grades)
 
-    def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
+    def codes(self, values: AnyArray) -> Ints:
         """Indices of single labels in `labels`."""
         places = {label: a for a, label in enumerate(self.labels)}
         return np.array([places[label] for label in values.tolist()])
@@ -105,10 +105,10 @@ class Results:
         if self.task != "multilabel":
             return self.truth[i], self.predicted[i]
         sets = label_sets(np.stack([self.truth[i], self.predicted[i]]), np.array(self.labels))
-        true, predicted = (", ".join(map(str, each)) or "nothing" for each in sets)
+        true, predicted = (", ".join(map(str, labels)) or "nothing" for labels in sets)
         return true, predicted
 
-    def weighted(self, weight: Array) -> dict[str, Array]:
+    def weighted(self, weight: Floats) -> dict[str, Floats]:
         """Every metric for rows of document weights, shape (resamples, n); arrays of shape (resamples,)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.task == "regression":
@@ -132,7 +132,7 @@ class Results:
             intervals |= dict.fromkeys(alike, (np.nan, np.nan)) | exact_intervals(self, level)
         return replace(self, intervals=intervals)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values, without the values of single documents."""
         names = ("per_class", "confusion", "intervals", "sets", "rejected", "warnings", "seconds")
         values = {"task": self.task, "n": self.n, "labels": self.labels, **self.metrics}
@@ -140,7 +140,7 @@ class Results:
         return to_json(values | ({"length_alone": self.length_alone} if self.length_alone else {}))
 
 
-def draws(n: int, resamples: int, seed: int) -> Iterator[Array]:
+def draws(n: int, resamples: int, seed: int) -> Iterator[Floats]:
     """Yield counts of n documents in blocks of resamples, shape (block, n)."""
     random = np.random.default_rng(seed)
     size = max(1, BLOCK // n)
@@ -157,12 +157,12 @@ def exact_intervals(results: Results, level: float = 0.95) -> dict[str, tuple[fl
     shares = {"subset_accuracy" if several else "accuracy": (int(right.sum()), results.n)}
     f1 = {}
     for a, label in enumerate(results.labels):
-        true, said = (each[:, a] if several else each == label for each in (truth, predicted))
-        hits = int((true & said).sum())
-        f1[f"f1[{label}]"] = (hits, int((true | said).sum()))
+        true, guess = (values[:, a] if several else values == label for values in (truth, predicted))
+        hits = int((true & guess).sum())
+        f1[f"f1[{label}]"] = (hits, int((true | guess).sum()))
         if results.task == "binary" and a == 1:
             f1["f1"] = f1[f"f1[{label}]"]
-            shares |= {"precision": (hits, int(said.sum())), "recall": (hits, int(true.sum()))}
+            shares |= {"precision": (hits, int(guess.sum())), "recall": (hits, int(true.sum()))}
     intervals = {name: clopper_pearson(*counts, level) for name, counts in shares.items()}
     for name, counts in f1.items():
         low, high = clopper_pearson(*counts, level)
@@ -180,7 +180,7 @@ def clopper_pearson(hits: int, n: int, level: float = 0.95) -> tuple[float, floa
     return low, float(scipy.special.betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
 
 
-def percentile_interval(values: Array, level: float = 0.95) -> tuple[float, float]:
+def percentile_interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
     """Bounds of the middle share of resampled values, without NaN."""
     values, tail = values[~np.isnan(values)], 100 * (1 - level) / 2
     low, high = np.percentile(values, [tail, 100 - tail]) if len(values) else (np.nan, np.nan)
@@ -190,11 +190,11 @@ def percentile_interval(values: Array, level: float = 0.95) -> tuple[float, floa
 def evaluate(
     truth: Sequence[Any],
     predicted: ArrayLike,
-    decision: Array,
-    classes: NDArray[Any] | None,
+    decision: Floats,
+    classes: AnyArray | None,
     *,
     positive: Any = None,
-    probability: Array | None = None,
+    probability: Floats | None = None,
     grades: tuple[int, int] | None = None,
 ) -> Results:
     """Judge predictions of a single label per document, or of numbers.
@@ -219,17 +219,17 @@ def evaluate(
     predicted = np.asarray(predicted)
     if classes is None:
         numbers = np.asarray(truth, np.float64)
-        every = np.arange(len(numbers))
-        results = Results("regression", len(numbers), [], {}, [], [], every, numbers, predicted, predicted,
+        all_rows = np.arange(len(numbers))
+        results = Results("regression", len(numbers), [], {}, [], [], all_rows, numbers, predicted, predicted,
                           grades=grades)  # fmt: skip
         return _with_metrics(results)
-    known, values, warnings = _known(truth, classes)
-    predicted, decision = predicted[known], decision[known]
+    index, values, warnings = _known(truth, classes)
+    predicted, decision = predicted[index], decision[index]
     order = classes
     if len(classes) == 2 and positive is not None and positive not in classes[1:].tolist():
         order, decision = classes[::-1], -decision
     if probability is not None:
-        probability = probability[known]
+        probability = probability[index]
         if len(classes) == 2:
             probability = probability[:, classes.tolist().index(order[1])]
     results = Results(
@@ -239,7 +239,7 @@ def evaluate(
         metrics={},
         confusion=[],
         per_class=[],
-        index=known,
+        index=index,
         truth=values,
         predicted=predicted,
         decision=decision,
@@ -257,7 +257,7 @@ def evaluate(
 
 
 def evaluate_labels(
-    truth: Any, predicted: NDArray[np.bool_], decision: Array, classes: NDArray[Any], thresholds: Array
+    truth: Any, predicted: Bools, decision: Floats, classes: AnyArray, thresholds: Floats
 ) -> Results:
     """Judge predictions of several labels per document, arrays of shape (n, n_classes).
 
@@ -267,7 +267,7 @@ def evaluate_labels(
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
     indicator, warnings = _known_labels(truth, classes)
-    counts = tuple(each.sum(axis=0) for each in (indicator & predicted, indicator, predicted))
+    counts = tuple(values.sum(axis=0) for values in (indicator & predicted, indicator, predicted))
     more = [
         {"break_even": break_even(indicator[:, a], decision[:, a]), "threshold": float(thresholds[a])}
         for a in range(len(classes))
@@ -293,7 +293,7 @@ def _with_metrics(results: Results) -> Results:
     return replace(results, metrics={name: float(value[0]) for name, value in values.items()})
 
 
-def _known_labels(truth: Any, classes: NDArray[Any]) -> tuple[NDArray[np.bool_], list[str]]:
+def _known_labels(truth: Any, classes: AnyArray) -> tuple[Bools, list[str]]:
     """Indicator of the classes of each document, and a warning about unknown labels."""
     if isinstance(truth, np.ndarray) and truth.ndim == 2:
         return truth.astype(bool), []
@@ -314,32 +314,32 @@ def _known_labels(truth: Any, classes: NDArray[Any]) -> tuple[NDArray[np.bool_],
     ]
 
 
-def _known(truth: Sequence[Any], classes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any], list[str]]:
+def _known(truth: Sequence[Any], classes: AnyArray) -> tuple[Ints, AnyArray, list[str]]:
     """Indices of documents with a known label, their labels, and a warning about the others."""
     places = _places(classes)
     codes = np.array([places.get(label, -1) for label in truth])
-    known = np.flatnonzero(codes >= 0)
+    index = np.flatnonzero(codes >= 0)
     names = sorted({str(truth[i]) for i in np.flatnonzero(codes < 0).tolist()})
-    spellings, others = ({str(label).strip().casefold() for label in each} for each in (classes, names))
+    spellings, others = ({str(label).strip().casefold() for label in labels} for labels in (classes, names))
     unknown = _first_few(names) + ", some different only in case or spaces" * bool(spellings & others)
-    if not len(known):
+    if not len(index):
         raise InputError(
             f"the model knows the labels {_first_few(classes)}, and the documents have {unknown}"
         )
     warnings = []
-    if left := len(truth) - len(known):
+    if left := len(truth) - len(index):
         warnings.append(
             f"{left:,} of {len(truth):,} documents have labels that the model does not know ({unknown}; it "
             f"knows {_first_few(classes)}) and are left out of all figures"
         )
-    return known, classes[codes[known]], warnings
+    return index, classes[codes[index]], warnings
 
 
-def _places(classes: NDArray[Any]) -> dict[Any, int]:
+def _places(classes: AnyArray) -> dict[Any, int]:
     """Index of each class by its label and by its text: files spell numbers."""
     labels = classes.tolist()
     return {str(label): a for a, label in enumerate(labels)} | {label: a for a, label in enumerate(labels)}
 
 
-def _first_few(labels: Sequence[Any] | NDArray[Any]) -> str:
+def _first_few(labels: Sequence[Any] | AnyArray) -> str:
     return ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")

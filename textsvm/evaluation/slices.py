@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.results import Results, draws, exact_intervals, percentile_interval
 from textsvm.runtime.plain_json import to_json
@@ -47,9 +46,9 @@ class Slices:
     #: The worst first, by the better end of the interval: a few bad documents come after many nearly as bad.
     slices: list[Slice]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values; NaN is None."""
-        return to_json({**vars(self), "slices": [asdict(each) for each in self.slices]})
+        return to_json({**vars(self), "slices": [asdict(part) for part in self.slices]})
 
 
 def make_slices(
@@ -60,17 +59,18 @@ def make_slices(
         raise InputError(f"{column} has {len(values):,} values for more documents; give a value each")
     metric = METRICS[results.task][0]
     overall = results.metrics[metric]
-    own = np.array([str(values[i]) for i in results.index.tolist()], object)
+    labels = np.array([str(values[i]) for i in results.index.tolist()], object)
     slices = [
-        _slice(_part(results, own == value), value, overall, resamples, seed) for value in sorted(set(own))
+        _slice(_part(results, labels == value), value, overall, resamples, seed)
+        for value in sorted(set(labels))
     ]
     slices.sort(
-        key=lambda each: -each.intervals[metric][0] if metric in ERRORS else each.intervals[metric][1]
+        key=lambda part: -part.intervals[metric][0] if metric in ERRORS else part.intervals[metric][1]
     )
     return Slices(column, metric, overall, slices)
 
 
-def _part(results: Results, rows: NDArray[np.bool_]) -> Results:
+def _part(results: Results, rows: Bools) -> Results:
     """Results of some documents, without areas under curves, which would take most of the time."""
     decision = results.decision[rows]
     if results.task in ("binary", "multiclass"):
@@ -85,7 +85,7 @@ def _slice(part: Results, value: str, overall: float, resamples: int, seed: int)
     exact = part.weighted(np.ones((1, part.n)))
     metrics = {name: float(exact[name][0]) for name in names} | dict.fromkeys(_undefined(part), np.nan)
     drawn = [part.weighted(weight) for weight in draws(part.n, resamples, seed)]
-    intervals = {name: percentile_interval(np.concatenate([each[name] for each in drawn])) for name in names}
+    intervals = {name: percentile_interval(np.concatenate([part[name] for part in drawn])) for name in names}
     if part.task != "regression":
         exact_bounds = exact_intervals(part)
         intervals |= {name: exact_bounds[name] for name in names if name in exact_bounds}
@@ -99,6 +99,6 @@ def _undefined(part: Results) -> list[str]:
     """Metrics that are not defined for these documents."""
     if part.task != "binary":
         return []
-    true, predicted = (bool((each == part.labels[1]).any()) for each in (part.truth, part.predicted))
+    true, predicted = (bool((labels == part.labels[1]).any()) for labels in (part.truth, part.predicted))
     undefined = {"precision": not predicted, "recall": not true, "f1": not (predicted or true)}
     return [name for name, holds in undefined.items() if holds]

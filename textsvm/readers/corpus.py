@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
+from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
@@ -98,7 +99,7 @@ class ReadOptions:
     def columns(self) -> dict[str, str | Sequence[str]]:
         """The named columns, and the recorded columns where none is named, by their role."""
         if self.text is not None or self.numbers is not None:
-            others = {role: each for role, each in self.recorded.items() if role not in ("text", "numbers")}
+            others = {role: name for role, name in self.recorded.items() if role not in ("text", "numbers")}
             return {**others, **self.named}
         return {**self.recorded, **self.named}
 
@@ -117,7 +118,7 @@ class ReadOptions:
     @property
     def need_header(self) -> bool:
         """Whether a column is given by a name, not a number."""
-        names = ",".join(each if isinstance(each, str) else ",".join(each) for each in self.columns.values())
+        names = ",".join(name if isinstance(name, str) else ",".join(name) for name in self.columns.values())
         return any(not name.strip().isdecimal() for name in names.split(",") if name)
 
     @property
@@ -192,7 +193,7 @@ class Corpus:
     weights: list[float] | None = None
     groups: list[str] | None = None
     vectors: Any = None
-    columns: dict[str, Any] | None = None
+    columns: Json | None = None
     rows: list[Mapping[str, Any] | None] | None = None
     corrections: dict[str, list[str | None]] = field(default_factory=dict)
     detected: dict[str, str] = field(default_factory=dict)
@@ -221,19 +222,17 @@ class Corpus:
         values = {name: getattr(self, name) for name in ("ids", *_LISTS)}
         if not len(self.texts):  # of vectors
             del values["texts"]
-        parts: dict[str, Any] = {
-            name: take(each, chosen) for name, each in values.items() if each is not None
-        }
-        columns = self.columns and {name: take(each, chosen) for name, each in self.columns.items()}
+        parts: Json = {name: take(column, chosen) for name, column in values.items() if column is not None}
+        columns = self.columns and {name: take(column, chosen) for name, column in self.columns.items()}
         return replace(self, **parts, columns=columns)
 
     def select(self, part: str | None = None) -> Corpus:
         """The documents of a part, or all for None; InputError if the part has no document."""
         if part is None:
             return self
-        chosen = [i for i, each in enumerate(self.part) if each == part]
+        chosen = [i for i, name in enumerate(self.part) if name == part]
         if not chosen:
-            there = ", ".join(sorted({each for each in self.part if each}))
+            there = ", ".join(sorted({name for name in self.part if name}))
             there = f"there is: {there}" if there else "it is not in parts"
             raise InputError(f"{self.source} has no part {part!r}; {there}")
         return self.subset(chosen)
@@ -261,17 +260,17 @@ class Corpus:
         """
         if self.labels is None:
             raise InputError(f"{self.source} has no labels; {positive!r} and {negative!r} need labels")
-        sets = [frozenset((each,) if isinstance(each, str) else each) for each in self.labels]
-        counts = Counter(label for each in sets for label in each)
+        sets = [frozenset((label,) if isinstance(label, str) else label) for label in self.labels]
+        counts = Counter(label for labels in sets for label in labels)
         for label in (positive, *([negative] if negative != "rest" else [])):
             if label not in counts:
                 raise InputError(f"{self.source} has no label {label!r}; there is: {_closest(label, counts)}")
         if positive == negative:
             raise InputError(f"the positive and the negative label are both {positive!r}")
         if negative == "rest":
-            chosen = [i for i, each in enumerate(sets) if each]
+            chosen = [i for i, labels in enumerate(sets) if labels]
         else:
-            chosen = [i for i, each in enumerate(sets) if (positive in each) != (negative in each)]
+            chosen = [i for i, labels in enumerate(sets) if (positive in labels) != (negative in labels)]
         labels = [positive if positive in sets[i] else negative for i in chosen]
         if len(set(labels)) < 2:
             raise InputError(f"{self.source}: no document is {positive!r} or {negative!r} and not the other")
@@ -388,20 +387,20 @@ def build_corpus(
     texts: Sequence[str] = StoredTexts.of(split) if stored else list(split)
     columns = _build_columns(texts, rows)
     if columns is not None:
-        texts = next((each for each in columns.values() if not hasattr(each, "dtype")), [])
-    kept: Sequence[int] = range(len(rows))
+        texts = next((column for column in columns.values() if not hasattr(column, "dtype")), [])
+    indices: Sequence[int] = range(len(rows))
     problems = [(printable_id(identifier), problem) for identifier, problem in problems]
     if any(document.target is not None for document in rows):
         labelled = False
         problems += [(d.id, "left out: it has no number to be predicted") for d in rows if d.target is None]
-        kept = [i for i in kept if rows[i].target is not None]
+        indices = [i for i in indices if rows[i].target is not None]
     any_label = labelled and any(document.label is not None for document in rows)
     if any_label:
         problems += [(d.id, "left out: it has no label") for d in rows if d.label is None]
-        kept = [i for i in kept if rows[i].label is not None]
-    if len(kept) < len(rows):
-        rows, texts = [rows[i] for i in kept], take(texts, kept) if len(texts) else texts
-        columns = columns and {name: take(each, kept) for name, each in columns.items()}
+        indices = [i for i in indices if rows[i].label is not None]
+    if len(indices) < len(rows):
+        rows, texts = [rows[i] for i in indices], take(texts, indices) if len(texts) else texts
+        columns = columns and {name: take(column, indices) for name, column in columns.items()}
     labels: list[Label] = [document.label for document in rows if document.label is not None]
     if any(isinstance(label, tuple) for label in labels):
         labels = [(label,) if isinstance(label, str) else label for label in labels]
@@ -434,12 +433,12 @@ def refused_rows(file: str, unit: str, lines: list[int], total: int, lack: str, 
 def concatenate_corpora(corpora: Sequence[Corpus], source: str, format: str) -> Corpus:
     """The documents of several corpora; labels only if all have labels."""
     problems = [problem for corpus in corpora for problem in corpus.problems]
-    if len({(tuple(each.columns or ()), each.vectors is None, not len(each.texts)) for each in corpora}) > 1:
+    if len({(tuple(part.columns or ()), part.vectors is None, not len(part.texts)) for part in corpora}) > 1:
         raise InputError(f"{source}: all files must have the same texts, columns and vectors")
 
     def joined(name: str) -> Any:
         lists = [getattr(corpus, name) for corpus in corpora]
-        return None if any(each is None for each in lists) else _concatenate(lists)
+        return None if any(values is None for values in lists) else _concatenate(lists)
 
     columns = corpora[0].columns and {
         name: _concatenate([(corpus.columns or {})[name] for corpus in corpora])
@@ -448,7 +447,7 @@ def concatenate_corpora(corpora: Sequence[Corpus], source: str, format: str) -> 
     return replace(
         corpora[0],
         **{name: joined(name) for name in _LISTS},
-        ids=_unique([printable_id(each) for corpus in corpora for each in corpus.ids], problems),
+        ids=_unique([printable_id(identifier) for corpus in corpora for identifier in corpus.ids], problems),
         columns=columns, source=source, format=format, problems=problems,
     )  # fmt: skip
 
@@ -483,12 +482,12 @@ def _split_texts(documents: Iterable[Document], rows: list[Document], source: st
         rows.append(document._replace(id=printable_id(document.id), text="", columns=columns))
 
 
-def _build_columns(texts: Sequence[str], rows: Sequence[Document]) -> dict[str, Any] | None:
+def _build_columns(texts: Sequence[str], rows: Sequence[Document]) -> Json | None:
     """The columns of documents from their texts, which alternate, and the numbers in `rows`."""
     if not rows or rows[0].columns is None:
         return None
     names = [name for name, value in rows[0].columns.items() if isinstance(value, str)]
-    columns: dict[str, Any] = {name: texts[k :: len(names)] for k, name in enumerate(names)}
+    columns: Json = {name: texts[k :: len(names)] for k, name in enumerate(names)}
     for name in rows[0].columns:
         if name not in columns:
             columns[name] = np.array([(document.columns or {})[name] for document in rows], np.float64)
@@ -502,8 +501,8 @@ def printable_id(identifier: str) -> str:
 
 def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:
     """Number the second and later documents of an id: x, x#2, x#3."""
-    taken = set(ids)
-    if len(taken) == len(ids):
+    names = set(ids)
+    if len(names) == len(ids):
         return ids
     counts: Counter[str] = Counter()
     result = []
@@ -512,9 +511,9 @@ def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:
         if counts[identifier] == 1:
             result.append(identifier)
             continue
-        while (numbered := f"{identifier}#{counts[identifier]}") in taken:
+        while (numbered := f"{identifier}#{counts[identifier]}") in names:
             counts[identifier] += 1
-        taken.add(numbered)
+        names.add(numbered)
         result.append(numbered)
         problems.append((identifier, f"another document has this id; it is called {numbered}"))
     return result
@@ -522,7 +521,7 @@ def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:
 
 def _closest(label: str, counts: Counter[str], shown: int = 10) -> str:
     """The existing labels, similarly spelled labels first, then the most frequent."""
-    known = [name for name, _ in counts.most_common()]
-    close = get_close_matches(label, known[:1000], 5, 0.5)  # it is slow
-    order = close + [name for name in known if name not in close]
+    labels = [name for name, _ in counts.most_common()]
+    close = get_close_matches(label, labels[:1000], 5, 0.5)  # it is slow
+    order = close + [name for name in labels if name not in close]
     return ", ".join(order[:shown]) + (f" and {len(order) - shown} more" if len(order) > shown else "")

@@ -339,16 +339,16 @@ def combine_files(inputs: Sequence[InputFiles], paths: Sequence[Path]) -> InputF
     """The files of several paths, named from their common folder."""
     if len(inputs) == 1:
         return inputs[0]
-    combined = InputFiles(", ".join(each.source for each in inputs))
+    combined = InputFiles(", ".join(part.source for part in inputs))
     folder = os.path.commonpath([path.absolute().parent for path in paths])
-    for each, path in zip(inputs, paths, strict=True):
+    for part, path in zip(inputs, paths, strict=True):
         place = PurePosixPath(Path(os.path.relpath(path.absolute(), folder)).as_posix())
-        place = place.parent if each.single else place
-        for file in each.files:
+        place = place.parent if part.single else place
+        for file in part.files:
             file.name = str(place / file.name)
-            combined.named |= {file.name} if each.single else set()
-        combined.files += each.files
-        combined.problems += [(str(place / name), problem) for name, problem in each.problems]
+            combined.named |= {file.name} if part.single else set()
+        combined.files += part.files
+        combined.problems += [(str(place / name), problem) for name, problem in part.problems]
     return combined
 
 

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats
 from textsvm.errors import InputError
 from textsvm.readers.files import File, FileOnDisk, Problems, read_files
 from textsvm.runtime.compiled import scipy
@@ -43,7 +43,7 @@ def is_libsvm(head: bytes) -> bool:
 
 def read_libsvm(
     path: str | os.PathLike[str],
-) -> tuple[scipy.sparse.csr_matrix, NDArray[np.float64] | list[Any]]:
+) -> tuple[scipy.sparse.csr_matrix, Floats | list[Any]]:
     """Read vectors in LIBSVM's format; .bz2, .gz and .xz are unpacked.
 
     Parameters
@@ -114,7 +114,7 @@ def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[An
 
 def parse_libsvm(
     file: File | FileOnDisk, problems: Problems
-) -> tuple[scipy.sparse.csr_matrix, NDArray[np.float64] | list[Any]]:
+) -> tuple[scipy.sparse.csr_matrix, Floats | list[Any]]:
     """Vectors and labels of a file as `read_libsvm` returns them; `problems` gets ignored parts."""
     from sklearn.datasets import load_svmlight_file
 
@@ -216,8 +216,8 @@ def _label_texts(labels: Sequence[Any] | None, n: int) -> list[str]:
     if len(labels) != n:
         raise InputError(f"there are {n:,} vectors and {len(labels):,} labels; give a label a vector")
     return [
-        ",".join(map(_label_text, each)) if isinstance(each, tuple | list) else _label_text(each)
-        for each in labels
+        ",".join(map(_label_text, label)) if isinstance(label, tuple | list) else _label_text(label)
+        for label in labels
     ]
 
 

@@ -125,11 +125,11 @@ def without_comments(source: str) -> str:
 
 def without_hidden(source: str) -> str:
     """A page without scripts and styles; an open element ends at the next, or at the end."""
-    kept, position = [], 0
+    pieces, position = [], 0
     starts = [*_HIDDEN.finditer(source)]
     for match, following in zip_longest(starts, starts[1:]):
-        kept.append(source[position : match.start()])
+        pieces.append(source[position : match.start()])
         limit = following.start() if following else len(source)
         close = _CLOSE[match[1].lower()].search(source, match.end(), limit)
         position = close.end() if close else limit
-    return "".join(kept) + source[position:]
+    return "".join(pieces) + source[position:]

@@ -123,9 +123,9 @@ def read_corpus(
     (['win cash now', 'lunch at noon'], ['spam', 'ham'])
     """
     paths, inputs = as_paths(path), []
-    for number, each in enumerate(paths):
+    for number, file in enumerate(paths):
         share = part_of(progress, _READING_SHARE * number / len(paths), _READING_SHARE / len(paths), 1)
-        inputs.append(read_files(each, max_bytes=max_bytes, progress=share))
+        inputs.append(read_files(file, max_bytes=max_bytes, progress=share))
     share = part_of(progress, _READING_SHARE, 1 - _READING_SHARE, 1)
     return _parse(combine_files(inputs, paths), ReadOptions(format, **options), share).select(part)
 
@@ -144,10 +144,10 @@ def read_documents(
     is a single document. The id of a single document is its path; if several paths hold several documents
     each, the path comes before the id.
     """
-    each = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    names = [paths] if isinstance(paths, (str, Path)) else list(paths)
     settings, corpora = ReadOptions(format, labelled=False, **options), []
-    for number, path in enumerate(each):
-        share = part_of(progress, number, 1, len(each))
+    for number, path in enumerate(names):
+        share = part_of(progress, number, 1, len(names))
         if str(path) == "-":
             inputs = read_stream(sys.stdin.buffer, "standard input", max_bytes=max_bytes)
         else:
@@ -155,18 +155,18 @@ def read_documents(
         corpus = _parse(inputs, settings, part_of(share, _READING_SHARE, 1 - _READING_SHARE, 1))
         if inputs.single and len(corpus) == 1 and corpus.ids[0] == inputs.files[0].name:
             corpus.ids = [str(path)]
-        elif len(each) > 1:
+        elif len(names) > 1:
             corpus.ids = [f"{path}:{identifier}" for identifier in corpus.ids]
         corpora.append(corpus)
     formats = ", ".join(dict.fromkeys(corpus.format for corpus in corpora))
-    return concatenate_corpora(corpora, ", ".join(map(str, each)), formats)
+    return concatenate_corpora(corpora, ", ".join(map(str, names)), formats)
 
 
 def as_paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
     """Paths as a list; InputError for standard input."""
-    paths = [Path(path)] if isinstance(path, str | Path) else [Path(each) for each in path]
-    for each in paths:
-        if str(each) == "-" and not each.exists():
+    paths = [Path(path)] if isinstance(path, str | Path) else [Path(name) for name in path]
+    for file in paths:
+        if str(file) == "-" and not file.exists():
             raise InputError("a corpus cannot be read from standard input; write it to a file and name that")
     return paths
 
@@ -196,8 +196,8 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
         raise InputError(f"format={options.format!r} is not one of {', '.join(FORMATS)}")
     column = options.only_of_tables
     if not any(file.size for file in inputs.files):
-        named = f" ({column!r} is read as the name of a column, not as a text)" if column else ""
-        raise InputError(f"{inputs.source} is empty: there is no document in it{named}")
+        column_note = f" ({column!r} is read as the name of a column, not as a text)" if column else ""
+        raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
     format = options.format or _detect(inputs, options)
     if column == options.target and format in VECTOR_FORMATS:
         return format

@@ -223,8 +223,8 @@ class HeaderParser:
         few = 2 * len(set(headers)) <= len(headers) or _SIGNS.issuperset(headers)
         are_labels = bool(headers) and all(headers) and few and options.label_column is None
         label, prefix = (_class_of(file.name), f"{file.name}:") if several else (None, "")
-        named = options if options.named or options.label_column else None
-        return cls(file.name, named, are_labels, prefix, label, part_of(file.name))
+        column_options = options if options.named or options.label_column else None
+        return cls(file.name, column_options, are_labels, prefix, label, part_of(file.name))
 
     def document(self, header: str, letters: str, count: int) -> Document:
         """The document of the record number `count`."""

@@ -83,7 +83,7 @@ class CorpusStream:
         return self._files.source
 
     def __iter__(self) -> Iterator[Document]:
-        return (each for each in self._documents() if self._part is None or each.part == self._part)
+        return (row for row in self._documents() if self._part is None or row.part == self._part)
 
     def stored(self) -> Corpus:
         """The corpus as `read_corpus` returns it, with its texts in a temporary file."""
@@ -150,10 +150,10 @@ def stream_corpus(
     ham | lunch at noon
     """
     settings, paths = ReadOptions(format, **options), as_paths(path)
-    inputs = combine_files([files_on_disk(each) or read_files(each) for each in paths], paths)
+    inputs = combine_files([files_on_disk(file) or read_files(file) for file in paths], paths)
     format = detect_format(inputs, settings)
     if format not in STREAMED:
-        inputs = combine_files([read_files(each) for each in paths], paths)
+        inputs = combine_files([read_files(file) for file in paths], paths)
     return CorpusStream(format, inputs, settings, part, progress)
 
 
@@ -161,7 +161,7 @@ def is_large(path: str | Path | Sequence[str | Path]) -> bool:
     """Whether a corpus should not be held in memory."""
     paths = [Path(path)] if isinstance(path, str | Path) else map(Path, path)
     try:
-        files = [file for each in paths for file, _ in (walk(each) if each.is_dir() else [(each, "")])]
+        files = [file for root in paths for file, _ in (walk(root) if root.is_dir() else [(root, "")])]
         return sum(file.stat().st_size for file in files if file.is_file()) >= LARGE
     except OSError:
         return False
@@ -232,8 +232,8 @@ def open_stream(stream: IO[bytes], name: str, options: ReadOptions) -> InputFile
     rows = options.format in _ROW_FORMATS
     if options.format is None:
         line = first.decode("utf-8", "replace")
-        known = table_format("", line) == "jsonl" or header_format(line, options) is not None
-        rows = options.of_a_table or known
+        of_table = table_format("", line) == "jsonl" or header_format(line, options) is not None
+        rows = options.of_a_table or of_table
     if not rows or first.startswith(_MAGIC) or byte_order_mark(first)[1] != "utf-8":
         return read_stream(io.BufferedReader(_RejoinedStream(first, stream), HEAD), name)
     return InputFiles(name, [StreamFile(name, first, stream)] if first else [], True)
@@ -292,14 +292,14 @@ class _IncomingDocuments:
             inputs = read_files(path)
         if format in VECTOR_FORMATS:
             corpus = replace(read_vector_files(inputs, format), labels=None)
-            yield replace(corpus, ids=[f"{path}:{each}" for each in corpus.ids]) if self.several else corpus
+            yield replace(corpus, ids=[f"{path}:{name}" for name in corpus.ids]) if self.several else corpus
             return
         empty = True
         documents = iterate_documents(inputs, format, self._options)
         if format in SEQUENCES:  # their letters are checked, so the corpus keeps the format
-            named = [each._replace(id=self._id(path, each, inputs)) for each in documents]
-            if named:
-                yield build_corpus(named, inputs.source, format, inputs.problems, labelled=False)
+            sequences = [record._replace(id=self._id(path, record, inputs)) for record in documents]
+            if sequences:
+                yield build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
                 return
         for document in documents:
             yield from _drained(inputs.problems)
@@ -401,5 +401,5 @@ def _corpora(documents: list[Document], problems: Problems) -> Iterator[Corpus]:
             valid.append(document)
     for valid, invalid in runs:
         corpus = build_corpus(valid, "the documents", "", [], labelled=False)
-        yield replace(corpus, ids=[each.id for each in valid], problems=problems, invalid=invalid)
+        yield replace(corpus, ids=[document.id for document in valid], problems=problems, invalid=invalid)
         problems = []

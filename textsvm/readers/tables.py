@@ -30,6 +30,7 @@ from math import isfinite
 from pathlib import PurePosixPath
 from typing import Any
 
+from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode, is_binary
 from textsvm.readers.corpus import Document, Label, ReadOptions, refused_rows
@@ -132,7 +133,7 @@ def read_tables(
         format = options.format or file_format(file, options) or "csv"
         table = _READERS[format](file, options.need_header, problems)
         roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
-        for role in (each for each in ("text", "label") if each not in options.named):
+        for role in (name for name in ("text", "label") if name not in options.named):
             name = roles[role][0] if table.headed and len(roles[role]) == 1 else None
             options.detected.setdefault(role, set()).add(name)
         ragged, missing, total = list[int](), list[int](), 0
@@ -146,9 +147,11 @@ def read_tables(
             identifier = f"{file.name}:{number}" if len(files) > 1 else str(number)
             if problem := _problem(row, roles["text"], strict):
                 if options.keep_invalid and not options.skip_invalid:
-                    own = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
-                    kept = row if options.keep_rows and isinstance(row, Mapping) else None
-                    yield Document(_string(own) or identifier, "", problem=f"{row_name}: {problem}", row=kept)
+                    name = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
+                    cells = row if options.keep_rows and isinstance(row, Mapping) else None
+                    yield Document(
+                        _string(name) or identifier, "", problem=f"{row_name}: {problem}", row=cells
+                    )
                 elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
                     ragged.append(line)
                 elif options.require_text and not options.skip_invalid and not _is_blank(row):
@@ -238,7 +241,7 @@ def split_labels(document: Document, separator: str) -> Document:
     """The document with a tuple of labels, empty for an empty cell."""
     label = document.label or ""
     pieces = label.split(separator) if isinstance(label, str) else label
-    return document._replace(label=tuple(dict.fromkeys(each.strip() for each in pieces if each.strip())))
+    return document._replace(label=tuple(dict.fromkeys(piece.strip() for piece in pieces if piece.strip())))
 
 
 def parse_number(value: Any, name: str, needed: bool) -> float | None:
@@ -277,7 +280,7 @@ def _string(value: Any) -> str | None:
 
 def _label(value: Any) -> Label | None:
     if isinstance(value, (list, tuple)):
-        return tuple(_string(each) or "" for each in value)
+        return tuple(_string(item) or "" for item in value)
     label = (_string(value) or "").strip()
     return None if label in _MISSING else label
 
@@ -307,8 +310,8 @@ class TableRows:
 
 def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
     """The columns of each role: text, label, id, part, ..."""
-    names, named = table.names, options.columns
-    if not table.headed and not named and not (len(names) > 1 and table.recurs(0)):
+    names, columns = table.names, options.columns
+    if not table.headed and not columns and not (len(names) > 1 and table.recurs(0)):
         raise InputError(
             f"{file}: is its first line a header? No name in it is known: {', '.join(table.first[:20])}; "
             "name the column of the text with --text, of the labels with --label, by number without a header"
@@ -318,20 +321,20 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     roles = {
         role: [lowered[usual] for usual in _USUAL.get(role, ()) if usual in lowered][:1] for role in _ROLES
     }
-    if not table.headed and named.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
+    if not table.headed and columns.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
         roles["label"] = names[:1]
-    for role, column in named.items():
+    for role, column in columns.items():
         if role in options.named or role in ("text", "numbers") or (role == "label" and options.labelled):
             roles[role] = _named_columns(role, column, table, file, role not in options.named)
         elif role == "id" and column in names:
             roles[role] = [str(column)]
-    if named.keys().isdisjoint({"text", "numbers"}) and (not table.headed or len(names) == 1):
-        taken = {name for role, role_names in roles.items() if role != "text" for name in role_names}
-        roles["text"] = [name for name in names if name not in taken]
+    if columns.keys().isdisjoint({"text", "numbers"}) and (not table.headed or len(names) == 1):
+        role_columns = {name for role, role_names in roles.items() if role != "text" for name in role_names}
+        roles["text"] = [name for name in names if name not in role_columns]
     pairs = [("text", "numbers"), *([("text", "label")] if options.labelled else [])]
-    for one, other in pairs:
-        if both := set(roles[one]) & set(roles[other]):
-            raise InputError(f"{file}: the column {min(both)!r} is named twice: --{one} and --{other}")
+    for first_role, other in pairs:
+        if both := set(roles[first_role]) & set(roles[other]):
+            raise InputError(f"{file}: the column {min(both)!r} is named twice: --{first_role} and --{other}")
     labels = [names.index(name) for name in roles["label"] if not table.headed and options.labelled]
     if any(len(table.lookahead) >= _ENOUGH and not table.recurs(index) for index in labels):
         raise InputError(
@@ -346,7 +349,7 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
 
 def _separator_remedy(table: TableRows) -> str:
     """Advice for a table with a single column whose name holds a separator."""
-    separator = next((each for each in _DELIMITERS if len(table.first) == 1 and each in table.first[0]), None)
+    separator = next((mark for mark in _DELIMITERS if len(table.first) == 1 and mark in table.first[0]), None)
     return f"; its separator seems to be {separator!r}: read it with --format csv" if separator else ""
 
 
@@ -401,11 +404,11 @@ def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line"
     headed = header or any(cell.lower() in _ALL_USUAL for cell in first)
     names = list(first) if headed else [str(i + 1) for i in range(len(first))]
     repeated = {name for name, count in Counter(names).items() if name and count > 1}
-    taken = set[str]()
+    unique = set[str]()
     for i, name in enumerate(names):  # a column with an empty or repeated name is called by its number
-        if not name or name in taken:
+        if not name or name in unique:
             names[i] = str(i + 1)
-        taken.add(names[i])
+        unique.add(names[i])
     lookahead: list[CellRow] = []
     if not headed and len(names) > 1:
         lookahead = list(islice(rows, _LOOKED_AT if file.lookahead_rows is None else file.lookahead_rows))
@@ -455,7 +458,7 @@ def _objects(file: File, problems: Problems) -> Iterator[NamedRow]:
             yield number, number, _as_object(row)
 
 
-def _as_object(row: Any) -> dict[str, Any] | InvalidRow:
+def _as_object(row: Any) -> Json | InvalidRow:
     return row if isinstance(row, dict) else InvalidRow("it is not a JSON object")
 
 
@@ -533,7 +536,7 @@ def _parquet_table(file: File, pyarrow: Any, parquet: Any) -> Any:
         raise InputError(f"{file.name} cannot be read as Parquet: two columns have one name")
     # Repeated values are stored once until the size of all values is known.
     kinds = pyarrow.types
-    texts = [each.name for each in schema if kinds.is_string(each.type) or kinds.is_binary(each.type)]
+    texts = [column.name for column in schema if kinds.is_string(column.type) or kinds.is_binary(column.type)]
     stored = parquet.ParquetFile(io.BytesIO(file.data), read_dictionary=texts)
     batches, unpacked = [], 0
     for batch in stored.iter_batches(_BATCH):

@@ -14,8 +14,8 @@ from tokenize import TokenError
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray
 from textsvm.errors import InputError
 from textsvm.readers import libsvm
 from textsvm.readers.corpus import Corpus, concatenate_corpora
@@ -36,8 +36,8 @@ def vector_format(inputs: InputFiles, files: Sequence[Any]) -> str | None:
     """The format of vectors of non-empty files, None if they hold no vectors."""
     if all(file.head.startswith(NUMPY) for file in files):
         return "npy" if inputs.single else "npz"
-    named = all(PurePosixPath(file.name).suffix.lower() in libsvm.SUFFIXES for file in files)
-    if named or all(libsvm.is_libsvm(file.head) for file in files):
+    has_suffix = all(PurePosixPath(file.name).suffix.lower() in libsvm.SUFFIXES for file in files)
+    if has_suffix or all(libsvm.is_libsvm(file.head) for file in files):
         return "libsvm"
     return None
 
@@ -95,18 +95,18 @@ def as_labels(values: Any) -> list[str]:
     """Labels as texts: whole numbers without a point."""
     array = np.asarray(values)
     if array.dtype.kind != "f":
-        return [str(each) for each in array.tolist()]
-    known, which = np.unique(array, return_inverse=True)
-    texts = [libsvm.number_text(each) for each in known.tolist()]
+        return [str(label) for label in array.tolist()]
+    numbers, which = np.unique(array, return_inverse=True)
+    texts = [libsvm.number_text(number) for number in numbers.tolist()]
     return [texts[i] for i in which.tolist()]
 
 
-def load_npy(file: Any) -> NDArray[Any]:
+def load_npy(file: Any) -> AnyArray:
     """The array of a .npy file; raise InputError if it is damaged or holds Python objects."""
     try:
         with file.open() as stream, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about Python 2, and about literals in a damaged header
-            array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+            array: AnyArray = np.lib.format.read_array(stream, allow_pickle=False)
             return array
     except UNREADABLE as error:
         reason = " ".join(str(error).split()) or "it ends too early"
@@ -120,7 +120,7 @@ def _of_libsvm(file: Any, inputs: InputFiles, target: str | None) -> Corpus:
     corpus = _corpus(inputs, "libsvm", vectors)
     corpus.part = [part_of(file.name)] * len(corpus)
     if isinstance(labels, list):
-        corpus.labels = [tuple(map(libsvm.number_text, each)) for each in labels]
+        corpus.labels = [tuple(map(libsvm.number_text, label_set)) for label_set in labels]
         if target is not None:
             raise InputError(f"{file.name} has several labels a line, which cannot be predicted as numbers")
     else:
@@ -138,11 +138,11 @@ def _of_arrays(inputs: InputFiles, target: str | None) -> Corpus:
     if labels is not None:
         _set_labels(corpus, labels, target)
     if "ids" in arrays:
-        corpus.ids = [str(each) for each in arrays["ids"].tolist()]
+        corpus.ids = [str(identifier) for identifier in arrays["ids"].tolist()]
     return corpus
 
 
-def _matrix_of(arrays: dict[str, NDArray[Any]], source: str) -> Any:
+def _matrix_of(arrays: dict[str, AnyArray], source: str) -> Any:
     if {"format", "shape", "data"} <= arrays.keys():
         return _matrix(_sparse(arrays, source), source)
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
@@ -152,16 +152,16 @@ def _matrix_of(arrays: dict[str, NDArray[Any]], source: str) -> Any:
     return _matrix(arrays[names[0]], f"{names[0]} in {source}")
 
 
-def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
+def _sparse(arrays: dict[str, AnyArray], source: str) -> Any:
     """The matrix of `scipy.sparse.save_npz`."""
     kind = arrays["format"].item() if arrays["format"].size == 1 else ""
     name = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
     if name not in _SPARSE:
         raise InputError(f"{source} has a sparse matrix of format {name}; write it as CSR (X.tocsr())")
     try:
-        shape = tuple(int(each) for each in arrays["shape"].tolist())
+        shape = tuple(int(size) for size in arrays["shape"].tolist())
         # In compressed columns rows of zeros take no memory, until the rows are compressed.
-        check_expansion(source, 8 * min(shape[:1], default=0), sum(each.nbytes for each in arrays.values()))
+        check_expansion(source, 8 * min(shape[:1], default=0), sum(array.nbytes for array in arrays.values()))
 
         matrix_class: Any = scipy.sparse.csr_matrix if name == "csr" else scipy.sparse.csc_matrix
         # SciPy checks differences of index pointers, which overflow, and only if the last one is not 0.
@@ -218,7 +218,7 @@ def _corpus(inputs: InputFiles, format: str, vectors: Any) -> Corpus:
     return Corpus(ids, [], None, [None] * n, inputs.source, format, vectors=vectors)
 
 
-def _set_labels(corpus: Corpus, labels: NDArray[Any], target: str | None) -> None:
+def _set_labels(corpus: Corpus, labels: AnyArray, target: str | None) -> None:
     """Set the labels of a corpus, or the numbers to be predicted."""
     if target is None:
         corpus.labels = as_labels(labels)

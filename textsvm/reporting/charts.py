@@ -192,14 +192,14 @@ def _floats(values: ArrayLike) -> list[float]:
 
 def _thin(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Leave out points within half a pixel of the previous point, except the last."""
-    kept: list[tuple[float, float]] = []
+    result: list[tuple[float, float]] = []
     last = None
     for last in points:
-        if not kept or abs(last[0] - kept[-1][0]) + abs(last[1] - kept[-1][1]) > 0.5:
-            kept.append(last)
-    if last is not None and kept[-1] != last:
-        kept.append(last)
-    return kept
+        if not result or abs(last[0] - result[-1][0]) + abs(last[1] - result[-1][1]) > 0.5:
+            result.append(last)
+    if last is not None and result[-1] != last:
+        result.append(last)
+    return result
 
 
 def bars_chart(title: str, texts: Sequence[str], values: Sequence[float]) -> str:
@@ -229,8 +229,8 @@ def intervals_chart(
     title: str, metric: str, label: str, lines: Sequence[IntervalLine], reference: float
 ) -> str:
     """Intervals of a metric below each other, with a dashed line at a reference value."""
-    low = min(reference, *(each.interval[0] for each in lines))
-    high = max(reference, *(each.interval[1] for each in lines))
+    low = min(reference, *(line.interval[0] for line in lines))
+    high = max(reference, *(line.interval[1] for line in lines))
     margin, share = 0.04 * (high - low), metric in SHARES
     bounds = max(0.0, low - margin), min(1.0, high + margin) if share else high + margin
     chart = Chart(
@@ -241,9 +241,9 @@ def intervals_chart(
         height=80 + LINE_HEIGHT * len(lines),
     )
     chart.upright(reference)
-    for place, each in enumerate(reversed(lines)):
-        chart.intervals([each.interval[0]], [each.interval[1]], [place - 0.1], each.style)
-        chart.dots([each.value], [place - 0.1], each.style, 5)
-        value = format_metric(metric, each.value)
-        chart.note(place + 0.18, printable(f"{each.name[:60]}: {value}"))
+    for place, line in enumerate(reversed(lines)):
+        chart.intervals([line.interval[0]], [line.interval[1]], [place - 0.1], line.style)
+        chart.dots([line.value], [place - 0.1], line.style, 5)
+        value = format_metric(metric, line.value)
+        chart.note(place + 0.18, printable(f"{line.name[:60]}: {value}"))
     return chart.svg()

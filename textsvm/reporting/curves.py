@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Floats, Ints, Json
 from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve
 from textsvm.evaluation.results import Results
 from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, WIDE, Axis, Chart, log_ticks, percent, plain
 from textsvm.reporting.formatting import format_metric, safe
 from textsvm.reporting.report import worst_classes
 
-Array = NDArray[np.float64]
 #: Curves that are shown at first, and most curves that can be chosen.
 MOST_CURVES, MOST_CHOICES = 6, 100
 BINS = 40
@@ -32,7 +30,7 @@ def roc(results: Results) -> str:
     if not key:
         return ""
     if results.task == "binary":
-        truth, positive = (each == results.labels[1] for each in (results.truth, results.predicted))
+        truth, positive = (labels == results.labels[1] for labels in (results.truth, results.predicted))
         chart.marker("roc-dot", float(positive[~truth].mean()), float(positive[truth].mean()))
     note = "Figures: areas under the curves. Dashed: chance." + _left_out(results, len(key))
     return card("ROC curve", chart, key, note, choice=_choice(key))
@@ -64,7 +62,7 @@ def _draw_curves(chart: Chart, kind: str, results: Results) -> list[tuple[str, s
     return key
 
 
-def curve_of(kind: str, truth: NDArray[np.bool_], score: Array) -> tuple[Array, Array, float]:
+def curve_of(kind: str, truth: Bools, score: Floats) -> tuple[Floats, Floats, float]:
     """Points of a "roc" or "pr" curve, and its area."""
     if kind == "roc":
         return *roc_curve(truth, score), roc_area(truth, score)
@@ -105,7 +103,7 @@ def margins(results: Results) -> str:
     low, high = min(low, 0.0), max(high, low + 1e-6)
     edges = np.linspace(low, high, BINS + 1)
     counts = [np.histogram(np.clip(lead[part], low, high), edges)[0] for part in (right, ~right)]
-    top = 1.08 * max(1, *(int(each.max()) for each in counts))
+    top = 1.08 * max(1, *(int(heights.max()) for heights in counts))
     chart = Chart(
         "Lead of the predicted class",
         Axis((low, high), "value of the predicted class less that of the next"),
@@ -116,7 +114,7 @@ def margins(results: Results) -> str:
     return card("How clear the decisions are", chart, [("right", "c3"), ("wrong", "c2")], "")
 
 
-def leads(results: Results) -> Array:
+def leads(results: Results) -> Floats:
     """Decision value of the predicted class less the largest of the others, of more than two classes."""
     values, rows = _machine_sums(results.decision), np.arange(results.n)
     predicted, others = results.codes(results.predicted), values.copy()
@@ -124,7 +122,7 @@ def leads(results: Results) -> Array:
     return values[rows, predicted] - others.max(axis=1)
 
 
-def _machine_sums(decision: Array) -> Array:
+def _machine_sums(decision: Floats) -> Floats:
     """Decision values of each class; for ovo the sums s of the machines without the votes.
 
     The sums are recovered from the fractions s / (3 (|s| + 1)), see `textsvm.solvers.problems.class_scores`.
@@ -136,7 +134,7 @@ def _machine_sums(decision: Array) -> Array:
     return decision
 
 
-def by_length(results: Results, lengths: NDArray[np.int64], wide: bool = False) -> str:
+def by_length(results: Results, lengths: Ints, wide: bool = False) -> str:
     """Errors by the length of the document."""
     size = np.maximum(lengths, 1).astype(float)
     if size.max() <= size.min():
@@ -207,7 +205,7 @@ def error_histogram(results: Results) -> str:
     return card("Errors", chart, [], note)
 
 
-def _one_against_rest(results: Results) -> list[tuple[str, NDArray[np.bool_], Array, str]]:
+def _one_against_rest(results: Results) -> list[tuple[str, Bools, Floats, str]]:
     """Name, truth, score and style of each curve, in ascending order of the F1 of the classes."""
     if results.task == "binary":
         truth = results.truth == results.labels[1]
@@ -245,7 +243,7 @@ def _choice(shown: list[tuple[str, str]]) -> str:
     return f'<label class="choice" hidden>curves of {select}</label>'
 
 
-def _wilson(share: Array, n: NDArray[np.int64]) -> tuple[Array, Array]:
+def _wilson(share: Floats, n: Ints) -> tuple[Floats, Floats]:
     """95 % intervals of shares of n (Wilson 1927)."""
     z2 = 1.96**2
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
@@ -352,7 +350,7 @@ def _slider(name: str, label: str, low: float, high: float, start: float, shown:
     )
 
 
-def threshold_data(results: Results) -> dict[str, Any] | None:
+def threshold_data(results: Results) -> Json | None:
     """Ascending scores of both classes, and the geometry of the charts, for the page's script."""
     if results.task != "binary":
         return None
@@ -364,7 +362,7 @@ def threshold_data(results: Results) -> dict[str, Any] | None:
     return geometry | {name: _embedded(values, start, results.n / most) for name, values in sides.items()}
 
 
-def _embedded(score: Array, start: float, joined: float) -> dict[str, Any]:
+def _embedded(score: Floats, start: float, joined: float) -> Json:
     """Scores with four digits, on their side of the threshold; with counts if `joined` scores are joined."""
     score = np.sort(score)
     counts = None
@@ -378,11 +376,11 @@ def _embedded(score: Array, start: float, joined: float) -> dict[str, Any]:
     shown = np.array([float(f"{value:.4g}") for value in score])
     crossed = (shown > start) != (score > start)
     shown[crossed] = score[crossed]
-    side: dict[str, Any] = {"scores": np.maximum.accumulate(shown).tolist() if len(shown) else []}
+    side: Json = {"scores": np.maximum.accumulate(shown).tolist() if len(shown) else []}
     return side if counts is None else {**side, "counts": counts}
 
 
-def _scores_of(results: Results) -> tuple[Array, NDArray[np.bool_], str, tuple[float, float], float]:
+def _scores_of(results: Results) -> tuple[Floats, Bools, str, tuple[float, float], float]:
     """Score, truth, name of the score, bounds of its axis, and the threshold of the predictions."""
     positive = results.truth == results.labels[1]
     if results.probability is not None:

@@ -42,7 +42,7 @@ def figures(page: str) -> dict[str, str]:
         for svg in re.findall(r"<svg .*?</svg>", section, re.DOTALL):
             title = unescape(re.search("<title>(.*?)</title>", svg, re.DOTALL)[1])  # type: ignore[index]
             name = re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")[:60].strip("-") or "chart"
-            number = 1 + sum(re.fullmatch(rf"{name}(-\d+)?", each) is not None for each in charts)
+            number = 1 + sum(re.fullmatch(rf"{name}(-\d+)?", chart) is not None for chart in charts)
             charts[name if number == 1 else f"{name}-{number}"] = _alone(svg, key)
     return charts
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from textsvm.errors import InputError, json_escaped
 from textsvm.evaluation.comparison import SideBySide
-from textsvm.evaluation.judge import fitted_machine, judge
+from textsvm.evaluation.judge import judge
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.reporting import html, sections
 from textsvm.reporting.figures import write_figures
@@ -121,7 +122,7 @@ def report(
     SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
     model.require_fitted()
-    machine = fitted_machine(model)
+    machine = parts_of(model).machine
     examples, truth = _examples(machine, X), _plain(y)
     n = len(machine.validate(examples, fitting=False))
     names = [str(i) for i in (range(n) if ids is None else ids)]
@@ -172,11 +173,11 @@ def as_markdown(report: Report) -> str:
         more = ["threshold"] * several
         head = ["", *(HEADS.get(name, name) for name in (*columns, *more)), "documents", "predicted"]
         classes = []
-        for each in results.per_class:
-            cells = [format_metric(name, each[name]) for name in columns]
-            cells += [f"{each[name]:.3f}" for name in more]
-            counts = (f"{each[name]:,}" for name in ("support", "predicted"))
-            classes.append([plain(each["label"]), *cells, *counts])
+        for figures in results.per_class:
+            cells = [format_metric(name, figures[name]) for name in columns]
+            cells += [f"{figures[name]:.3f}" for name in more]
+            counts = (f"{figures[name]:,}" for name in ("support", "predicted"))
+            classes.append([plain(figures["label"]), *cells, *counts])
         parts += ["## Classes", _table(head, classes)]
         if results.confusion and len(results.labels) <= MOST_CLASSES:
             labels = [plain(label) for label in results.labels]
@@ -190,7 +191,7 @@ def as_markdown(report: Report) -> str:
     parts += _more(report)
     if report.mistakes:
         parts.append("## The worst mistakes")
-        parts += [_mistake(each) for each in report.mistakes]
+        parts += [_mistake(mistake) for mistake in report.mistakes]
     parts.append("## How it was made")
     parts.append(_table(["", ""], ([plain(name), plain(value)] for name, value in report.facts)))
     return "\n\n".join(parts) + "\n"
@@ -201,7 +202,7 @@ def _more(report: Report) -> list[str]:
     parts = []
     if report.features:
         parts += ["## Features with the largest weights", plain(sections.features_note(report.features))]
-        parts += [_plain_table(*sections.features_table(each)) for each in report.features]
+        parts += [_plain_table(*sections.features_table(features)) for features in report.features]
     if report.beside is not None:
         parts += ["## Models side by side", _plain_table(*sections.models_table(report.beside))]
         parts += [plain(sections.models_note(report.beside)), _disagreements(report.beside)]
@@ -218,7 +219,7 @@ def _more(report: Report) -> list[str]:
 
 
 def _disagreements(models: SideBySide) -> str:
-    rows = [[each.id, each.truth, *each.predicted, each.text] for each in models.disagreements]
+    rows = [[row.id, row.truth, *row.predicted, row.text] for row in models.disagreements]
     if not rows:
         return ""
     head = ["where they disagree", "truth", *models.names, "text"]
@@ -253,7 +254,7 @@ def _mistake(mistake: Mistake) -> str:
         code_block(cut(mistake.text, SHOWN)),
     ]
     if mistake.explanation is not None and mistake.explanation.merged:
-        counted = [f"{visible(each.text)}  {each.contribution:+.3f}" for each in mistake.explanation.merged]
+        counted = [f"{visible(part.text)}  {part.contribution:+.3f}" for part in mistake.explanation.merged]
         lines.append(code_block("\n".join(counted)))
     return "\n\n".join(lines)
 

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 from textsvm.errors import printable
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from textsvm.arrays import Floats, Ints
     from textsvm.evaluation.results import Results
 
 #: Names of metrics, in the order of reports; F1 of single classes is in the table of classes.
@@ -81,7 +79,7 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + " …"
 
 
-def levels(symbols: NDArray[np.float64]) -> NDArray[np.int64]:
+def levels(symbols: Floats) -> Ints:
     """Contributions as steps of colour, -LEVELS..LEVELS; the strongest symbols get the last step."""
     import numpy as np  # the help of commands imports this module, and needs no numpy
 
@@ -94,7 +92,7 @@ def levels(symbols: NDArray[np.float64]) -> NDArray[np.int64]:
     return (np.sign(symbols) * steps).astype(np.int64)
 
 
-def runs(text: str, symbols: NDArray[np.float64]) -> list[tuple[str, int]]:
+def runs(text: str, symbols: Floats) -> list[tuple[str, int]]:
     """Pieces of text with the same step of colour; a combining mark has that of its base."""
     steps = levels(symbols).tolist()
     for i, symbol in enumerate(text):

@@ -216,15 +216,15 @@ def _classes(results: Results) -> str:
     head = ["", "precision", "recall", "F1", "95 % interval", HEADS["average_precision"]]
     head += [HEADS["break_even"], "threshold"] if several else []
     rows = []
-    for each in results.per_class:
-        shares = [format_metric(name, each[name]) for name in ("precision", "recall", "f1")]
-        bounds = format_interval("f1", results.intervals.get(f"f1[{each['label']}]"))
-        area = format_metric("average_precision", each["average_precision"])
-        row = [safe(each["label"]), *shares, f"<small>{bounds}</small>", area]
+    for line in results.per_class:
+        shares = [format_metric(name, line[name]) for name in ("precision", "recall", "f1")]
+        bounds = format_interval("f1", results.intervals.get(f"f1[{line['label']}]"))
+        area = format_metric("average_precision", line["average_precision"])
+        row = [safe(line["label"]), *shares, f"<small>{bounds}</small>", area]
         row += (
-            [format_metric("break_even", each["break_even"]), f"{each['threshold']:.3f}"] if several else []
+            [format_metric("break_even", line["break_even"]), f"{line['threshold']:.3f}"] if several else []
         )
-        rows.append([*row, f"{each['support']:,}", f"{each['predicted']:,}"])
+        rows.append([*row, f"{line['support']:,}", f"{line['predicted']:,}"])
     note = (
         '<p class="note">Break-even point: where precision is recall. A document gets a label whose decision '
         "value is above its threshold.</p>"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats
 from textsvm.evaluation.mutations import Motif, Mutations
 from textsvm.reporting.charts import plain
 from textsvm.reporting.formatting import safe
@@ -57,16 +57,18 @@ class Panel:
     title: str
     letters: str
     #: shape (L, len(letters)): Of each letter at each position; negative values are drawn below the line.
-    heights: NDArray[np.float64]
+    heights: Floats
     unit: str  #: Unit of the heights
     high: float | None = None  #: Height of a line; default that of its highest stack
 
 
-def panel_of_symbols(title: str, text: str, heights: NDArray[np.float64], unit: str) -> Panel:
+def panel_of_symbols(title: str, text: str, heights: Floats, unit: str) -> Panel:
     """A text whose letters have heights, shape (len(text),)."""
     letters = "".join(sorted(set(text)))
-    own = np.array([[letter == each for each in letters] for letter in text]).reshape(len(text), len(letters))
-    return Panel(title, letters, own * heights[:, None], unit)
+    same = np.array([[letter == name for name in letters] for letter in text]).reshape(
+        len(text), len(letters)
+    )
+    return Panel(title, letters, same * heights[:, None], unit)
 
 
 def panel_of_mutations(title: str, mutations: Mutations) -> Panel:
@@ -113,20 +115,20 @@ def _lines(panel: Panel, y: int) -> Iterator[str]:
     scale = HEIGHT / (high - low) if high > low else 0.0
     for first in range(0, max(len(panel.heights), 1), LINE):
         line = y + TOP + high * scale
-        some = panel.heights[first : first + LINE]
+        part = panel.heights[first : first + LINE]
         parts = [_text(0, y + 13, f"{panel.title} ({panel.unit})" if not first else "", "tick")]
         marks = [(y + TOP, high), (y + TOP + HEIGHT, low)]
         for at, value in marks:
             if abs(at - line) > 12:  # would overlap the 0
                 parts.append(_text(LEFT - 6, at + 4, plain(float(f"{value:.2g}")), "tick end"))
         parts.append(_text(LEFT - 6, line + 4, "0", "tick end"))
-        right = LEFT + CELL * len(some)
+        right = LEFT + CELL * len(part)
         parts.append(f'<path class="axis" stroke="#808080" d="M{LEFT} {line:.1f}H{right}"/>')
         parts.append(f'<g class="letters" font-weight="700" font-size="{SIZE}">')
-        for i, heights in enumerate(some.tolist()):
+        for i, heights in enumerate(part.tolist()):
             parts += _stack(panel.letters, heights, LEFT + CELL * i, line, scale)
         parts.append("</g>")
-        for number in range(first + 1, first + len(some) + 1):
+        for number in range(first + 1, first + len(part) + 1):
             x = LEFT + CELL * (number - first - 1)
             if number % 10 == 0 or number == 1:
                 parts.append(_text(x + CELL / 2, y + TOP + HEIGHT + 16, f"{number}", "tick mid"))
@@ -137,7 +139,7 @@ def _lines(panel: Panel, y: int) -> Iterator[str]:
 def _stack(letters: str, heights: list[float], x: float, line: float, scale: float) -> Iterator[str]:
     """The letters of one position: the smallest nearest to the line."""
     up = down = line
-    for height, letter in sorted(zip(heights, letters, strict=True), key=lambda each: abs(each[0])):
+    for height, letter in sorted(zip(heights, letters, strict=True), key=lambda pair: abs(pair[0])):
         size = abs(height) * scale
         if size < 0.05:
             continue

@@ -42,26 +42,26 @@ class Review:
 def review_page(review: Review) -> str:
     """Page of doubtful labels: each text with the reasons, beside its most relevant neighbour."""
     shown = review.doubts[:MOST]
-    labels = sorted({str(label) for each in shown for label in (each.label, each.suggested)})
+    labels = sorted({str(label) for doubt in shown for label in (doubt.label, doubt.suggested)})
     places = {label: str(k) for k, label in enumerate(labels)}
-    every = sorted({str(label) for label in review.labels} | places.keys())
-    body = [_counts(review), _filters(places, every) if shown else ""]
-    body += [_doubt_article(review, each, places) for each in shown]
+    all_labels = sorted({str(label) for label in review.labels} | places.keys())
+    body = [_counts(review), _filters(places, all_labels) if shown else ""]
+    body += [_doubt_article(review, doubt, places) for doubt in shown]
     if rest := len(review.doubts) - len(shown):
         body.append(f'<p class="note">{rest:,} more are only in the list of the command.</p>')
     lead = f"{len(review.doubts):,} of {len(review.ids):,} texts to be looked at, the most doubtful first"
-    data = _decision_data(review, shown, every) if shown else ""
+    data = _decision_data(review, shown, all_labels) if shown else ""
     return page(review.title, lead, body, data, scripts=("review.js",))
 
 
-def _decision_data(review: Review, shown: Sequence[Doubt], every: list[str]) -> str:
+def _decision_data(review: Review, shown: Sequence[Doubt], all_labels: list[str]) -> str:
     """Exact ids and labels for the page's script, which saves the reader's decisions."""
-    places = {label: k for k, label in enumerate(every)}
+    places = {label: k for k, label in enumerate(all_labels)}
     content = {
-        "ids": [str(review.ids[each.index]) for each in shown],
-        "own": [places[str(each.label)] for each in shown],
-        "likeliest": [places[str(each.suggested)] for each in shown],
-        "labels": every,
+        "ids": [str(review.ids[doubt.index]) for doubt in shown],
+        "own": [places[str(doubt.label)] for doubt in shown],
+        "likeliest": [places[str(doubt.suggested)] for doubt in shown],
+        "labels": all_labels,
     }
     return json_element("review", content)
 
@@ -72,7 +72,7 @@ def _counts(review: Review) -> str:
             "<section><h2>Nothing to be looked at</h2><p>No label is doubtful, and no near-copies differ in "
             "theirs.</p></section>"
         )
-    counts = Counter(kind for each in review.doubts for kind in each.kinds)
+    counts = Counter(kind for doubt in review.doubts for kind in doubt.kinds)
     tiles = "".join(f"<div><dt>{title}</dt><dd>{counts[kind]:,}</dd></div>" for kind, title in KINDS.items())
     return (
         f'<section><h2>Texts by reason</h2><dl class="tiles">{tiles}</dl><p class="note">The score is the '
@@ -81,9 +81,9 @@ def _counts(review: Review) -> str:
     )
 
 
-def _filters(places: dict[str, str], every: list[str]) -> str:
+def _filters(places: dict[str, str], all_labels: list[str]) -> str:
     """Controls of the texts shown and of the decisions; `every` are all labels that a text may get."""
-    labels = "".join(f"<option>{safe(label)}</option>" for label in every)
+    labels = "".join(f"<option>{safe(label)}</option>" for label in all_labels)
     names = "".join(f'<option value="{place}">{safe(label)}</option>' for label, place in places.items())
     kinds = "".join(f'<option value="{kind}">{title}</option>' for kind, title in KINDS.items())
     return (
@@ -133,9 +133,9 @@ def comparison_page(title: str, lead: str, compared: Sequence[Compared]) -> str:
 
 def accuracy_chart(compared: Sequence[Compared]) -> str:
     """Accuracies with intervals, the best on top; a dashed line at the first classifier."""
-    order = sorted(compared, key=lambda each: -each.accuracy)
+    order = sorted(compared, key=lambda row: -row.accuracy)
     styles = {True: "c2", False: "c7"}
-    lines = [IntervalLine(each.name, each.accuracy, each.interval, styles[each.ours]) for each in order]
+    lines = [IntervalLine(row.name, row.accuracy, row.interval, styles[row.ours]) for row in order]
     title = "Accuracy of each classifier, with 95 % intervals"
     chart = intervals_chart(title, "accuracy", "accuracy", lines, compared[0].accuracy)
     key = '<ul class="key"><li class="c2">textsvm</li><li class="c7">scikit-learn</li></ul>'
@@ -150,8 +150,8 @@ def accuracy_chart(compared: Sequence[Compared]) -> str:
 def comparison_table(compared: Sequence[Compared]) -> str:
     """Table of all classifiers."""
     head = ("", "accuracy", "95 % interval", "macro F1", "difference", "p", "seconds")
-    rows = [[safe(cell) for cell in (each.name, *comparison_cells(each))] for each in compared]
-    chosen = "".join(f"<li>{safe(each.name)}: {safe(each.chosen)}</li>" for each in compared if each.chosen)
+    rows = [[safe(cell) for cell in (row.name, *comparison_cells(row))] for row in compared]
+    chosen = "".join(f"<li>{safe(row.name)}: {safe(row.chosen)}</li>" for row in compared if row.chosen)
     return (
         f'<section><h2>Figures</h2>{html_table(head, rows)}<ul class="reasons">{chosen}</ul>'
         f'<p class="note">Difference: points of accuracy '
@@ -160,14 +160,14 @@ def comparison_table(compared: Sequence[Compared]) -> str:
     )
 
 
-def comparison_cells(each: Compared) -> tuple[str, ...]:
+def comparison_cells(classifier: Compared) -> tuple[str, ...]:
     """Cells of a classifier's row after its name."""
-    low, high = each.interval
+    low, high = classifier.interval
     difference, p_value = "", ""
-    if each.paired is not None:
-        a, b = each.paired.interval
-        difference = f"{100 * each.paired.difference:+.2f} ({100 * a:+.2f} to {100 * b:+.2f})"
-        p_value = f"{each.paired.p_value:.2g}"
-    accuracy = (f"{100 * each.accuracy:.2f} %", f"{100 * low:.2f} to {100 * high:.2f}")
-    macro_f1 = f"{100 * each.macro_f1:.2f} %"
-    return *accuracy, macro_f1, difference, p_value, f"{each.seconds:.2f}"
+    if classifier.paired is not None:
+        a, b = classifier.paired.interval
+        difference = f"{100 * classifier.paired.difference:+.2f} ({100 * a:+.2f} to {100 * b:+.2f})"
+        p_value = f"{classifier.paired.p_value:.2g}"
+    accuracy = (f"{100 * classifier.accuracy:.2f} %", f"{100 * low:.2f} to {100 * high:.2f}")
+    macro_f1 = f"{100 * classifier.macro_f1:.2f} %"
+    return *accuracy, macro_f1, difference, p_value, f"{classifier.seconds:.2f}"

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Floats, Ints, Json
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.explanation import Explanation, explain
-from textsvm.evaluation.judge import fitted_machine
+from textsvm.evaluation.model_parts import parts_of
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
@@ -53,7 +53,7 @@ class Report:
     results: Results  #: With intervals
     facts: list[tuple[str, str]]  #: Names and values: the model, this evaluation
     #: shape (n,): Symbols of each document as the model reads it.
-    lengths: NDArray[np.int64] = field(repr=False)
+    lengths: Ints = field(repr=False)
     mistakes: list[Mistake]  #: The worst first
     slices: Slices | None = None
     beside: SideBySide | None = None  #: Several models, this model first
@@ -65,9 +65,9 @@ class Report:
     def more(self) -> dict[str, Slices | SideBySide | LearningCurve]:
         """Optional sections by name."""
         sections = {"slices": self.slices, "beside": self.beside, "learning_curve": self.learning}
-        return {name: each for name, each in sections.items() if each is not None}
+        return {name: section for name, section in sections.items() if section is not None}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values."""
         return to_json(
             {
@@ -75,11 +75,11 @@ class Report:
                 **self.results.as_dict(),
                 "facts": dict(self.facts),
                 "mistakes": [
-                    {**vars(each), "explanation": each.explanation and each.explanation.as_dict()}
-                    for each in self.mistakes
+                    {**vars(mistake), "explanation": mistake.explanation and mistake.explanation.as_dict()}
+                    for mistake in self.mistakes
                 ],
-                "features": [each.as_dict() for each in self.features],
-                **{name: each.as_dict() for name, each in self.more.items()},
+                "features": [features.as_dict() for features in self.features],
+                **{name: section.as_dict() for name, section in self.more.items()},
             }
         )
 
@@ -98,7 +98,7 @@ def make_report(
     Bootstrap intervals are computed if the results have none; vectors are not shown.
     """
     results = results if results.intervals else results.with_intervals()
-    machine = fitted_machine(model)
+    machine = parts_of(model).machine
     documents = machine.encode(machine.validate(texts, fitting=False), None).take(results.index)
     facts = _facts(model, results)
     if isinstance(documents, Vectors):
@@ -130,28 +130,28 @@ def _features(machine: Any, results: Results) -> list[TopFeatures]:
         labels = {results.labels[a] for a in worst_classes(results)[:MOST_CLASSES]}
     if machine.kept.weights is None and not has_feature_list(machine):
         lengths = machine.support_documents_.lengths
-        own = np.sort(lengths)[-MAX_DOCUMENTS:]
-        seconds = machine.kernel_.attribution.seconds(own, lengths).sum() * len(labels or "ab")
+        longest = np.sort(lengths)[-MAX_DOCUMENTS:]
+        seconds = machine.kernel_.attribution.seconds(longest, lengths).sum() * len(labels or "ab")
         if seconds > EXPLAINING:
             return []
     features = top_features(machine, FEATURES, labels)
-    return [each for each in features if each.features and each.kind != "training documents"]
+    return [top for top in features if top.features and top.kind != "training documents"]
 
 
 def results_of(result: CrossValidation, truth: Sequence[Any], positive: Any = None) -> Results:
     """Results of all tested documents of a cross-validation together."""
     tested = np.flatnonzero(result.tested)
-    known, predicted = [truth[i] for i in tested.tolist()], result.predictions[tested]
+    truths, predicted = [truth[i] for i in tested.tolist()], result.predictions[tested]
     decision = result.decision[tested]
     if predicted.ndim == 2:
         classes = np.unique([label for labels in truth for label in labels])
         thresholds = np.full(len(classes), np.nan)  # every fold has its own
-        results = evaluate_labels(known, predicted.astype(bool), decision, classes, thresholds)
+        results = evaluate_labels(truths, predicted.astype(bool), decision, classes, thresholds)
     elif "mae" in result.mean:
-        results = evaluate(known, predicted.astype(float), decision, None)
+        results = evaluate(truths, predicted.astype(float), decision, None)
     else:
         classes = np.unique(np.asarray(truth))
-        results = evaluate(known, predicted.astype(classes.dtype), decision, classes, positive=positive)
+        results = evaluate(truths, predicted.astype(classes.dtype), decision, classes, positive=positive)
     return replace(results, index=tested[results.index], seconds=result.seconds)
 
 
@@ -177,7 +177,7 @@ def report_of_folds(
     return Report(title, results, facts, lengths, shown)
 
 
-def wrong_predictions(results: Results) -> NDArray[np.bool_]:
+def wrong_predictions(results: Results) -> Bools:
     """Which predictions are wrong, or with several labels per document not entirely right."""
     wrong = results.predicted != results.truth
     return wrong.any(axis=1) if results.task == "multilabel" else wrong
@@ -192,28 +192,29 @@ def worst(results: Results, most: int) -> list[int]:
 
 
 def explain_within_budget(
-    model: Any, texts: Any, lengths: NDArray[np.int64], positive: Any, progress: Progress | None
+    model: Any, texts: Any, lengths: Ints, positive: Any, progress: Progress | None
 ) -> list[Explanation | None]:
     """Explanations of the first texts, as many as take at most `EXPLAINING` seconds as predicted."""
-    if getattr(model, "support_documents_", None) is None:
+    parts = parts_of(model)
+    if parts.support is None:
         return [None] * len(lengths)
     if not len(lengths):
         return []
-    seconds = np.cumsum(model.kernel_.attribution.seconds(lengths, model.support_documents_.lengths))
+    seconds = np.cumsum(parts.machine.kernel_.attribution.seconds(lengths, parts.support.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
     first = select_examples(texts, range(affordable))
     explanations = explain(model, first, positive=positive, substrings=12, similar=3, progress=progress)
     return [*explanations, *[None] * (len(lengths) - affordable)]
 
 
-def how_wrong(results: Results) -> NDArray[np.float64]:
+def how_wrong(results: Results) -> Floats:
     """`Mistake.value` of each document."""
     if results.task == "regression":
         return results.predicted - results.truth
     if results.task == "binary":
         return results.decision
     if results.task == "multilabel":
-        thresholds = np.array([each["threshold"] for each in results.per_class])
+        thresholds = np.array([row["threshold"] for row in results.per_class])
         wrong = results.predicted != results.truth
         return np.where(wrong, np.abs(results.decision - thresholds), 0.0).max(axis=1)
     rows, predicted = np.arange(results.n), results.codes(results.predicted)
@@ -221,16 +222,13 @@ def how_wrong(results: Results) -> NDArray[np.float64]:
 
 
 def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
-    kernel, info, machine = (
-        getattr(model, "kernel_", None),
-        getattr(model, "info_", {}),
-        fitted_machine(model),
-    )
+    parts = parts_of(model)
+    kernel, machine, info = parts.machine.kernel_, parts.machine, parts.info
     facts = [("machine", model.estimator_name)]
     if kernel is not None:
         facts.append(("kernel", spell(kernel)))
-    if isinstance(getattr(machine, "C", None), int | float):
-        facts.append(("C", f"{machine.C:g}"))
+    if isinstance(parts.C, int | float):
+        facts.append(("C", f"{parts.C:g}"))
     if isinstance(info.get("corpus"), str):
         facts.append(("trained on", info["corpus"]))
     if isinstance(info.get("n_train"), int):
@@ -239,8 +237,8 @@ def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
     facts.append(("support vectors", support))
     facts.append(("documents judged", f"{results.n:,}"))
     facts += _promises(results)
-    if hasattr(model, "device_"):
-        facts.append(("device", model.device_.description))
+    if parts.device is not None:
+        facts.append(("device", parts.device.description))
     facts += [(f"seconds to {stage}", f"{seconds:.2f}") for stage, seconds in results.seconds.items()]
     return [*facts, ("written by", f"textsvm {__version__}")]
 
@@ -249,11 +247,11 @@ def _promises(results: Results) -> list[tuple[str, str]]:
     """Promised and actual coverage of prediction sets, and rejected documents."""
     facts = [
         (
-            f"sets that promise {each['promised']:.0%}",
-            f"hold the true class of {each['coverage']:.2%}; {each['mean_size']:.2f} classes on average, a "
-            f"single class in {each['single']:.1%}",
+            f"sets that promise {row['promised']:.0%}",
+            f"hold the true class of {row['coverage']:.2%}; {row['mean_size']:.2f} classes on average, a "
+            f"single class in {row['single']:.1%}",
         )
-        for each in results.sets
+        for row in results.sets
     ]
     if results.rejected:
         allowed, unlike = results.rejected["allowed"], results.rejected["unlike"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Floats
 from textsvm.evaluation.comparison import Difference, Disagreement, SideBySide
 from textsvm.evaluation.explanation import Explanation
 from textsvm.evaluation.results import Results
@@ -92,15 +92,15 @@ def models_section(models: SideBySide | None) -> str:
 def models_table(models: SideBySide) -> tuple[list[str], list[list[str]]]:
     """Metrics of each model and its difference from the first."""
     metric = _metric(models)
-    names = [name for name in SHOWN_METRICS if all(name in each.metrics for each in models.results)]
+    names = [name for name in SHOWN_METRICS if all(name in model.metrics for model in models.results)]
     head = ["", *(x for name in names for x in ([NAMES[name], "95 % interval"][: 1 + (name == metric)]))]
     rows = []
     for name, results, difference in zip(models.names, models.results, models.differences, strict=True):
         row = [name]
-        for each in names:
-            row.append(format_metric(each, results.metrics[each]))
-            if each == metric:
-                row.append(format_interval(each, results.intervals.get(each)))
+        for metric_name in names:
+            row.append(format_metric(metric_name, results.metrics[metric_name]))
+            if metric_name == metric:
+                row.append(format_interval(metric_name, results.intervals.get(metric_name)))
         rows.append([*row, *_difference(difference)])
     return [*head, "difference", "p"], rows
 
@@ -126,7 +126,7 @@ def label_text(label: object) -> str:
 
 
 def _metric(models: SideBySide) -> str:
-    return next(each.metric for each in models.differences if each is not None)
+    return next(difference.metric for difference in models.differences if difference is not None)
 
 
 def _difference(difference: Difference | None) -> tuple[str, str]:
@@ -167,11 +167,11 @@ def _curves(models: SideBySide, kind: str, wide: bool = False) -> str:
     return card(title, chart, key, "Figures: areas under the curves.", wide, first=len(key))
 
 
-def _decisions(results: Results) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def _decisions(results: Results) -> tuple[Bools, Floats]:
     """Truth and score of all decisions together."""
     if results.task == "binary":
         return results.truth == results.labels[1], results.decision
-    thresholds = np.array([each["threshold"] for each in results.per_class])
+    thresholds = np.array([row["threshold"] for row in results.per_class])
     return results.truth.ravel(), (results.decision - thresholds).ravel()
 
 
@@ -182,7 +182,7 @@ def _coverage(models: SideBySide) -> str:
         order = np.argsort(-leads(results), kind="stable")
         right = np.cumsum((results.truth == results.predicted)[order]) / np.arange(1, results.n + 1)
         curves.append(right[np.maximum(np.ceil(shares * results.n).astype(int) - 1, 0)])
-    low = max(0.0, min(float(each.min()) for each in curves) - 0.02)
+    low = max(0.0, min(float(curve.min()) for curve in curves) - 0.02)
     x = Axis((0, 1), "share of documents, the clearest first", percent)
     note = "How many are right, if a model may leave out the documents on which its lead is least."
     title = "The clearest decisions of all models"
@@ -191,16 +191,16 @@ def _coverage(models: SideBySide) -> str:
 
 def _errors(models: SideBySide) -> str:
     """Cumulative distribution of the errors."""
-    errors = [np.sort(np.abs(each.predicted - each.truth)) for each in models.results]
-    most = max(float(np.percentile(each, 99)) for each in errors) or 1.0
+    errors = [np.sort(np.abs(results.predicted - results.truth)) for results in models.results]
+    most = max(float(np.percentile(model_errors, 99)) for model_errors in errors) or 1.0
     bounds = np.linspace(0, most, 120)
-    curves = [np.searchsorted(each, bounds, "right") / len(each) for each in errors]
+    curves = [np.searchsorted(model_errors, bounds, "right") / len(model_errors) for model_errors in errors]
     x, y = Axis((0, most), "error of at most", plain), Axis((0, 1), "share of documents", percent)
     return _common_chart(models, "Errors of all models", x, y, bounds, curves, "")
 
 
 def _common_chart(
-    models: SideBySide, title: str, x: Axis, y: Axis, xs: NDArray[np.float64], curves: Sequence, note: str
+    models: SideBySide, title: str, x: Axis, y: Axis, xs: Floats, curves: Sequence, note: str
 ) -> str:
     chart = Chart(title, x, y, width=WIDE, height=280)
     for i, ys in enumerate(curves):
@@ -213,24 +213,24 @@ def _disagreements(models: SideBySide) -> str:
     if not models.disagreements:
         return ""
     head = "".join(f"<th>{safe(name)}</th>" for name in ("", "truth", *models.names))
-    rows = "".join(_disagreement_row(each, len(models.names)) for each in models.disagreements)
+    rows = "".join(_disagreement_row(row, len(models.names)) for row in models.disagreements)
     return (
         '<section><h2>Where the models disagree</h2><div class="scroll"><table class="figures apart">'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 
 
-def _disagreement_row(each: Disagreement, n_models: int) -> str:
+def _disagreement_row(row: Disagreement, n_models: int) -> str:
     predictions = "".join(
         f'<td class="{"good" if right else "bad"}">{safe(label_text(label))}</td>'
-        for label, right in zip(each.predicted, each.right, strict=True)
+        for label, right in zip(row.predicted, row.right, strict=True)
     )
     text = (
-        f'<tr class="text"><td colspan="{n_models + 2}" dir="auto">{safe(each.text)}</td></tr>'
-        if each.text
+        f'<tr class="text"><td colspan="{n_models + 2}" dir="auto">{safe(row.text)}</td></tr>'
+        if row.text
         else ""
     )
-    return f"<tr><th>{safe(each.id)}</th><td>{safe(label_text(each.truth))}</td>{predictions}</tr>{text}"
+    return f"<tr><th>{safe(row.id)}</th><td>{safe(label_text(row.truth))}</td>{predictions}</tr>{text}"
 
 
 # Features with the largest weights
@@ -239,11 +239,11 @@ def _disagreement_row(each: Disagreement, n_models: int) -> str:
 def features_section(features: Sequence[TopFeatures]) -> str:
     """Bar charts of the features with the largest weights for each class."""
     charts = []
-    for each in features:
-        texts = [visible(cut(feature.text, SHOWN_FEATURE)) for feature in each.features]
-        title = f"{each.kind} for {each.label}"
-        chart = bars_chart(title, texts, [feature.weight for feature in each.features])
-        charts.append(f"<section><h2>{safe(each.label)}: {safe(each.kind)}</h2>{chart}</section>")
+    for top in features:
+        texts = [visible(cut(feature.text, SHOWN_FEATURE)) for feature in top.features]
+        title = f"{top.kind} for {top.label}"
+        chart = bars_chart(title, texts, [feature.weight for feature in top.features])
+        charts.append(f"<section><h2>{safe(top.label)}: {safe(top.kind)}</h2>{chart}</section>")
     if not charts:
         return ""
     return (
@@ -254,7 +254,7 @@ def features_section(features: Sequence[TopFeatures]) -> str:
 
 def features_note(features: Sequence[TopFeatures]) -> str:
     """Meaning of the features."""
-    kinds = {each.kind for each in features}
+    kinds = {top.kind for top in features}
     merged = " Overlapping substrings are merged." if "substrings" in kinds else ""
     spaces = " ␣ is a space." if kinds != {"words"} else ""
     summed = " Weights of patterns are sums over the support vectors." if "patterns" in kinds else ""
@@ -266,7 +266,7 @@ def features_note(features: Sequence[TopFeatures]) -> str:
 
 def features_table(features: TopFeatures) -> tuple[list[str], list[list[str]]]:
     """Features of a class and their weights."""
-    rows = [[visible(cut(each.text, SHOWN_FEATURE)), f"{each.weight:.4g}"] for each in features.features]
+    rows = [[visible(cut(item.text, SHOWN_FEATURE)), f"{item.weight:.4g}"] for item in features.features]
     return [f"{features.kind} for {features.label}", "weight"], rows
 
 
@@ -279,15 +279,15 @@ def slices_section(slices: Slices | None) -> str:
         return ""
     metric, column, names = slices.metric, safe(slices.column), _slice_metrics(slices)
     lines = []
-    for each in slices.slices[:DRAWN_SLICES]:
-        name, style = f"{each.value} ({each.n:,})", SLICE_STYLES[each.apart]
-        lines.append(IntervalLine(name, each.metrics[metric], each.intervals[metric], style))
+    for part in slices.slices[:DRAWN_SLICES]:
+        name, style = f"{part.value} ({part.n:,})", SLICE_STYLES[part.apart]
+        lines.append(IntervalLine(name, part.metrics[metric], part.intervals[metric], style))
     title = f"{NAMES[metric]} by {slices.column}"
     chart = intervals_chart(title, metric, NAMES[metric], lines, slices.overall)
     rows = []
-    for each in slices.slices[:LISTED_SLICES]:
-        cells = [f"{value}<br><small>{bounds}</small>" for value, bounds in _slice_cells(each, names)]
-        rows.append([safe(each.value), f"{each.n:,}", *cells])
+    for part in slices.slices[:LISTED_SLICES]:
+        cells = [f"{value}<br><small>{bounds}</small>" for value, bounds in _slice_cells(part, names)]
+        rows.append([safe(part.value), f"{part.n:,}", *cells])
     table = html_table([column, "documents", *(NAMES[name] for name in names)], rows, "figures")
     return (
         f'<section class="wide"><h2>By {column}</h2><ul class="key"><li class="c2">worse than all documents'
@@ -302,9 +302,9 @@ def slices_table(slices: Slices) -> tuple[list[str], list[list[str]]]:
     names = _slice_metrics(slices)
     columns = [NAMES[name] for name in names]
     rows = []
-    for each in slices.slices[:LISTED_SLICES]:
-        (value, bounds), *others = _slice_cells(each, names)
-        rows.append([each.value, f"{each.n:,}", value, bounds, *(other for other, _ in others)])
+    for part in slices.slices[:LISTED_SLICES]:
+        (value, bounds), *others = _slice_cells(part, names)
+        rows.append([part.value, f"{part.n:,}", value, bounds, *(other for other, _ in others)])
     return [slices.column, "documents", columns[0], "95 % interval", *columns[1:]], rows
 
 
@@ -323,9 +323,9 @@ def _slice_metrics(slices: Slices) -> tuple[str, ...]:
     return next(names for names in METRICS.values() if slices.slices[0].metrics.keys() == set(names))
 
 
-def _slice_cells(each: Slice, names: tuple[str, ...]) -> list[tuple[str, str]]:
+def _slice_cells(part: Slice, names: tuple[str, ...]) -> list[tuple[str, str]]:
     return [
-        (format_metric(name, each.metrics[name]), format_interval(name, each.intervals[name]))
+        (format_metric(name, part.metrics[name]), format_interval(name, part.intervals[name]))
         for name in names
     ]
 
@@ -390,7 +390,9 @@ def learning_table(curve: LearningCurve) -> tuple[list[str], list[list[str]]]:
     """Measured errors."""
     rows = [
         [f"{round(n):,}", _error_text(curve, error), "-" if np.isnan(sd) else _error_text(curve, sd)]
-        for n, error, sd in zip(*(each.tolist() for each in (curve.n, curve.error, curve.sd)), strict=True)
+        for n, error, sd in zip(
+            *(column.tolist() for column in (curve.n, curve.error, curve.sd)), strict=True
+        )
     ]
     return ["training texts", _error_name(curve), "SD over folds"], rows
 
@@ -415,7 +417,7 @@ def mistakes_section(report: Report) -> str:
         return f"<section><h2>Mistakes</h2><p>{count if wrong else 'None.'}</p></section>"
     regression = results.task == "regression"
     title = "The largest errors" if regression else f"The worst of {wrong:,} mistakes"
-    explained = [each.explanation for each in report.mistakes if each.explanation is not None]
+    explained = [mistake.explanation for mistake in report.mistakes if mistake.explanation is not None]
     key = ""
     if explained:
         method = f" The colours are {explained[0].attribution.description}."
@@ -436,7 +438,7 @@ def mistakes_section(report: Report) -> str:
         why = "they would have taken too long, or no model with its texts is there to explain them"
         note = f"The first {SHOWN_SYMBOLS:,} symbols of each, without colours: {why}."
     intro = f'<section><h2>{title}</h2>{key}<p class="note">{note}</p></section>'
-    return intro + "".join(_mistake(each, regression) for each in report.mistakes)
+    return intro + "".join(_mistake(mistake, regression) for mistake in report.mistakes)
 
 
 def _mistake(mistake: Mistake, regression: bool) -> str:
@@ -474,14 +476,14 @@ def _logo(explanation: Explanation) -> str:
 
 def _evidence(explanation: Explanation) -> str:
     substrings = "".join(
-        f"<li><code>{safe(visible(each.text))}</code>{f' × {each.count}' if each.count > 1 else ''} "
-        f"{_signed(each.contribution)}</li>"
-        for each in explanation.merged
+        f"<li><code>{safe(visible(part.text))}</code>{f' × {part.count}' if part.count > 1 else ''} "
+        f"{_signed(part.contribution)}</li>"
+        for part in explanation.merged
     )
     similar = "".join(
-        f"<li>{_signed(each.contribution)} training document {safe(each.name)}, "
-        f"similarity {each.kernel:.3f}: {safe(cut(each.text, SHOWN_SIMILAR))}</li>"
-        for each in explanation.similar
+        f"<li>{_signed(text.contribution)} training document {safe(text.name)}, "
+        f"similarity {text.kernel:.3f}: {safe(cut(text.text, SHOWN_SIMILAR))}</li>"
+        for text in explanation.similar
     )
     return _details("substrings", "substrings", substrings, " open") + _details(
         "training documents", "similar", similar

@@ -178,7 +178,7 @@ def known_baselines(path: Path) -> dict[str, dict[str, Any]]:
         rows = {row["key"]: row for row in report["rows"] if row["classifier"] in BASELINES}
         host = (report["cpu"], report["threads"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"--skip-baselines: {path} is not a report of textsvm bench panel") from error
+        raise InputError(f"--skip-baselines: {path} is not a report of python -m benchmarks panel") from error
     here = environment()
     if host != (here["cpu"], here["threads"]):
         raise InputError(

@@ -1,0 +1,94 @@
+"""Drift: numbers of new texts beside those of training, in bounded memory."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from textsvm import SVC, Spectrum
+from textsvm.evaluation.drift import Drift, Margins, record
+
+TEXTS = ["abab", "abba", "cdcd", "dccd"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return SVC(Spectrum(2)).fit(TEXTS, ["a", "a", "c", "c"])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 1000, 1001])
+def test_the_median_of_few_margins_is_exact(n):
+    values = np.abs(np.random.default_rng(n).normal(size=n)) ** 3
+    margins = Margins()
+    for part in np.array_split(values, 7):
+        margins.add(part)
+    # Two values in a bin of relative width 1/4096 are averaged.
+    assert margins.median() == pytest.approx(np.median(values), rel=1e-15 if n < 4 else 1 / 4096)
+
+
+def test_margins_of_every_size_have_a_median():
+    margins = Margins()
+    assert margins.median() is None
+    margins.add(np.array([0.0, 1e-300, 1e300]))
+    assert margins.median() == pytest.approx(5e-301)  # both share the first bin
+    margins.add(np.array([1e300, 1e300]))
+    assert margins.median() == 1e300
+    equal = Margins()
+    equal.add(np.full(10_000, 0.25))
+    assert equal.median() == 0.25
+
+
+def test_a_stream_without_end_takes_no_more_memory(model):
+    """A batch of decision values took 8 bytes per text for as long as the process lived."""
+    drift, rng = Drift(model, {"margin": 1.0}), np.random.default_rng(0)
+    sizes, decisions = [], []
+    for batch in range(200):
+        decisions.append(rng.normal(size=2000))
+        drift.add_decisions(decisions[-1])
+        if batch in (0, 199):
+            sizes.append(len(pickle.dumps(vars(drift)["_margins"])))
+    assert sizes[0] == sizes[1]
+    exact = np.median(np.abs(np.concatenate(decisions)))
+    values = drift.as_dict()
+    assert values["margin"] == pytest.approx(exact, rel=1 / 4096)
+    assert values["margin_ratio"] == values["margin"]
+    assert f"{values['margin']:.3g}" == f"{exact:.3g}"
+
+
+def test_decisions_of_several_classes_have_the_distance_of_the_two_best(model):
+    drift = Drift(model, {"margin": 1.0})
+    drift.add_decisions(np.array([[3.0, 1.0, 2.5], [0.0, -1.0, -4.0], [1.0, 1.0, 1.0]]))
+    assert drift.as_dict()["margin"] == 0.5
+
+
+def findings(model, texts, recorded):
+    drift = Drift(model, recorded)
+    drift.add_texts(texts)
+    return drift.findings()
+
+
+@pytest.mark.parametrize(("new", "names"), [(2, []), (3, ["symbols"]), (50, ["symbols"])])
+def test_new_symbols_may_exceed_their_share_in_training_by_a_constant(model, new, names):
+    """2 % of new symbols, where training had none, are no warning; 3 % are."""
+    messages = findings(model, ["abcd" * 25, "z" * 2 * new + "a" * (100 - 2 * new)], {"symbols": 0.0})
+    assert [message.partition(" % of the ")[2].partition(" never ")[0] for message in messages] == names
+
+
+@pytest.mark.parametrize(("new", "warned"), [(7, False), (8, True)])
+def test_new_symbols_may_exceed_their_share_in_training_by_a_factor(model, new, warned):
+    """1.5 times 3.5 %, and 2 % more, are 7.25 %."""
+    assert bool(findings(model, ["z" * new + "a" * (100 - new)], {"symbols": 0.035})) == warned
+
+
+def test_drift_without_recorded_numbers_and_of_tokens():
+    texts = [f"alpha beta {'cash win' if i % 2 else 'lunch noon'} number{i}" for i in range(40)]
+    model = SVC(Spectrum(2)).fit(texts, [i % 2 for i in range(40)])
+    foreign = ["zq xjw vvk kkjq wwz"] * 4
+
+    assert findings(model, foreign, None) == []
+    model = SVC(Spectrum(2, tokens="words")).fit(texts, [i % 2 for i in range(40)])
+    recorded = record(model, 40, lambda index: [texts[i] for i in index], None)
+    assert recorded["features"] is None
+    assert [message.partition(" of the ")[2][:14] for message in findings(model, foreign, recorded)] == [
+        "symbols never "
+    ]
