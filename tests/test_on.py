@@ -38,7 +38,7 @@ from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.gram.shared import grams
 from textsvm.kernels.combined.table import Numbers, Table
-from textsvm.kernels.given import as_kernel
+from textsvm.kernels.resolve import as_kernel
 from textsvm.kernels.spelling import spell
 from textsvm.model.file import sealed
 from textsvm.runtime.device import select

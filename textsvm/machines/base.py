@@ -26,8 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights
-from textsvm.kernels.given import as_kernel, structure_of
 from textsvm.kernels.inputs import TextForm
+from textsvm.kernels.resolve import as_kernel, structure_of
 from textsvm.kernels.spelling import is_spelled_out, parse
 from textsvm.kernels.user import KernelFunction
 from textsvm.machines.targets import Target, as_weights, check_order, is_integer, is_number, with_classes

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum.counting import Vocabulary, count_each, windows_of
+from textsvm.kernels.shared.counting import Vocabulary, count_each, windows_of
 from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
 from textsvm.linalg.sparse import Counts, index_type, run_on_ranges
 from textsvm.runtime.compiled import njit, scipy
