@@ -33,7 +33,8 @@ Machines can be kept as a weight for each feature, without support vectors (`Spe
 idf and odds weights of all training documents determine k(s, s) of any document, so they are kept in full,
 with the weights in the same vocabulary. A kernel that learns nothing keeps the p-mers of the support
 vectors. Weights cannot express that a document without features equals an identical document
-(shared/normalisation.py): support vectors without features are left out, and the value of such a document is 0.
+(shared/normalisation.py). Support vectors without features are left out, and the value of a document without
+features is 0.
 """
 
 from __future__ import annotations
