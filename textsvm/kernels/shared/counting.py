@@ -547,7 +547,7 @@ def _count_documents(offsets, first, last, q, ids, table, base, features, counts
         mask, shift = (1 << bits) - 1, 32 - bits
         for i in range(offsets[d], offsets[d] + number):
             u = ids[i]
-            at = ((u * 2654435769) & 0xFFFFFFFF) >> shift
+            at = ((np.int64(u) * 2654435769) & 0xFFFFFFFF) >> shift
             while table[at, 0] > 0 and table[at, 1] != u:
                 at = (at + 1) & mask
             if table[at, 0] > 0:
