@@ -1,4 +1,4 @@
-// Documents -> exact ids of p-mers -> rows of counts. The derivation is in textsvm/kernels/spectrum/counting.py; here
+// Documents -> exact ids of p-mers -> rows of counts. The derivation is in textsvm/kernels/shared/counting.py; here
 // only what each thread does. Positions of symbols and of entries are int64; ids, documents and counts are int.
 //
 // KEY (uint32 or uint64): type that holds document * (number of p-mers) + p-mer.

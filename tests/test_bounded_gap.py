@@ -16,10 +16,11 @@ from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, load, read_corp
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError
-from textsvm.kernels import KERNELS, feature_rows, spelling
+from textsvm.kernels import KERNELS, spelling
 from textsvm.kernels.gap import subsequences
 from textsvm.kernels.gap.bounded import left_out, worst_left_out
 from textsvm.kernels.gap.subsequences import count, ids_of, patterns_of
+from textsvm.kernels.shared import feature_rows
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as
 

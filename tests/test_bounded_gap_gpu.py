@@ -10,6 +10,7 @@ from textsvm.kernels import BoundedGap
 from textsvm.kernels.gap import bounded_cuda as subsequences_cuda
 from textsvm.kernels.gap import subsequences
 from textsvm.kernels.gap.subsequences import patterns_of
+from textsvm.kernels.shared import counting_cuda
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import encode
 
@@ -49,7 +50,7 @@ def test_features_are_those_of_the_cpu_bit_by_bit(n_letters, p, span, device, mo
     others = encode([*texts[30:], "x" * 50], known.alphabet)
     patterns = patterns_of(p, span)
     for table, room, batch in ((1 << 24, 1 << 62, 1 << 26), (1, 1 << 62, 5000), (1, 1 << 33, 1)):
-        monkeypatch.setattr(subsequences_cuda, "TABLE", table)
+        monkeypatch.setattr(counting_cuda, "TABLE", table)
         monkeypatch.setattr(subsequences_cuda, "BATCH", batch)
         for module in (subsequences, subsequences_cuda):
             monkeypatch.setattr(module, "ROOM", room)

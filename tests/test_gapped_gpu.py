@@ -7,12 +7,12 @@ from test_gapped import CPU, dna, variants
 
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers
-from textsvm.kernels.mers import gapped_cuda
 from textsvm.kernels.mers import gapped_cuda as gapped_dense_cuda
 from textsvm.kernels.mers import gapped_rows as gapped_features
 from textsvm.kernels.mers.gapped_cuda import CudaMaskedWindows, CudaWindows
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, windows_of
 from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
+from textsvm.kernels.shared import counting_cuda
 from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
@@ -57,8 +57,8 @@ def test_ids_are_those_of_the_cpu(n_letters, mask, device, monkeypatch):
     others = encode([*texts[30:], "x" * 50], known.alphabet)
     ours, theirs = windows_of(known, 41, False), windows_of(others, 41, False)
     expected, ids = MaskedWindows.learn(ours, mask)
-    for table in (gapped_cuda.TABLE, 1):
-        monkeypatch.setattr(gapped_cuda, "TABLE", table)
+    for table in (counting_cuda.TABLE, 1):
+        monkeypatch.setattr(counting_cuda, "TABLE", table)
         found, on_card = CudaMaskedWindows.learn(CudaWindows(ours), mask)
         np.testing.assert_array_equal(to_numpy(on_card), ids)
         np.testing.assert_array_equal(to_numpy(found.find(CudaWindows(theirs))), expected.find(theirs))

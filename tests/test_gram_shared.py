@@ -16,7 +16,7 @@ from textsvm.gram.shared import grams
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel
 from textsvm.kernels.edit import kernel as edit
 from textsvm.kernels.gap import kernel as gap
-from textsvm.kernels.spectrum import counting
+from textsvm.kernels.shared import counting
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
 

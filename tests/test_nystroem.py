@@ -197,6 +197,19 @@ def test_negative_eigenvalues_are_left_out_and_told(mails):
     assert machine(GAP, 60).fit(texts, labels).approximation_.negative == 0
 
 
+def test_positive_eigenvalues_up_to_the_largest_negative_are_left_out():
+    basis, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))
+    texts, eigenvalues = ["a", "b", "c", "d"], [2.0, 0.6, 0.4, -0.5]
+    matrix = basis @ np.diag(eigenvalues) @ basis.T
+
+    def values(some, others):
+        return matrix[np.ix_([texts.index(s) for s in some], [texts.index(t) for t in others])]
+
+    approximation = machine(values, 4).fit(texts, [0, 1, 0, 1]).approximation_
+    assert approximation.rank == 2
+    assert approximation.negative == pytest.approx(0.5 / 3.5, rel=1e-4)
+
+
 @pytest.mark.parametrize("kernel", [GAP, Spectrum(3, idf=True)], ids=str)
 def test_folds_draw_landmarks_from_their_training_parts(mails, kernel):
     texts, labels = mails

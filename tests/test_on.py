@@ -37,8 +37,9 @@ from textsvm import (
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.gram.shared import grams
+from textsvm.kernels.combined.on import Standard
 from textsvm.kernels.combined.table import Numbers, Table
-from textsvm.kernels.given import as_kernel
+from textsvm.kernels.resolve import as_kernel
 from textsvm.kernels.spelling import spell
 from textsvm.model.file import sealed
 from textsvm.runtime.device import select
@@ -182,6 +183,18 @@ def test_a_constant_column_says_nothing():
     table = TABLE | {"same": [0.1] * N}
     with_it = gram_of(On(["hour", "same"], Gaussian(0.5)), table)
     np.testing.assert_array_equal(with_it, gram_of(On("hour", Gaussian(0.5)), table))
+
+
+def test_a_column_that_is_constant_up_to_rounding_is_not_scaled():
+    constant = np.full(N, 0.1)
+    assert 0 < constant.std() < 1e-15
+    standard = Standard.of(Numbers(np.stack([constant, TABLE["hour"]], axis=1), (1, 1)))
+    assert standard.scale[0] == 1
+    assert standard.scale[1] == pytest.approx(np.std(TABLE["hour"]))
+    kernel = On(["hour", "same"], Gaussian(0.5))(
+        TABLE | {"same": [0.1 + 1e-6] * N}, TABLE | {"same": constant}
+    )
+    np.testing.assert_allclose(kernel, On("hour", Gaussian(0.5))(TABLE, TABLE), atol=1e-5)
 
 
 def test_numbers_have_no_unit_and_vectors_keep_theirs():

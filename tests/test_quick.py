@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, load, save
 from textsvm.kernels import EditDistance, GappedKmers, GapWeighted
-from textsvm.kernels.spectrum import counting
+from textsvm.kernels.shared import counting
 from textsvm.model.file import load
 from textsvm.runtime import compiled
 from textsvm.runtime.compiled import Compiled, njit

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from textsvm import SVC, Compute, InputError, Spectrum, Sum
-from textsvm.kernels.spectrum.counting import rank
+from textsvm.kernels.shared.counting import rank
 from textsvm.runtime import memory as scratch
 
 rng = np.random.default_rng(0)

@@ -11,9 +11,9 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers
-from textsvm.kernels.spectrum import counting
+from textsvm.kernels.shared import counting
+from textsvm.kernels.shared.counting import count, plan
 from textsvm.kernels.spectrum import features as spectrum_features
-from textsvm.kernels.spectrum.counting import count, plan
 from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum, host_grams
 from textsvm.linalg.products import DENSE_SHARE
 from textsvm.runtime.device import select
@@ -159,7 +159,7 @@ def test_decision_values_come_in_batches(monkeypatch):
     coef = np.random.default_rng(0).normal(size=(60, 2))
     rows = Spectrum((2, 4), "log").rows(documents, CPU)
     whole = rows.decision(new, coef)
-    monkeypatch.setattr("textsvm.kernels.feature_rows.BATCH", 3 * int(new.lengths.sum()) // 6)
+    monkeypatch.setattr("textsvm.kernels.shared.feature_rows.BATCH", 3 * int(new.lengths.sum()) // 6)
     batches = rows.decision(new, coef, lambda done, total: seen.append((done, total)))
     np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
     assert len(seen) > 4

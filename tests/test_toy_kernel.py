@@ -17,8 +17,8 @@ from textsvm.gram.shared import grams
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Ability, Cost, HostRows, Sharing
-from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.options import Option
+from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.reporting.report import make_report
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode

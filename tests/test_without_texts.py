@@ -32,9 +32,9 @@ from textsvm import (
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
 from textsvm.kernels.mers.gapped import GappedKmers
-from textsvm.kernels.spectrum import counting as vocabulary
+from textsvm.kernels.shared import counting as vocabulary
+from textsvm.kernels.shared.counting import count
 from textsvm.kernels.spectrum import weight_vectors
-from textsvm.kernels.spectrum.counting import count
 from textsvm.kernels.spectrum.kernel import SpectrumWeights
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors
 from textsvm.linalg.sparse import Sparse

@@ -23,7 +23,7 @@ from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions, Tab
 from textsvm.errors import InputError, printable
 from textsvm.kernels import Gaussian, On, Sum, spelling
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.given import structure_of
+from textsvm.kernels.resolve import structure_of
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.readers.corpus import VECTORS, Corpus
 from textsvm.readers.read import TABLES, read_corpus, read_documents

@@ -27,7 +27,7 @@ from textsvm.errors import InputError
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import is_number, is_whole
 from textsvm.kernels.inputs import TextForm, as_texts
-from textsvm.kernels.spectrum import counting as names
+from textsvm.kernels.shared import counting as names
 from textsvm.kernels.spectrum import feature_matrix as host
 from textsvm.kernels.spectrum.feature_matrix import FeatureColumns
 from textsvm.kernels.spectrum.features import PmerWeights, is_weighted

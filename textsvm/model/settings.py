@@ -22,7 +22,7 @@ import numpy as np
 from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_number, is_whole
-from textsvm.kernels.given import as_kernel, structure_of
+from textsvm.kernels.resolve import as_kernel, structure_of
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import is_spelled_out, parse
 from textsvm.kernels.user import KernelFunction

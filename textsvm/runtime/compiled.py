@@ -61,13 +61,16 @@ class Compiled:
         """Numba's dispatcher; the functions that it may call have theirs, too."""
         if "numba" not in sys.modules:
             host_memory.require(*NUMBA)
+        from numba import config
         from numba import njit as numba_njit
 
         # Another thread may call this function now: it waits until the names are replaced.
         with _compiler_lock():
             if self._dispatcher is None:
                 dispatcher = numba_njit(**{**self._options, "cache": False})(self._function)
-                if self._options.get("cache"):
+                if config.DISABLE_JIT:  # unsigned numbers wrap around, as in compiled code
+                    dispatcher = np.errstate(over="ignore")(self._function)
+                elif self._options.get("cache"):
                     _enable_cache(dispatcher, self._function)
                 names, cells = self._function.__globals__, self._function.__closure__ or ()
                 self._dispatcher = dispatcher  # before the others, which may call it

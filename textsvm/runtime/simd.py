@@ -6,12 +6,13 @@ are independent: these operations process a document per lane, on any CPU.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic as _intrinsic
 from numba.extending import models, register_model
@@ -276,3 +277,42 @@ def add_ones(typingctx: Any, a: Any, b: Any) -> Any:
         return builder.add(builder.call(function, args[:1]), args[1])
 
     return b(a, b), codegen
+
+
+def _store(array: Any, index: Any, vector: Any) -> None:
+    array[index : index + LANES] = vector
+
+
+def _count_bits(a: Any) -> Any:
+    return sum((a >> np.uint64(place)) & np.uint64(1) for place in range(64))
+
+
+#: Forms of NumPy for NUMBA_DISABLE_JIT (coverage, debuggers): a vector is an array, a stack is a list.
+_UNCOMPILED: dict[str, Callable[..., Any]] = {
+    "load": lambda array, index: array[index : index + LANES].copy(),
+    "prefetch": lambda array, index: None,
+    "store": _store,
+    "fill": lambda value: np.full(LANES, value),
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "bit_and": np.bitwise_and,
+    "bit_or": np.bitwise_or,
+    "bit_xor": np.bitwise_xor,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
+    "count_bits": _count_bits,
+    "any_set": np.any,
+    "multiply_add": lambda a, b, c: a * b + c,
+    "where_equal": lambda a, b, yes, no: np.where(a == b, yes, no),
+    "where_less": lambda a, b, yes, no: np.where(a < b, yes, no),
+    "widen": lambda a: a.astype(np.float64),
+    "to_float": lambda a: a.astype(np.float64),
+    "stack": lambda sizes, value: [value] * len(sizes),
+    "get": lambda vectors, index: vectors[index],
+    "put": list.__setitem__,
+    "multiply_add_whole": lambda a, b, c: a * b + c,
+    "add_ones": lambda a, b: _count_bits(a) + b,
+}
+if config.DISABLE_JIT:
+    globals().update(_UNCOMPILED)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from numba import config
 from numba.extending import intrinsic
 
 from textsvm.runtime.compiled import njit
@@ -37,6 +38,10 @@ def _larger(typing: Any, a: Any, b: Any) -> Any:
         return builder.call(function, args, fastmath=("nnan", "nsz"))
 
     return a(a, a), generate
+
+
+if config.DISABLE_JIT:  # for coverage and debuggers
+    _larger = max
 
 
 def find_first(F: Any, up: Any, down: Any, row: Any, state: Any, extrema: Any) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from textsvm.arrays import Arrays, Floats, Ints
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights, strip_prefix
-from textsvm.kernels.given import approximated, as_kernel
+from textsvm.kernels.resolve import approximated, as_kernel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
 

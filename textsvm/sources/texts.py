@@ -14,8 +14,8 @@ from textsvm.arrays import Arrays, Ints
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.given import approximated
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
+from textsvm.kernels.resolve import approximated
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.parallel import StageProgress, of_stage

@@ -60,7 +60,6 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import is_whole
 from textsvm.kernels.contract import Ability, Cost, Features, FeatureTable, FeatureTerm, Lengths, Values
-from textsvm.kernels.feature_rows import FeaturePredictor, HostFeatureRows
 from textsvm.kernels.gap.kernel import SubsequenceKernel
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
 from textsvm.kernels.gap.subsequences import (
@@ -73,8 +72,13 @@ from textsvm.kernels.gap.subsequences import (
     patterns_of,
 )
 from textsvm.kernels.gap.sweep import self_products
-from textsvm.kernels.normalisation import featureless_of, finished_gram, require_float32
-from textsvm.kernels.spectrum.counted_documents import match_featureless
+from textsvm.kernels.shared.feature_rows import FeaturePredictor, HostFeatureRows
+from textsvm.kernels.shared.normalisation import (
+    featureless_of,
+    finished_gram,
+    match_featureless,
+    require_float32,
+)
 from textsvm.linalg.products import Half
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.feature_rows_cuda import CudaFeatureRows
 from textsvm.kernels.gap.subsequences import (
     ROOM,
     Patterns,
@@ -21,14 +20,16 @@ from textsvm.kernels.gap.subsequences import (
     check_entries,
     places_of_stage,
 )
-from textsvm.kernels.mers.windows import Stage
-from textsvm.kernels.normalisation import require_float32
-from textsvm.kernels.spectrum.counted_documents_cuda import (
+from textsvm.kernels.shared.counting_cuda import ranked
+from textsvm.kernels.shared.feature_rows_cuda import (
+    CudaFeatureRows,
     commonest_first,
     match_featureless,
     normalised_rows,
     shared_rows,
 )
+from textsvm.kernels.shared.normalisation import require_float32
+from textsvm.kernels.shared.stages import Stage
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows
 from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
@@ -39,8 +40,8 @@ Array = Any  # a CuPy array
 SOURCE = "subsequences.cu"
 #: Kernels launched: (source, defines).
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
-#: Words per batch of documents; number of keys up to which ranks are always tabulated.
-BATCH, TABLE = 1 << 26, 1 << 24
+#: Words per batch of documents.
+BATCH = 1 << 26
 
 
 class _PatternBatch:
@@ -110,7 +111,7 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
         parts.append((owner, keys, values))
     owner, keys, values = (cp.concatenate(arrays) for arrays in zip(*parts, strict=True))
     check_entries(len(keys))
-    distinct, features, table = _ranks(keys, bound)
+    distinct, features, table = ranked(keys, bound)
     stages.append(Stage(places, distinct, table))
     return Subsequences(n_symbols, tuple(stages)), _rows(
         len(documents), owner, features, values, len(distinct)
@@ -136,21 +137,6 @@ def _batches(
         last = min(max(last, first + 1), first + most)
         yield first, _PatternBatch(documents.take(np.arange(first, last)), patterns)
         first = last
-
-
-def _ranks(keys: Array, bound: int) -> tuple[Array, Array, Array | None]:
-    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if tabulated."""
-    cp = gpu.cupy()
-    gpu.require_memory(40 * len(keys), f"ranking {len(keys):,} subsequences")
-    if not len(keys):
-        return cp.empty(0, np.uint64), cp.empty(0, np.int32), None
-    if bound > max(TABLE, 4 * len(keys)):
-        distinct, inverse = cp.unique(keys, return_inverse=True)
-        return distinct.astype(np.uint64), inverse.astype(np.int32), None
-    seen = cp.zeros(bound, bool)
-    seen[keys] = True
-    ranks = cp.where(seen, cp.cumsum(seen, dtype=np.int32) - 1, -1).astype(np.int32)
-    return cp.flatnonzero(seen).astype(np.uint64), ranks[keys], ranks
 
 
 def _each(name: str, n: int, *args: Any) -> None:

@@ -33,9 +33,10 @@ from textsvm.kernels.gap.recurrence import (
     SelfValues,
     symbol_contributions,
 )
-from textsvm.kernels.gap.sweep import PIECE, Picked, cut, in_lanes, products, self_products, used_levels
-from textsvm.kernels.normalisation import featureless_of, inverse_roots
+from textsvm.kernels.gap.sweep import products, self_products, used_levels
 from textsvm.kernels.options import GAP_LONGEST
+from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes
+from textsvm.kernels.shared.normalisation import featureless_of, inverse_roots
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.runtime.simd import LANES

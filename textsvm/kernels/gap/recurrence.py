@@ -61,7 +61,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
-from textsvm.kernels.normalisation import Normalisation, inverse_roots, require_float32
+from textsvm.kernels.shared.normalisation import Normalisation, inverse_roots, require_float32
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
 from textsvm.text.documents import Documents

@@ -9,7 +9,7 @@ select. The value of u in a document is
 without the common factor decay^p. It is summed in float64 in the order of g, so it depends neither on other
 documents nor on the division of work, and is rounded to float32 once.
 
-Ids are ranks, never hashes, in stages as in `kernels.mers.windows`: as many symbols as fit a word form a key
+Ids are ranks, never hashes, in stages as in `kernels.shared.stages`: as many symbols as fit a word form a key
 with the id of the preceding ones, and the id is the rank of the key among the distinct keys. Only long
 strings over large alphabets need two stages. Documents are processed in pieces: the words (document, key,
 gap) of their occurrences are sorted, and each run becomes an entry. Memory holds the entries and a piece per
@@ -28,15 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.feature_rows import FeatureKernelRows
-from textsvm.kernels.mers.windows import Stage, strings_of
-from textsvm.kernels.normalisation import Normalisation, require_float32
-from textsvm.kernels.spectrum.counting import rank
+from textsvm.kernels.shared.feature_rows import FeatureKernelRows
+from textsvm.kernels.shared.normalisation import Normalisation, require_float32
+from textsvm.kernels.shared.stages import Stage, ranked, strings_of
 from textsvm.linalg.sparse import MAX_INT32, Sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
-from textsvm.runtime.memory import copied, empty, joined
+from textsvm.runtime.memory import copied, joined
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
@@ -197,7 +196,7 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
         size = len(stages[-1].keys)
         places, bound = places_of_stage(int(places[-1]) + 1, size, n_symbols, patterns)
     indptr, keys, values = _entries(documents, patterns, decay, stages, places, bound)
-    distinct, features, table = _ranks(keys, bound)
+    distinct, features, table = ranked(keys, bound, max(TABLE, 2 * len(keys)))
     stages.append(Stage(places, distinct, table))
     return Subsequences(n_symbols, tuple(stages)), Sparse(indptr, features, values, len(distinct))
 
@@ -270,24 +269,6 @@ def _pieces(documents: Documents, patterns: Patterns, most: int) -> list[tuple[i
         pieces.append((first, last))
         first = last
     return pieces
-
-
-def _ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], Any]:
-    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if tabulated."""
-    if bound > max(TABLE, 2 * len(keys)):
-        return (*rank(keys.view(np.uint64), bound), None)
-    seen, features = np.zeros(bound, bool), empty(len(keys), np.int32)
-    slices = [slice(at, at + PIECE) for at in range(0, len(keys), PIECE)]
-    run(lambda some: _mark(keys[some], seen), slices)
-    table = np.where(seen, np.cumsum(seen, dtype=np.int32) - np.int32(1), np.int32(-1))
-    run(lambda some: np.take(table, keys[some], out=features[some], mode="clip"), slices)
-    return np.flatnonzero(seen).astype(np.uint64), features, table
-
-
-@njit(nogil=True, cache=True)
-def _mark(keys, seen):
-    for key in keys:
-        seen[key] = True
 
 
 @njit(nogil=True, cache=True)

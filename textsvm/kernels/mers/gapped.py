@@ -41,9 +41,8 @@ from textsvm.kernels.base import SymbolKernel, check_choice, check_whole
 from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Predictor, Values
 from textsvm.kernels.mers.gapped_rows import GappedRows, HostGapped, HostMask
 from textsvm.kernels.mers.windows import LETTERS, Mask, Windows, check_strands, masks, symbols_of, windows_of
-from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.options import GAPPED_WEIGHTS
-from textsvm.kernels.spectrum.counted_documents import match_featureless
+from textsvm.kernels.shared.normalisation import Normalisation, match_featureless
 from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device

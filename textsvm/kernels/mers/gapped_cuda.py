@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.mers.gapped_rows import CodedTexts, GappedRows, Tables, finish, values_of
-from textsvm.kernels.mers.windows import Mask, MaskedWindows, Stage, Windows, windows_of
-from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.counting_cuda import CudaCounts, WindowIds
-from textsvm.kernels.spectrum.cuda import matrix_of
+from textsvm.kernels.mers.windows import Mask, MaskedWindows, Windows, windows_of
+from textsvm.kernels.shared.counting_cuda import CudaCounts, WindowIds, matrix_of, ranked
+from textsvm.kernels.shared.normalisation import Normalisation
+from textsvm.kernels.shared.stages import Stage
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu
@@ -38,8 +38,6 @@ from textsvm.text.documents import Documents
 
 Array = Any  # a CuPy array
 LISTS_SOURCE, SOURCE = "gapped.cu", "gapped_dense.cu"
-#: Number of keys up to which ranks are always tabulated.
-TABLE = 1 << 24
 
 
 class CudaWindows:
@@ -65,17 +63,9 @@ class CudaMaskedWindows(MaskedWindows):
 
     @staticmethod
     def rank(windows: Any, kept: Array, ids: Array, bound: int) -> tuple[Stage, Array]:
-        cp = gpu.cupy()
-        if not windows.size:
-            return Stage(kept, cp.empty(0, np.uint64), None), ids
         keys = CudaMaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
-        if bound > max(TABLE, 4 * windows.size):
-            distinct, inverse = cp.unique(keys, return_inverse=True)
-            return Stage(kept, distinct.astype(np.uint64), None), inverse.astype(np.int32)
-        seen = cp.zeros(bound, bool)
-        seen[keys] = True
-        ranks = cp.where(seen, cp.cumsum(seen, dtype=np.int32) - 1, -1).astype(np.int32)
-        return Stage(kept, cp.flatnonzero(seen).astype(np.uint64), ranks), ranks[keys]
+        distinct, new_ids, ranks = ranked(keys, bound)
+        return Stage(kept, distinct, ranks), new_ids
 
     @staticmethod
     def keys_of(windows: Any, kept: Array, ids: Array, n_symbols: int) -> Array:

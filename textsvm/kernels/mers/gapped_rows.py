@@ -38,12 +38,11 @@ from textsvm.kernels.mers.windows import (
     MaskedWindows,
     Windows,
     strands,
-    strings_of,
     windows_of,
 )
-from textsvm.kernels.normalisation import Normalisation, featureless_of
-from textsvm.kernels.spectrum.counting import count_ids
-from textsvm.kernels.spectrum.features import weigh
+from textsvm.kernels.shared.counting import count_ids, weigh
+from textsvm.kernels.shared.normalisation import Normalisation, featureless_of
+from textsvm.kernels.shared.stages import strings_of
 from textsvm.linalg.products import DENSE_SHARE, Half, InvertedIndex, finish_half
 from textsvm.linalg.sparse import Counts, Sparse, grid_unit, run_on_ranges
 from textsvm.runtime import device as devices

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.contract import decision_by_rows
 from textsvm.kernels.mers.windows import Mers, mers_of
-from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device

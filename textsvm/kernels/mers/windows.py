@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import check_flag
-from textsvm.kernels.spectrum.counting import check_symbols
-from textsvm.kernels.spectrum.counting import rank as rank_keys
+from textsvm.kernels.shared.counting import check_symbols
+from textsvm.kernels.shared.stages import Stage, ranked
 from textsvm.linalg.sparse import run_on_ranges
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import array_module, device_of
@@ -138,42 +138,6 @@ def symbols_of(documents: Documents) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Kept positions that extend the ids of the previous stage to keys.
-
-    kept : int64
-    keys : uint64, (number of ids,), the distinct keys, sorted; the id is the rank
-    ranks : int32 or None, the id of every possible key, -1 if it does not occur; None if there are too many
-    """
-
-    kept: NDArray[np.int64]
-    keys: Any
-    ranks: Any
-
-    def find(self, keys: Any) -> Any:
-        """Id of every key, -1 for unknown keys and for -1; NumPy or CuPy."""
-        xp = array_module(device_of(keys))
-        if not len(self.keys):
-            return xp.full(len(keys), -1, np.int64)
-        some = xp.maximum(keys, 0)
-        if self.ranks is not None:
-            return xp.where(keys >= 0, self.ranks[some], -1)
-        place = xp.minimum(xp.searchsorted(self.keys, some.astype(np.uint64)), len(self.keys) - 1)
-        return xp.where((keys >= 0) & (self.keys[place].astype(np.int64) == keys), place, -1)
-
-
-def strings_of(stages: tuple[Stage, ...], n_symbols: int) -> list[Any]:
-    """Codes of the symbols of all ids of the last stage: an int64 array for each symbol."""
-    keys, symbols = stages[-1].keys.astype(np.int64), []
-    for number in range(len(stages) - 1, -1, -1):
-        for _ in stages[number].kept:
-            symbols.append(keys % max(n_symbols, 1))
-            keys = keys // max(n_symbols, 1)
-        keys = stages[number - 1].keys.astype(np.int64)[keys] if number else keys
-    return symbols[::-1]
-
-
-@dataclass(frozen=True)
 class MaskedWindows:
     """Distinct contents of the windows of some documents under a mask."""
 
@@ -209,14 +173,7 @@ class MaskedWindows:
     def rank(windows: Any, kept: NDArray[np.int64], ids: Any, bound: int) -> tuple[Stage, NDArray[np.int32]]:
         """Extend the ids of windows by more positions; keys are below `bound`."""
         keys = MaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
-        if bound > max(TABLE, 8 * len(ids)):
-            distinct, new_ids = rank_keys(keys.view(np.uint64), bound)
-            return Stage(kept, distinct, None), new_ids
-        seen, new_ids = np.zeros(bound, bool), np.empty(len(ids), np.int32)
-        run_on_ranges(windows.indptr, lambda i, j: _mark(*_range(windows, i, j), keys, seen))
-        distinct = np.flatnonzero(seen).astype(np.uint64)
-        ranks = np.where(seen, np.cumsum(seen, dtype=np.int32) - np.int32(1), np.int32(-1))
-        run_on_ranges(windows.indptr, lambda i, j: _look_up(*_range(windows, i, j), keys, ranks, new_ids))
+        distinct, new_ids, ranks = ranked(keys, bound, max(TABLE, 8 * len(ids)))
         return Stage(kept, distinct, ranks), new_ids
 
     @staticmethod
@@ -257,18 +214,6 @@ def _keys(first, last, codes, starts, kept, ids, n_symbols, keys):
             code = codes[starts[w] + place]
             key = np.int64(-1) if key < 0 or code >= n_symbols else key * n_symbols + code
         keys[w] = key
-
-
-@njit(nogil=True, cache=True)
-def _mark(first, last, keys, seen):
-    for w in range(first, last):
-        seen[keys[w]] = True
-
-
-@njit(nogil=True, cache=True)
-def _look_up(first, last, keys, ranks, ids):
-    for w in range(first, last):
-        ids[w] = ranks[keys[w]]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Position i of a text is compared with position i of another, or with positions n
 the end of the shorter text. Texts of any lengths can be compared, and texts cut around a site (of splicing,
 of binding) have it at the same position.
 
-Documents are taken in order of length, LANES columns of similar length at a time (gap/sweep.py), and rows by
+Documents are taken in order of length, LANES columns of similar length at a time (shared/lanes.py). Rows by
 columns are cut into pieces of similar work.
 """
 
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel
 from textsvm.kernels.contract import Cost, HostRows, KernelRows, Values
-from textsvm.kernels.gap.sweep import PIECE, Picked, cut, in_lanes
-from textsvm.kernels.normalisation import Normalisation, longest_of, normalisation_of
 from textsvm.kernels.positions.cuda import CudaPositions
+from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes
+from textsvm.kernels.shared.normalisation import Normalisation, longest_of, normalisation_of
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, run
 from textsvm.runtime.simd import LANES

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.contract import decision_by_rows
-from textsvm.kernels.normalisation import Normalisation, normalisation_of
+from textsvm.kernels.shared.normalisation import Normalisation, normalisation_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress

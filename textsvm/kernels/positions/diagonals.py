@@ -51,8 +51,8 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_positive, check_whole
 from textsvm.kernels.contract import Ability, Lengths, Values
-from textsvm.kernels.gap.sweep import Picked
 from textsvm.kernels.positions.base import PositionAttributor, PositionCost, PositionKernel, overlaps
+from textsvm.kernels.shared.lanes import Picked
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import run
 from textsvm.runtime.simd import (

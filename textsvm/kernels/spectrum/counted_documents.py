@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.counting import count
+from textsvm.kernels.shared.counting import count
+from textsvm.kernels.shared.normalisation import match_featureless
 from textsvm.kernels.spectrum.features import (
     PmerWeights,
     feature_starts,
@@ -19,7 +19,7 @@ from textsvm.kernels.spectrum.features import (
     matrix_of,
     weigh,
 )
-from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
+from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse, count_features, count_features_of, run_on_ranges
 from textsvm.runtime.compiled import njit
 from textsvm.text.documents import Documents
@@ -87,33 +87,6 @@ class CountedDocuments:
         arrays = (self.counts.indptr, self.counts.features, self.df, pmers)
         run_on_ranges(self.counts.indptr, lambda i, j: _find_single(i, j, *arrays))
         return pmers
-
-
-def featureless_groups(
-    documents: Documents, featureless: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]:
-    """Features that give equal documents without features the kernel value 1: a feature for each such text.
-
-    Returns indptr and features of the documents, their ridges, and the number of features.
-    """
-    groups = Normalisation(documents, np.where(featureless, 0.0, 1.0), True).groups
-    sizes = np.bincount(groups)
-    sizes[0] = 0
-    together = sizes[groups] > 1
-    indptr = np.concatenate([[0], np.cumsum(together)])
-    return indptr, groups[together], np.where(together, -1.0, 0.0), len(sizes)
-
-
-def match_featureless(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
-    """Add the features of `featureless_groups` to normalised rows.
-
-    `none_alone` (n,) says whether a document lacks features that no other document has.
-    """
-    indptr, features, ridge, size = featureless_groups(documents, (rows.ridge == 1) & none_alone)
-    if not len(features):
-        return rows
-    x = Sparse(indptr, features, np.ones(len(features), np.float32), size)
-    return side_by_side([rows, FeatureRows(x, ridge)], [1.0, 1.0])
 
 
 @njit(nogil=True, cache=True)

@@ -13,12 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.counted_documents import featureless_groups
-from textsvm.kernels.spectrum.counting import Vocabulary
-from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, download
+from textsvm.kernels.shared.counting import Vocabulary
+from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers, download
+from textsvm.kernels.shared.feature_rows_cuda import (
+    commonest_first,
+    match_featureless,
+    normalised_rows,
+    shared_rows,
+)
 from textsvm.kernels.spectrum.features import PSEUDO, ROUNDING, PmerWeights, is_weighted
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import CudaRows, joined, repeated, side_by_side
+from textsvm.linalg.rows_cuda import CudaRows, joined, repeated
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents
@@ -134,56 +139,9 @@ class CudaCountedDocuments:
         return df
 
 
-def match_featureless(documents: Documents, rows: FeatureRows, featureless: NDArray[np.bool_]) -> FeatureRows:
-    """Add the features of `featureless_groups` to normalised rows on the current card."""
-    cp = gpu.cupy()
-    if not featureless.any():
-        return rows
-    indptr, features, ridge, size = featureless_groups(documents, featureless)
-    values = cp.ones(len(features), np.float32)
-    x = CudaRows(cp.asarray(indptr), cp.asarray(features.astype(np.int32)), values, size)
-    more = FeatureRows(x, cp.asarray(ridge))  # type: ignore[arg-type]
-    return side_by_side([rows, more], [1.0, 1.0])
-
-
 def _batches(documents: Documents, n_lengths: int) -> list[tuple[int, int]]:
     """Ranges of documents with about BATCH substrings each."""
     size = max(1, BATCH // max(1, n_lengths))
     cuts = np.flatnonzero(np.diff(documents.offsets[:-1] // size)) + 1
     begins = [0, *cuts.tolist()]
     return list(zip(begins, [*begins[1:], len(documents)], strict=True))
-
-
-def commonest_first(df: Array) -> tuple[Array, int]:
-    """Number of each shared feature, by decreasing document frequency, -1 for others; and their total."""
-    cp = gpu.cupy()
-    shared = cp.flatnonzero(df > 1)
-    keys = (np.uint64((1 << 31) - 1) - df[shared].astype(np.uint64) << np.uint64(32)) | shared.astype(
-        np.uint64
-    )
-    keys.sort()
-    target = cp.full(len(df), -1, np.int32)
-    target[(keys & np.uint64((1 << 32) - 1)).astype(np.int64)] = cp.arange(len(shared), dtype=np.int32)
-    return target, len(shared)
-
-
-def shared_rows(rows: CudaRows, target: Array, n_features: int) -> tuple[CudaRows, Array]:
-    """Rows of the shared features, and the squared norm of the other features of each document."""
-    cp = gpu.cupy()
-    features = target[rows.features]
-    kept = features >= 0
-    before = cp.zeros(len(kept) + 1, np.int64)
-    cp.cumsum(kept, dtype=np.int64, out=before[1:])
-    shared = CudaRows(before[rows.indptr], features[kept], rows.values[kept], n_features)
-    lonely = CudaRows(rows.indptr - shared.indptr, features[~kept], rows.values[~kept], 0)
-    return shared, lonely.squares()
-
-
-def normalised_rows(rows: CudaRows, alone: Array) -> tuple[CudaRows, Array]:
-    """Rows divided by their norms, and their ridges, given the squared norm of the dropped features."""
-    cp = gpu.cupy()
-    whole = rows.squares() + alone
-    scale = cp.where(whole > 0, 1 / cp.sqrt(cp.maximum(whole, 1e-300)), 1.0)
-    values = rows.values * repeated(scale, rows.indptr)
-    ridge = cp.where(whole > 0, alone * scale**2, 1.0)
-    return CudaRows(rows.indptr, rows.features, values.astype(np.float32), rows.n_features), ridge

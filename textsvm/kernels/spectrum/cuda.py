@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.feature_rows_cuda import CudaFeatureRows
-from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.counting import Vocabulary, longest_of
-from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, match_unary, upload
+from textsvm.kernels.shared.counting import Vocabulary, longest_of
+from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers, match_unary, matrix_of, upload
+from textsvm.kernels.shared.feature_rows_cuda import CudaFeatureRows
+from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.kernels.spectrum.features import FeatureSpace, PmerWeights, check_fitted, is_weighted
 from textsvm.linalg.sparse_cuda import CudaSparse
 from textsvm.runtime import device as gpu
@@ -95,21 +95,6 @@ def represent(
     weights = None if learnt is None else learnt.weights(pmers.vocabulary)
     pmers.forget_positions()
     return CudaFeatureSpace(kernel, learnt, pmers, counts.starts), matrix_of(kernel.weight, counts, weights)
-
-
-def matrix_of(weight: str, counts: CudaCounts, weights: Array | None) -> CudaSparse:
-    """X of counted documents, given the weight of counts and the learnt weights of p-mers."""
-    cp = gpu.cupy()
-    values = counts.counts if weight == "count" else cp.ones(len(counts.features), np.float32)
-    if weight == "log":
-        values = 1 + cp.log(counts.counts.astype(np.float64))
-    if weights is not None:
-        w = weights[counts.pmers]
-        values = cp.sqrt(w) if weight == "intersection" else w * values
-    values = values.astype(np.float32, copy=False)
-    highest = counts.highest if weight == "count" else cp.ones(len(counts.df), np.int32)
-    whole = weights is None and weight != "log"
-    return CudaSparse(counts.indptr, counts.documents, counts.features, values, counts.df, highest, whole)
 
 
 class CudaSpectrum(CudaFeatureRows):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum.counting import Vocabulary, count_each, windows_of
+from textsvm.kernels.shared.counting import Vocabulary, count_each, windows_of
 from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
 from textsvm.linalg.sparse import Counts, index_type, run_on_ranges
 from textsvm.runtime.compiled import njit, scipy
@@ -287,7 +287,7 @@ def _fill(
         passes += 1
     packed, other = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
     ends = np.empty(1 << DIGIT_BITS, np.uint64)
-    logs = np.log(np.arange(LOGS))  # of most counts
+    logs = np.log(np.arange(1, LOGS))  # of 1, 2, ...: of most counts
     for i in range(first, last):
         n = 0
         for k in range(rows[i], rows[i + 1]):
@@ -308,7 +308,7 @@ def _fill(
             if code == 0:
                 value *= c
             elif code == 2 and c > 1:
-                value *= 1 + (logs[c] if c < LOGS else np.log(c))
+                value *= 1 + (logs[c - 1] if c < LOGS else np.log(c))
             elif code == 3:
                 digits = min(c, starts[u + 1] - starts[u])
             for digit in range(digits):

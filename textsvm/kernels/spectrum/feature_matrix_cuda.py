@@ -7,8 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, download, match_unary, upload
-from textsvm.kernels.spectrum.cuda import matrix_of
+from textsvm.kernels.shared.counting_cuda import (
+    CudaCounts,
+    CudaPmers,
+    download,
+    match_unary,
+    matrix_of,
+    upload,
+)
 from textsvm.kernels.spectrum.feature_matrix import FeatureColumns, require_columns
 from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
 from textsvm.linalg.sparse import index_type

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
-from textsvm.kernels.feature_rows import FeaturePredictor
-from textsvm.kernels.normalisation import Normalisation, featureless_of
-from textsvm.kernels.spectrum.counting import MAX_SYMBOLS, Vocabulary, count, plan, pmer_codes, windows
+from textsvm.kernels.shared.counting import MAX_SYMBOLS, Vocabulary, count, plan, pmer_codes, weigh, windows
+from textsvm.kernels.shared.feature_rows import FeaturePredictor
+from textsvm.kernels.shared.normalisation import Normalisation, featureless_of
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, dot
 from textsvm.linalg.sparse import (
     SERIAL_SIZE,
@@ -273,13 +273,6 @@ def _weigh_entries(indptr, features, counts, table, weights, values, first, last
     for k in range(indptr[first], indptr[last]):
         value = table[counts[k] - 1]
         values[k] = np.float32(weights[features[k]] * value if len(weights) else value)
-
-
-def weigh(weight: str, counts: NDArray[np.int32]) -> NDArray[np.floating]:
-    """Values of numbers of occurrences c: c ("count"), 1 + ln c ("log") or 1."""
-    if weight == "count":
-        return counts.astype(np.float64)
-    return 1 + np.log(counts) if weight == "log" else np.ones(len(counts), np.float32)
 
 
 def spread_contributions(

@@ -25,7 +25,7 @@ each length. With log or idf X is rounded to a grid on which the sums are exact,
 The Gram is the sum of the Grams of the lengths, computed in turn: memory holds the p-mers of a single length,
 and the Grams of all ranges p1..p2 are intermediate results (`host_grams`).
 
-p-mers are counted in `textsvm.kernels.spectrum.counting`, products of X are in `textsvm.linalg.products`.
+p-mers are counted in `textsvm.kernels.shared.counting`, products of X are in `textsvm.linalg.products`.
 
 Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (presence, intersection).
 
@@ -33,7 +33,8 @@ Machines can be kept as a weight for each feature, without support vectors (`Spe
 idf and odds weights of all training documents determine k(s, s) of any document, so they are kept in full,
 with the weights in the same vocabulary. A kernel that learns nothing keeps the p-mers of the support
 vectors. Weights cannot express that a document without features equals an identical document
-(normalisation.py): support vectors without features are left out, and the value of such a document is 0.
+(shared/normalisation.py). Support vectors without features are left out, and the value of a document without
+features is 0.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
 from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Lengths, Sharing, Values
-from textsvm.kernels.feature_rows import HostFeatureRows
-from textsvm.kernels.normalisation import Normalisation, finished_gram
 from textsvm.kernels.options import WEIGHTS
+from textsvm.kernels.shared.counting import Vocabulary, count_each, pmer_names, windows_of
+from textsvm.kernels.shared.feature_rows import HostFeatureRows
+from textsvm.kernels.shared.normalisation import Normalisation, finished_gram
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
-from textsvm.kernels.spectrum.counting import Vocabulary, count_each, pmer_names, windows_of
 from textsvm.kernels.spectrum.feature_matrix import counted_bytes
 from textsvm.kernels.spectrum.features import (
     SUBSTRINGS,

@@ -1,6 +1,6 @@
 """Machines as weight vectors over features: products on all cores, and their smallest exact saved form.
 
-The keys of a vocabulary (counting.py) are saved in two arrays per length q: "begins_q", the number of
+The keys of a vocabulary (shared/counting.py) are saved in two arrays per length q: "begins_q", the number of
 p-mers that begin with each p-mer of the first part, and "ends_q", the second part of each p-mer. This takes
 about two bytes per p-mer; a key takes eight. Of the texts, the file reveals nothing but their p-mers.
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum.counting import Vocabulary, plan
+from textsvm.kernels.shared.counting import Vocabulary, plan
 from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit, use_numpy

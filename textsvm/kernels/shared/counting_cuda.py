@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.counting import Vocabulary, check_symbols, last_uses, longest_of, plan
-from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of
+from textsvm.kernels.shared.counting import Vocabulary, check_symbols, last_uses, longest_of, plan
+from textsvm.linalg.sparse_cuda import CudaSparse, check_features, documents_of, starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments
 
 Array = Any  # a CuPy array
 SOURCE = "pmers.cu"
+#: Number of possible keys up to which ranks are always tabulated.
+TABLE = 1 << 24
 KEY_DEFINES = {np.uint32: (("KEY", "uint32"),), np.uint64: (("KEY", "uint64"),)}
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, defines) for defines in KEY_DEFINES.values()]
@@ -224,3 +226,33 @@ def download(vocabulary: Vocabulary) -> Vocabulary:
 
 def _each(name: str, n: int, *args: Any, key: Any = np.uint32) -> None:
     gpu.each(gpu.function(SOURCE, name, KEY_DEFINES[key]), n, *args)
+
+
+def matrix_of(weight: str, counts: CudaCounts, weights: Array | None) -> CudaSparse:
+    """X of counted documents, given the weight of counts and the learnt weights of p-mers."""
+    cp = gpu.cupy()
+    values = counts.counts if weight == "count" else cp.ones(len(counts.features), np.float32)
+    if weight == "log":
+        values = 1 + cp.log(counts.counts.astype(np.float64))
+    if weights is not None:
+        w = weights[counts.pmers]
+        values = cp.sqrt(w) if weight == "intersection" else w * values
+    values = values.astype(np.float32, copy=False)
+    highest = counts.highest if weight == "count" else cp.ones(len(counts.df), np.int32)
+    whole = weights is None and weight != "log"
+    return CudaSparse(counts.indptr, counts.documents, counts.features, values, counts.df, highest, whole)
+
+
+def ranked(keys: Array, bound: int) -> tuple[Array, Array, Array | None]:
+    """`stages.ranked` on the current card."""
+    cp = gpu.cupy()
+    gpu.require_memory(40 * len(keys), f"ranking {len(keys):,} keys")
+    if not len(keys):
+        return cp.empty(0, np.uint64), cp.empty(0, np.int32), None
+    if bound > max(TABLE, 4 * len(keys)):
+        distinct, inverse = cp.unique(keys, return_inverse=True)
+        return distinct.astype(np.uint64), inverse.astype(np.int32), None
+    seen = cp.zeros(bound, bool)
+    seen[keys] = True
+    ranks = cp.where(seen, cp.cumsum(seen, dtype=np.int32) - 1, -1).astype(np.int32)
+    return cp.flatnonzero(seen).astype(np.uint64), ranks[keys], ranks

@@ -547,7 +547,7 @@ def _count_documents(offsets, first, last, q, ids, table, base, features, counts
         mask, shift = (1 << bits) - 1, 32 - bits
         for i in range(offsets[d], offsets[d] + number):
             u = ids[i]
-            at = ((u * 2654435769) & 0xFFFFFFFF) >> shift
+            at = ((np.int64(u) * 2654435769) & 0xFFFFFFFF) >> shift
             while table[at, 0] > 0 and table[at, 1] != u:
                 at = (at + 1) & mask
             if table[at, 0] > 0:
@@ -568,3 +568,10 @@ def _move(indptr, features, counts, begin, to_features, to_counts, first, last):
         for k in range(indptr[d + 1] - indptr[d]):
             to_features[begin[d] + k] = features[indptr[d] + k]
             to_counts[begin[d] + k] = counts[indptr[d] + k]
+
+
+def weigh(weight: str, counts: NDArray[np.int32]) -> NDArray[np.floating]:
+    """Values of numbers of occurrences c: c ("count"), 1 + ln c ("log") or 1."""
+    if weight == "count":
+        return counts.astype(np.float64)
+    return 1 + np.log(counts) if weight == "log" else np.ones(len(counts), np.float32)

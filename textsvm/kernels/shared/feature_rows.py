@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices

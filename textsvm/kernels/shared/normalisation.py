@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.linalg.products import finish_half
+from textsvm.linalg.rows import FeatureRows, side_by_side
+from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
 from textsvm.text.documents import Documents
 
@@ -158,3 +160,30 @@ def normalisation_of(
     """Normalisation of documents by a kernel with a `definition` (kernels/positions)."""
     values = kernel.definition(longest_of(documents)).self_values(documents)
     return Normalisation(documents, values, bool(kernel.normalised), columns)
+
+
+def featureless_groups(
+    documents: Documents, featureless: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]:
+    """Features that give equal documents without features the kernel value 1: a feature for each such text.
+
+    Returns indptr and features of the documents, their ridges, and the number of features.
+    """
+    groups = Normalisation(documents, np.where(featureless, 0.0, 1.0), True).groups
+    sizes = np.bincount(groups)
+    sizes[0] = 0
+    together = sizes[groups] > 1
+    indptr = np.concatenate([[0], np.cumsum(together)])
+    return indptr, groups[together], np.where(together, -1.0, 0.0), len(sizes)
+
+
+def match_featureless(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
+    """Add the features of `featureless_groups` to normalised rows.
+
+    `none_alone` (n,) says whether a document lacks features that no other document has.
+    """
+    indptr, features, ridge, size = featureless_groups(documents, (rows.ridge == 1) & none_alone)
+    if not len(features):
+        return rows
+    x = Sparse(indptr, features, np.ones(len(features), np.float32), size)
+    return side_by_side([rows, FeatureRows(x, ridge)], [1.0, 1.0])

@@ -1,0 +1,84 @@
+"""Exact ids of strings, in stages.
+
+Ids are ranks, never hashes. A key consists of the id of the preceding symbols and of as many further symbols
+as fit a word. The id of a string is the rank of its key among the distinct keys of the documents. Remaining
+symbols extend that id in further stages, so neither the number of symbols nor the alphabet is limited. The
+distinct keys of the stages find strings of other documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.arrays import Ints
+from textsvm.kernels.shared.counting import rank
+from textsvm.linalg.sparse import run_pieces
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.device import array_module, device_of
+from textsvm.runtime.memory import empty
+
+#: Keys per piece of work.
+PIECE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Kept positions that extend the ids of the previous stage to keys.
+
+    kept : int64
+    keys : uint64, (number of ids,), the distinct keys, sorted; the id is the rank
+    ranks : int32 or None, the id of every possible key, -1 if it does not occur; None if there are too many
+    """
+
+    kept: NDArray[np.int64]
+    keys: Any
+    ranks: Any
+
+    def find(self, keys: Any) -> Any:
+        """Id of every key, -1 for unknown keys and for -1; NumPy or CuPy."""
+        xp = array_module(device_of(keys))
+        if not len(self.keys):
+            return xp.full(len(keys), -1, np.int64)
+        some = xp.maximum(keys, 0)
+        if self.ranks is not None:
+            return xp.where(keys >= 0, self.ranks[some], -1)
+        place = xp.minimum(xp.searchsorted(self.keys, some.astype(np.uint64)), len(self.keys) - 1)
+        return xp.where((keys >= 0) & (self.keys[place].astype(np.int64) == keys), place, -1)
+
+
+def strings_of(stages: tuple[Stage, ...], n_symbols: int) -> list[Any]:
+    """Codes of the symbols of all ids of the last stage: an int64 array for each symbol."""
+    keys, symbols = stages[-1].keys.astype(np.int64), []
+    for number in range(len(stages) - 1, -1, -1):
+        for _ in stages[number].kept:
+            symbols.append(keys % max(n_symbols, 1))
+            keys = keys // max(n_symbols, 1)
+        keys = stages[number - 1].keys.astype(np.int64)[keys] if number else keys
+    return symbols[::-1]
+
+
+def ranked(
+    keys: Ints, bound: int, most: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int32] | None]:
+    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if these are tabulated.
+
+    Keys are below `bound`. Ranks are tabulated if there are at most `most` possible keys.
+    """
+    if bound > most:
+        return (*rank(keys.view(np.uint64), bound), None)
+    seen, ranks = np.zeros(bound, bool), empty(len(keys), np.int32)
+    slices = [slice(first, first + PIECE) for first in range(0, len(keys), PIECE)]
+    run_pieces(lambda piece: _mark(keys[piece], seen), slices)
+    table = np.where(seen, np.cumsum(seen, dtype=np.int32) - np.int32(1), np.int32(-1))
+    run_pieces(lambda piece: np.take(table, keys[piece], out=ranks[piece], mode="clip"), slices)
+    return np.flatnonzero(seen).astype(np.uint64), ranks, table
+
+
+@njit(nogil=True, cache=True)
+def _mark(keys, seen):
+    for key in keys:
+        seen[key] = True
