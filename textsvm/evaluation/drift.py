@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.machines.base import is_default
+from textsvm.runtime.parallel import one_blas_thread
 from textsvm.text.documents import Documents, MultiView
 
 #: Length of the p-mers.
@@ -181,7 +182,8 @@ def decide_sample(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fresh.fit(examples_of(train), [labels[i] for i in train])
-            return train, test, fresh.decision_function(examples_of(test))
+            with one_blas_thread():  # the bits of values depend on the number of threads of BLAS
+                return train, test, fresh.decision_function(examples_of(test))
     except InputError:  # such as a sample of a single class
         return None
 
