@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import is_dataclass, replace
+from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typing import Self
 
-_DEFAULTS: dict[type, dict[str, Any]] = {}
 
-
+@cache
 def _defaults(kind: type) -> dict[str, Any]:
     """Default values of the constructor parameters of a class, by name, in alphabetical order."""
-    if kind not in _DEFAULTS:
-        parameters = sorted(signature(kind).parameters.values(), key=lambda parameter: parameter.name)
-        _DEFAULTS[kind] = {
-            parameter.name: parameter.default
-            for parameter in parameters
-            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        }
-    return _DEFAULTS[kind]
+    parameters = sorted(signature(kind).parameters.values(), key=lambda parameter: parameter.name)
+    return {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
 
 
 class Parameters:
