@@ -844,7 +844,7 @@ def test_a_lock_on_windows(tmp_path, monkeypatch):
                 raise PermissionError(errno.EACCES, "Permission denied")
             held.append(handle)
 
-    monkeypatch.setattr(stores, "fcntl", None)
+    monkeypatch.setattr("textsvm.runtime.files.fcntl", None)
     monkeypatch.setitem(sys.modules, "msvcrt", Windows)
     with Store(tmp_path).lock():
         assert (tmp_path / ".lock").read_text() == str(os.getpid())

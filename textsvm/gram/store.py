@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +32,13 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.runtime.files import replacing, sync_folder
+from textsvm.runtime.files import replacing, sync_folder, try_lock
 from textsvm.runtime.parallel import n_threads
 from textsvm.runtime.plain_json import to_json
 from textsvm.version import __version__
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 FORMAT = 1
 _STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"
-#: The locked byte is far behind the content of the file: on Windows other processes cannot read it.
-_LOCKED_BYTE = 1 << 30
 #: Errors of writing to a full disk, or beyond a quota.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: Required entries of store.json.
@@ -301,31 +293,6 @@ def _add(state: Any, value: Any) -> None:
     else:
         text = repr(value).encode("utf-8", "surrogatepass")
         state.update(f"{len(text)}:".encode() + text)
-
-
-def try_lock(handle: int) -> bool:
-    """Lock an open file until it is closed; False if another process holds the lock."""
-    if fcntl is None:
-        return _locked_on_windows(handle)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
-
-
-def _locked_on_windows(handle: int) -> bool:
-    msvcrt: Any = import_module("msvcrt")
-    os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
-    try:
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-    except OSError as error:
-        return error.errno not in (errno.EACCES, errno.EDEADLK)  # else a file system without locks
-    finally:
-        os.lseek(handle, 0, os.SEEK_SET)
-    return True
 
 
 def _names(folder: Path) -> list[str]:
