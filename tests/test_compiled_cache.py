@@ -26,7 +26,7 @@ def total(values):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(compiled, "_warned", False)
+    compiled._warn_once.cache_clear()
     monkeypatch.setattr(compiled, "warn", warnings.warn)  # a command in this process says it its own way
     return tmp_path
 
@@ -109,17 +109,17 @@ def test_what_cannot_be_kept_is_said_once_and_works(error, folder, monkeypatch):
 
 def test_compiling_is_told_once_and_only_if_something_is_compiled(folder, monkeypatch):
     told = []
-    monkeypatch.setattr(compiled, "_compiling", False)
+    compiled._tell_compiling.cache_clear()
     monkeypatch.setattr(compiled, "on_compile", lambda: told.append(1))
     assert [fresh(), fresh()] == [0, 1]  # the second is loaded
     assert told == [1]
-    monkeypatch.setattr(compiled, "_compiling", False)
+    compiled._tell_compiling.cache_clear()
     assert fresh() == 1
     assert told == [1]
 
 
 def test_python_logs_the_first_compilation(monkeypatch, caplog):
-    monkeypatch.setattr(compiled, "_compiling", False)
+    compiled._tell_compiling.cache_clear()
     monkeypatch.setattr(compiled, "on_compile", compiled.log_compiling)
     with caplog.at_level("INFO", "textsvm"):
         compiled._tell_compiling()

@@ -22,6 +22,9 @@ COMMANDS = {
     "tuned.textsvm": "tune texts --kernel spectrum --p 2,3 -C 1,10 -o",
     "gram.npy": "gram texts --kernel gap --p 2 -o",
     "features.npz": "features texts --p 3 -o",
+    # Large enough that BLAS adds in another order with more threads.
+    "drift.textsvm": f"train {sample('messages')} --kernel spectrum:1-4 -o",
+    "landmarks.textsvm": f"train {sample('messages')} --approximate nystrom:100 --kernel spectrum:3 -o",
 }
 #: The commands one after another, as if this machine had so many cores.
 PROGRAM = """

@@ -14,6 +14,7 @@ from textsvm.cli.corpora import corrected
 from textsvm.gram.base import DenseGram
 from textsvm.nearest import rows as near
 from textsvm.reporting.pages import Review, review_page
+from textsvm.runtime.device import array_module, select
 from textsvm.selection.doubts import feature_weights, outliers
 
 WORDS = {
@@ -114,7 +115,18 @@ def test_nearest_are_those_of_the_sorted_matrix(block, monkeypatch):
     assert near.nearest(DenseGram(matrix[:3, :3]), 5).index.shape == (3, 2)
 
 
-def test_equal_values_come_in_the_order_of_the_examples():
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_equal_values_come_in_the_order_of_the_examples(device):
+    xp = array_module(select(device))
+    values = np.random.default_rng(0).integers(0, 4, (50, 40)).astype(np.float32)
+    for k in (1, 7, 40):
+        index, value = near.largest(xp.asarray(values), k)
+        expected = np.argsort(-values, axis=1, kind="stable")[:, :k]
+        assert np.array_equal(index, expected)
+        assert np.array_equal(value, np.take_along_axis(values, expected, 1))
+
+
+def test_the_largest_of_few_columns():
     assert near.largest(np.array([[0.5, 0.9, 0.9, 0.1]]), 2)[0].tolist() == [[1, 2]]
     index, value = near.largest(np.ones((2, 3)), 0)
     assert index.shape == value.shape == (2, 0)

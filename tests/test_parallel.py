@@ -66,7 +66,7 @@ def test_a_single_thread_suffices(monkeypatch, error):
     done = []
     with parallel.limit(3):
         parallel.run(lambda _: None, range(3))
-        pool = parallel._pools[3]
+        pool = parallel._pool(3)
         submit, calls = pool.submit, []
 
         def once(*arguments):

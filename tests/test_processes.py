@@ -94,7 +94,7 @@ def test_a_lock_that_a_thread_held_is_free_in_a_forked_child(held):
 
 
 @forks
-@pytest.mark.parametrize("lock", [base._preparing, parallel._blas_lock])
+@pytest.mark.parametrize("lock", [base._preparing, parallel._blas_limit.lock])
 def test_a_child_forked_while_a_thread_prepares_a_model_predicts(model, held, lock):
     held(lock)
     assert in_child(lambda: SVC(EditDistance(), device="cpu").fit(TEXTS, LABELS).predict(NEW), 20) == 0

@@ -488,6 +488,31 @@ def test_a_newer_format(tmp_path):
         stored_rows(tmp_path, wanted())
 
 
+def test_another_version_computes_the_matrices_again(tmp_path):
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(stores, "__version__", "0.1.0")
+        panels = stored_rows(tmp_path, wanted()).made
+    store = tmp_path / "store.json"
+    content = json.loads(store.read_text())
+    # The other version computed digests of texts in another way.
+    store.write_text(json.dumps({**content, "views": dict.fromkeys(content["views"], "0" * 32)}))
+    kernel = Table()
+    rows = stored_rows(tmp_path, wanted(kernel))
+    assert rows.made == panels
+    assert kernel.values
+    assert stored_rows(tmp_path, wanted()).made == 0
+    manifests = [store, *tmp_path.glob("*/gram.json")]
+    assert [json.loads(path.read_text())["textsvm"] for path in manifests] == [textsvm.__version__] * 2
+
+
+def test_a_matrix_of_another_version_in_a_store_of_this_one(tmp_path):
+    panels = stored_rows(tmp_path, wanted()).made
+    (path,) = tmp_path.glob("*/gram.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "textsvm": "0.1.0"}))
+    assert stored_rows(tmp_path, wanted()).made == panels
+    assert stored_rows(tmp_path, wanted()).made == 0
+
+
 @pytest.mark.parametrize("size", [0, -1, N + 1, "8", None])
 def test_rows_of_a_panel_out_of_range(tmp_path, size):
     stored_rows(tmp_path, wanted())
@@ -819,7 +844,7 @@ def test_a_lock_on_windows(tmp_path, monkeypatch):
                 raise PermissionError(errno.EACCES, "Permission denied")
             held.append(handle)
 
-    monkeypatch.setattr(stores, "fcntl", None)
+    monkeypatch.setattr("textsvm.runtime.files.fcntl", None)
     monkeypatch.setitem(sys.modules, "msvcrt", Windows)
     with Store(tmp_path).lock():
         assert (tmp_path / ".lock").read_text() == str(os.getpid())

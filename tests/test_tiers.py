@@ -35,6 +35,7 @@ from textsvm.gram.plan import Case, FeatureCase, Rates, candidates, plan_feature
 from textsvm.gram.stored import StoredRows
 from textsvm.readers import sample
 from textsvm.runtime.device import Device
+from textsvm.version import __version__
 
 H200 = Rates(compute=2.4e8, bus=5e10, read=1.3e9, write=1.3e9)
 SMALL = needed_bytes(60, 20)
@@ -217,18 +218,23 @@ class TestKept:
     @pytest.mark.parametrize(
         "content",
         [
-            "", "[", "[]", "3", "{}", '{"format": 2, "rates": {}}', '{"format": 1, "rates": []}', "\x00\xff",
-            '{"format": 1, "rates": {"NAME": 3}}', '{"format": 1, "rates": {"NAME": ["a", 1]}}',
-            '{"format": 1, "rates": {"NAME": [NOW, -1, 2]}}', '{"format": 1, "rates": {"NAME": [NOW, NaN]}}',
-            '{"format": 1, "rates": {"NAME": [NOW]}}', '{"format": 1, "rates": {"NAME": [NOW, Infinity, 1]}}',
+            "", "[", "[]", "3", "{}", "\x00\xff", '{"textsvm": "VERSION", "rates": []}',
+            '{"textsvm": "0.1.0", "rates": {"NAME": [NOW, 1, 2]}}',
+            '{"textsvm": "VERSION", "rates": {"NAME": 3}}',
+            '{"textsvm": "VERSION", "rates": {"NAME": ["a", 1]}}',
+            '{"textsvm": "VERSION", "rates": {"NAME": [NOW, -1, 2]}}',
+            '{"textsvm": "VERSION", "rates": {"NAME": [NOW, NaN]}}',
+            '{"textsvm": "VERSION", "rates": {"NAME": [NOW]}}',
+            '{"textsvm": "VERSION", "rates": {"NAME": [NOW, Infinity, 1]}}',
             "[" * 100_000,
         ],
     )  # fmt: skip
-    def test_a_damaged_file_counts_as_none(self, content):
+    def test_damaged_files_and_those_of_other_versions_are_ignored(self, content):
         measure, calls = self.count()
         rates.cached_rates("a disk", measure)
         (name,) = json.loads(rates.cache_file().read_text())["rates"]
-        content = content.replace("NAME", name).replace("NOW", str(time.time()))
+        for word, value in (("NAME", name), ("NOW", str(time.time())), ("VERSION", __version__)):
+            content = content.replace(word, value)
         rates.cache_file().write_text(content, encoding="latin-1")
         assert rates.cached_rates("a disk", measure) == (3.0, 4.0)
         assert len(calls) == 2

@@ -23,6 +23,7 @@ import numpy as np
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.runtime.device import select
+from textsvm.runtime.docstrings import docstring
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import n_threads
 from textsvm.version import __version__
@@ -188,7 +189,7 @@ class Benchmark:
 
     def parser(self, prog: str) -> argparse.ArgumentParser:
         """Parser of the shared and the own options."""
-        description = f"{self.run.__doc__} {sys.modules[self.run.__module__].__doc__}"
+        description = f"{docstring(self.run)} {docstring(sys.modules[self.run.__module__])}"
         parser = argparse.ArgumentParser(f"{prog} {self.name}", description=description)
         output, repeats = f"report without suffix (default: {self.output})", self.repeats
         parser.add_argument("-o", "--output", type=Path, help=output)

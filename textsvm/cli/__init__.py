@@ -15,6 +15,7 @@ from typer.completion import completion_init, install_callback, show_callback
 
 from textsvm.cli import console
 from textsvm.cli.options import Command, Group, option
+from textsvm.runtime.docstrings import docstring
 from textsvm.version import __version__
 
 #: Commands with the first sentence of their help. Each is the function or group of its name in the module of
@@ -84,7 +85,8 @@ def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(cls=Command, context_settings=_SETTINGS.get(name))(command)
+            settings = _SETTINGS.get(name)
+            app.command(cls=Command, context_settings=settings, help=docstring(command))(command)
     return app
 
 

@@ -28,6 +28,7 @@ from textsvm.cli.output import Force, Kind, Output, check_figures, check_report
 from textsvm.errors import InputError, printable
 from textsvm.mail import client, quick
 from textsvm.mail.raw_message import RawMessage, marked_pieces
+from textsvm.runtime.docstrings import docstring
 from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
@@ -597,4 +598,4 @@ for command in (
     classify, learn, unlearn, relearn, status, export,
     import_, retrain, report, serve,
 ):  # fmt: skip
-    mail.command(command.__name__.strip("_"), cls=Command)(command)
+    mail.command(command.__name__.strip("_"), cls=Command, help=docstring(command))(command)

@@ -24,6 +24,7 @@ from textsvm.arrays import Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.model_parts import parts_of
 from textsvm.model.settings import is_default
+from textsvm.runtime.parallel import one_blas_thread
 from textsvm.text.documents import Documents, MultiView
 
 #: Length of the p-mers.
@@ -222,7 +223,8 @@ def decide_sample(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fresh.fit(examples_of(train), [labels[i] for i in train])
-            return train, test, fresh.decision_function(examples_of(test))
+            with one_blas_thread():  # the bits of values depend on the number of threads of BLAS
+                return train, test, fresh.decision_function(examples_of(test))
     except InputError:  # such as a sample of a single class
         return None
 

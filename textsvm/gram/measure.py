@@ -2,7 +2,8 @@
 
 Throughput is measured in tenths of a second, and only if a decision depends on it. Rates of a disk or of a
 card's bus are cached for a month in the user's cache folder (``$XDG_CACHE_HOME/textsvm``, or
-``~/.cache/textsvm``), by computer and by mount of the disk or name of the card. Damaged files are ignored.
+``~/.cache/textsvm``), by computer and by mount of the disk or name of the card. Damaged files and
+files of other versions of textsvm are ignored.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
 from textsvm.runtime.files import replacing
+from textsvm.version import __version__
 
-FORMAT, MONTH = 1, 30 * 86_400.0
+#: Seconds for which a measurement is cached.
+MONTH = 30 * 86_400.0
 #: Test of a disk: bytes written at a time, maximum bytes and seconds of writing; bytes read at a time.
 _WRITTEN, _MAX_BYTES, _MAX_SECONDS, _PIECE = 16 << 20, 128 << 20, 0.2, 2 << 20
 #: Bytes per second (read, written) of a disk that cannot be measured: a modest SSD's.
@@ -139,7 +142,7 @@ def cached_rates(name: str, measure: Callable[[], tuple[float, ...]]) -> tuple[f
         known[name] = time.time(), rates
         entries = {each: [at, *values] for each, (at, values) in known.items()}
         with replacing(cache_file()) as temporary:
-            text = json.dumps({"format": FORMAT, "rates": entries}, indent=1)
+            text = json.dumps({"textsvm": __version__, "rates": entries}, indent=1)
             temporary.write_text(text, encoding="utf-8", newline="\n")
     return rates
 
@@ -148,7 +151,7 @@ def _read_cache() -> dict[str, tuple[float, tuple[float, ...]]]:
     """All valid entries with the time of their measurement; empty if the file is damaged."""
     try:
         content = json.loads(cache_file().read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
+        if content["textsvm"] != __version__:
             return {}
         entries = {
             name: [float(value) for value in values] for name, values in content["rates"].items() if values

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.gram.base import Gram
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.near import scale_of
@@ -75,16 +76,28 @@ def most_similar(
     return index, best
 
 
-def largest(values: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Columns and values of the k largest of each row, largest first, on the host."""
+def largest(values: Array, k: int) -> tuple[Ints, Floats]:
+    """Columns and values of the k largest of each row, largest first, on the host.
+
+    Equal values come in the order of the columns.
+    """
     xp = array_module(device_of(values))
     if k == 0:
         return np.empty((len(values), 0), np.int64), np.empty((len(values), 0))
-    some = xp.argpartition(-values, k - 1, axis=1)[:, :k]
-    index, top = to_host(some), to_host(xp.take_along_axis(values, some, axis=1)).astype(np.float64)
-    # Equal values in the order of the examples, whatever the device.
+    least = -xp.partition(-values, k - 1, axis=1)[:, k - 1 : k]
+    selected = values >= least
+    tied = xp.flatnonzero(selected.sum(axis=1) > k)
+    if len(
+        tied
+    ):  # of the values that are equal to the k-th, the first fill the places that larger ones leave
+        equal = values[tied] == least[tied]
+        places = k - (values[tied] > least[tied]).sum(axis=1, keepdims=True)
+        selected[tied] &= ~equal | (xp.cumsum(equal, axis=1) <= places)
+    columns = selected.nonzero()[1].reshape(len(values), k)
+    index = to_host(columns).astype(np.int64)
+    top = to_host(xp.take_along_axis(values, columns, axis=1)).astype(np.float64)
     order = np.lexsort((index, -top), axis=1)
-    return np.take_along_axis(index, order, 1).astype(np.int64), np.take_along_axis(top, order, 1)
+    return np.take_along_axis(index, order, 1), np.take_along_axis(top, order, 1)
 
 
 def _normalised(gram: Gram, progress: Progress | None) -> Iterator[tuple[slice, Any]]:

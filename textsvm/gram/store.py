@@ -6,7 +6,8 @@
     DIR/.lock               held by the process that writes
 
 Every file is written under a temporary name and moved into place, so an interrupted run leaves only valid
-files, and the next run computes the missing panels. Reading takes no lock.
+files, and the next run computes the missing panels. Reading takes no lock. Grams that another version of
+textsvm wrote are deleted and computed again.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +32,13 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.runtime.files import replacing, sync_folder
+from textsvm.runtime.files import replacing, sync_folder, try_lock
 from textsvm.runtime.parallel import n_threads
 from textsvm.runtime.plain_json import to_json
 from textsvm.version import __version__
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 FORMAT = 1
 _STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"
-#: The locked byte is far behind the content of the file: on Windows other processes cannot read it.
-_LOCKED_BYTE = 1 << 30
 #: Errors of writing to a full disk, or beyond a quota.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: Required entries of store.json.
@@ -121,10 +114,10 @@ class Store:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        #: Content of store.json, None in a new folder.
+        #: Content of store.json; None in a new folder, or if another version of textsvm wrote it.
         self.texts: dict[str, Any] | None = None
         if (self.folder / _STORE).is_file():
-            self.texts = _read_json(self.folder / _STORE, _TEXTS)
+            self._read_texts()
         elif self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"the store {folder} is a file; name a folder")
         elif any(not name.startswith(".") for name in _names(self.folder)):
@@ -133,13 +126,20 @@ class Store:
                 "empty folder"
             )
 
+    def _read_texts(self) -> None:
+        content = _read_json(self.folder / _STORE, _TEXTS)
+        self.texts = content if content["textsvm"] == __version__ else None
+
     def find(self, request: GramRequest, memory: int, rows: int | None = None) -> StoredGram:
         """Location of an existing or new Gram, with `rows` per panel, or as many as fit into `memory`."""
         texts, gram = request.texts(), request.gram()
+        if self.texts is None:
+            self._delete_other_versions(self.folder.glob(f"*/{_GRAM}"))
         self._require_same(texts)
         views = {view: texts["views"][view] for view in sorted(texts["views"])}
         name = digest({**gram, "views": views, "n": request.n})[:16]
         folder = self.folder / f"{request.kernel.name}-{name}"
+        self._delete_other_versions([folder / _GRAM])
         if (folder / _GRAM).is_file():
             manifest = _read_json(folder / _GRAM, {"rows_of_panel": int})
             size = manifest["rows_of_panel"]
@@ -152,6 +152,26 @@ class Store:
                 "texts": texts, "rows_of_panel": size, "device": request.device.description,
             }  # fmt: skip
         return StoredGram(self, Panels(folder, request.n, size, name), {**manifest, "texts": texts})
+
+    def _delete_other_versions(self, manifests: Iterable[Path]) -> None:
+        """Delete those of some Grams that another version of textsvm wrote: its kernel values may differ."""
+
+        def is_other(manifest: Path) -> bool:
+            return manifest.is_file() and _read_json(manifest, {})["textsvm"] != __version__
+
+        others = list(filter(is_other, manifests))
+        if not others:
+            return
+        with self.lock():
+            for manifest in filter(is_other, others):  # another process may have deleted it
+                try:
+                    for panel in manifest.parent.glob(
+                        "*.rows"
+                    ):  # before the manifest, which says that they are old
+                        panel.unlink()
+                    shutil.rmtree(manifest.parent)
+                except OSError as error:
+                    raise InputError(f"cannot delete {manifest.parent}: {error.strerror}") from error
 
     def _require_same(self, texts: Mapping[str, Any]) -> None:
         known = self.texts
@@ -179,7 +199,7 @@ class Store:
     def note(self, texts: Mapping[str, Any]) -> None:
         """Write the identity of its texts; inside `lock`."""
         if (self.folder / _STORE).is_file():  # written by another process since
-            self.texts = _read_json(self.folder / _STORE, _TEXTS)
+            self._read_texts()
         self._require_same(texts)
         views = {**(self.texts or texts)["views"], **texts["views"]}
         if self.texts is None or views != self.texts["views"]:
@@ -275,31 +295,6 @@ def _add(state: Any, value: Any) -> None:
         state.update(f"{len(text)}:".encode() + text)
 
 
-def try_lock(handle: int) -> bool:
-    """Lock an open file until it is closed; False if another process holds the lock."""
-    if fcntl is None:
-        return _locked_on_windows(handle)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
-
-
-def _locked_on_windows(handle: int) -> bool:
-    msvcrt: Any = import_module("msvcrt")
-    os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
-    try:
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-    except OSError as error:
-        return error.errno not in (errno.EACCES, errno.EDEADLK)  # else a file system without locks
-    finally:
-        os.lseek(handle, 0, os.SEEK_SET)
-    return True
-
-
 def _names(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
@@ -322,6 +317,7 @@ def _read_json(path: Path, types: Mapping[str, type]) -> dict[str, Any]:
             f"{path.parent} has store format {version!r}, and textsvm {__version__} reads {FORMAT}; "
             "use the version that wrote it, or name another folder"
         )
+    types = {"textsvm": str, **types}
     if not all(isinstance(content.get(name), kind) for name, kind in types.items()):
         raise InputError(_damaged(path))
     return content

@@ -33,15 +33,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Array
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Ability, Cost, KernelRows, Lengths, Structure, Values
 from textsvm.kernels.near import Nearest
-from textsvm.linalg.dense import DenseRows
+from textsvm.linalg.dense import DenseRows, matmul
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress, part
+from textsvm.runtime.parallel import Progress, one_blas_thread, part
 from textsvm.runtime.workers import current
 from textsvm.text.documents import Documents, View
 
@@ -109,7 +110,7 @@ class NystroemStructure(Structure):
         all_coef = np.zeros((len(features.x), len(coef)))
         all_coef[index] = coef.T
         with devices.use(landmarks.rows.device):
-            weights = landmarks.projection @ features.x.transposed_dot(all_coef)
+            weights = _products(landmarks.projection, features.x.transposed_dot(all_coef))
             self.kernel._last = None
             return self.kernel.kernel, landmarks.index, devices.to_host(weights).T
 
@@ -233,17 +234,23 @@ class NystroemRows:
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
         with devices.use(self.device):
-            return self._z[indices] @ self._z.T
+            return _products(self._z[indices], self._z.T)
 
     def gram(self, progress: Progress | None = None) -> Any:
         with devices.use(self.device):
-            return self._z @ self._z.T
+            return _products(self._z, self._z.T)
+
+
+def _products(a: Array, b: Array) -> Array:
+    """a @ b, with bits that do not depend on the number of threads of the host."""
+    return matmul(a, b) if isinstance(a, np.ndarray) else a @ b
 
 
 def _decompose(rows: KernelRows, index: NDArray[np.int64]) -> Landmarks:
     """The map to features from the rows of landmarks."""
     xp = devices.array_module(rows.device)
-    values, vectors = xp.linalg.eigh(rows.gram().astype(xp.float64))
+    with one_blas_thread():  # the bits of eigenvectors depend on the number of threads
+        values, vectors = xp.linalg.eigh(rows.gram().astype(xp.float64))
     on_host = devices.to_host(values)
     noise = ROUNDING * np.sqrt(len(index)) * 2.0**-24 * float(devices.to_host(rows.diag()).max(initial=0.0))
     bound = max(noise, -float(on_host.min(initial=0.0)))
@@ -267,7 +274,7 @@ def _features(
     step = max(1, (HOST_BLOCK if device.kind == "cpu" else DEVICE_BLOCK) // (8 * len(landmarks.index)))
     blocks = [slice(first, min(first + step, n)) for first in range(0, n, step)]
     for rows, values in _crossed(kernel, landmarks, documents, blocks, progress):
-        z[rows] = values.astype(xp.float64) @ landmarks.projection
+        z[rows] = _products(values.astype(xp.float64), landmarks.projection)
     for rows in blocks:
         some = documents.take(np.arange(rows.start, rows.stop))
         trace += float(kernel.rows(some, device).diag().sum(dtype=xp.float64))

@@ -31,10 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from textsvm.errors import InputError, json_escaped
-from textsvm.gram.store import try_lock
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.read import read_corpus
-from textsvm.runtime.files import replacing, sync_folder
+from textsvm.runtime.files import replacing, sync_folder, try_lock
 
 Labels = str | list[str] | None
 #: Values of "chosen", how a text got its first answer: drawn at random (the test part), picked by the user,

@@ -3,6 +3,9 @@
 Rows are kept in float32, products are summed in float64. A GPU converts values as it reads them (dense.cu:
 each pass reads every value, 4 bytes, once; the order of sums is fixed, so results are reproducible). The host
 copies a block of rows at a time to float64. Kernels are compiled for the numbers of columns in `WIDTHS`.
+
+BLAS and LAPACK add in another order with another number of threads. Products on the host are therefore
+computed in pieces that depend on shapes alone, each by one thread of BLAS.
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray
+from textsvm.linalg.sparse import run_pieces
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import array_module, device_of
+from textsvm.runtime.parallel import one_blas_thread
 
 Array = Any  # a CuPy array
 
@@ -101,6 +107,31 @@ class CudaDense:
             gpu.function(SOURCE, name, defines)((-(-warps // WARPS),), (BLOCK,), (arguments,))
 
 
+#: Multiplications of a piece of a product on the host.
+PIECE = 1 << 22
+#: Minimum number of rows or columns of a piece.
+PIECE_WIDTH = 64
+
+
+def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
+    """a @ b on all cores, for matrices on the host; no bit depends on the number of threads."""
+    by_rows = len(a) >= b.shape[1]
+    size, work = (len(a), a.shape[1] * b.shape[1]) if by_rows else (b.shape[1], a.size)
+    step = max(PIECE_WIDTH, PIECE // max(1, work))
+    product = np.empty((len(a), b.shape[1]), np.result_type(a, b))
+
+    def multiply(first: int) -> None:
+        piece = slice(first, first + step)
+        if by_rows:
+            np.matmul(a[piece], b, out=product[piece])
+        else:
+            np.matmul(a, b[:, piece], out=product[:, piece])
+
+    with one_blas_thread():
+        run_pieces(multiply, range(0, size, step))
+    return product
+
+
 #: Bytes of the float64 copy of a block of rows, on the host and on a GPU.
 HOST_BLOCK, DEVICE_BLOCK = 16 << 20, 1 << 30
 #: Bytes of rows kept in float64 on the host for many products.
@@ -150,7 +181,7 @@ class DenseRows:
             return self._on_gpu().dot(by)
         products = np.empty((len(self), by.shape[1]))
         for rows, block in self._blocks():
-            products[rows] = block @ by
+            products[rows] = matmul(block, by)
         return products
 
     def transposed_dot(self, dense: Any) -> Any:
@@ -160,7 +191,7 @@ class DenseRows:
             return self._on_gpu().transposed_dot(by)
         sums = np.zeros((self.n_features, by.shape[1]))
         for rows, block in self._blocks():
-            sums += block.T @ by[rows]
+            sums += matmul(block.T, by[rows])
         return sums
 
     def scatter(self, indices: Any, weights: Any, constant: float) -> Any:
@@ -171,7 +202,7 @@ class DenseRows:
             scaled = xp.empty((len(block), d + 1))
             xp.multiply(block, root[rows], out=scaled[:, :d])
             scaled[:, d:] = constant * root[rows]
-            total += scaled.T @ scaled
+            total += matmul(scaled.T, scaled) if xp is np else scaled.T @ scaled
         return total
 
     def _blocks(self, indices: Any = None) -> Iterator[tuple[slice, Any]]:

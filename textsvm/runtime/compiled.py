@@ -14,7 +14,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,6 @@ NUMPY_SIZE = 1 << 24
 NUMBA = (80 << 20, 400 << 20)
 #: Called with a message if compiled functions cannot be cached on disk.
 warn: Callable[[str], object] = warnings.warn
-_warned = _compiling = False
 _by_numpy = 0  # symbols and entries
 
 
@@ -102,7 +101,7 @@ class Imported:
 
     @property
     def dispatcher(self) -> Any:
-        """What Numba calls."""
+        """The function, which `Compiled.dispatcher` puts in place of this object before Numba compiles."""
         return getattr(import_module(self._module), self._name)
 
 
@@ -138,7 +137,7 @@ def _by_name(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _compiler_lock() -> Any:
     """Numba's compiler lock; a fork waits until it is free, as a child could not release it."""
     from numba.core.compiler_lock import global_compiler_lock as lock
@@ -159,21 +158,17 @@ def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
         _warn_once("no writable cache folder")
 
 
+@cache
 def _tell_compiling() -> None:
-    global _compiling
-    if not _compiling:
-        _compiling = True
-        on_compile()
+    on_compile()
 
 
+@cache
 def _warn_once(reason: str) -> None:
-    global _warned
-    if not _warned:
-        _warned = True
-        warn(
-            f"compiled functions cannot be kept ({reason}) and are compiled anew in every run, which takes "
-            "seconds; let NUMBA_CACHE_DIR name a folder that can be written"
-        )
+    warn(
+        f"compiled functions cannot be kept ({reason}) and are compiled anew in every run, which takes "
+        "seconds; let NUMBA_CACHE_DIR name a folder that can be written"
+    )
 
 
 @njit(inline="always")

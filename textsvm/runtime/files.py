@@ -1,4 +1,4 @@
-"""Atomic file writes: write to a temporary file, then move it into place.
+"""Atomic file writes and file locks. A write goes to a temporary file, which is then moved into place.
 
 A failed write leaves the old file unchanged. Only regular files are replaced: links are followed; a FIFO,
 device, socket or folder is refused. The temporary file is ``.NAME.PID.RANDOM.tmp`` beside its target; the
@@ -7,6 +7,7 @@ next write of the same name removes leftovers of killed processes.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -14,10 +15,19 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from textsvm.errors import InputError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+#: Position of the locked byte on Windows, where other processes cannot read it: far behind the content.
+_LOCKED_BYTE = 1 << 30
 #: Age in seconds from which a temporary file counts as a leftover.
 _DAY = 86_400
 _KINDS = {
@@ -126,3 +136,28 @@ def _mode_of_new(target: Path) -> int:
     finally:
         os.close(handle)
         probe.unlink()
+
+
+def try_lock(handle: int) -> bool:
+    """Lock an open file until it is closed; False if another process holds the lock."""
+    if fcntl is None:
+        return _locked_on_windows(handle)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def _locked_on_windows(handle: int) -> bool:
+    msvcrt: Any = import_module("msvcrt")
+    os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+    try:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    except OSError as error:
+        return error.errno not in (errno.EACCES, errno.EDEADLK)  # else a file system without locks
+    finally:
+        os.lseek(handle, 0, os.SEEK_SET)
+    return True

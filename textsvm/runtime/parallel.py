@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from functools import lru_cache
+from functools import cache
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -39,14 +39,17 @@ Progress = Callable[[float, float], None]
 StageProgress = Callable[[str, float, float], None]
 
 _limit: ContextVar[int | None] = ContextVar("textsvm_threads", default=None)
-#: Pools by number of threads, kept alive, since starting one takes longer than short work.
-_pools: dict[int, ThreadPoolExecutor] = {}
 _worker = threading.local()
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Pool of so many threads, kept alive, since starting one takes longer than short work."""
+    return ThreadPoolExecutor(threads)
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pools.clear)
-#: For each active `one_blas_thread` block, the thread count of each library before the first block.
-_blas_threads: list[list[int]] = []
-_blas_lock = Lock()
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 @contextmanager
@@ -74,28 +77,42 @@ def n_threads() -> int:
     return min(cores, int(shared)) if shared.isdecimal() and int(shared) else cores
 
 
+class _BlasLimit:
+    """Number of active `one_blas_thread` blocks, and the threads of each library before the first block."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.blocks = 0
+        self.threads: list[int] = []
+
+
+_blas_limit = _BlasLimit()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to a single thread inside the block; faster than threadpoolctl's own context manager.
 
     The limit is global to the process: the first of several concurrent blocks sets it, the last restores it.
     """
-    with _blas_lock:
+    with _blas_limit.lock:
         libraries = _blas().lib_controllers
-        before = [library.get_num_threads() for library in libraries]
-        _blas_threads.append(_blas_threads[0] if _blas_threads else before)
+        if not _blas_limit.blocks:
+            _blas_limit.threads = [library.get_num_threads() for library in libraries]
+        _blas_limit.blocks += 1
         for library in libraries:
             library.set_num_threads(1)
     try:
         yield
     finally:
-        with _blas_lock:
-            before = _blas_threads.pop()
-            for library, threads in zip(libraries, before, strict=True):
-                library.set_num_threads(1 if _blas_threads else threads)
+        with _blas_limit.lock:
+            _blas_limit.blocks -= 1
+            if not _blas_limit.blocks:
+                for library, threads in zip(libraries, _blas_limit.threads, strict=True):
+                    library.set_num_threads(threads)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _blas() -> Any:
     from threadpoolctl import ThreadpoolController
 
@@ -155,8 +172,7 @@ def run(
     costs = [1.0] * len(pieces) if work is None else list(work)
     total, done = float(sum(costs)), 0.0
     threads = n_threads()
-    pool = _pools.get(threads) or _pools.setdefault(threads, ThreadPoolExecutor(threads))
-    queue = _PieceQueue(function, pieces, pool, threads, report_each=bool(progress or watch))
+    queue = _PieceQueue(function, pieces, _pool(threads), threads, report_each=bool(progress or watch))
     try:
         queue.start_thread()
         while True:
@@ -177,7 +193,7 @@ def run(
         if isinstance(error, KeyboardInterrupt):
             # Do not wait for running pieces, which take minutes for very long documents. The pool is not
             # shut down: other threads may use it, and it ends with the last of its pieces.
-            _pools.pop(threads, None)
+            _pool.cache_clear()
         else:
             while running:
                 _, running, _ = queue.reports.get()

@@ -28,6 +28,7 @@ from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.device import array_module, device_of
+from textsvm.runtime.parallel import one_blas_thread
 
 #: CuPy or NumPy arrays.
 Array = Any
@@ -212,7 +213,8 @@ class Preconditioner:
         if not self._inverses:
             return r, r_bias
         columns = xp.concatenate([r, r_bias[None]]).T
-        products = xp.stack([w.T @ (w @ a) for w, a in zip(self._inverses, columns, strict=True)], axis=1)
+        with one_blas_thread():
+            products = xp.stack([w.T @ (w @ a) for w, a in zip(self._inverses, columns, strict=True)], axis=1)
         return products[:-1], products[-1]
 
     def _inverse(self, xp: Any, x: DenseRows, system: NewtonSystem, c: int) -> Array:
@@ -224,7 +226,8 @@ class Preconditioner:
         diagonal[:-1] += 1
         diagonal[-1] += system.hold[c]
         diagonal += rounding
-        return xp.linalg.inv(xp.linalg.cholesky(hessian))
+        with one_blas_thread():
+            return xp.linalg.inv(xp.linalg.cholesky(hessian))
 
 
 def sampled(xp: Any, curvature: Array, most: int) -> tuple[Array, float]:

@@ -22,13 +22,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from textsvm.gram.base import FeatureProducts, Gram
+from textsvm.linalg.dense import matmul
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import array_module, to_host
-from textsvm.runtime.parallel import n_threads
 from textsvm.solvers import dual
 from textsvm.solvers.dual import AnyDual, MulticlassDual
 from textsvm.solvers.solution import Solution
@@ -184,10 +183,9 @@ def decision_values(gram: Gram | FeatureProducts, several: Sequence[Machines]) -
     values = np.empty((len(bias), gram.n))
     on_host = gram.device.kind == "cpu"
     most = len(bias) if on_host else max(1, VALUES_BYTES // (8 * max(1, gram.n)))
-    with threadpool_limits(n_threads(), user_api="blas"):
-        for first in range(0, len(bias), most):
-            part = slice(first, min(first + most, len(bias)))
-            _product(array_module(gram.device), gram, weights[part], values[part])
+    for first in range(0, len(bias), most):
+        part = slice(first, min(first + most, len(bias)))
+        _product(array_module(gram.device), gram, weights[part], values[part])
     values += bias[:, None]
     return np.split(values, sizes)
 
@@ -222,7 +220,11 @@ def _product(xp: Any, gram: Gram, weights: scipy.sparse.csc_matrix, out: NDArray
         block = used[start : start + size]
         rows = gram.rows(block).astype(xp.float64)
         part = weights[:, block]
-        sparse = xp is np and part.nnz < SPARSE * part.shape[0] * part.shape[1]
-        values += (part if sparse else xp.asarray(part.toarray())) @ rows
+        if xp is not np:
+            values += xp.asarray(part.toarray()) @ rows
+        elif part.nnz < SPARSE * part.shape[0] * part.shape[1]:
+            values += part @ rows
+        else:
+            values += matmul(part.toarray(), rows)
     if xp is not np:
         out[...] = values.get()
