@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import Floats, Ints, Json
 from textsvm.errors import InputError
-from textsvm.evaluation.model_parts import parts_of
-from textsvm.model.settings import is_default
+from textsvm.model.rules import ScaledRule, margins
+from textsvm.model.settings import ClassifierSettings, is_default
+from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import one_blas_thread
 from textsvm.text.documents import Documents, MultiView
 
@@ -48,15 +50,6 @@ FACTOR, MORE = 1.5, 0.02
 UNLIKE, LEAST_PMERS, LEAST_SYMBOLS, MOST_TEXTS, COMPARED_SYMBOLS = 0.05, 20, 500, 100, 1 << 17
 #: Maximum symbols of support vectors whose p-mers are compared; above it, every k-th document.
 MOST_SYMBOLS = 1 << 24
-
-
-def margins(decision: Floats) -> Floats:
-    """Margin of each text, shape (n,), from decision values, shape (n,) or (n, n_classes)."""
-    if decision.ndim == 1:
-        return np.abs(decision)
-    ordered = np.partition(decision, -2, axis=1)
-    difference: Floats = ordered[:, -1] - ordered[:, -2]
-    return difference
 
 
 class Margins:
@@ -92,14 +85,14 @@ class Margins:
 
 
 class SeenSymbols:
-    """Symbols and p-mers of the support vectors of a machine; not `available` for a machine without texts."""
+    """Symbols and p-mers of the support vectors of a model; not `available` for a model without texts."""
 
-    def __init__(self, machine: Any, rows: Ints | None = None) -> None:
-        self.machine, self.view = machine, None
-        support = parts_of(machine).support
-        if not isinstance(support, Documents | MultiView) or not len(support):
+    def __init__(self, model: TrainedModel, rows: Ints | None = None) -> None:
+        self.model, self.view = model, None
+        support, kernel = model.support.documents, model.kernel
+        if kernel is None or not isinstance(support, Documents | MultiView) or not len(support):
             return
-        views = [view for view in machine.kernel_.structure.views if isinstance(support.of(view), Documents)]
+        views = [view for view in kernel.structure.views if isinstance(support.of(view), Documents)]
         self.view = next((view for view in views if not support.of(view).of_tokens), next(iter(views), None))
         if self.view is None:
             return
@@ -124,9 +117,7 @@ class SeenSymbols:
 
     def read(self, examples: Any) -> Documents:
         """New examples, encoded over an extension of the alphabet of the support vectors."""
-        machine = self.machine
-        encoded = machine.encode(machine.validate(examples, fitting=False), machine.support_documents_)
-        documents: Documents = encoded.of(self.view)
+        documents: Documents = self.model.encode(examples).of(self.view)
         return documents
 
     def new_symbols(self, documents: Documents) -> Ints:
@@ -169,22 +160,20 @@ def _pmers(documents: Documents, p: int) -> NDArray[np.uint64]:
 
 
 def record(
-    model: Any, n: int, examples_of: Callable[[Ints], Any], decision: Floats | None
+    model: TrainedModel, n: int, examples_of: Callable[[Ints], Any], decision: Floats | None
 ) -> dict[str, float | None]:
-    """Measure a fitted model on a few of its n training texts: "symbols", "features" (shares) and "margin".
+    """Measure a model on a few of its n training texts: "symbols", "features" (shares) and "margin".
 
     A value is None if it cannot be measured. `decision` are values of training texts by machines that were
     not trained on them, of a classifier with a label for each text; a calibrated model has their median.
     """
-    parts = parts_of(model)
-    machine = parts.machine
     values: dict[str, float | None] = dict.fromkeys(("symbols", "features", "margin"))
-    values["margin"] = parts.margin
+    values["margin"] = model.record.margin
     if decision is not None:
         values["margin"] = float(np.median(margins(decision)))
-    _, test = _sample(machine, n)
-    rest = np.flatnonzero(~np.isin(machine.support_, test))
-    support = SeenSymbols(machine, rest)
+    _, test = _sample(model, n)
+    rest = np.flatnonzero(~np.isin(model.support.indices, test))
+    support = SeenSymbols(model, rest)
     if support.available and len(rest):
         documents = support.read(examples_of(test))
         if support.of_characters:
@@ -194,10 +183,10 @@ def record(
     return values
 
 
-def _sample(machine: Any, n: int) -> tuple[Ints, Ints]:
+def _sample(model: TrainedModel, n: int) -> tuple[Ints, Ints]:
     """Indices of a few of n training texts: a training part and a test part."""
-    size = SLOW_SAMPLE if machine.kernel_ is not None and machine.kernel_.cost.quadratic else SAMPLE
-    support = parts_of(machine).support
+    size = SLOW_SAMPLE if model.kernel is not None and model.kernel.cost.quadratic else SAMPLE
+    support = model.support.documents
     if support is not None and len(support):
         size = min(size, max(SLOW_SAMPLE, int(SAMPLE_SYMBOLS / max(support.lengths.mean(), 1.0))))
     order = np.random.default_rng(0).permutation(n)[:size]
@@ -206,23 +195,25 @@ def _sample(machine: Any, n: int) -> tuple[Ints, Ints]:
 
 
 def decide_sample(
-    machine: Any, examples_of: Callable[[Ints], Any], labels: list[Any]
+    settings: ClassifierSettings, model: TrainedModel, examples_of: Callable[[Ints], Any], labels: list[Any]
 ) -> tuple[Ints, Ints, Floats] | None:
-    """Train on a few of the texts: indices of these and of others, and the decision values of the others.
+    """Train with kernel, C and loss of a model on a few of its texts: indices of these and of others, and the decision values of the others.
 
     None for a precomputed matrix, or if the sample is too small.
     """
-    train, test = _sample(machine, len(labels))
-    if machine.kernel_ is None or not len(train):
+    train, test = _sample(model, len(labels))
+    record = model.record
+    if model.kernel is None or not len(train):
         return None
-    fresh = machine.copy()
-    if is_default(fresh.kernel):
-        fresh.kernel = machine.kernel_
-    fresh.C, fresh.loss, fresh.compute = machine.C_, machine.loss_, None
+    kernel = model.kernel if is_default(settings.kernel) else settings.kernel
+    assert record.C is not None
+    settings = replace(settings, kernel=kernel, C=record.C, loss=record.loss, compute=None)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fresh.fit(examples_of(train), [labels[i] for i in train])
+            from textsvm.training.classifier import train_classifier
+
+            fresh = train_classifier(settings, examples_of(train), [labels[i] for i in train])
             with one_blas_thread():  # the bits of values depend on the number of threads of BLAS
                 return train, test, fresh.decision_function(examples_of(test))
     except InputError:  # such as a sample of a single class
@@ -235,15 +226,15 @@ class Drift:
     Its memory does not grow with the number of texts (`Margins`).
     """
 
-    def __init__(self, model: Any, recorded: Any) -> None:
+    def __init__(self, model: TrainedModel, recorded: Any) -> None:
         recorded = recorded if isinstance(recorded, dict) else {}
         self.expected = {name: _number(recorded.get(name)) for name in ("symbols", "features", "margin")}
-        parts = parts_of(model)
-        self.seen = SeenSymbols(parts.machine)
-        if parts.left_out is not None and len(left_out := parts.left_out()[0]):
-            self.expected["margin"] = float(np.median(margins(left_out)))
+        self.seen = SeenSymbols(model)
+        if isinstance(model.rule, ScaledRule):  # leave-one-out margins of an online model
+            self.expected["margin"] = model.record.margin
         self.n = self._symbols = self._new_symbols = self._features = self._new_features = 0
         self._margins = Margins()
+        self.has_features = model.kernel is not None and model.kernel.features is not None
         #: Whether the first texts with enough p-mers share hardly any with the support vectors
         self.unlike: bool | None = None
 
@@ -255,7 +246,7 @@ class Drift:
         if not self.seen.available or not (full or self.seen.of_characters):
             return np.empty(0, np.int64)
         documents = self.seen.read(examples)
-        if self.unlike is None and self.seen.machine.kernel_.features is not None:
+        if self.unlike is None and self.has_features:
             self.unlike = self.seen.is_unlike(documents)
         new, lengths = self.seen.new_symbols(documents), documents.lengths
         self.n += len(documents)

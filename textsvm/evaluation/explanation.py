@@ -17,10 +17,11 @@ import numpy as np
 
 from textsvm.arrays import Floats, Json
 from textsvm.errors import InputError
-from textsvm.evaluation.model_parts import parts_of
 from textsvm.kernels.attribution import Attribution, Contributions, complete
 from textsvm.model.labels import label_sets
-from textsvm.model.top_features import CANDIDATES, merge, value_mixes
+from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NoveltyRule, Rule
+from textsvm.model.top_features import CANDIDATES, merge
+from textsvm.model.trained import TrainedModel, as_model
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -111,8 +112,8 @@ def explain(
 
     Parameters
     ----------
-    model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
-        Fitted to texts. For a calibrated model, the decision value is explained.
+    model : TrainedModel, or fitted SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
+        Of texts. For a calibrated model, the decision value is explained.
     texts : list of str
         Or any other input of `model.predict`.
     positive : label, optional
@@ -134,66 +135,64 @@ def explain(
     >>> explanation.prediction, [each.text for each in explanation.merged]
     ('spam', ['cash ', 'h at '])
     """
-    machine = _readable(model, "so there is nothing to explain")
-    texts = machine.validate(texts, fitting=False)
+    model = _readable(model, "so there is nothing to explain")
+    texts = model.source.validate(texts)
     if not len(texts):
         return []
-    documents = machine.encode(texts, machine.support_documents_)
-    device, weights = devices.select("cpu"), machine.kept.weights
-    with machine.at_work(device):
+    documents, device = model.encode(texts), devices.select("cpu")
+    with model.at_work(device):
         explainer: Any = (
-            _OfSupport(machine, device, parts_of(model).info)
-            if weights is None
-            else _OfWeights(machine, device)
+            _OfSupport(model, device) if model.support.weights is None else _OfWeights(model, device)
         )
         explanations = []
         for first in range(0, len(documents), CHUNK):
             part = documents.take(range(first, min(first + CHUNK, len(documents))))
             step = part_of(progress, first, len(part), len(documents))
-            explanations += _explain(machine, explainer, part, positive, (substrings, similar), step)
-    if machine is not model:
-        decision = machine.decision_function(texts)
-        likely = model.classes_[model.probabilities(decision).argmax(axis=1)].tolist()
+            explanations += _explain(model, explainer, part, positive, (substrings, similar), step)
+    if isinstance(model.rule, CalibratedRule):
+        probability = model.rule.probabilities(model.decision_function(texts))
+        likely = model.rule.classes[probability.argmax(axis=1)].tolist()
         explanations = [
             replace(item, prediction=label) for item, label in zip(explanations, likely, strict=True)
         ]
     return explanations
 
 
-def _readable(model: Any, consequence: str) -> Any:
-    """The machine of a fitted model that reads texts, or columns with texts."""
-    model.require_fitted()
-    parts = parts_of(model)
-    if parts.support is None:
+def _readable(model: Any, consequence: str) -> TrainedModel:
+    """A trained model that reads texts, or columns with texts; else InputError."""
+    trained = as_model(model)
+    if trained.kernel is None or trained.support.documents is None:
         raise InputError(f"a model of a precomputed kernel matrix has no texts, {consequence}")
-    machine = parts.machine
-    if machine.kernel_.structure.reads_vectors:
+    if trained.kernel.structure.reads_vectors:
         raise InputError(f"a model of vectors has no texts, {consequence}")
-    return machine
+    return trained
 
 
-def machine_of_texts(model: Any, missing: str) -> Any:
-    """The machine of a fitted model of plain texts; else InputError that names the `missing` result."""
-    machine = _readable(model, f"so it has {missing}")
-    if not machine.kernel_.structure.reads_texts:
+def model_of_texts(model: Any, missing: str) -> TrainedModel:
+    """A trained model of plain texts; else InputError that names the `missing` result."""
+    trained = _readable(model, f"so it has {missing}")
+    assert trained.kernel is not None
+    if not trained.kernel.structure.reads_texts:
         raise InputError(f"a model of columns of a table has no single text, so it has {missing}")
-    return machine
+    return trained
 
 
 class _OfSupport:
     """Values of documents and contributions to them, by machines with support vectors."""
 
-    def __init__(self, model: Any, device: Device, info: Json) -> None:
-        self.model, self.support = model, model.support_documents_
-        self.rows = model.kernel_.rows(self.support, device)
+    def __init__(self, model: TrainedModel, device: Device) -> None:
+        assert model.kernel is not None
+        self.kernel, self.support = model.kernel, model.support.documents
+        self.dual_coef, self.index = model.predictor.dual_coef, model.support.indices
+        self.rows: Any = model.kernel.rows(self.support, device)
         self.ids: list[str | None] = [None] * len(self.support)
-        ids = info.get("support_ids")
+        ids = model.info.get("support_ids")
         if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(name, str) for name in ids):
             self.ids = ids
 
     def set_documents(self, documents: Documents | MultiView) -> Floats:
         """Set the documents; return their decision values without bias, shape (n, n_machines)."""
-        coef, self.documents = self.model.dual_coef_, documents
+        coef, self.documents = self.dual_coef, documents
         if not len(self.support):
             self.values = np.empty((len(documents), 0))
             return self.values @ coef.T
@@ -202,17 +201,17 @@ class _OfSupport:
 
     def contributions(self, machine_weights: Floats, progress: Progress | None) -> Contributions:
         """Contributions of the symbols to sums of machines with weights of shape (n, n_machines)."""
-        self.coef = machine_weights @ self.model.dual_coef_
+        self.coef = machine_weights @ self.dual_coef
         if not len(self.support):
             return Contributions([np.zeros(len(self.documents.shown(d))) for d in range(len(self.documents))])
-        kernel = self.model.kernel_
+        kernel = self.kernel
         parts = kernel.attribution.contributions(self.rows, self.documents, self.coef, self.values, progress)
         exact = kernel.attribution.method.exact
         return complete(parts, (self.coef * self.values).sum(axis=1)) if exact else parts
 
     def similar(self, d: int, most: int) -> list[Similar]:
         """Support vectors with the largest contributions to document d."""
-        values, terms, index = self.values[d], self.coef[d] * self.values[d], self.model.support_
+        values, terms, index = self.values[d], self.coef[d] * self.values[d], self.index
         order = np.argsort(-np.abs(terms), kind="stable")[:most].tolist()
         return [
             Similar(int(index[i]), float(values[i]), float(terms[i]), self.support.shown(i), self.ids[i])
@@ -224,8 +223,9 @@ class _OfSupport:
 class _OfWeights:
     """The same for a model that is stored as feature weights."""
 
-    def __init__(self, model: Any, device: Device) -> None:
-        self.predictor = model.kept.weights.predictor(device)
+    def __init__(self, model: TrainedModel, device: Device) -> None:
+        assert model.support.weights is not None
+        self.predictor: Any = model.support.weights.predictor(device)
 
     def set_documents(self, documents: Documents | MultiView) -> Floats:
         self.documents = documents
@@ -242,7 +242,7 @@ class _OfWeights:
 
 
 def _explain(
-    model: Any,
+    model: TrainedModel,
     explainer: _OfSupport | _OfWeights,
     documents: Documents | MultiView,
     positive: Any,
@@ -250,9 +250,11 @@ def _explain(
     progress: Progress | None,
 ) -> list[Explanation]:
     """Explanations of a chunk of documents; `most`: numbers of substrings and of support vectors."""
-    machines = explainer.set_documents(documents) + model.intercept_
-    machine_weights, meanings = _machines_explained(model, machines, positive)
-    biases = machine_weights @ model.intercept_
+    assert model.kernel is not None
+    intercept = model.predictor.intercept
+    machines = explainer.set_documents(documents) + intercept
+    machine_weights, meanings = _machines_explained(model.rule, machines, positive)
+    biases = machine_weights @ intercept
     parts = explainer.contributions(machine_weights, progress)
     explanations = []
     for d in range(len(documents)):
@@ -266,7 +268,7 @@ def _explain(
                 bias=float(biases[d]),
                 text=text,
                 symbols=parts.symbols[d],
-                attribution=model.kernel_.attribution.method,
+                attribution=model.kernel.attribution.method,
                 substrings=substrings[: most[0]],
                 similar=explainer.similar(d, most[1]),
                 merged=_merged(substrings[: CANDIDATES * max(most[0], 30)], text)[: most[0]],
@@ -290,27 +292,27 @@ def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
     return sorted(result, key=lambda part: -abs(part.contribution))
 
 
-def _machines_explained(model: Any, machines: Floats, positive: Any) -> tuple[Floats, list[Json]]:
+def _machines_explained(rule: Rule, machines: Floats, positive: Any) -> tuple[Floats, list[Json]]:
     """Weights of the machines in each explained value, (n, n_machines), and fields of its `Explanation`."""
-    n, parts = len(machines), parts_of(model)
-    classes = parts.classes
-    machine_weights, towards = value_mixes(model, positive)
-    side, against = np.zeros(n, np.int64), None
-    if classes is None:
-        predictions = model.predictions(model.scores(machines, 0), None).tolist()
-        if parts.kind == "one class":
+    n, against = len(machines), None
+    machine_weights, towards = rule.mixes(positive)
+    side = np.zeros(n, np.int64)
+    if isinstance(rule, LabelRule):
+        predictions: list[Any] = label_sets(rule.predictions(machines), rule.classes)
+        side = machines.argmax(axis=1)
+    elif isinstance(rule, ClassRule):
+        # Not those of a calibrated rule, which `explain` takes from the probabilities.
+        chosen = ClassRule(rule.classes, rule.strategy).predictions(rule.scores(machines))
+        predictions = chosen.tolist()
+        if len(rule.classes) == 2:
+            against = next(label for label in rule.classes.tolist() if label != towards[0])
+        else:
+            side = np.searchsorted(rule.classes, chosen)
+    else:
+        predictions = rule.predictions(rule.scores(machines)).tolist()
+        if isinstance(rule, NoveltyRule):
             against = "outside"
             predictions = ["inside" if value > 0 else "outside" for value in predictions]
-    elif parts.kind == "labels":
-        predictions = label_sets(model.predictions(machines, classes), classes)
-        side = machines.argmax(axis=1)
-    else:
-        chosen = model.predictions(model.scores(machines, len(classes)), classes)
-        predictions = chosen.tolist()
-        if len(classes) == 2:
-            against = next(label for label in classes.tolist() if label != towards[0])
-        else:
-            side = np.searchsorted(classes, chosen)
     meanings = [
         {"prediction": prediction, "towards": towards[a], "against": against}
         for prediction, a in zip(predictions, side.tolist(), strict=True)

@@ -10,8 +10,10 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Floats, Json
 from textsvm.errors import InputError
-from textsvm.evaluation.model_parts import parts_of
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
+from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule, ScaledRule
+from textsvm.model.settings import Settings
+from textsvm.model.trained import TrainedModel, as_model
 from textsvm.text.documents import Documents, MultiView
 
 #: Warn if more than this share of the symbols is not in the model's alphabet.
@@ -20,28 +22,21 @@ UNSEEN = 0.05
 SEEN = 0.05
 
 
-def fitted_machine(model: Any) -> Any:
-    """The kernel machine of a calibrated model, or the model itself."""
-    return parts_of(model).machine
-
-
 def predict(
-    model: Any, texts: Any, truth: Sequence[Any], positive: Any, progress: Any
+    model: TrainedModel, texts: Any, truth: Sequence[Any], positive: Any, progress: Any
 ) -> tuple[AnyArray | None, AnyArray, Floats, Floats | None]:
     """Classes (None for regression), predictions, decision values, and probabilities if there are any.
 
-    A `OneClassSVM` needs `positive`, its class, and `truth` for the name of the other class.
+    A one-class model needs `positive`, its class, and `truth` for the name of the other class.
     """
-    parts = parts_of(model)
-    if parts.kind == "numbers":
-        values = model.predict(texts, progress)
-        return None, values, values, None
-    decision = model.decision_function(texts, progress)
-    if parts.probabilistic:
-        probability = model.probabilities(decision)
-        return parts.classes, model.decide(probability), decision, probability
-    if parts.classes is not None:
-        return parts.classes, model.predictions(decision, parts.classes), decision, None
+    rule, decision = model.rule, model.decision_function(texts, progress)
+    if isinstance(rule, NumberRule):
+        return None, decision, decision, None
+    if isinstance(rule, CalibratedRule | ScaledRule):
+        probability = rule.probabilities(decision)
+        return rule.classes, rule.decide(probability), decision, probability
+    if rule.classes is not None:
+        return rule.classes, rule.predictions(decision), decision, None
     if positive is None:
         raise InputError("a one-class model needs the label that it was trained on: give the positive label")
     others = sorted({label for label in truth if label != positive}) or ["rest"]
@@ -76,9 +71,11 @@ def rows_of(
         yield row
 
 
-def row_without_text(model: Any, reason: str | None) -> Json:
+def row_without_text(model: TrainedModel, reason: str | None) -> Json:
     """Printed values of a document that cannot be predicted."""
-    name = {"labels": "labels", "numbers": "value"}.get(parts_of(model).kind, "label")
+    name = "label"
+    if isinstance(model.rule, LabelRule | NumberRule):
+        name = "labels" if isinstance(model.rule, LabelRule) else "value"
     return {name: None, "reason": reason}
 
 
@@ -97,20 +94,28 @@ def with_top(rows: Iterable[Json], classes: Any, decision: Any, probability: Any
 
 
 def predict_one_class(
-    model: Any, combined: Any, inliers: list[bool], n_old: int, folds: int, positive: Any
+    settings: Settings,
+    model: TrainedModel,
+    combined: Any,
+    inliers: list[bool],
+    n_old: int,
+    folds: int,
+    positive: Any,
 ) -> AnyArray:
     """Predictions on new documents by one-class machines that were not trained on the document."""
+    from textsvm.training.train import train_machines
+
     inside = np.array(inliers)
     fresh = np.arange(n_old, len(combined))
     parts = [(model, fresh[~inside[fresh]])]
     for test in np.array_split(fresh[inside[fresh]], folds):
         train = combined.subset(np.flatnonzero(inside & ~np.isin(np.arange(len(inside)), test)).tolist())
         if len(test):
-            parts.append((model.copy().fit(train.examples, sample_weight=train.weights), test))
+            parts.append((train_machines(settings, train.examples, None, train.weights, None), test))
     predicted = np.full(len(combined), None)
-    for machine, test in parts:
+    for tested, test in parts:
         if len(test):
-            inside = machine.predict(combined.subset(test.tolist()).examples) > 0
+            inside = tested.predict(combined.subset(test.tolist()).examples) > 0
             predicted[test] = np.where(inside, str(positive), "rest")
     return predicted[n_old:]
 
@@ -128,8 +133,7 @@ def judge(
 
     Parameters
     ----------
-    model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
-        Fitted.
+    model : TrainedModel, or fitted SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
     texts : sequence of str, length n; or vectors, or a table
     truth : sequence, length n
         Labels, or numbers for an SVR; tuples of labels, or a bool indicator, for a MultilabelSVC.
@@ -143,10 +147,10 @@ def judge(
     """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
-    clock = time.perf_counter()
+    model, clock = as_model(model), time.perf_counter()
     classes, predicted, decision, probability = predict(model, texts, truth, positive, progress)
     if classes is not None and predicted.ndim == 2:
-        results = evaluate_labels(truth, predicted, decision, classes, model.thresholds_)
+        results = evaluate_labels(truth, predicted, decision, classes, model.rule.thresholds)
         spent = time.perf_counter() - clock
     else:
         if classes is not None and probability is not None:
@@ -155,7 +159,7 @@ def judge(
         results = evaluate(
             truth, predicted, decision, classes, positive=positive, probability=probability, grades=grades
         )
-        conformity = parts_of(model).conformity
+        conformity = model.rule.conformity if isinstance(model.rule, CalibratedRule) else None
         if conformity is not None and classes is not None and probability is not None:
             codes = np.searchsorted(classes, results.truth)
             sets, unlike = conformity.summary(probability[results.index], decision[results.index], codes)
@@ -166,15 +170,14 @@ def judge(
     return results
 
 
-def data_warnings(model: Any, texts: Any) -> list[str]:
+def data_warnings(model: TrainedModel, texts: Any) -> list[str]:
     """Warnings about documents in another language, and about support vectors among the documents."""
-    parts = parts_of(model)
-    support, machine = parts.support, parts.machine
-    if not isinstance(support, Documents | MultiView):
+    support, kernel = model.support.documents, model.kernel
+    if kernel is None or not isinstance(support, Documents | MultiView):
         return []
-    documents = machine.encode(machine.validate(texts, fitting=False), support)
+    documents = model.encode(texts)
     warnings = []
-    unseen = max([_unseen(documents.of(view), support.of(view)) for view in machine.kernel_.structure.views])
+    unseen = max([_unseen(documents.of(view), support.of(view)) for view in kernel.structure.views])
     if unseen > UNSEEN:
         warnings.append(
             f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "

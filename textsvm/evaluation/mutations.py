@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
-from textsvm.evaluation.explanation import machine_of_texts
-from textsvm.evaluation.model_parts import parts_of
-from textsvm.model.top_features import value_mixes
+from textsvm.evaluation.explanation import model_of_texts
+from textsvm.kernels.base import Kernel
+from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import Progress
 
 #: Symbols of changed texts that exist at a time.
@@ -90,8 +90,8 @@ def mutation_scores(
 
     Parameters
     ----------
-    model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
-        Fitted to texts, with any kernel. For a calibrated model, decision values are scored.
+    model : TrainedModel, or fitted SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
+        Of texts, with any kernel. For a calibrated model, decision values are scored.
     texts : list of str
     alphabet : str, optional
         Letters of the changes. Default: the letters of the model's texts, at most 30; for DNA and RNA
@@ -117,19 +117,19 @@ def mutation_scores(
     >>> changes.text, changes.letters, changes.scores.round(2).tolist()
     ('gat', 'acgt', [[[-0.47, -0.47, 0.0, -0.47], [0.0, -1.19, -0.71, -0.71], [-0.47, -0.47, -0.47, 0.0]]])
     """
-    machine = machine_of_texts(model, "no letters that could be changed")
-    valid = machine.validate(texts, fitting=False)
+    trained = model_of_texts(model, "no letters that could be changed")
+    valid = trained.source.validate(texts)
     if not len(valid):
         return []
-    letters = letters_of(machine, alphabet)
-    documents = machine.encode(valid, machine.support_documents_)
+    letters = letters_of(trained, alphabet)
+    documents = trained.encode(valid)
     read_texts = [documents.shown(i) for i in range(len(documents))]
-    mixes, towards = value_mixes(machine, positive)
-    values = machine.machine_values(read_texts) @ mixes.T
+    mixes, towards = trained.rule.mixes(positive)
+    values = trained.machine_values(read_texts) @ mixes.T
     scores = [np.zeros((len(towards), len(text), len(letters))) for text in read_texts]
     total, done = sum(len(letters) - (letter in letters) for text in read_texts for letter in text), 0
     for places, changed in _batches(read_texts, letters):
-        changed_values = machine.machine_values(changed) @ mixes.T
+        changed_values = trained.machine_values(changed) @ mixes.T
         for (d, i, c), value in zip(places, changed_values, strict=True):
             scores[d][:, i, c] = value - values[d]
         done += len(places)
@@ -166,32 +166,34 @@ def kmer_scores(
     >>> scored.kmers[scored.top(3)].tolist()
     ['at', 'ga', 'gg']
     """
-    machine = machine_of_texts(model, "no k-mers")
-    letters = letters_of(machine, alphabet)
-    _check_length(machine, k, len(letters))
-    all_strands = all(getattr(leaf, "canonical", False) for leaf in machine.kernel_.structure.leaves)
+    trained = model_of_texts(model, "no k-mers")
+    kernel = trained.kernel
+    assert kernel is not None
+    letters = letters_of(trained, alphabet)
+    _check_length(kernel, k, len(letters))
+    all_strands = all(getattr(leaf, "canonical", False) for leaf in kernel.structure.leaves)
     both = pairs_of(letters) if all_strands else None
     digits = _digits(k, len(letters), both)
     kmers = np.array(list(letters))[digits].view(f"<U{k}").ravel()
-    mixes, towards = value_mixes(machine, positive)
+    mixes, towards = trained.rule.mixes(positive)
     scores, size = np.empty((len(kmers), len(towards))), max(1, BATCH // k)
     for start in range(0, len(kmers), size):
         batch = slice(start, start + size)
-        values = machine.machine_values(kmers[batch].tolist()) - machine.intercept_
+        values = trained.machine_values(kmers[batch].tolist()) - trained.predictor.intercept
         scores[batch] = values @ mixes.T
         if progress is not None:
             progress(min(start + size, len(kmers)), len(kmers))
-    classes = parts_of(machine).classes
+    classes = trained.classes
     others = [] if classes is None else [label for label in classes.tolist() if label != towards[0]]
     against = others[0] if len(others) == 1 and len(towards) == 1 else None
     return Kmers(kmers, letters, both is not None, towards, scores, against)
 
 
-def letters_of(machine: Any, alphabet: str | None) -> str:
+def letters_of(model: TrainedModel, alphabet: str | None) -> str:
     """Alphabet of the changes, as the model reads it; default: the letters of the model's texts."""
     if alphabet is None:
-        return _known_letters(machine)
-    documents = machine.encode(machine.validate(list(alphabet), fitting=False), machine.support_documents_)
+        return _known_letters(model)
+    documents = model.encode(list(alphabet))
     read_letters = [documents.shown(i) for i in range(len(documents))]
     for letter, normalised in zip(alphabet, read_letters, strict=True):
         if len(normalised) != 1:
@@ -202,11 +204,10 @@ def letters_of(machine: Any, alphabet: str | None) -> str:
     return letters
 
 
-def _known_letters(machine: Any) -> str:
-    support = machine.support_documents_
-    alphabets = [
-        support.of(view).alphabet for view in machine.kernel_.structure.views if view.tokens == "characters"
-    ]
+def _known_letters(model: TrainedModel) -> str:
+    support, kernel = model.support.documents, model.kernel
+    assert kernel is not None
+    alphabets = [support.of(view).alphabet for view in kernel.structure.views if view.tokens == "characters"]
     letters = "".join(sorted({chr(code) for alphabet_codes in alphabets for code in alphabet_codes.tolist()}))
     if letters and set(letters.lower()) <= set("acgtun"):
         letters = "".join(letter for letter in letters if letter.lower() != "n")
@@ -235,8 +236,8 @@ def _batches(texts: Sequence[str], letters: str) -> Iterator[tuple[list[tuple[in
         yield places, changed
 
 
-def _check_length(machine: Any, k: int, n_letters: int) -> None:
-    leaves = [leaf for leaf in machine.kernel_.structure.leaves if leaf.structure.view.tokens == "characters"]
+def _check_length(kernel: Kernel, k: int, n_letters: int) -> None:
+    leaves = [leaf for leaf in kernel.structure.leaves if leaf.structure.view.tokens == "characters"]
     if not leaves:
         raise InputError("the model reads tokens, not letters, so k-mers of letters say nothing about it")
     shortest = min(leaf.structure.min_length for leaf in leaves)

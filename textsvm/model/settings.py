@@ -22,8 +22,8 @@ import numpy as np
 from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_number, is_whole
-from textsvm.kernels.resolve import as_kernel, structure_of
 from textsvm.kernels.inputs import TextForm
+from textsvm.kernels.resolve import as_kernel, structure_of
 from textsvm.kernels.spelling import is_spelled_out, parse
 from textsvm.kernels.user import KernelFunction
 from textsvm.model.rules import check_reject

@@ -151,6 +151,27 @@ class TrainedModel:
         """The `info` of `textsvm.save`."""
         return self.record.info
 
+    @property
+    def source(self) -> Source:
+        """The reader of a model of support vectors; InputError for an online model."""
+        if not isinstance(self.reader, Source):
+            raise InputError(f"a model of {self.estimator_name} has no support vectors to compare with")
+        return self.reader
+
+    @property
+    def probabilistic(self) -> bool:
+        """Whether the model has probabilities."""
+        return isinstance(self.rule, CalibratedRule | ScaledRule)
+
+    def encode(self, X: Any, extending: bool = True) -> Any:
+        """Examples, checked and encoded over an extension of the alphabet of the support vectors.
+
+        Without `extending` they have an alphabet of their own.
+        """
+        support = self.support
+        examples = self.source.validate(X, support.n_features)
+        return self.source.encode(examples, support.documents if extending else None)
+
     def on(self, device: str, n_jobs: int | None = None) -> TrainedModel:
         """The same model with another device and number of threads."""
         return replace(self, device=device, n_jobs=n_jobs)

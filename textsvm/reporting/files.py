@@ -16,8 +16,8 @@ from typing import Any
 from textsvm.errors import InputError, json_escaped
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.judge import judge
-from textsvm.evaluation.model_parts import parts_of
 from textsvm.kernels.inputs import InputTable, as_texts, listed
+from textsvm.model.trained import TrainedModel, as_model
 from textsvm.reporting import html, sections
 from textsvm.reporting.figures import write_figures
 from textsvm.reporting.formatting import (
@@ -90,7 +90,7 @@ def report(
 
     Parameters
     ----------
-    model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
+    model : TrainedModel, or fitted SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
         Fitted.
     X : n examples
         As `fit` takes them, but no kernel matrix.
@@ -121,27 +121,26 @@ def report(
     >>> report(model, ["prize!", "at lunch"], [1, 0])  # .save("report.html") writes the page
     SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
-    model.require_fitted()
-    machine = parts_of(model).machine
-    examples, truth = _examples(machine, X), _plain(y)
-    n = len(machine.validate(examples, fitting=False))
+    trained = as_model(model)
+    examples, truth = _examples(trained, X), _plain(y)
+    n = len(trained.source.validate(examples, trained.support.n_features))
     names = [str(i) for i in (range(n) if ids is None else ids)]
     for unit, values in (("labels", truth), ("ids", names)):
         if len(values) != n:
             raise InputError(f"there are {n:,} examples and {len(values):,} {unit}; give one for each")
-    results = judge(model, examples, truth, positive)
-    return SavedReport(**vars(make_report(model, results, examples, names, title, mistakes)))
+    results = judge(trained, examples, truth, positive)
+    return SavedReport(**vars(make_report(trained, results, examples, names, title, mistakes)))
 
 
-def _examples(machine: Any, X: Any) -> Any:
+def _examples(model: TrainedModel, X: Any) -> Any:
     """Examples as `make_report` takes them: a list of texts, a dict of columns, or vectors."""
-    if machine.kernel_ is None:
+    if model.kernel is None:
         raise InputError(
             "a report shows texts, and a machine on a kernel matrix has none; take textsvm.evaluation.judge"
         )
-    if machine.kernel_.structure.reads_tables:
+    if model.kernel.structure.reads_tables:
         return {name: _plain(column) for name, column in _columns(X)}
-    return as_texts(X) if machine.kernel_.structure.reads_texts else X
+    return as_texts(X) if model.kernel.structure.reads_texts else X
 
 
 def _columns(table: Any) -> Iterator[tuple[str, Any]]:

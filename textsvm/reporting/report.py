@@ -11,12 +11,12 @@ import numpy as np
 from textsvm.arrays import Bools, Floats, Ints, Json
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.explanation import Explanation, explain
-from textsvm.evaluation.model_parts import parts_of
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
 from textsvm.model.top_features import MAX_DOCUMENTS, TopFeatures, has_feature_list, top_features
+from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
@@ -85,7 +85,7 @@ class Report:
 
 
 def make_report(
-    model: Any,
+    model: TrainedModel,
     results: Results,
     texts: Any,
     ids: Sequence[str],
@@ -98,8 +98,7 @@ def make_report(
     Bootstrap intervals are computed if the results have none; vectors are not shown.
     """
     results = results if results.intervals else results.with_intervals()
-    machine = parts_of(model).machine
-    documents = machine.encode(machine.validate(texts, fitting=False), None).take(results.index)
+    documents = model.encode(texts, extending=False).take(results.index)
     facts = _facts(model, results)
     if isinstance(documents, Vectors):
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])
@@ -111,7 +110,7 @@ def make_report(
     for i, explanation in zip(chosen, explained, strict=True):
         name, text = ids[results.index[i]], documents.shown(i)
         shown.append(Mistake(name, *results.labels_of(i), float(values[i]), text, explanation))
-    features = _features(machine, results) if mistakes else []
+    features = _features(model, results) if mistakes else []
     return Report(title, results, facts, documents.lengths, shown, features=features)
 
 
@@ -121,20 +120,21 @@ def worst_classes(results: Results) -> list[int]:
     return sorted(range(len(table)), key=lambda a: (table[a]["f1"], -table[a]["support"]))
 
 
-def _features(machine: Any, results: Results) -> list[TopFeatures]:
+def _features(model: TrainedModel, results: Results) -> list[TopFeatures]:
     """Features with the largest weights of the worst classes, if they take at most `EXPLAINING` seconds."""
-    if machine.kernel_ is None or machine.kernel_.structure.reads_vectors:
+    kernel = model.kernel
+    if kernel is None or kernel.structure.reads_vectors:
         return []
     labels = None
     if len(results.labels) > 2:
         labels = {results.labels[a] for a in worst_classes(results)[:MOST_CLASSES]}
-    if machine.kept.weights is None and not has_feature_list(machine):
-        lengths = machine.support_documents_.lengths
+    if model.support.weights is None and not has_feature_list(model):
+        lengths = model.support.documents.lengths
         longest = np.sort(lengths)[-MAX_DOCUMENTS:]
-        seconds = machine.kernel_.attribution.seconds(longest, lengths).sum() * len(labels or "ab")
+        seconds = kernel.attribution.seconds(longest, lengths).sum() * len(labels or "ab")
         if seconds > EXPLAINING:
             return []
-    features = top_features(machine, FEATURES, labels)
+    features = top_features(model, FEATURES, labels)
     return [top for top in features if top.features and top.kind != "training documents"]
 
 
@@ -192,15 +192,15 @@ def worst(results: Results, most: int) -> list[int]:
 
 
 def explain_within_budget(
-    model: Any, texts: Any, lengths: Ints, positive: Any, progress: Progress | None
+    model: TrainedModel, texts: Any, lengths: Ints, positive: Any, progress: Progress | None
 ) -> list[Explanation | None]:
     """Explanations of the first texts, as many as take at most `EXPLAINING` seconds as predicted."""
-    parts = parts_of(model)
-    if parts.support is None:
+    kernel, support = model.kernel, model.support.documents
+    if kernel is None or support is None:
         return [None] * len(lengths)
     if not len(lengths):
         return []
-    seconds = np.cumsum(parts.machine.kernel_.attribution.seconds(lengths, parts.support.lengths))
+    seconds = np.cumsum(kernel.attribution.seconds(lengths, support.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
     first = select_examples(texts, range(affordable))
     explanations = explain(model, first, positive=positive, substrings=12, similar=3, progress=progress)
@@ -221,24 +221,24 @@ def how_wrong(results: Results) -> Floats:
     return results.decision[rows, predicted] - results.decision[rows, results.codes(results.truth)]
 
 
-def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
-    parts = parts_of(model)
-    kernel, machine, info = parts.machine.kernel_, parts.machine, parts.info
+def _facts(model: TrainedModel, results: Results) -> list[tuple[str, str]]:
+    kernel, info, C = model.kernel, model.info, model.record.settings.as_dict().get("C")
     facts = [("machine", model.estimator_name)]
     if kernel is not None:
         facts.append(("kernel", spell(kernel)))
-    if isinstance(parts.C, int | float):
-        facts.append(("C", f"{parts.C:g}"))
+    if isinstance(C, int | float):
+        facts.append(("C", f"{C:g}"))
     if isinstance(info.get("corpus"), str):
         facts.append(("trained on", info["corpus"]))
     if isinstance(info.get("n_train"), int):
         facts.append(("training documents", f"{info['n_train']:,}"))
-    support = f"{len(model.support_):,}" if machine.kept.weights is None else "left out, with their texts"
+    support = (
+        f"{len(model.support.indices):,}" if model.support.weights is None else "left out, with their texts"
+    )
     facts.append(("support vectors", support))
     facts.append(("documents judged", f"{results.n:,}"))
     facts += _promises(results)
-    if parts.device is not None:
-        facts.append(("device", parts.device.description))
+    facts.append(("device", model.device_in_use.description))
     facts += [(f"seconds to {stage}", f"{seconds:.2f}") for stage, seconds in results.seconds.items()]
     return [*facts, ("written by", f"textsvm {__version__}")]
 
