@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score
 
 from textsvm import SVC, SVR, CalibratedSVC, Gaussian, InputError, Spectrum, cross_validate, load, save, tune
 from textsvm.kernels.spelling import spell
-from textsvm.selection import adaptation
+from textsvm.model.settings import SCORINGS
 from textsvm.training.adaptation import most_confident
 from textsvm.training.targets import Target
 from textsvm.training.thresholds import choose_offsets
@@ -56,16 +56,14 @@ def write(path, texts, labels=None):
 class TestOffsets:
     def test_raise_macro_f1_of_new_texts(self):
         train, test = unbalanced(), unbalanced(600, 1)
-        models = [
-            SVC(Spectrum((1, 4)), scoring=scoring, **CPU).fit(*train) for scoring in adaptation.SCORINGS
-        ]
+        models = [SVC(Spectrum((1, 4)), scoring=scoring, **CPU).fit(*train) for scoring in SCORINGS]
         plain, moved = (f1_score(test[1], model.predict(test[0]), average="macro") for model in models)
         assert moved > plain + 0.05
 
     @pytest.mark.parametrize("kernel", ["auto", Spectrum((1, 4))])
     def test_are_added_to_the_biases_alone(self, kernel, tmp_path):
         texts, y = unbalanced(150)
-        plain, moved = (SVC(kernel, scoring=s, **CPU).fit(texts, y) for s in adaptation.SCORINGS)
+        plain, moved = (SVC(kernel, scoring=s, **CPU).fit(texts, y) for s in SCORINGS)
         assert (plain.dual_coef_ == moved.dual_coef_).all()
         offsets = moved.intercept_ - plain.intercept_
         assert offsets.any()
@@ -79,7 +77,7 @@ class TestOffsets:
 
     def test_of_two_classes(self):
         texts, y = unbalanced(200)
-        models = [SVC(Spectrum(4), scoring=s, **CPU).fit(texts, y == 0) for s in adaptation.SCORINGS]
+        models = [SVC(Spectrum(4), scoring=s, **CPU).fit(texts, y == 0) for s in SCORINGS]
         assert len(models[1].intercept_) == 1
         assert models[1].intercept_ < models[0].intercept_  # towards the rare class
         joint = SVC(Spectrum(4), scoring="f1_macro", multiclass="crammer-singer", **CPU).fit(texts, y == 0)
@@ -208,7 +206,7 @@ class TestAdaptation:
         train, (texts, _) = unbalanced(150), unbalanced(100, 1)
         ratios = [
             SVC(Spectrum(4), scoring=scoring, **CPU).adapt(*train, texts).adaptation_.margin_ratio
-            for scoring in adaptation.SCORINGS
+            for scoring in SCORINGS
         ]
         assert ratios[0] == pytest.approx(ratios[1], abs=1e-9)
 

@@ -17,7 +17,7 @@ from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
 from textsvm.model.rules import decide
-from textsvm.selection import probability_maps
+from textsvm.training import probability_maps
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
 METHODS = ["sigmoid", "isotonic"]

@@ -12,7 +12,7 @@ from benchmarks.__main__ import main
 from textsvm import SVC, CalibratedSVC, Corpus, Gaussian, InputError, Spectrum, doubts
 from textsvm.cli.corpora import corrected
 from textsvm.gram.base import DenseGram
-from textsvm.nearest import rows as near
+from textsvm.gram import nearest as near
 from textsvm.reporting.pages import Review, review_page
 from textsvm.runtime.device import array_module, select
 from textsvm.selection.doubts import feature_weights, outliers

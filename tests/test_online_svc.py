@@ -13,7 +13,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.validation import validate_data
 from test_sklearn import NO_DATA, _bar, name_of
-from textsvm.selection.online import _digest
+from textsvm.model.online import digest_of
 
 from textsvm import SVC, InputError, OnlineSVC, Spectrum, load, save
 from textsvm.model.file import describe, load
@@ -116,7 +116,7 @@ def test_a_budget():
     texts, y = corpus()
     model = OnlineSVC(max_texts=30).fit(texts, y)
     assert len(model.machine_) == 30 == sum(map(len, model._copies.values()))
-    gone = [text for text in texts if _digest(text) not in model._copies]
+    gone = [text for text in texts if digest_of(text) not in model.learner_.known.copies]
     with pytest.raises(InputError, match="forgotten beyond max_texts"):
         model.unlearn(gone[:1])
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from test_every_kernel import LABELS, NEW, TEXTS
-from textsvm.machines import base
 
 import textsvm
 from textsvm import SVC, EditDistance, Spectrum

@@ -13,7 +13,7 @@ from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
-from textsvm.nearest import rows as search
+from textsvm.gram import nearest as search
 from textsvm.runtime.device import cupy, select, use
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.doubts import doubts

@@ -38,7 +38,7 @@ from textsvm.kernels.spectrum import weight_vectors
 from textsvm.kernels.spectrum.kernel import SpectrumWeights
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors
 from textsvm.linalg.sparse import Sparse
-from textsvm.model.file import FORMAT_VERSION, WITHOUT_TEXTS, require_weights, sealed
+from textsvm.model.file import FORMAT_VERSION, WITHOUT_TEXTS, sealed
 from textsvm.model.settings import STRATEGIES
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
@@ -231,7 +231,7 @@ def lengths(a, b):
 def test_kernels_without_weights_are_refused(kernel, path):
     for model in (SVC(kernel), CalibratedSVC(SVC(kernel))):
         with pytest.raises(InputError, match=r"spectrum kernels|precomputed"):
-            require_weights(model)
+            model.settings.source.require_weights()
     given = np.eye(7) if isinstance(kernel, str) else TEXTS
     with pytest.raises(InputError, match=r"spectrum kernels|precomputed"):
         textsvm.save(SVC(kernel).fit(given, LABELS), path, texts=False)

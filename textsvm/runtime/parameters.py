@@ -12,6 +12,17 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+@cache
+def defaults_of(kind: type) -> dict[str, Any]:
+    """Default values of the constructor parameters of a class, by name, in alphabetical order."""
+    parameters = sorted(signature(kind).parameters.values(), key=lambda parameter: parameter.name)
+    return {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+
+
 class Parameters:
     """scikit-learn's parameter interface without its `BaseEstimator`, whose import takes more than a second.
 
@@ -22,21 +33,10 @@ class Parameters:
 
         def __init__(self, *values: Any, **parameters: Any) -> None: ...
 
-    @classmethod
-    @cache
-    def _defaults(cls) -> dict[str, Any]:
-        """Default values of the constructor parameters, by name, in alphabetical order."""
-        parameters = sorted(signature(cls).parameters.values(), key=lambda parameter: parameter.name)
-        return {
-            parameter.name: parameter.default
-            for parameter in parameters
-            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        }
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` nested ones as well, as "name__parameter"."""
         params: dict[str, Any] = {}
-        for name in self._defaults():
+        for name in defaults_of(type(self)):
             value = getattr(self, name)
             if deep and hasattr(value, "get_params") and not isinstance(value, type):
                 params |= {f"{name}__{key}": inner for key, inner in value.get_params().items()}
@@ -50,7 +50,7 @@ class Parameters:
             name, _, rest = key.partition("__")
             if name not in known:
                 raise ValueError(
-                    f"Invalid parameter {name!r} for {self!r}; there is {', '.join(self._defaults())}"
+                    f"Invalid parameter {name!r} for {self!r}; there is {', '.join(defaults_of(type(self)))}"
                 )
             if rest:
                 nested.setdefault(name, {})[rest] = value
@@ -74,7 +74,7 @@ class Parameters:
 
     def __sklearn_clone__(self) -> Self:
         """An object with copies of the parameters and without anything learnt."""
-        return type(self)(**{name: self._copied(name, getattr(self, name)) for name in self._defaults()})
+        return type(self)(**{name: self._copied(name, getattr(self, name)) for name in defaults_of(type(self))})
 
     def _copied(self, name: str, value: Any) -> Any:
         """Copy of the value of a parameter."""
@@ -83,7 +83,7 @@ class Parameters:
         return value.__sklearn_clone__() if isinstance(value, Parameters) else deepcopy(value)
 
     def __repr__(self) -> str:
-        defaults, values = self._defaults(), self.get_params(deep=False)
+        defaults, values = defaults_of(type(self)), self.get_params(deep=False)
         changed = (
             f"{name}={values[name]!r}" for name in values if repr(values[name]) != repr(defaults[name])
         )
