@@ -6,13 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import fails, run
+from loading import load
 from sklearn.base import clone
 from sklearn.metrics import f1_score
 
-from textsvm import SVC, SVR, CalibratedSVC, Gaussian, InputError, Spectrum, cross_validate, load, save, tune
+from textsvm import SVC, SVR, CalibratedSVC, Gaussian, InputError, Spectrum, cross_validate, save, tune
 from textsvm.kernels.spelling import spell
 from textsvm.model.settings import SCORINGS
+from textsvm.training import adaptation, classifier
 from textsvm.training.adaptation import most_confident
+from textsvm.training.problems import as_target
 from textsvm.training.targets import Target
 from textsvm.training.thresholds import choose_offsets
 
@@ -103,7 +106,7 @@ class TestOffsets:
         texts = [text + end for text in base for end in ("", "!", " and so on")]
         y = np.tile(["plain", "loud", "long"], 30)
         model = SVC(scoring="f1_macro", **CPU).fit(texts, y)
-        groups = model._near_copies(texts, model.as_target(y, 90)).reshape(30, 3)
+        groups = classifier._near_copies(model.settings, texts, as_target(model.settings, y, 90)).reshape(30, 3)
         assert (groups == groups[:, :1]).all()
         assert len(np.unique(groups)) == 30
         held, target = model._out_of_fold(texts, y, None, None)
@@ -195,7 +198,7 @@ class TestAdaptation:
         monkeypatch.setattr(adaptation, "MARGINS", (0.0, 9.0))
         train, (texts, _) = dialects(80), dialects(60, 0.3, 1)
         model = SVC(**parameters, **CPU).fit(*train)
-        monkeypatch.setattr(SVC, "_choice", pytest.fail)  # the kernel is not chosen again
+        monkeypatch.setattr(classifier, "_choice", pytest.fail)  # the kernel is not chosen again
         adapted = model.adapt(*train, texts)
         assert adapted.adaptation_.adapted
         assert (adapted.C_, adapted.loss_, adapted.chosen_) == (model.C_, model.loss_, model.chosen_)

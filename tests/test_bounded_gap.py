@@ -9,10 +9,11 @@ import pytest
 from contracts import KernelContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loading import load
 from sklearn.base import clone
 from test_columns import both_ways, corpus, gram_of, judge
 
-from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, load, read_corpus, save
+from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, read_corpus, save
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from loading import load
 from sklearn.base import clone
 
 import textsvm
@@ -197,7 +198,7 @@ def test_the_default_is_the_machine_of_its_kernel(kernel):
     default = (candidates.auto if kernel == "auto" else candidates.fast)(texts)
     assert model.C_ == 0.5 * default.C
     assert model.chosen_ == default.description(0.5)
-    assert model.held_out_accuracy_ is None
+    assert model.model_.record.held_out_accuracy is None
     assert model.loss_ == default.loss
     named = auto(kernel=default.kernel(), C=model.C_, loss=default.loss, multiclass="ovr").fit(texts, y)
     assert model.kernel_.get_params().keys() == named.kernel_.get_params().keys()
@@ -533,7 +534,7 @@ def test_copies_and_files_decide_the_same(model, tmp_path):
     assert fresh.kernel == "auto"
     assert not hasattr(fresh, "kernel_")
     textsvm.save(model, tmp_path / "model")
-    loaded = textsvm.load(tmp_path / "model")
+    loaded = load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.decision_function(new), expected)
     np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
 
@@ -543,7 +544,7 @@ def test_a_saved_model_keeps_the_penalty_that_was_used(tmp_path):
     for made in (corpus(), orders(), LITTLE["empty ones"], LITTLE["a class of one"]):
         model = tried(C=2.0).fit(*made)
         textsvm.save(model, tmp_path / "model")
-        loaded = textsvm.load(tmp_path / "model")
+        loaded = load(tmp_path / "model")
         assert loaded.C == loaded.C_ == model.C_
         assert loaded.loss_ == model.loss_ == "squared_hinge"
         used.append(model.C_)

@@ -13,6 +13,7 @@ from importlib.metadata import version
 
 import pytest
 from command import fails, run, run_fresh
+from loading import load
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -543,6 +544,6 @@ def test_a_model_whose_information_lies(model, tmp_path):
 
     lying = tmp_path / "m.textsvm"
     info = {"positive": ["spam"], "negative": {"a": 1}, "reading": [1, 2]}
-    textsvm.save(textsvm.load(model[0]), lying, info)
+    textsvm.save(load(model[0]), lying, info)
     assert run("predict", lying, "-", stdin=b"free money").returncode == 0
     assert run("evaluate", lying, sample("mail"), "--json").returncode == 0

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import fails, report, run
+from loading import load
 
 import textsvm
-from textsvm import SVC, CalibratedSVC, OnlineSVC, Spectrum, load, read_corpus, save
+from textsvm import SVC, CalibratedSVC, OnlineSVC, Spectrum, read_corpus, save
 from textsvm.readers import sample
 
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"] * 2
@@ -31,7 +32,7 @@ def test_what_is_in_a_model(path):
     for said in ("SVC", "spectrum", "fruit", "sigmoid", "dual_coef", "corpus", "training texts are in it"):
         assert said in shown, shown
     found = json.loads(run("model", path, "--json").stdout.decode())
-    assert found["digest"] == textsvm.load(path).digest_
+    assert found["digest"] == load(path).model_.record.digest
     assert found["digest"] in "".join(shown.split())
     assert (found["classes"], found["texts"]) == (["cloth", "fruit"], True)
     assert found["info"] == {"corpus": "fruit", "seconds": 1.5}
@@ -92,7 +93,7 @@ def test_an_updated_model_is_trained_on_old_and_new_documents(halves, options):
     assert (new.C_, new.loss_) == (old.C_, old.loss_)
     assert new.kernel_.structure.as_dict() == old.kernel_.structure.as_dict()
     assert (new.weight_vectors_ is None) == (old.weight_vectors_ is None)
-    assert new.info_["n_train"] == 60
+    assert new.model_.info["n_train"] == 60
     expected = [old.predict([text])[0] for text in texts_of(halves / "new.csv")]
     right = np.mean([a == b for a, b in zip(expected, read_corpus(halves / "new.csv").labels, strict=True)])
     assert changes["accuracy_before"] in (right, pytest.approx(right)) or "--positive" in options
@@ -101,7 +102,7 @@ def test_an_updated_model_is_trained_on_old_and_new_documents(halves, options):
     label = "positive" if "--positive" in options else "mixed"
     (halves / "more.csv").write_text(f"text,label\na splendid kettle,{label}\nso so,{label}\n")
     again = report("update", "n", "more.csv", cwd=halves)  # replaces the model
-    assert load(halves / "n").info_["n_train"] == 62
+    assert load(halves / "n").model_.info["n_train"] == 62
     assert again["labels_added"] == ["mixed"] * (label == "mixed")
     (halves / "new.csv").write_text(table.replace("the", "a"), encoding="utf-8")
     assert "has changed since" in fails("update", "n", "more.csv", cwd=halves)
@@ -128,7 +129,7 @@ def test_corrections_survive_an_update(halves):
         result = run("update", "m", "new.csv", *corpus, "-o", name, cwd=halves)
         assert reads in result.stderr.decode()
         new = load(halves / name)
-        assert {each["class"]: each["documents"] for each in new.info_["classes"]} == Counter(expected)
+        assert {each["class"]: each["documents"] for each in new.model_.info["classes"]} == Counter(expected)
         header, *rows = csv.reader(io.StringIO((halves / "old.csv").read_text(encoding="utf-8")))
         with open(halves / "moved.csv", "w", encoding="utf-8", newline="") as stream:
             csv.writer(stream).writerows([header, *rows[::-1]])
@@ -137,7 +138,7 @@ def test_corrections_survive_an_update(halves):
     assert (
         "labels changed 1, documents left out 1" in run("update", "n", "more.csv", cwd=halves).stderr.decode()
     )
-    assert load(halves / "n").info_["n_train"] == 61
+    assert load(halves / "n").model_.info["n_train"] == 61
     (halves / "old.csv").write_text(f"text,label\na splendid kettle,{other}\nso so,{other}\n")
     result = run("update", "m", "new.csv", "--corpus", "old.csv", "-o", "o", cwd=halves)
     assert "labels changed 0, documents left out 0, not in the corpus 2" in result.stderr.decode()
@@ -154,15 +155,15 @@ def test_a_model_saved_in_python_is_updated_from_named_columns(halves):
     save(SVC("fast").fit(old.texts, old.labels), halves / "m")
     assert "--label" in fails("update", "m", "new.csv", "--text", "remark", "--corpus", "old.csv", cwd=halves)
     run("update", "m", "new.csv", *columns, "--corpus", "old.csv", "-o", "n", cwd=halves)
-    assert load(halves / "n").info_["n_train"] == 60
+    assert load(halves / "n").model_.info["n_train"] == 60
     (halves / "more.csv").write_text(f"a,b\na splendid kettle,{old.labels[0]}\nso so,{old.labels[0]}\n")
     result = run("update", "n", "more.csv", "--text", "a", "--label", "b", cwd=halves)
     assert result.returncode == 0, result.stderr
-    assert load(halves / "n").info_["n_train"] == 62
+    assert load(halves / "n").model_.info["n_train"] == 62
     # The next update reads more.csv by its own columns.
     (halves / "last.csv").write_text(f"remark,mood\nfine kettle,{old.labels[0]}\nso what,{old.labels[0]}\n")
     assert run("update", "n", "last.csv", cwd=halves).returncode == 0
-    assert load(halves / "n").info_["n_train"] == 64
+    assert load(halves / "n").model_.info["n_train"] == 64
 
 
 def texts_of(path):
@@ -214,7 +215,7 @@ def test_other_models_are_updated(task, halves):
         error = np.abs(old.predict(texts) - np.array(labels, float)).mean()
         assert changes["mean_error_before"] == pytest.approx(error)
         assert changes["mean_error_after"] < 20
-        assert new.info_["n_train"] == 60
+        assert new.model_.info["n_train"] == 60
     elif task == "several":
         right = [set(a) == set(b.split(";")) for a, b in zip(old.predict(texts), labels, strict=True)]
         assert changes["accuracy_before"] == np.mean(right)

@@ -9,8 +9,8 @@ import time
 
 import pytest
 from command import fails, report, run
+from loading import load
 
-from textsvm import load
 from textsvm.readers import sample
 from textsvm.readers import stream as reader_stream
 from textsvm.readers.read import read_documents
@@ -226,7 +226,7 @@ def test_texts_unlike_those_of_training_are_warned_of(model, tmp_path):
         lines = result.stderr.decode().splitlines()
         return [line for line in lines if line.startswith(("warning: ", "drift: "))]
 
-    recorded = load(model).info_["drift"]
+    recorded = load(model).model_.info["drift"]
     assert recorded["symbols"] <= 0.05
     assert 0 < recorded["features"] < 0.5
     assert 0.1 < recorded["margin"] < 2
@@ -250,7 +250,7 @@ def test_texts_unlike_those_of_training_are_warned_of(model, tmp_path):
 )
 def test_drift_of_other_models(tmp_path, options):
     report("train", sample("reviews"), *options, "-o", tmp_path / "m")
-    assert load(tmp_path / "m").info_["drift"]["margin"] > 0
+    assert load(tmp_path / "m").model_.info["drift"]["margin"] > 0
     result = run("predict", tmp_path / "m", "--drift", "--format", "lines", stdin=b"a good kettle")
     assert b"of that in training" in result.stderr
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from command import fails, report, run
+from loading import load
 
 import textsvm
 from textsvm import EditDistance, GapWeighted, Spectrum
@@ -104,7 +105,7 @@ def test_tune_finds_writes_and_draws(tmp_path):
     assert chosen["kernel"]["name"] in ("gap", "spectrum")
     assert len(found["nested"]["params"]) == 3
     assert found["nested"]["mean"]["macro_f1"] > 0.6
-    fitted = textsvm.load(model)
+    fitted = load(model)
     assert chosen["C"] == fitted.C
     assert fitted.kernel_.get_params() == {k: v for k, v in chosen["kernel"].items() if k != "name"}
     assert report("evaluate", model, sample("mail"))["accuracy"] > 0.85
@@ -141,7 +142,7 @@ def test_tune_tries_multiclass_strategies(tmp_path):
     found = report("tune", sample("questions"), *options)
     assert {row["params"]["multiclass"] for row in found["table"]} == {"ovo", "ovr", "crammer-singer"}
     assert len(found["table"]) == 6
-    assert textsvm.load(tmp_path / "m").multiclass == found["best_params"]["multiclass"]
+    assert load(tmp_path / "m").multiclass == found["best_params"]["multiclass"]
 
 
 def test_tune_has_a_grid_of_its_own():
@@ -155,7 +156,7 @@ def test_tune_numbers(tmp_path):
     found = report("tune", *ESSAYS, *options)
     assert found["best_score"] == min(row["mean"] for row in found["table"])
     assert {row["params"]["epsilon"] for row in found["table"]} == {0.1, 0.5}
-    assert textsvm.load(tmp_path / "m").epsilon == found["best_params"]["epsilon"]
+    assert load(tmp_path / "m").epsilon == found["best_params"]["epsilon"]
     assert report("evaluate", tmp_path / "m", sample("essays"))["mae"] < found["best_score"]
 
 

@@ -8,8 +8,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 from command import fails, report, run
+from loading import load
 
-import textsvm
 from textsvm import SVC, SVR, OneClassSVM
 from textsvm.cli import verdict
 from textsvm.cli.kernels import DEFAULTS
@@ -63,8 +63,8 @@ def test_the_help_tells_the_defaults_of_the_estimators(group):
 )
 def test_without_options_a_model_is_that_of_the_estimator(options, estimator, tmp_path):
     trained = report("train", *options, "-o", tmp_path / "m")
-    assert trained["kernel"] == {"name": "spectrum", **estimator.new_kernel().get_params()}
-    fitted = textsvm.load(tmp_path / "m").get_params(deep=False)
+    assert trained["kernel"] == {"name": "spectrum", **estimator.settings.new_kernel().get_params()}
+    fitted = load(tmp_path / "m").get_params(deep=False)
     assert {**fitted, "kernel": "spectrum"} == estimator.get_params(deep=False)
 
 
@@ -75,7 +75,7 @@ def test_without_a_kernel_a_classifier_chooses_one(tmp_path):
     assert trained["chosen"] == ours.chosen_
     assert (trained["kernel_spelled"], trained["C"]) == (spell(ours.kernel_), ours.C_)
     assert trained["chosen"].endswith("the default for texts with words")
-    fitted = textsvm.load(tmp_path / "m")
+    fitted = load(tmp_path / "m")
     assert fitted.kernel.structure.key == ours.kernel_.structure.key
     assert fitted.loss == ours.loss_ == "squared_hinge"
     given = {**fitted.get_params(deep=False), "kernel": "auto", "C": 1.0, "loss": None}
@@ -121,7 +121,7 @@ def test_classes_are_found(strategy, machines, tmp_path):
     assert sum(each["documents"] for each in trained["classes"]) == trained["n_train"] == 60
     assert trained["machines"] == machines
     assert trained["converged"]
-    fitted = textsvm.load(model)
+    fitted = load(model)
     assert fitted.multiclass == strategy
     texts = ["When was the first violin seen?", "Where is Riga?"]
     rows = lines_of(model, "-", stdin="".join(json.dumps({"text": t}) + "\n" for t in texts).encode())
@@ -137,7 +137,7 @@ def test_numbers(tmp_path):
     assert trained["estimator"] == "SVR"
     assert trained["holdout"]["qwk"] > 0.8
     assert trained["holdout"]["mae"] < 0.8
-    fitted = textsvm.load(model)
+    fitted = load(model)
     assert fitted.epsilon == 0.2
     figures = report("evaluate", model, sample("essays"))  # the column is remembered
     assert figures["n"] == 120
@@ -378,7 +378,7 @@ def test_words_on_the_command_line(tmp_path):
     words = ["--kernel", "spectrum", "--p", "1-2", "--tokens", "words", "--keep-case"]
     trained = report("train", sample("questions"), *words, "-o", model)
     assert (trained["kernel"]["tokens"], trained["kernel"]["keep_case"]) == ("words", True)
-    fitted = textsvm.load(model)
+    fitted = load(model)
     assert fitted.kernel_.structure.view == View("words", True)
     text = "When was the first violin seen?"
     [row] = lines_of(model, "-", stdin=json.dumps({"text": text}).encode())

@@ -6,10 +6,11 @@ import json
 import numpy as np
 import pytest
 from command import fails, report, run
+from loading import load
 from scipy.sparse import csr_matrix, save_npz
 from sklearn.svm import SVC as TheirSVC
 
-from textsvm import load, read_libsvm, write_libsvm
+from textsvm import read_libsvm, write_libsvm
 from textsvm.readers import sample
 
 GAUSSIAN = ["--kernel", "gaussian", "--gamma", "0.3", "--device", "cpu"]

@@ -22,6 +22,7 @@ from textsvm.solvers.problems import Classification
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import MultiView, View, encode, encode_as
+from textsvm.training.problems import as_target, problem_of
 from textsvm.training.targets import as_weights
 
 ODDS = Spectrum((1, 3), "log", idf=True, odds=True)
@@ -112,9 +113,9 @@ def corpus(n=80, n_classes=3, seed=0, noise=0.1):
 def both_ways(texts, y, C=1.0, tol=1e-3, weight=None, class_weight=None, kernel=ODDS):
     """The machines of a problem, from features and by SMO to a hundredth of the tolerance, and the Gram."""
     model = SVC(kernel, C, class_weight=class_weight)
-    target = model.as_target(y, len(texts))
+    target = as_target(model.settings, y, len(texts))
     documents = views(texts, target.values)
-    problem = model.problem(target, np.arange(len(texts)), as_weights(weight, len(texts)))
+    problem = problem_of(model.settings, target, np.arange(len(texts)), as_weights(weight, len(texts)))
     kernel = clone(kernel)
     rows = kernel.features.rows(documents, CPU)
     gram = kernel.rows(kernel.structure.read(documents), CPU).gram().astype(np.float64)

@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 from command import fails, run
+from loading import load
 from test_doubts import corpus
 
 from benchmarks import none_of_these as bench
 from benchmarks.__main__ import main
-from textsvm import SVC, CalibratedSVC, InputError, Spectrum, load, save
+from textsvm import SVC, CalibratedSVC, InputError, Spectrum, save
 from textsvm.evaluation.judge import judge
 from textsvm.model.conformal import Conformity, largest
 from textsvm.reporting.report import make_report

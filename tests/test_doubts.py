@@ -11,11 +11,12 @@ from benchmarks import doubts as bench
 from benchmarks.__main__ import main
 from textsvm import SVC, CalibratedSVC, Corpus, Gaussian, InputError, Spectrum, doubts
 from textsvm.cli.corpora import corrected
-from textsvm.gram.base import DenseGram
 from textsvm.gram import nearest as near
+from textsvm.gram.base import DenseGram
 from textsvm.reporting.pages import Review, review_page
 from textsvm.runtime.device import array_module, select
 from textsvm.selection.doubts import feature_weights, outliers
+from textsvm.training.train import prepare
 
 WORDS = {
     "fruit": ["apple", "cherry", "plum", "pear", "melon", "ripe", "sweet", "juice", "peel", "stone"],
@@ -91,7 +92,7 @@ def test_near_copies_of_the_same_label_are_not_listed():
 
 def test_no_text_votes_on_itself_and_labels_of_others_do():
     texts, labels = corpus(40)
-    gram = SVC(Spectrum(3)).prepare(texts).gram
+    gram = prepare(SVC(Spectrum(3)).settings, texts).gram
     codes = np.unique(labels, return_inverse=True)[1]
     before = near.nearest(gram, 10).votes(codes, 3, 10, 1)
     codes[7] = (codes[7] + 1) % 3
@@ -160,7 +161,7 @@ def test_outliers_lie_far_below_the_others():
 
 def test_matrices_and_vectors_are_judged_like_texts():
     texts, labels = corpus(60)
-    prepared = SVC(Spectrum(3)).prepare(texts)
+    prepared = prepare(SVC(Spectrum(3)).settings, texts)
     matrix = prepared.gram.rows(np.arange(60))
     assert np.allclose(
         doubts(SVC("precomputed"), matrix, labels).score,

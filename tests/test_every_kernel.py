@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from loading import load
 
 import textsvm
 from textsvm import SVC, BoundedGap, CalibratedSVC, Compute, EditDistance, GapWeighted, Product, Spectrum, Sum
@@ -61,7 +62,7 @@ def test_a_model_is_the_same_wherever_it_goes(kernel, approximate, tmp_path):
     expected = model.predict_proba(NEW)
     explained = explain(model, NEW)
     assert explained[0].text
-    for again in (textsvm.load(tmp_path / "m.textsvm"), pickle.loads(pickle.dumps(model))):
+    for again in (load(tmp_path / "m.textsvm"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
         np.testing.assert_array_equal(again.predict_proba(NEW), expected)
         for mine, theirs in zip(explain(again, NEW), explained, strict=True):

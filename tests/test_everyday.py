@@ -30,6 +30,7 @@ from textsvm import (
     report,
 )
 from textsvm.kernels.spelling import parse, spell
+from textsvm.training.train import prepare
 
 pytestmark = pytest.mark.slow
 
@@ -186,7 +187,7 @@ def test_kernels_are_called():
 def test_kernels_called_on_a_card_have_the_values_of_a_cpu(kernel):
     values = kernel(TEXTS)
     assert isinstance(values, np.ndarray)
-    rows = SVC(kernel, device="cpu").prepare(TEXTS).gram.rows(np.arange(len(TEXTS)))
+    rows = prepare(SVC(kernel, device="cpu").settings, TEXTS).gram.rows(np.arange(len(TEXTS)))
     np.testing.assert_allclose(values, rows, atol=1e-6)
     np.testing.assert_allclose(kernel(TEXTS, TEXTS), rows, atol=1e-6)
 

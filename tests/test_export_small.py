@@ -45,7 +45,7 @@ def model() -> Any:
 
 
 def encoded(machine: Any, texts: list[str]) -> Any:
-    return machine.source.encode_test(texts, machine.kept)
+    return machine.settings.source.encode_test(texts, machine.model_.support)
 
 
 @pytest.mark.parametrize("kernel", [*KERNELS, GappedKmers(3, 1, canonical=True)], ids=repr)

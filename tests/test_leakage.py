@@ -10,9 +10,9 @@ from test_selection import texts
 
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
+from textsvm.gram import nearest as search
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import Spectrum
-from textsvm.gram import nearest as search
 from textsvm.runtime.device import select
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.text.documents import encode

@@ -12,18 +12,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from loading import load, load_libsvm_model
 from sklearn import svm
 
-from textsvm import (
-    SVC,
-    SVR,
-    InputError,
-    OneClassSVM,
-    load,
-    load_libsvm_model,
-    save_libsvm_model,
-    write_libsvm,
-)
+from textsvm import SVC, SVR, InputError, OneClassSVM, save_libsvm_model, write_libsvm
 from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid, Spectrum
 from textsvm.model.libsvm import fit_columns
 
@@ -146,11 +138,14 @@ def test_a_classifier_that_is_read_decides_as_libsvm(kind, labels, kernel, tmp_p
     path.write_text(text := text_of(judge, kind, kernel, KERNELS[kernel][1], labels))
     model, oracle = load(path), Oracle(text)
     assert model.classes_.tolist() == sorted(labels)
-    assert model.info_["libsvm"]["svm_type"] == kind
+    assert model.model_.info["libsvm"]["svm_type"] == kind
     assert model.n_features_in_ == 5
     expected = oracle.values(X)
     K = model.kernel_.rows(model.support_documents_, model.predictor().device)
-    ours = K.cross(model.validate(X, fitting=False)).astype(float) @ model.dual_coef_.T + model.intercept_
+    ours = (
+        K.cross(model.settings.source.validate(X, fitting=False)).astype(float) @ model.dual_coef_.T
+        + model.intercept_
+    )
     machines = list(combinations(sorted(labels), 2))
     scale = 1e-6 * (1 + np.abs(model.dual_coef_).sum())
     for p, (i, j) in enumerate(combinations(labels, 2)):
@@ -222,7 +217,7 @@ def test_a_file_of_svm_train(tmp_path):
     (tmp_path / "x.model").write_text(BY_LIBSVM)
     model = load(tmp_path / "x.model")
     assert model.classes_.tolist() == [-1, 1, 3]
-    assert model.info_["libsvm"]["ignored"] == ["probA", "probB"]
+    assert model.model_.info["libsvm"]["ignored"] == ["probA", "probB"]
     X = np.array([[1, 0.5], [0.2, 0], [0, 1], [0.1, 2], [3, 3]])
     assert model.predict(X).tolist() == [1, -1, 3, 3, 3]  # what svm-predict said
     assert model.n_support_.tolist() == [1, 1, 2]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from loading import load
 
 import textsvm
 from textsvm import SVC, Spectrum
@@ -117,11 +118,11 @@ def test_a_model_that_memory_is_too_short_for_is_not_called_damaged(here, monkey
 
     monkeypatch.setattr("safetensors.numpy.load", fail)
     with pytest.raises(InputError, match="model takes more main memory than there is: no more"):
-        textsvm.load("model")
+        load("model")
     monkeypatch.undo()
     monkeypatch.setattr("textsvm.model.file._build", fail)
     with pytest.raises(InputError, match="model takes more main memory than there is: no more"):
-        textsvm.load(here / "model")
+        load(here / "model")
 
 
 def container(folder, monkeypatch, *, limit, used, cached=0, above=None):

@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pytest
 from command import fails, report, run
+from loading import load
 from rich.cells import cell_len
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
@@ -55,14 +56,17 @@ def test_the_command_line_makes_the_machine_that_python_makes():
         (estimators.single(options(), LearningOptions(multilabel=True)), textsvm.MultilabelSVC()),
     ):
         ours, theirs = as_it_is(made), as_it_is(default)
-        assert made.new_kernel().structure.as_dict() == default.new_kernel().structure.as_dict()
+        assert (
+            made.settings.new_kernel().structure.as_dict()
+            == default.settings.new_kernel().structure.as_dict()
+        )
         assert {**ours, "kernel": None} == {**theirs, "kernel": None}
 
 
 @pytest.mark.parametrize("name", KERNELS.simple())
 def test_a_named_kernel_is_the_one_of_python(name):
     made = estimators.single(options(kernel=[name]), LearningOptions())
-    assert made.new_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
+    assert made.settings.new_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
     assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel))
 
 
@@ -170,7 +174,7 @@ def test_pipelines_are_kept(model, tmp_path):
     values = model.fit(TEXTS, Y).decision_function(["ab", "b"]).tolist()
     for alone in (make_pipeline(model), make_pipeline("passthrough", model)):
         textsvm.save(alone, tmp_path / "m")
-        assert textsvm.load(tmp_path / "m").decision_function(["ab", "b"]).tolist() == values
+        assert load(tmp_path / "m").decision_function(["ab", "b"]).tolist() == values
     pipeline = make_pipeline(FunctionTransformer(), model)
     joblib.dump(pipeline, tmp_path / "p")
     for again in (joblib.load(tmp_path / "p"), pickle.loads(pickle.dumps(pipeline))):
@@ -226,7 +230,7 @@ def spam(tmp_path_factory):
 def test_of_two_classes_each_keeps_its_name(spam):
     path, said = spam
     assert [each["class"] for each in said["classes"]] == ["ham", "spam"]
-    assert textsvm.load(path).info_["negative"] == "ham"
+    assert load(path).model_.info["negative"] == "ham"
     figures = report("evaluate", path, sample("mail"))
     assert figures["labels"] == ["ham", "spam"]
     row = json.loads(run("predict", path, stdin=b"the meeting is on monday").stdout)
@@ -239,7 +243,7 @@ def test_rest_is_what_was_asked_for_or_more_than_one_class(tmp_path):
         positive = "spam" if options else "when"
         said = report("train", corpus, "--positive", positive, *options, "--fast", "-o", tmp_path / "m")
         assert [each["class"] for each in said["classes"]] == ["rest", positive]
-        assert textsvm.load(tmp_path / "m").info_["negative"] == "rest"
+        assert load(tmp_path / "m").model_.info["negative"] == "rest"
 
 
 def test_explain_names_training_documents(spam, tmp_path):
@@ -250,7 +254,7 @@ def test_explain_names_training_documents(spam, tmp_path):
         assert each["id"] == corpus.ids[each["index"]]
     assert shown[0]["id"] in run(*options, stdin=corpus.texts[4].encode()).stdout.decode()
     report("train", sample("mail"), "--fast", "--holdout", "0.5", "-o", tmp_path / "m")
-    half = textsvm.load(tmp_path / "m")
+    half = load(tmp_path / "m")
     text_of = dict(zip(corpus.ids, corpus.texts, strict=True))
     for each in explain(half, corpus.texts[:3]):
         assert [normalise(one.text) for one in each.similar] == [
@@ -259,12 +263,12 @@ def test_explain_names_training_documents(spam, tmp_path):
 
 
 def test_ids_of_support_vectors_go_with_their_texts(spam, tmp_path):
-    assert len(textsvm.load(spam[0]).info_["support_ids"]) == spam[1]["n_support"]
+    assert len(load(spam[0]).model_.info["support_ids"]) == spam[1]["n_support"]
     report("train", sample("mail"), "--fast", "--without-texts", "-o", tmp_path / "m")
-    assert textsvm.load(tmp_path / "m").info_["support_ids"] is None
-    model = textsvm.load(spam[0])
+    assert load(tmp_path / "m").model_.info["support_ids"] is None
+    model = load(spam[0])
     for odd in (None, ["one"], 3, [1] * len(model.support_)):
-        model.info_["support_ids"] = odd
+        model.model_.info["support_ids"] = odd
         [found] = explain(model, ["free money"])
         assert {each.id for each in found.similar} == {None}
 

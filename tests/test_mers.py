@@ -8,10 +8,11 @@ import pytest
 from contracts import KernelContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loading import load
 from sklearn.base import clone
 from test_gapped import dna
 
-from textsvm import SVC, load, save
+from textsvm import SVC, save
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError

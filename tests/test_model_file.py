@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loading import load
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
-from textsvm.model.file import describe, load, sealed
+from textsvm.model.file import describe, sealed
 from textsvm.model.settings import STRATEGIES
+from textsvm.training.train import prepare
 
 KERNELS = [
     Spectrum(p=2),
@@ -48,20 +50,20 @@ def path(model, tmp_path):
 def test_a_loaded_model_decides_the_same(kernel, tmp_path):
     model = SVC(kernel, C=5, punctuation=False, max_length=30).fit(TEXTS, LABELS)
     textsvm.save(model, tmp_path / "m.textsvm", {"a": [1, "ü"]})
-    again = textsvm.load(tmp_path / "m.textsvm")
+    again = load(tmp_path / "m.textsvm")
     new = [*TEXTS, "", "日本 banana", "Ünseen sýmbols!"]
     np.testing.assert_array_equal(again.decision_function(new), model.decision_function(new))
     assert again.get_params(deep=False).keys() == model.get_params(deep=False).keys()
     assert again.kernel_.get_params() == model.kernel_.get_params()
     assert again.classes_.tolist() == model.classes_.tolist()
-    assert again.info_ == {"a": [1, "ü"]}
+    assert again.model_.info == {"a": [1, "ü"]}
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 0, 1, 1, 1], [1.0, 2.0, 1.0, 2.0, 2.0, 2.0], [True, False] * 3])
 def test_labels_of_other_types(labels, tmp_path):
     model = SVC(Spectrum(p=2)).fit(TEXTS, labels)
     textsvm.save(model, tmp_path / "m.textsvm")
-    again = textsvm.load(tmp_path / "m.textsvm")
+    again = load(tmp_path / "m.textsvm")
     assert again.predict(TEXTS).tolist() == model.predict(TEXTS).tolist()
     assert again.classes_.dtype == model.classes_.dtype
 
@@ -77,7 +79,7 @@ def test_many_classes(multiclass, labels, tmp_path):
     weights = {labels[0]: np.float64(2.0), labels[1]: 0.5}
     model = SVC(Spectrum(p=2), np.float64(5), multiclass=multiclass, class_weight=weights).fit(TEXTS, labels)
     textsvm.save(model, tmp_path / "m.textsvm")
-    again = textsvm.load(tmp_path / "m.textsvm")
+    again = load(tmp_path / "m.textsvm")
     np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
     assert again.predict(NEW).tolist() == model.predict(NEW).tolist()
     assert again.n_support_.tolist() == model.n_support_.tolist()
@@ -90,7 +92,7 @@ def test_many_classes(multiclass, labels, tmp_path):
 def test_regression_and_one_class(estimator, tmp_path):
     model = estimator.fit(TEXTS, NUMBERS)
     textsvm.save(model, tmp_path / "m.textsvm")
-    again = textsvm.load(tmp_path / "m.textsvm")
+    again = load(tmp_path / "m.textsvm")
     assert type(again) is type(model)
     np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
     assert {**again.get_params(), "kernel": 0} == {**model.get_params(), "kernel": 0}
@@ -99,10 +101,10 @@ def test_regression_and_one_class(estimator, tmp_path):
 
 @pytest.mark.parametrize("estimator", [SVC, SVR, OneClassSVM])
 def test_precomputed(estimator, tmp_path):
-    K = SVC(Spectrum(p=2)).prepare(TEXTS).gram.rows(np.arange(6))
+    K = prepare(SVC(Spectrum(p=2)).settings, TEXTS).gram.rows(np.arange(6))
     model = estimator("precomputed").fit(K, NUMBERS if estimator is SVR else THREE)
     textsvm.save(model, tmp_path / "m.textsvm")
-    again = textsvm.load(tmp_path / "m.textsvm")
+    again = load(tmp_path / "m.textsvm")
     assert again.n_features_in_ == 6
     np.testing.assert_array_equal(again.predict(K[:2]), model.predict(K[:2]))
     with pytest.raises(InputError, match="features"):
@@ -124,10 +126,10 @@ def calibrated(request):
 
 def test_calibrated(calibrated, tmp_path):
     textsvm.save(calibrated, tmp_path / "m.textsvm", {"a": 1})
-    again = textsvm.load(tmp_path / "m.textsvm")
+    again = load(tmp_path / "m.textsvm")
     np.testing.assert_array_equal(again.predict_proba(NEW), calibrated.predict_proba(NEW))
     assert again.predict(NEW).tolist() == calibrated.predict(NEW).tolist()
-    assert again.info_ == {"a": 1}
+    assert again.model_.info == {"a": 1}
     assert again.method == calibrated.method
 
 
@@ -138,7 +140,7 @@ def test_a_damaged_calibration_is_refused(calibrated, tmp_path):
             textsvm.save(calibrated, path)
             _rewrite(path, **{f"calibration.{name}": np.ascontiguousarray(changed)})
             with pytest.raises(InputError, match=r"m\.textsvm"):
-                textsvm.load(path)
+                load(path)
     for change in (
         {"method": "magic", "reject": None},
         {"method": "sigmoid", "reject": [0.9, 0.1]},
@@ -150,7 +152,7 @@ def test_a_damaged_calibration_is_refused(calibrated, tmp_path):
         textsvm.save(calibrated, path)
         _rewrite(path, lambda header, change=change: header.update(calibration=change))
         with pytest.raises(InputError, match=r"m\.textsvm"):
-            textsvm.load(path)
+            load(path)
 
 
 def test_a_kernel_function_cannot_be_saved(tmp_path):
@@ -161,12 +163,12 @@ def test_a_kernel_function_cannot_be_saved(tmp_path):
 
 
 def test_a_file_of_format_1_is_read():
-    model = textsvm.load(Path(__file__).parent / "format_1.textsvm")
+    model = load(Path(__file__).parent / "format_1.textsvm")
     expected = [0.9999820158121622, -1.43735770006598]  # as decided by the version that wrote it
     np.testing.assert_allclose(model.decision_function(["a banana", "sunday"]), expected, atol=1e-6)
     assert model.classes_.tolist() == ["cloth", "fruit"]
     assert model.n_support_.sum() == len(model.support_)
-    assert model.info_ == {"corpus": "fruit"}
+    assert model.model_.info == {"corpus": "fruit"}
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +185,7 @@ def test_coefficients_of_many_machines_take_little_space(many, tmp_path):
     packed = sum(array.nbytes for name, array in arrays.items() if name.startswith("dual_coef"))
     assert "dual_coef" not in arrays
     assert packed < model.dual_coef_.nbytes / 2
-    again = textsvm.load(tmp_path / "m.textsvm")
+    again = load(tmp_path / "m.textsvm")
     np.testing.assert_array_equal(again.dual_coef_, model.dual_coef_)
     np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
 
@@ -209,7 +211,7 @@ def test_packed_coefficients_out_of_bounds(many, tmp_path, name, change):
     before = read_tensors(path.read_bytes())[f"dual_coef.{name}"]
     _rewrite(path, **{f"dual_coef.{name}": np.ascontiguousarray(change(before))})
     with pytest.raises(InputError, match=r"m\.textsvm"):
-        textsvm.load(path)
+        load(path)
 
 
 def test_the_file_has_no_code_in_it(path):
@@ -230,7 +232,7 @@ def test_the_file_has_no_code_in_it(path):
 def test_foreign_files(content, message, tmp_path):
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(InputError, match=message):
-        textsvm.load(tmp_path / "x")
+        load(tmp_path / "x")
 
 
 def test_what_is_no_model_file(tmp_path, model):
@@ -245,25 +247,25 @@ def test_what_is_no_model_file(tmp_path, model):
 
 
 def test_a_large_file_is_hashed_while_it_is_read(path, monkeypatch):
-    before = textsvm.load(path).digest_
+    before = load(path).model_.record.digest
     monkeypatch.setattr("textsvm.model.file.PARALLEL_BYTES", 0)
-    assert textsvm.load(path).digest_ == before
+    assert load(path).model_.record.digest == before
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(InputError, match="does not match its digest"):
-        textsvm.load(path)
+        load(path)
     path.write_bytes(b"x" * 100)
     with pytest.raises(InputError, match="not a textsvm model"):
-        textsvm.load(path)
+        load(path)
 
 
 def test_missing_file_folder_and_other_safetensors(tmp_path):
     with pytest.raises(InputError, match="not there"):
-        textsvm.load(tmp_path / "none")
+        load(tmp_path / "none")
     with pytest.raises(InputError, match="a folder"):
-        textsvm.load(tmp_path)
+        load(tmp_path)
     (tmp_path / "x").write_bytes(tensor_bytes({"weight": np.zeros(3)}))
     with pytest.raises(InputError, match="not written by textsvm"):
-        textsvm.load(tmp_path / "x")
+        load(tmp_path / "x")
 
 
 def test_every_truncation_is_noticed(path):
@@ -271,14 +273,14 @@ def test_every_truncation_is_noticed(path):
     for end in {*range(0, len(content), max(1, len(content) // 60)), len(content) - 1}:
         path.write_bytes(content[:end])
         with pytest.raises(InputError):
-            textsvm.load(path)
+            load(path)
 
 
 def _values(path, texts):
     """What a model says, or None where it is refused in one sentence."""
     sentence = ""
     try:
-        return textsvm.load(path).decision_function(texts)
+        return load(path).decision_function(texts)
     except InputError as error:
         sentence = str(error)
     assert "\n" not in sentence
@@ -323,24 +325,24 @@ def test_a_digest_that_got_lost_is_noticed(path):
     for other in (b"blake2c", b"blake3b", b"BLAKE2b"):
         path.write_bytes(content.replace(b"blake2b", other))
         with pytest.raises(InputError, match="no digest, and an unknown entry"):
-            textsvm.load(path)
+            load(path)
 
 
 def test_a_digest_is_that_of_the_file(path, model):
-    digest = textsvm.load(path).digest_
+    digest = load(path).model_.record.digest
     assert len(digest) == 64
     assert digest.encode() in path.read_bytes()
-    assert load(path).digest_ == digest
+    assert load(path).model_.record.digest == digest
     textsvm.save(model, path, {"corpus": "other"})
-    assert textsvm.load(path).digest_ != digest
+    assert load(path).model_.record.digest != digest
 
 
 def test_a_file_of_a_version_without_digests_is_read(path):
     _rewrite(path, lambda header: header.pop("blake2b"))
-    again = textsvm.load(path)
-    assert again.digest_ is None
-    textsvm.save(again, path, again.info_)
-    assert textsvm.load(path).digest_
+    again = load(path)
+    assert again.model_.record.digest is None
+    textsvm.save(again, path, again.model_.info)
+    assert load(path).model_.record.digest
 
 
 def _rewrite(path, change_header=None, **arrays):
@@ -372,7 +374,7 @@ def _rewrite(path, change_header=None, **arrays):
 def test_arrays_out_of_bounds(path, arrays):
     _rewrite(path, **arrays)
     with pytest.raises(InputError, match=r"m\.textsvm"):
-        textsvm.load(path)
+        load(path)
 
 
 @pytest.mark.parametrize(
@@ -409,7 +411,7 @@ def test_hostile_headers(path, keys, value):
 
     _rewrite(path, change)
     with pytest.raises(InputError, match=r"m\.textsvm"):
-        textsvm.load(path)
+        load(path)
 
 
 def test_codes_beyond_the_alphabet(path):
@@ -419,7 +421,7 @@ def test_codes_beyond_the_alphabet(path):
         codes[-1] = code
         _rewrite(path, codes=codes)
         with pytest.raises(InputError, match="symbols outside its alphabet"):
-            textsvm.load(path)
+            load(path)
 
 
 def test_an_alphabet_with_a_symbol_twice(path):
@@ -427,12 +429,12 @@ def test_an_alphabet_with_a_symbol_twice(path):
     alphabet[0] = alphabet[1]
     _rewrite(path, alphabet=alphabet)
     with pytest.raises(InputError, match="invalid code points, or a code point twice"):
-        textsvm.load(path)
+        load(path)
 
 
 @pytest.fixture
 def given_path(tmp_path):
-    K = SVC(Spectrum(p=2)).prepare(TEXTS).gram.rows(np.arange(6))
+    K = prepare(SVC(Spectrum(p=2)).settings, TEXTS).gram.rows(np.arange(6))
     textsvm.save(SVC("precomputed", C=5).fit(K, LABELS), tmp_path / "m.textsvm")
     return tmp_path / "m.textsvm"
 
@@ -440,30 +442,30 @@ def given_path(tmp_path):
 def test_support_indices_beyond_the_columns_of_a_given_matrix(given_path):
     last = int(read_tensors(given_path.read_bytes())["support"][-1])
     _rewrite(given_path, lambda header: header.update(n_features_in=last + 1))
-    assert textsvm.load(given_path).n_features_in_ == last + 1
+    assert load(given_path).n_features_in_ == last + 1
     _rewrite(given_path, lambda header: header.update(n_features_in=last))
     with pytest.raises(InputError, match="support indices are out of bounds"):
-        textsvm.load(given_path)
+        load(given_path)
 
 
 @pytest.mark.parametrize("n_features", [None, "6", True, -6, 6.0, 1 << 80])
 def test_numbers_of_columns_that_cannot_be(given_path, n_features):
     _rewrite(given_path, lambda header: header.update(n_features_in=n_features))
     with pytest.raises(InputError, match=r"m\.textsvm"):
-        textsvm.load(given_path)
+        load(given_path)
 
 
 @pytest.mark.parametrize("change", [lambda s: s[::-1], lambda s: s * 0, lambda s: s - 1 - s[0]])
 def test_support_indices_that_do_not_ascend_from_zero(path, change):
     _rewrite(path, support=np.ascontiguousarray(change(read_tensors(path.read_bytes())["support"])))
     with pytest.raises(InputError, match="its support indices"):
-        textsvm.load(path)
+        load(path)
 
 
 def test_numbers_of_support_vectors_that_are_not_there(path):
     _rewrite(path, lambda header: header.update(n_support=[1 << 40, 1 << 40]))
     with pytest.raises(InputError, match="numbers of support vectors do not fit"):
-        textsvm.load(path)
+        load(path)
 
 
 def test_a_p_that_no_support_vector_has_is_refused(tmp_path):
@@ -471,10 +473,10 @@ def test_a_p_that_no_support_vector_has_is_refused(tmp_path):
     textsvm.save(model, tmp_path / "m.textsvm")
     _rewrite(tmp_path / "m.textsvm", lambda header: header["kernel"].update(p=900))
     with pytest.raises(InputError, match="needs p = 900 symbols and its longest support vector has 15"):
-        textsvm.load(tmp_path / "m.textsvm")
+        load(tmp_path / "m.textsvm")
     _rewrite(tmp_path / "m.textsvm", lambda header: header["kernel"].update(p=200_000))
     with pytest.raises(InputError, match="whole number from 1 to 1,000"):
-        textsvm.load(tmp_path / "m.textsvm")
+        load(tmp_path / "m.textsvm")
 
 
 def _nested(levels):
@@ -503,7 +505,7 @@ def test_damaged_sums_are_refused(tmp_path, change, message):
     textsvm.save(SVC(kernel).fit(TEXTS, LABELS), tmp_path / "m.textsvm")
     _rewrite(tmp_path / "m.textsvm", lambda header: change(header["kernel"]))
     with pytest.raises(InputError, match=message):
-        textsvm.load(tmp_path / "m.textsvm")
+        load(tmp_path / "m.textsvm")
 
 
 def test_classes_of_many_machines_are_counted_not_listed(path):
@@ -513,14 +515,14 @@ def test_classes_of_many_machines_are_counted_not_listed(path):
 
     _rewrite(path, change)
     with pytest.raises(InputError, match="1 biases and needs 1799970000"):
-        textsvm.load(path)
+        load(path)
 
 
 def test_coefficients_that_do_not_fit_in_memory(many, tmp_path, monkeypatch):
     textsvm.save(many[0], tmp_path / "m.textsvm")
     monkeypatch.setattr("textsvm.runtime.device.free_memory", lambda device: many[0].dual_coef_.nbytes - 1)
     with pytest.raises(InputError, match=r"coefficients take .* bytes of memory"):
-        textsvm.load(tmp_path / "m.textsvm")
+        load(tmp_path / "m.textsvm")
 
 
 @pytest.mark.parametrize("again", [0, 1])
@@ -531,13 +533,13 @@ def test_packed_coefficients_out_of_order(many, tmp_path, again):
     columns[:2] = columns[again], columns[0]  # one twice, or two the other way round
     _rewrite(path, **{"dual_coef.columns": columns})
     with pytest.raises(InputError, match="coefficients are out of order"):
-        textsvm.load(path)
+        load(path)
 
 
 def test_weights_of_a_kernel_may_be_an_array(tmp_path):
     model = SVC(GapWeighted(p=3, weights=np.array([0.0, 1.0, 2.0])), C=5).fit(TEXTS, LABELS)
     textsvm.save(model, tmp_path / "m.textsvm")
-    again = textsvm.load(tmp_path / "m.textsvm")
+    again = load(tmp_path / "m.textsvm")
     np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
 
 
@@ -545,7 +547,7 @@ def test_arrays_in_what_is_saved_with_a_model_become_lists(model, tmp_path):
     info = {"scores": np.arange(3), "deep": [{"x": np.float32(0.5), "y": np.eye(2)}]}
     textsvm.save(model, tmp_path / "m.textsvm", info)
     expected = {"scores": [0, 1, 2], "deep": [{"x": 0.5, "y": [[1, 0], [0, 1]]}]}
-    assert textsvm.load(tmp_path / "m.textsvm").info_ == expected
+    assert load(tmp_path / "m.textsvm").model_.info == expected
 
 
 def test_what_json_cannot_hold_is_refused_before_anything_is_written(model, tmp_path):
@@ -576,7 +578,7 @@ def test_labels_of_bytes_and_dates(kind, tmp_path):
     weights = dict(zip(np.unique(labels).tolist(), (2.0, 0.5), strict=True))
     model = SVC(Spectrum(p=2), class_weight=weights).fit(TEXTS, labels)
     textsvm.save(model, tmp_path / "m.textsvm")
-    again = textsvm.load(tmp_path / "m.textsvm")
+    again = load(tmp_path / "m.textsvm")
     assert again.classes_.tolist() == model.classes_.tolist()
     assert again.classes_.dtype.kind == model.classes_.dtype.kind
     assert again.predict(NEW).tolist() == model.predict(NEW).tolist()
@@ -609,7 +611,7 @@ BAD_LABELS = [
 def test_labels_that_cannot_be(path, classes):
     _rewrite(path, lambda header: header.update(classes=classes))
     with pytest.raises(InputError, match=r"m\.textsvm") as caught:
-        textsvm.load(path)
+        load(path)
     assert "\n" not in str(caught.value)
 
 

@@ -9,6 +9,7 @@ import pytest
 from command import fails, report, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loading import load
 from problems import gaussian
 from scipy.sparse import csr_matrix, issparse
 from sklearn import metrics, svm
@@ -33,6 +34,7 @@ from textsvm.reporting.files import write
 from textsvm.reporting.report import make_report
 from textsvm.selection import multilabel
 from textsvm.training.folds import make_folds
+from textsvm.training.problems import as_target
 from textsvm.training.thresholds import FBR, choose_thresholds
 
 pytestmark = pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
@@ -331,7 +333,7 @@ def test_a_loaded_model_decides_the_same(form, tmp_path):
     given = {"tuples": y, "indicator": indicator, "sparse": csr_matrix(indicator)}[form]
     model = MultilabelSVC(Spectrum((1, 3), "log", idf=True), C=3, device="cpu").fit(texts, given)
     textsvm.save(model, tmp_path / "m.textsvm")
-    for again in (textsvm.load(tmp_path / "m.textsvm"), pickle.loads(pickle.dumps(model))):
+    for again in (load(tmp_path / "m.textsvm"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
         np.testing.assert_array_equal(again.thresholds_, model.thresholds_)
         np.testing.assert_array_equal(again.n_support_, model.n_support_)
@@ -365,7 +367,7 @@ def test_a_damaged_model_is_refused(name, value, message, tmp_path):
     arrays = {key: array for key, array in arrays.items() if array is not None}
     path.write_bytes(tensor_bytes(arrays, metadata={"textsvm": json.dumps(header)}))
     with pytest.raises(InputError, match=message):
-        textsvm.load(path)
+        load(path)
 
 
 def test_scikit_learns_tools_take_it():
@@ -393,7 +395,7 @@ def test_characters_beside_words(tmp_path):
     assert found.best_score > 0.8
     model = MultilabelSVC(KERNELS[-1], device="cpu", cv=3).fit(texts, y)
     textsvm.save(model, tmp_path / "m.textsvm")
-    again, values = textsvm.load(tmp_path / "m.textsvm"), model.decision_function(texts[:5])
+    again, values = load(tmp_path / "m.textsvm"), model.decision_function(texts[:5])
     np.testing.assert_array_equal(again.decision_function(texts[:5]), values)
     for each, value in zip(explain(again, texts[:5]), values, strict=True):
         assert each.symbols.sum() + each.bias == pytest.approx(value.max(), abs=1e-5)
@@ -413,7 +415,7 @@ def test_labels_that_the_model_does_not_know_are_told():
 
 def test_folds_are_shuffled_and_not_stratified():
     matrix, indicator = matrix_of()
-    target = on_matrix().as_target(indicator, 80)
+    target = as_target(on_matrix().settings, indicator, 80)
     for (train, test), (a, b) in zip(
         make_folds(4, target, random_state=5),
         KFold(4, shuffle=True, random_state=5).split(matrix),
@@ -467,7 +469,7 @@ def test_commands(tables, tmp_path):
     assert judged["micro_f1"] > 0.8
     assert set(judged["per_class"][0]) >= {"precision", "recall", "f1", "support", "threshold", "break_even"}
     row = json.loads(run("predict", model, "-", stdin=texts[0].encode()).stdout)
-    fitted = textsvm.load(model)
+    fitted = load(model)
     assert row["labels"] == list(fitted.predict(texts[:1])[0])
     np.testing.assert_allclose(list(row["decision"].values()), fitted.decision_function(texts[:1])[0])
     folds = report(
@@ -484,7 +486,7 @@ def test_commands(tables, tmp_path):
         "--metric", "macro_f1", "-o", tmp_path / "t.textsvm",
     )  # fmt: skip
     assert found["metric"] == "macro_f1"
-    assert textsvm.load(tmp_path / "t.textsvm").label_form_ == "tuples"
+    assert load(tmp_path / "t.textsvm").label_form_ == "tuples"
 
 
 @pytest.mark.parametrize("suffix", ["html", "md", "json"])
@@ -539,7 +541,7 @@ def test_stories_without_a_topic_are_left_out_and_told(tmp_path):
     said = done.stderr.decode()
     assert done.returncode == 0, said
     assert "stories without a topic are left out" in said
-    assert "earn" in textsvm.load(tmp_path / "m").classes_
+    assert "earn" in load(tmp_path / "m").classes_
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from command import fails, run
+from loading import load
 
 from textsvm import (
     SVC,
@@ -22,7 +23,6 @@ from textsvm import (
     Spectrum,
     Sum,
     kmer_scores,
-    load,
     mutation_scores,
     save,
 )

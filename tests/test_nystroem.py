@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from command import fails, report, run
+from loading import load
 from scipy.sparse import csr_matrix
 
 import textsvm
@@ -265,7 +266,7 @@ def test_numbers_outliers_and_several_labels(mails, tmp_path):
         few = estimator(GAP, device="cpu", compute=Compute(approximate="nystrom:15"), **options).fit(texts, y)
         assert len(few.support_) == 15
         textsvm.save(few, tmp_path / "m")
-        again = textsvm.load(tmp_path / "m")
+        again = load(tmp_path / "m")
         np.testing.assert_array_equal(again._scores(texts), few._scores(texts))
     calibrated = CalibratedSVC(machine(GAP, 30), cv=3).fit(texts, labels)
     assert len(calibrated.estimator_.support_) == 30
@@ -276,7 +277,7 @@ def test_saved_loaded_and_explained(mails, tmp_path):
     texts, labels = mails
     model = machine(GAP, 25).fit(texts, labels)
     textsvm.save(model, tmp_path / "m")
-    again = textsvm.load(tmp_path / "m")
+    again = load(tmp_path / "m")
     np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
     assert again.compute.approximate == "nystrom:25"
     [told] = explain(again, texts[:1])

@@ -6,6 +6,7 @@ import pytest
 from contracts import to_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loading import load
 from sklearn.base import clone
 from test_spectrum import CPU, news, oracle
 
@@ -105,7 +106,7 @@ def test_what_all_classes_hold_alike_weighs_nothing():
 def test_a_saved_model_decides_the_same(n_classes, kernel, tmp_path):
     model = SVC(kernel, C=3.0).fit(TRAIN, CLASSES[n_classes])
     textsvm.save(model, tmp_path / "model")
-    loaded = textsvm.load(tmp_path / "model")
+    loaded = load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.decision_function(NEW), model.decision_function(NEW))
 
 

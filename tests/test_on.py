@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from loading import load
 from safetensors import safe_open
 from safetensors.numpy import save as tensor_bytes
 from scipy.sparse import csr_array
@@ -30,7 +31,6 @@ from textsvm import (
     Sum,
     UserKernel,
     cross_validate,
-    load,
     save,
     tune,
 )
@@ -45,6 +45,8 @@ from textsvm.model.file import sealed
 from textsvm.runtime.device import select
 from textsvm.training.fold_grams import Task, grams_of, train_and_test
 from textsvm.training.leakage import held_out_leak
+from textsvm.training.problems import as_target
+from textsvm.training.train import prepare
 
 CPU = select("cpu")
 N = 24
@@ -83,7 +85,7 @@ def svc(kernel=BOTH, **params):
 
 
 def gram_of(kernel, table=TABLE):
-    return svc(kernel).prepare(table).gram.rows(np.arange(len(table["body"])))
+    return prepare(svc(kernel).settings, table).gram.rows(np.arange(len(table["body"])))
 
 
 def standardised(*names):
@@ -92,7 +94,10 @@ def standardised(*names):
 
 
 def test_values_are_the_sum_of_what_each_part_says():
-    texts = [svc(part.kernel).prepare(TABLE[part.column]).gram.rows(np.arange(N)) for part in (SUBJECT, BODY)]
+    texts = [
+        prepare(svc(part.kernel).settings, TABLE[part.column]).gram.rows(np.arange(N))
+        for part in (SUBJECT, BODY)
+    ]
     numbers = rbf_kernel(standardised("hour", "size", "known"), gamma=1 / 3)
     vectors = linear_kernel(np.array(TABLE["vector"]))
     expected = (3 * texts[0] + 3 * texts[1] + 2 * numbers + vectors) / 9
@@ -108,7 +113,7 @@ def test_a_sum_on_a_column_is_a_sum_on_it_of_each_part():
     assert columns == ["body"] * 3 + [("hour",)] * 2
     assert [leaf.structure.as_dict()["name"] for leaf in spread.structure.leaves] == ["on"] * 5
     np.testing.assert_array_equal(gram_of(On("body", inner)), gram_of(as_kernel(On("body", inner))))
-    expected = svc(inner).prepare(TABLE["body"]).gram.rows(np.arange(N))
+    expected = prepare(svc(inner).settings, TABLE["body"]).gram.rows(np.arange(N))
     np.testing.assert_array_equal(gram_of(On("body", inner)), expected)
 
 
@@ -240,7 +245,7 @@ def test_a_fold_takes_as_many_grams_as_before_for_texts_that_learn_nothing():
 def test_a_grid_over_other_columns_shares_what_kernels_have_in_common():
     ranges = [On("body", Spectrum((1, p))) for p in (1, 2, 3)]
     kernels = list(map(as_kernel, ranges))
-    shared = [gram.description for _, gram in grams(kernels, svc(BOTH).encode(TABLE), CPU)]
+    shared = [gram.description for _, gram in grams(kernels, svc(BOTH).settings.source.encode(TABLE), CPU)]
     assert all(description.endswith("from the sum over lengths") for description in shared)
     kernels = [*ranges, On("subject", Spectrum((1, 2))), BOTH]
     found = tune(svc(kernels[0]), TABLE, LABELS, {"kernel": kernels}, cv=3)
@@ -302,9 +307,9 @@ def test_a_table_is_shown_line_by_line_and_numbers_have_their_share():
     shares = [
         found.symbols[end - len(line) - 1 : end - 1].sum() for line, end in zip(lines, ends, strict=True)
     ]
-    kept = model.kept
+    kept = model.model_.support
     for number, (weight, term) in enumerate(model.kernel_.structure.terms):
-        documents = model.encode(rows([0]), kept.documents)
+        documents = model.settings.source.encode(rows([0]), kept.documents)
         of_term = term.rows(term.structure.read(kept.documents), CPU).cross(term.structure.read(documents))
         expected = weight * float(of_term[0] @ model.dual_coef_[0])
         assert shares[number] == pytest.approx(expected, abs=1e-5)
@@ -380,9 +385,9 @@ def test_numbers_of_linear_kernels_are_features_and_weights(kernel, tmp_path):
 def test_features_of_folds_are_standardised_by_their_training_part_alone():
     table = TABLE | {"hour": [*range(N - 3), 1000, 2000, 3000]}
     cut, kernel = N - 6, Sum([BODY, On(["hour", "size"], Linear())])
-    task = Task(svc().as_target(LABELS, N), None, [(np.arange(cut), np.arange(cut, N))])
+    task = Task(as_target(svc().settings, LABELS, N), None, [(np.arange(cut), np.arange(cut, N))])
     model = svc(kernel, compute=Compute(solver="features"), tol=1e-6)
-    grams = grams_of(model, model.encode(model.validate(table)), task)
+    grams = grams_of(model, model.settings.source.encode(model.settings.source.validate(table)), task)
     found = train_and_test([model], grams, task, dict.fromkeys(("gram", "solve", "score"), 0.0)).values[0][0]
     fitted = svc(kernel, compute=Compute(solver="gram"), tol=1e-6).fit(rows(range(cut), table), LABELS[:cut])
     np.testing.assert_allclose(
@@ -604,6 +609,6 @@ def test_damaged_models_are_refused(change, tmp_path):
 
 
 def test_examples_of_one_view_are_what_it_reads():
-    assert isinstance(svc().encode(TABLE), Table)
-    assert isinstance(svc(On("hour", Gaussian())).encode(TABLE), Numbers)
-    assert svc(BODY).encode(TABLE).text(1) == "see you at noon 1"
+    assert isinstance(svc().settings.source.encode(TABLE), Table)
+    assert isinstance(svc(On("hour", Gaussian())).settings.source.encode(TABLE), Numbers)
+    assert svc(BODY).settings.source.encode(TABLE).text(1) == "see you at noon 1"

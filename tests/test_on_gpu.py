@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from loading import load
 from test_on import BODY, BOTH, LABELS, TABLE, TEXTS, WEIGHED, N, rows
 
-from textsvm import SVC, Compute, Gaussian, InputError, On, Product, cross_validate, load, save
+from textsvm import SVC, Compute, Gaussian, InputError, On, Product, cross_validate, save
 from textsvm.kernels.spelling import spell
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:.*near-duplicate")]

@@ -7,6 +7,7 @@ import pytest
 from sklearn import svm
 
 from textsvm import EditDistance, InputError, OneClassSVM, Spectrum
+from textsvm.training.train import prepare
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def weights():
 @pytest.mark.parametrize("weight", [None, weights()], ids=["equal", "weighted"])
 def test_agrees_with_libsvm_on_the_same_gram(texts, kernel, nu, weight):
     model = OneClassSVM(kernel, nu=nu, tol=1e-6).fit(texts, sample_weight=weight)
-    K = model.prepare(texts).gram.rows(np.arange(60))
+    K = prepare(model.settings, texts).gram.rows(np.arange(60))
     judge = svm.OneClassSVM(kernel="precomputed", nu=nu, tol=1e-6).fit(K, sample_weight=weight)
     scale = nu * 60
     np.testing.assert_allclose(model.score_samples(texts), judge.score_samples(K), atol=1e-4 * scale)

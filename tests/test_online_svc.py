@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from loading import load
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -13,10 +14,10 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.validation import validate_data
 from test_sklearn import NO_DATA, _bar, name_of
-from textsvm.model.online import digest_of
 
-from textsvm import SVC, InputError, OnlineSVC, Spectrum, load, save
-from textsvm.model.file import describe, load
+from textsvm import SVC, InputError, OnlineSVC, Spectrum, save
+from textsvm.model.file import describe
+from textsvm.model.online import digest_of
 from textsvm.solvers import online as machines
 
 
@@ -269,7 +270,7 @@ def test_a_saved_model_goes_on_learning(tmp_path, make, max_texts):
     save(model, path, {"a": 1})
     assert isinstance(load(path), OnlineSVC)
     for again in (load(path), load(path)):
-        assert again.info_ == {"a": 1}
+        assert again.model_.info == {"a": 1}
         np.testing.assert_allclose(again.predict_proba(texts), model.predict_proba(texts), atol=1e-4)
     again.partial_fit(texts[50:], y[50:])
     if max_texts is None:

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 from command import fails, report, run
+from loading import load
 
 import textsvm
 from textsvm.errors import InputError
@@ -182,7 +183,7 @@ def test_a_link_stays_and_its_target_is_written(there, here):
     assert (here / "link").is_symlink()
     assert (here / "middle").is_symlink()
     assert not target.is_symlink()
-    assert textsvm.load(target).C == 7
+    assert load(target).C == 7
     if there:
         assert target.stat().st_mode & 0o777 == 0o640
     assert [path.name for path in target.parent.iterdir()] == ["real.textsvm"]
@@ -220,17 +221,17 @@ def test_a_model_to_standard_output(here):
     done = run("train", "c.csv", "-o", "-", "--json", cwd=here)
     assert done.returncode == 0
     (here / "out").write_bytes(done.stdout)
-    assert textsvm.load(here / "out").predict(["banana 3"]) == ["1"]
+    assert load(here / "out").predict(["banana 3"]) == ["1"]
     assert json.loads(done.stderr.splitlines()[-1])["model"] == "-"
     shown = run("train", "c.csv", "-o", "-", cwd=here)
     (here / "out").write_bytes(shown.stdout)
-    assert textsvm.load(here / "out").predict(["banana 3"]) == ["1"]
+    assert load(here / "out").predict(["banana 3"]) == ["1"]
     assert b"held out of training" in shown.stderr
     assert b"support vectors" in run("train", "c.csv", "-o", "-", "--verbose", cwd=here).stderr
     assert run("train", "c.csv", "-o", "-", "-q", cwd=here).stderr == b""
     tuned = run("tune", "c.csv", "--p", "3", "--folds", "2", "-o", "-", cwd=here)
     (here / "out").write_bytes(tuned.stdout)
-    assert textsvm.load(here / "out").predict(["banana 3"]) == ["1"]
+    assert load(here / "out").predict(["banana 3"]) == ["1"]
     assert not (here / "-").exists()
 
 

@@ -9,12 +9,12 @@ from concurrent.futures import ProcessPoolExecutor
 import joblib
 import numpy as np
 import pytest
+from loading import load
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from test_every_kernel import LABELS, NEW, TEXTS
 
 import textsvm
 from textsvm import SVC, EditDistance, Spectrum
-from textsvm.model.file import load
 from textsvm.runtime import parallel
 from textsvm.runtime.compiled import _compiler_lock, njit
 from textsvm.runtime.parallel import Lock
@@ -93,7 +93,7 @@ def test_a_lock_that_a_thread_held_is_free_in_a_forked_child(held):
 
 
 @forks
-@pytest.mark.parametrize("lock", [base._preparing, parallel._blas_limit.lock])
+@pytest.mark.parametrize("lock", [parallel._blas_limit.lock])
 def test_a_child_forked_while_a_thread_prepares_a_model_predicts(model, held, lock):
     held(lock)
     assert in_child(lambda: SVC(EditDistance(), device="cpu").fit(TEXTS, LABELS).predict(NEW), 20) == 0

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loading import load
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import textsvm
-from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, load, save
+from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, save
 from textsvm.kernels import EditDistance, GappedKmers, GapWeighted
 from textsvm.kernels.shared import counting
-from textsvm.model.file import load
 from textsvm.runtime import compiled
 from textsvm.runtime.compiled import Compiled, njit
 from textsvm.text.documents import encode, encode_as
@@ -111,7 +111,7 @@ def test_fitted_machines_answer_as_estimators_do(model, labels, tmp_path):
         predict(quick, TEXTS, [], positive, None), predict(whole, TEXTS, [], positive, None), strict=True
     ):
         assert np.array_equal(ours, theirs)
-    assert quick.info_ == whole.info_
+    assert quick.model_.info == whole.model_.info
     assert quick.device_.kind == whole.device_.kind
     assert hasattr(quick, "predict_proba") == hasattr(whole, "predict_proba")
 

@@ -4,6 +4,7 @@ import string
 
 import numpy as np
 import pytest
+from loading import load
 
 import textsvm
 from textsvm import SVC
@@ -107,7 +108,7 @@ def test_models_are_kept_and_explained(tmp_path):
     for made in (kernel, Spectrum(2, tokens="blosum62"), WeightedDegree(3, tokens="blosum62")):
         model = SVC(made, device="cpu").fit(TEXTS, LABELS)
         textsvm.save(model, tmp_path / "m.textsvm")
-        again, new = textsvm.load(tmp_path / "m.textsvm"), ["MKVXXUBZ*", "ppyf", "", "ADEG"]
+        again, new = load(tmp_path / "m.textsvm"), ["MKVXXUBZ*", "ppyf", "", "ADEG"]
         np.testing.assert_array_equal(again.decision_function(new), model.decision_function(new))
         for one in explain(again, new):
             assert one.exact

@@ -11,9 +11,9 @@ from test_selection import classes_of, numbers, texts
 
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
+from textsvm.gram import nearest as search
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
-from textsvm.gram import nearest as search
 from textsvm.runtime.device import cupy, select, use
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.doubts import doubts

@@ -36,6 +36,7 @@ from sklearn.utils.validation import validate_data
 
 from textsvm import SVC, SVR, Compute, GapWeighted, InputError, MultilabelSVC, OneClassSVM, Spectrum
 from textsvm.model.settings import STRATEGIES
+from textsvm.training.train import prepare
 
 ESTIMATORS = [SVC, SVR, OneClassSVM]
 
@@ -270,7 +271,7 @@ def test_grid_search_over_the_kernel_and_the_machine(task):
 
 def test_a_given_kernel_matrix_is_split_in_rows_and_columns(task):
     texts, y = task
-    K = SVC(Spectrum(p=2)).prepare(texts).gram.rows(np.arange(90))
+    K = prepare(SVC(Spectrum(p=2)).settings, texts).gram.rows(np.arange(90))
     given = cross_val_predict(SVC("precomputed"), K, y, cv=3, method="decision_function")
     expected = cross_val_predict(SVC(Spectrum(p=2)), texts, y, cv=3, method="decision_function")
     np.testing.assert_allclose(given, expected, atol=1e-5)

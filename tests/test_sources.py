@@ -12,6 +12,7 @@ from textsvm.runtime.device import select
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextSource
 from textsvm.sources.vectors import ColumnSource, VectorSource
+from textsvm.training.train import prepare
 
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday", "a mandarin"]
 NEW = ["banana", "tuesday or monday", "", "日本"]
@@ -150,7 +151,7 @@ class TestMatrix(SourceContract):
     source = MatrixSource()
 
     def input(self):
-        return SVC(Spectrum(p=2), device="cpu").prepare(TEXTS).gram.matrix
+        return prepare(SVC(Spectrum(p=2), device="cpu").settings, TEXTS).gram.matrix
 
     def new(self):
         return self.input()[: len(NEW)]
@@ -191,6 +192,6 @@ def test_sources_of_one_form_make_the_same_documents():
 def test_an_estimator_without_memory_for_it_uses_a_given_matrix_where_it_is():
     K = TestMatrix().input()
     model = SVC("precomputed", compute=Compute(memory=100), device="cpu")
-    assert model.prepare(K).gram.matrix is K
+    assert prepare(model.settings, K).gram.matrix is K
     with pytest.raises(InputError, match="two rows"):
-        SVC(Spectrum(p=2), compute=Compute(memory=100), device="cpu").prepare(TEXTS)
+        prepare(SVC(Spectrum(p=2), compute=Compute(memory=100), device="cpu").settings, TEXTS)

@@ -4,9 +4,10 @@ import numpy as np
 import oracles
 import pytest
 from contracts import KernelContract, to_numpy
+from loading import load
 from test_spectrum import CPU, news, oracle, variants
 
-from textsvm import SVC, Sum, load, save
+from textsvm import SVC, Sum, save
 from textsvm.errors import InputError
 from textsvm.kernels.spectrum import features as spectrum_features
 from textsvm.kernels.spectrum.cuda import cuda_grams

@@ -5,9 +5,9 @@ import pytest
 from command import fails, report, run
 from hypothesis import given
 from hypothesis import strategies as st
+from loading import load
 from sklearn.base import clone
 
-import textsvm
 from textsvm import (
     EditDistance,
     GapWeighted,
@@ -174,7 +174,7 @@ def test_sums_on_the_command_line(tmp_path):
     trained = report("train", *REVIEWS, "--kernel", text, "--max-length", 60, "-C", 10, "-o", model)
     assert trained["kernel_spelled"] == text
     assert [part["name"] for part in trained["kernel"]["kernels"]] == ["spectrum", "product"]
-    assert spell(textsvm.load(model).kernel_) == text
+    assert spell(load(model).kernel_) == text
     shown = run("evaluate", model, *REVIEWS)
     assert shown.returncode == 0, shown.stderr
     found = report("cv", *REVIEWS, "--kernel", "spectrum:2+gap:2", "--max-length", 60, "--folds", 3)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loading import load
 from scipy.optimize import minimize
 from test_spectrum import CPU
 
@@ -104,7 +105,7 @@ def test_a_saved_model_keeps_its_loss(tmp_path):
     for loss, expected in ((None, "hinge"), ("squared_hinge", "squared_hinge")):
         model = SVC(KERNEL, loss=loss).fit(texts, y)
         textsvm.save(model, tmp_path / "model")
-        loaded = textsvm.load(tmp_path / "model")
+        loaded = load(tmp_path / "model")
         assert loaded.loss_ == model.loss_ == expected
         np.testing.assert_array_equal(loaded.decision_function(texts), model.decision_function(texts))
 

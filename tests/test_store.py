@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import fails, report, run
+from loading import load
 from test_gram import MATRIX, GramContract, N
 from test_smo import ArrayRows
 
@@ -345,7 +346,7 @@ def test_kernels_that_learn_from_a_part_are_not_kept(tmp_path):
 
 
 def test_kernels_that_learnt_something_else_are_others(tmp_path):
-    documents = SVC().encode(TEXTS)
+    documents = SVC().settings.source.encode(TEXTS)
     for part in (np.arange(60), np.arange(30)):
         kernel = Spectrum(2, "log", idf=True).fit(documents.take(part))
         stored_rows(tmp_path, GramRequest(kernel, documents, {}, CPU))
@@ -592,12 +593,12 @@ def test_a_store_that_may_only_be_read(tmp_path):
 
 
 def test_panels_heed_memory_and_predicted_time(tmp_path):
-    documents = SVC().encode(["a" * 1000] * 500)
+    documents = SVC().settings.source.encode(["a" * 1000] * 500)
     assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 1 << 40) == 500
     assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 16 * 500 * 40) == 40
     slow = stores.panel_rows(GramRequest(GapWeighted(200), documents, {}, CPU), 1 << 40)
     assert stores.MIN_ROWS <= slow < 500
-    many = SVC().encode(["a"] * 200_000)
+    many = SVC().settings.source.encode(["a"] * 200_000)
     assert stores.panel_rows(GramRequest(Spectrum(1), many, {}, CPU), 1 << 40) == stores.ROWS_OF_LARGE
 
 
@@ -626,11 +627,11 @@ def test_digests_tell_what_differs():
 
 
 def test_digests_of_documents_depend_on_all_that_kernels_read():
-    documents = SVC().encode(["ab", "c"])
+    documents = SVC().settings.source.encode(["ab", "c"])
     others = [
-        SVC().encode(["a", "bc"]),
-        SVC().encode(["abc", ""]),
-        SVC().encode(["ab", "d"]),
+        SVC().settings.source.encode(["a", "bc"]),
+        SVC().settings.source.encode(["abc", ""]),
+        SVC().settings.source.encode(["ab", "d"]),
         replace(documents, codes=documents.codes[::-1]),
     ]
     assert len({digest(each) for each in (documents, *others)}) == 5
@@ -638,9 +639,9 @@ def test_digests_of_documents_depend_on_all_that_kernels_read():
 
 
 def test_a_store_is_refused_for_texts_that_end_elsewhere(tmp_path):
-    stored_rows(tmp_path, GramRequest(EDIT, SVC().encode(["ab", "c"]), {}, CPU))
+    stored_rows(tmp_path, GramRequest(EDIT, SVC().settings.source.encode(["ab", "c"]), {}, CPU))
     with pytest.raises(InputError, match="is of other texts"):
-        stored_rows(tmp_path, GramRequest(EDIT, SVC().encode(["a", "bc"]), {}, CPU))
+        stored_rows(tmp_path, GramRequest(EDIT, SVC().settings.source.encode(["a", "bc"]), {}, CPU))
 
 
 def test_progress_is_told(tmp_path, small):
@@ -671,9 +672,9 @@ def test_command_line(tmp_path):
     for name in ("one", "two"):
         trained = report("train", corpus, *COMMAND, "--store", folder, "-o", tmp_path / name)
         assert f"stored in {folder} (found)" in trained["kernel_matrix"]
-    one, two = (textsvm.load(tmp_path / name) for name in ("one", "two"))
+    one, two = (load(tmp_path / name) for name in ("one", "two"))
     np.testing.assert_array_equal(one.dual_coef_, two.dual_coef_)
-    assert one.compute_options.store is None
+    assert one.settings.compute_options.store is None
     judged = report("cv", corpus, *COMMAND, "--store", folder, "--folds", "3")
     assert "(found)" in judged["kernel_matrix"]
     report("tune", corpus, *COMMAND, "--store", folder, "--folds", "3", "--gamma", "0.05,0.1", "-C", "1")

@@ -9,6 +9,7 @@ import pytest
 from contracts import TEXTS, KernelContract, to_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loading import load
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -24,7 +25,6 @@ from textsvm import (
     Sum,
     UserKernel,
     cross_validate,
-    load,
     save,
     tune,
 )

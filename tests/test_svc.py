@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from textsvm import SVC, Compute, EditDistance, GapWeighted, InputError, Spectrum
 from textsvm.model.settings import STRATEGIES
 from textsvm.text.documents import encode, normalise
+from textsvm.training.train import prepare
 
 KERNELS = [
     Spectrum(p=2),
@@ -50,7 +51,7 @@ def three(task):
 def gram_of(texts, kernel=None):
     """The kernel matrix that a fit computes."""
     model = SVC(Spectrum(p=2) if kernel is None else kernel)
-    return model.prepare(texts).gram.rows(np.arange(len(texts)))
+    return prepare(model.settings, texts).gram.rows(np.arange(len(texts)))
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
@@ -478,7 +479,7 @@ def test_threads_may_share_a_model(task, kernel, monkeypatch):
     model = SVC(kernel, C=3.0, device="cpu").fit(X, y)
     expected = pickle.loads(pickle.dumps(model)).decision_function(X)
     made = []
-    source = type(model.source)
+    source = type(model.settings.source)
     prepare = source.predictor
     monkeypatch.setattr(source, "predictor", lambda *a: made.append(1) or prepare(*a))
     with ThreadPoolExecutor(8) as pool:

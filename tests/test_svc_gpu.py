@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from loading import load
 from sklearn.base import clone
 
 import textsvm
@@ -11,6 +12,7 @@ from textsvm import SVC, SVR, Compute, EditDistance, GappedKmers, GapWeighted, O
 from textsvm.bench.corpora import paper_tasks
 from textsvm.model.settings import STRATEGIES
 from textsvm.runtime import device as devices
+from textsvm.training.train import prepare
 
 pytestmark = pytest.mark.gpu
 
@@ -123,7 +125,7 @@ def test_one_class(languages, kernel):
 
 def test_a_given_kernel_matrix_and_a_kernel_function(languages):
     texts, codes, _ = languages
-    K = SVC(Spectrum(p=3), device="cpu").prepare(texts).gram.rows(np.arange(400))
+    K = prepare(SVC(Spectrum(p=3), device="cpu").settings, texts).gram.rows(np.arange(400))
     cpu, gpu = both(SVC("precomputed", C=2.0, tol=1e-5), K, codes)
     assert (cpu.predict(K) == gpu.predict(K)).mean() > 0.99
     there = devices.cupy().asarray(K)
@@ -148,7 +150,7 @@ def test_a_model_goes_from_one_device_to_the_other(languages, tmp_path):
     texts, codes, _ = languages
     gpu = SVC(Spectrum(p=3), device="cuda").fit(texts, codes)
     textsvm.save(gpu, tmp_path / "m.textsvm")
-    again = textsvm.load(tmp_path / "m.textsvm").set_params(device="cpu")
+    again = load(tmp_path / "m.textsvm").set_params(device="cpu")
     for model in (again, pickle.loads(pickle.dumps(gpu)).set_params(device="cpu")):
         assert (model.predict(texts) == gpu.predict(texts)).mean() > 0.99
         assert model.device_.kind == "cpu"

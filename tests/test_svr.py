@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from textsvm import SVR, EditDistance, GapWeighted, InputError, Spectrum
+from textsvm.training.train import prepare
 
 KERNELS = [Spectrum(p=2), EditDistance(gamma=0.1), GapWeighted(p=2)]
 
@@ -32,7 +33,7 @@ def task():
 def test_agrees_with_libsvm_on_the_same_gram(task, kernel, epsilon):
     texts, y = task
     model = SVR(kernel, C=4.0, epsilon=epsilon, tol=1e-6).fit(texts, y)
-    K = model.prepare(texts).gram.rows(np.arange(70))
+    K = prepare(model.settings, texts).gram.rows(np.arange(70))
     judge = svm.SVR(kernel="precomputed", C=4.0, epsilon=epsilon, tol=1e-6).fit(K, y)
     assert model.predict(texts).dtype == np.float64
     np.testing.assert_allclose(model.predict(texts), judge.predict(K), atol=1e-3)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from loading import load
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from test_every_kernel import LABELS, NEW, TEXTS
@@ -29,7 +30,6 @@ from textsvm import (
     Sum,
 )
 from textsvm.kernels import Gaussian
-from textsvm.model.file import load
 from textsvm.model.settings import Settings
 from textsvm.runtime import parallel
 
@@ -119,10 +119,10 @@ def test_threads_that_share_a_model_get_the_bits_of_one(name, tmp_path):
             for name, mine in answers(shared, batches[j]).items():
                 np.testing.assert_array_equal(mine, expected[j][name])
 
-    loaded = textsvm.load(tmp_path / "m.textsvm"), load(tmp_path / "m.textsvm")
+    loaded = load(tmp_path / "m.textsvm"), load(tmp_path / "m.textsvm")
     for shared in (pickle.loads(pickle.dumps(model)), *loaded):
         in_threads(partial(check, shared))
-    for one in in_threads(lambda k: textsvm.load(tmp_path / "m.textsvm")):
+    for one in in_threads(lambda k: load(tmp_path / "m.textsvm")):
         assert answers(one, batches[0])["predict"].tolist() == expected[0]["predict"].tolist()
 
 

@@ -7,8 +7,8 @@ import sys
 
 import numpy as np
 import pytest
+from loading import load
 
-import textsvm
 from textsvm.evaluation.explanation import explain
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ for command in json.loads(sys.argv[1]):
 reading = True
 import textsvm
 from textsvm.estimators.features import read_features
-textsvm.load("with"), textsvm.load("without"), textsvm.read_gram("gram.npy"), read_features("features.npz")
+load("with"), load("without"), textsvm.read_gram("gram.npy"), read_features("features.npz")
 sys.exit("; ".join(seen) or None)
 """
 SPECTRUM = "--kernel spectrum --p 3 --quiet"
@@ -100,7 +100,7 @@ def test_no_command_uses_the_network_or_unpickles(folder):
 
 
 def test_a_model_holds_what_the_page_says(folder):
-    [found] = explain(textsvm.load(folder / "with"), ["win cash"])
+    [found] = explain(load(folder / "with"), ["win cash"])
     assert TEXT in found.similar[0].text
     assert found.similar[0].id.startswith(NAME)
     for name, ids in (("with", True), ("without", False)):

@@ -8,6 +8,7 @@ import oracles
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from loading import load
 from safetensors import safe_open
 from safetensors.numpy import save as tensor_bytes
 from sklearn.base import clone
@@ -23,6 +24,7 @@ from textsvm.model.file import sealed
 from textsvm.runtime.device import select
 from textsvm.text.documents import MultiView, View, encode_as, normalise
 from textsvm.text.tokens import NAMES, align, locate, spread, tokenise
+from textsvm.training.train import prepare
 
 CPU = select("cpu")
 WORDS = r"\w+|[^\w\s]"
@@ -115,11 +117,13 @@ def test_spectrum_of_words_is_what_scikit_learn_makes_of_them(words_of):
     tfidf = TfidfVectorizer(sublinear_tf=True, **shape)
     x = tfidf.fit_transform(texts)
     model = SVC(Spectrum(words_of, "log", idf=True, tokens="words"), device="cpu").fit(texts, LABELS[:-1])
-    gram = model.prepare(texts).gram.window().values
+    gram = prepare(model.settings, texts).gram.window().values
     np.testing.assert_allclose(gram, (x @ x.T).toarray(), atol=1e-6)
     counts = CountVectorizer(lowercase=False, **shape).fit_transform(texts)
     cased = SVC(Spectrum(words_of, normalised=False, tokens="words", keep_case=True), device="cpu")
-    np.testing.assert_array_equal(cased.prepare(texts).gram.window().values, (counts @ counts.T).toarray())
+    np.testing.assert_array_equal(
+        prepare(cased.settings, texts).gram.window().values, (counts @ counts.T).toarray()
+    )
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "ab", "aa", "ba"]), max_size=7), min_size=1, max_size=5))
@@ -206,7 +210,7 @@ class TestModels:
     def test_a_model_of_words_is_saved_whole(self, kernel, tmp_path):
         model = SVC(kernel, C=10, device="cpu").fit(TEXTS, LABELS)
         textsvm.save(model, tmp_path / "m.textsvm")
-        again = textsvm.load(tmp_path / "m.textsvm")
+        again = load(tmp_path / "m.textsvm")
         assert again.kernel_.get_params() == model.kernel_.get_params()
         np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
         assert again.support_documents_.alphabet.tolist() == model.support_documents_.alphabet.tolist()
@@ -242,7 +246,7 @@ class TestModels:
             metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         path.write_bytes(sealed(tensor_bytes(arrays | changed, metadata)))
         with pytest.raises(InputError, match=message):
-            textsvm.load(path)
+            load(path)
 
     @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.data())
@@ -256,7 +260,7 @@ class TestModels:
         (tmp_path / "damaged").write_bytes(content)
         sentence = ""
         try:
-            textsvm.load(tmp_path / "damaged").predict(NEW)
+            load(tmp_path / "damaged").predict(NEW)
         except InputError as error:
             sentence = str(error)
         assert "\n" not in sentence
@@ -281,7 +285,7 @@ class TestModels:
 
     def test_max_length_is_in_characters(self):
         model = SVC(Spectrum(1, tokens="words"), max_length=9, device="cpu").fit(TEXTS, LABELS)
-        assert model.encode(["one two three"]).symbols(0) == ["one", "two", "t"]
+        assert model.settings.source.encode(["one two three"]).symbols(0) == ["one", "two", "t"]
 
     def test_new_words_are_no_other_language(self):
         model = SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS)

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from command import run
+from loading import load
 
 from textsvm import (
     SVC,
@@ -19,7 +20,6 @@ from textsvm import (
     OneClassSVM,
     Spectrum,
     Sum,
-    load,
     save,
 )
 from textsvm.model.top_features import merge

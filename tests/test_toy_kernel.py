@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from contracts import KernelContract
+from loading import load
 
-from textsvm import SVC, cross_validate, load, save, tune
+from textsvm import SVC, cross_validate, save, tune
 from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain

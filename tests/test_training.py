@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from command import fails, report
+from loading import load
 from scipy.special import expit
 from test_columns import corpus
 
@@ -156,14 +157,14 @@ def test_models_from_features_go_where_others_go(name, tmp_path):
     model = SVC(CLASSES[name], compute=Compute(solver="features"), device="cpu").fit(texts, y)
     expected = model.decision_function(NEW)
     textsvm.save(model, tmp_path / "m")
-    loaded = textsvm.load(tmp_path / "m")
+    loaded = load(tmp_path / "m")
     np.testing.assert_array_equal(loaded.decision_function(NEW), expected)
     assert loaded.compute is None  # as memory and device, it belongs to the machine that trains
     for one, value in zip(explain(loaded, NEW), expected, strict=True):
         assert one.value == pytest.approx(value, abs=1e-6)
     if "gap" not in name and name != "sum":
         textsvm.save(model, tmp_path / "w", texts=False)
-        np.testing.assert_allclose(textsvm.load(tmp_path / "w").decision_function(NEW), expected, atol=1e-5)
+        np.testing.assert_allclose(load(tmp_path / "w").decision_function(NEW), expected, atol=1e-5)
 
 
 @pytest.mark.slow

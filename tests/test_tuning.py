@@ -21,6 +21,8 @@ from textsvm.selection.search import GridSearch
 from textsvm.selection.tuning import tune
 from textsvm.sources import texts as texts_source
 from textsvm.training.folds import make_folds
+from textsvm.training.problems import as_target
+from textsvm.training.train import prepare
 
 CS = [0.01, 0.3, 3, 30]
 
@@ -154,7 +156,7 @@ def test_nested_is_tuning_inside_each_training_part(grouped):
     grid = {"C": CS, "class_weight": [None, "balanced"]}
     result = tune(given(), matrix, y, grid, cv=3, nested=4, groups=groups, random_state=7)
     model = given()
-    outer = make_folds(4, model.as_target(y, N), groups, random_state=7)
+    outer = make_folds(4, as_target(model.settings, y, N), groups, random_state=7)
     assert len(result.nested.table) == 4
     for k, (train, test) in enumerate(outer):
         inside = tune(
@@ -369,7 +371,9 @@ def test_r8_chooses_a_longer_spectrum(data):
     assert result.best_params_["kernel__p"] == 4
     assert result.best_score > 0.9
     for row in result.table:
-        gram = SVC(Spectrum(p=row["params"]["kernel__p"]), device="cpu").prepare(documents).gram.matrix
+        gram = prepare(
+            SVC(Spectrum(p=row["params"]["kernel__p"]), device="cpu").settings, documents
+        ).gram.matrix
         judged = GridSearchCV(svm.SVC(kernel="precomputed"), {"C": [row["params"]["C"]]}, cv=splits)
         assert row["mean"] == pytest.approx(judged.fit(gram.astype(float), y).best_score_, abs=2e-3)
 

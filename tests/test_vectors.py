@@ -12,6 +12,7 @@ from contracts import VECTORS, VectorContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from loading import load
 from safetensors import safe_open
 from safetensors.numpy import load_file
 from safetensors.numpy import save as tensor_bytes
@@ -329,12 +330,12 @@ def test_a_model_is_the_same_wherever_it_goes(form, tmp_path):
         for model in (SVC(kernel), CalibratedSVC(SVC(kernel), cv=2), SVR(kernel), OneClassSVM(kernel)):
             model.fit(X, y)
             textsvm.save(model, path)
-            for again in (textsvm.load(path), pickle.loads(pickle.dumps(model))):
+            for again in (load(path), pickle.loads(pickle.dumps(model))):
                 np.testing.assert_array_equal(again.predict(X), model.predict(X))
                 machine = getattr(again, "estimator_", again)
                 assert machine.n_features_in_ == 10
     with pytest.raises(InputError, match=r"3 features.*expecting 10"):
-        textsvm.load(path).predict(X[:, :3])
+        load(path).predict(X[:, :3])
 
 
 def test_a_file_with_vectors_that_are_not_there(tmp_path):
@@ -367,7 +368,7 @@ def test_a_file_with_vectors_that_are_not_there(tmp_path):
                 arrays = {**good, name: np.ascontiguousarray(harm(good[name]))}
                 damaged.write_bytes(sealed(tensor_bytes(arrays, metadata=metadata)))
                 with pytest.raises(InputError):
-                    textsvm.load(damaged)
+                    load(damaged)
 
 
 def test_a_linear_model_without_vectors(tmp_path):
@@ -376,7 +377,7 @@ def test_a_linear_model_without_vectors(tmp_path):
     for kernel in (Linear(), Sum([Linear(), Linear()])):
         model = SVC(kernel).fit(X, y)
         textsvm.save(model, path, texts=False)
-        again = textsvm.load(path)
+        again = load(path)
         np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), rtol=1e-6)
         assert again.n_features_in_ == 10
         assert len(again.support_) == 0

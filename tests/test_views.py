@@ -8,6 +8,7 @@ import pytest
 from command import fails, report, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loading import load
 from safetensors import safe_open
 from safetensors.numpy import save as tensor_bytes
 
@@ -24,7 +25,6 @@ from textsvm import (
     Spectrum,
     Sum,
     cross_validate,
-    load,
     save,
     tune,
 )
@@ -37,6 +37,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.model.file import sealed
 from textsvm.runtime.device import select
 from textsvm.text.documents import Documents, MultiView, View, encode_as, normalise
+from textsvm.training.train import prepare
 
 CPU = select("cpu")
 TEXTS = [
@@ -61,7 +62,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*near-duplicate")
 
 
 def gram_of(kernel):
-    return SVC(kernel, device="cpu").prepare(TEXTS).gram.window().values.astype(float)
+    return prepare(SVC(kernel, device="cpu").settings, TEXTS).gram.window().values.astype(float)
 
 
 def in_views(texts, views, known=None):

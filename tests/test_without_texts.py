@@ -10,6 +10,7 @@ import pytest
 from command import fails, report, run
 from hypothesis import given
 from hypothesis import strategies as st
+from loading import load
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
 
@@ -78,7 +79,7 @@ KERNELS = [
 
 def without(model, path):
     textsvm.save(model, path, {"a": 1}, texts=False)
-    return textsvm.load(path)
+    return load(path)
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_decisions_and_explanations_are_the_same(kernel, labels, path):
     assert again.n_support_.tolist() == model.n_support_.tolist()
     np.testing.assert_allclose(again.decision_function(NEW), model.decision_function(NEW), atol=1e-6)
     assert again.predict(NEW).tolist() == model.predict(NEW).tolist()
-    assert again.info_ == {"a": 1}
+    assert again.model_.info == {"a": 1}
     for mine, theirs in zip(explain(again, NEW), explain(model, NEW), strict=True):
         np.testing.assert_allclose(mine.symbols, theirs.symbols, atol=1e-6)
         assert mine.value == pytest.approx(theirs.value, abs=1e-6)
@@ -190,7 +191,7 @@ def test_it_can_be_saved_again_pickled_and_trained_anew(path, tmp_path):
     np.testing.assert_array_equal(pickled.decision_function(NEW), model.decision_function(NEW))
     model.fit(TEXTS, LABELS)
     textsvm.save(model, other)
-    assert len(textsvm.load(other).support_documents_) == len(model.support_) > 0
+    assert len(load(other).support_documents_) == len(model.support_) > 0
 
 
 def test_texts_without_features_are_left_out_with_a_warning(path):
@@ -198,7 +199,7 @@ def test_texts_without_features_are_left_out_with_a_warning(path):
     model = SVC(Spectrum(3)).fit(texts, ["fruit", *LABELS, "cloth"])
     with pytest.warns(UserWarning, match="2 support vectors have no feature"):
         textsvm.save(model, path, texts=False)
-    found = textsvm.load(path).decision_function(["on", "no", "ab", ""])
+    found = load(path).decision_function(["on", "no", "ab", ""])
     assert set(found) == {model.intercept_[0]}
     assert model.decision_function(["on"])[0] != found[0]
 
@@ -368,13 +369,13 @@ def test_damaged_arrays_are_refused(kernel, path):
             path.write_bytes(content)
             rewrite(path, **{name: np.ascontiguousarray(changed)})
             with pytest.raises(InputError, match=r"m\.textsvm"):
-                textsvm.load(path)
+                load(path)
             tried += 1
         path.write_bytes(content)
         if not name.startswith("weights.ends"):  # of a length without them there are no p-mers
             rewrite(path, drop=[name])
             with pytest.raises(InputError, match=r"m\.textsvm"):
-                textsvm.load(path)
+                load(path)
     assert tried > 20
 
 
@@ -398,14 +399,14 @@ def test_hostile_headers(change, path):
     textsvm.save(SVC(Spectrum(4)).fit(TEXTS, LABELS), path, texts=False)
     rewrite(path, change)
     with pytest.raises(InputError, match=r"m\.textsvm"):
-        textsvm.load(path)
+        load(path)
 
 
 def test_support_vectors_do_not_pass_for_weights(path):
     textsvm.save(SVC(Spectrum(2)).fit(TEXTS, LABELS), path)
     rewrite(path, lambda header: header.update(format_version=3))
     with pytest.raises(InputError, match=r"m\.textsvm"):
-        textsvm.load(path)
+        load(path)
 
 
 def test_sizes_beyond_the_memory_are_refused_before_they_are_made(path):
@@ -420,7 +421,7 @@ def test_sizes_beyond_the_memory_are_refused_before_they_are_made(path):
     }
     rewrite(path, **packed)
     with pytest.raises(InputError, match="bytes of memory"):
-        textsvm.load(path)
+        load(path)
 
 
 @given(data=st.data())
@@ -435,7 +436,7 @@ def test_any_flipped_bytes_give_a_model_or_one_sentence(data, tmp_path_factory):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     bad.write_bytes(bytes(content))
     with suppress(InputError):
-        assert textsvm.load(bad).decision_function(NEW).shape == (len(NEW),)
+        assert load(bad).decision_function(NEW).shape == (len(NEW),)
 
 
 class TestCommandLine:

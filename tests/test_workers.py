@@ -17,6 +17,7 @@ from textsvm.errors import InputError
 from textsvm.kernels import nystroem
 from textsvm.runtime import workers as module
 from textsvm.runtime.workers import current, on_workers
+from textsvm.training.train import prepare
 
 dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
 
@@ -84,7 +85,7 @@ class Seen:
 
 
 def gram_of(kernel, texts=TEXTS):
-    return SVC(kernel, device="cpu").prepare(texts).gram
+    return prepare(SVC(kernel, device="cpu").settings, texts).gram
 
 
 def alone(function, *arguments, **options):
@@ -140,7 +141,7 @@ def test_cross_validation_is_that_of_one_machine(connected, model):
     there = cross_validate(model, TEXTS, y)
     np.testing.assert_array_equal(there.decision, here.decision)
     assert there.table == here.table
-    learns = model.new_kernel().structure.learns or model.compute_options.approximate
+    learns = model.settings.new_kernel().structure.learns or model.settings.compute_options.approximate
     assert connected.run.pieces("_part" if learns else "_solve_chain") == [5]
 
 
@@ -218,7 +219,7 @@ class Killer:
 
 def test_a_worker_that_dies_while_tiles_are_made_takes_none_along(connected):
     killer = Killer(connected, "gram", 1)
-    tiled = SVC(GapWeighted(3), device="cpu").prepare(TEXTS, killer).gram
+    tiled = prepare(SVC(GapWeighted(3), device="cpu").settings, TEXTS, killer).gram
     assert killer.pids == []
     np.testing.assert_array_equal(tiled.matrix, alone(gram_of, GapWeighted(3)).matrix)
     assert connected.run.pieces("_tile")[0] > 2
@@ -238,7 +239,7 @@ def test_ctrl_c_cancels_what_has_not_begun(connected):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        SVC(GapWeighted(3), device="cpu").prepare(TEXTS, interrupt)
+        prepare(SVC(GapWeighted(3), device="cpu").settings, TEXTS, interrupt)
     assert current() is connected
     deadline = time.monotonic() + 10
     while any(connected._client.processing().values()) and time.monotonic() < deadline:
