@@ -106,7 +106,9 @@ class TestOffsets:
         texts = [text + end for text in base for end in ("", "!", " and so on")]
         y = np.tile(["plain", "loud", "long"], 30)
         model = SVC(scoring="f1_macro", **CPU).fit(texts, y)
-        groups = classifier._near_copies(model.settings, texts, as_target(model.settings, y, 90)).reshape(30, 3)
+        groups = classifier._near_copies(model.settings, texts, as_target(model.settings, y, 90)).reshape(
+            30, 3
+        )
         assert (groups == groups[:, :1]).all()
         assert len(np.unique(groups)) == 30
         held, target = model._out_of_fold(texts, y, None, None)

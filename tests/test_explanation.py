@@ -165,7 +165,7 @@ def test_a_kernel_of_the_users_is_occluded_too():
 def test_of_many_classes_the_predicted_one_is_explained(kernel, strategy):
     labels = ["ad", "ad", "win", "win", "ad", "work", "work", "work", "work", "food"]
     model = SVC(kernel, C=5, multiclass=strategy, device="cpu").fit(TEXTS, labels)
-    values = model.machine_values(NEW)
+    values = model.model_.machine_values(NEW)
     pairs = list(combinations(model.classes_.tolist(), 2))
     for i, found in enumerate(explain(model, NEW)):
         assert found.prediction == found.towards == model.predict(NEW)[i]

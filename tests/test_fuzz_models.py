@@ -100,9 +100,9 @@ def test_what_was_found(models, name, place, value, tmp_path):
     holder[place[-1]] = value
     path = tmp_path / "m.textsvm"
     path.write_bytes(sealed(tensor_bytes(read_tensors(content), metadata={"textsvm": json.dumps(header)})))
-    for load in (textsvm.load, load):
+    for read in (textsvm.load, load):
         with pytest.raises(InputError) as found:
-            load(path)
+            read(path)
         assert "\n" not in str(found.value)
         assert len(str(found.value)) < 500
 
@@ -121,9 +121,9 @@ def test_differences_that_overflow(models, name, arrays, tmp_path):
     changed[: len(begin)] = begin
     assert (np.diff(changed) >= 0).all()
     path = rewritten(models, name, tmp_path / "m.textsvm", arrays={key: changed})
-    for load in (textsvm.load, load):
+    for read in (textsvm.load, load):
         with pytest.raises(InputError, match=r"ascend|out of bounds"):
-            load(path)
+            read(path)
 
 
 @pytest.mark.parametrize("name", ["sparse_gaussian", "sparse_linear", "sparse_sum", "sparse_regression"])

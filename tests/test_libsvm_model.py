@@ -15,6 +15,7 @@ import pytest
 from loading import load, load_libsvm_model
 from sklearn import svm
 
+import textsvm
 from textsvm import SVC, SVR, InputError, OneClassSVM, save_libsvm_model, write_libsvm
 from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid, Spectrum
 from textsvm.model.libsvm import fit_columns
@@ -141,11 +142,8 @@ def test_a_classifier_that_is_read_decides_as_libsvm(kind, labels, kernel, tmp_p
     assert model.model_.info["libsvm"]["svm_type"] == kind
     assert model.n_features_in_ == 5
     expected = oracle.values(X)
-    K = model.kernel_.rows(model.support_documents_, model.predictor().device)
-    ours = (
-        K.cross(model.settings.source.validate(X, fitting=False)).astype(float) @ model.dual_coef_.T
-        + model.intercept_
-    )
+    K = model.kernel_.rows(model.support_documents_, model.device_)
+    ours = K.cross(model.settings.source.validate(X)).astype(float) @ model.dual_coef_.T + model.intercept_
     machines = list(combinations(sorted(labels), 2))
     scale = 1e-6 * (1 + np.abs(model.dual_coef_).sum())
     for p, (i, j) in enumerate(combinations(labels, 2)):
@@ -228,14 +226,14 @@ def test_columns_are_as_many_as_a_file_has(tmp_path):
     assert load_libsvm_model(tmp_path / "x.model", n_features=4).n_features_in_ == 4
     with pytest.raises(InputError, match="support vectors of 2 columns, more than 1"):
         load_libsvm_model(tmp_path / "x.model", n_features=1)
-    model, oracle = load(tmp_path / "x.model"), Oracle(BY_LIBSVM)
+    model, oracle = textsvm.load(tmp_path / "x.model"), Oracle(BY_LIBSVM)
     from scipy.sparse import csr_matrix
 
     wide = np.array([[1, 0.5, 0, 2.0], [0, 0, 1, 0]])
-    given = fit_columns(model, csr_matrix(wide))
-    assert model.n_features_in_ == 4
-    assert model.predict(given).tolist() == oracle.predict(wide)[0].tolist()
-    narrow = fit_columns(model, csr_matrix(np.array([[1.0]])))
+    wider, given = fit_columns(model, csr_matrix(wide))
+    assert wider.support.n_features == 4
+    assert wider.predict(given).tolist() == oracle.predict(wide)[0].tolist()
+    _, narrow = fit_columns(wider, csr_matrix(np.array([[1.0]])))
     assert narrow.shape == (1, 4)
 
 

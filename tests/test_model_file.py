@@ -135,7 +135,7 @@ def test_calibrated(calibrated, tmp_path):
 
 def test_a_damaged_calibration_is_refused(calibrated, tmp_path):
     path = tmp_path / "m.textsvm"
-    for name, array in calibrated.calibration_state().items():
+    for name, array in calibrated.calibration_.items():
         for changed in (array * np.float64(np.nan), array[:-1], array.astype(np.float32), array[None]):
             textsvm.save(calibrated, path)
             _rewrite(path, **{f"calibration.{name}": np.ascontiguousarray(changed)})
@@ -241,9 +241,9 @@ def test_what_is_no_model_file(tmp_path, model):
     os.mkfifo(tmp_path / "pipe")
     said = {"empty": "it is empty", "pickle": "looks like a pickle", "pipe": "neither a file nor a folder"}
     for name, sentence in {**said, "x" * 3000: "xxx"}.items():
-        for load in (textsvm.load, load, describe):
+        for read in (textsvm.load, load, describe):
             with pytest.raises(InputError, match=sentence):
-                load(tmp_path / name)
+                read(tmp_path / name)
 
 
 def test_a_large_file_is_hashed_while_it_is_read(path, monkeypatch):

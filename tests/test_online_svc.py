@@ -116,7 +116,7 @@ def test_equal_texts_count_each_and_go_one_by_one():
 def test_a_budget():
     texts, y = corpus()
     model = OnlineSVC(max_texts=30).fit(texts, y)
-    assert len(model.machine_) == 30 == sum(map(len, model._copies.values()))
+    assert len(model.machine_) == 30 == sum(map(len, model.learner_.known.copies.values()))
     gone = [text for text in texts if digest_of(text) not in model.learner_.known.copies]
     with pytest.raises(InputError, match="forgotten beyond max_texts"):
         model.unlearn(gone[:1])

@@ -163,7 +163,9 @@ def test_a_class_that_was_never_tested_has_the_map_of_the_others(method):
     np.testing.assert_allclose(p.sum(axis=1), 1)
     assert (model.predict(documents)[:24] == y[:24]).all()
     values = model.decision_function(documents)[:27]
-    spread = [model.probabilities(np.where(np.arange(5) == k, 3.0, -3.0)[None])[0, k] for k in (3, 4)]
+    spread = [
+        model.model_.rule.probabilities(np.where(np.arange(5) == k, 3.0, -3.0)[None])[0, k] for k in (3, 4)
+    ]
     assert spread[0] == pytest.approx(spread[1])
     assert np.isfinite(values).all()
     assert min(spread) > 0.5

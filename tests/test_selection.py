@@ -22,6 +22,7 @@ from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC, SVR, OneClassSVM
 from textsvm.kernels import Spectrum
 from textsvm.selection.cross_validation import cross_validate
+from textsvm.sources.texts import TextSource
 from textsvm.training.folds import make_folds
 from textsvm.training.targets import Target
 
@@ -275,7 +276,7 @@ def test_repeats_that_cannot_be():
 
 def test_what_cannot_be_cross_validated_is_refused_before_any_work(monkeypatch):
     documents, y = texts(20)
-    monkeypatch.setattr(SVC, "encode", lambda *_: pytest.fail("there was work"))
+    monkeypatch.setattr(TextSource, "encode", lambda *_: pytest.fail("there was work"))
     model = SVC(device="cpu")
     refused = [
         (model, documents, y[:-1], {}, "20 documents and 19 labels"),

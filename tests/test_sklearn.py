@@ -364,7 +364,7 @@ def test_compute_is_a_parameter_like_others(kind):
     with pytest.raises(ValueError, match=r"compute is Compute.* and has no parameter 'speed'"):
         model.set_params(compute__speed=1)
     with pytest.raises(InputError, match="compute must be"):
-        kind(Spectrum(2), compute="1GiB").check()
+        kind(Spectrum(2), compute="1GiB").settings.check()
 
 
 def test_compute_goes_through_searches_and_pipelines():

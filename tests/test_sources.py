@@ -32,7 +32,7 @@ class SourceContract:
 
     @pytest.fixture
     def prepared(self):
-        examples = self.source.encode(self.source.validate(self.input(), SVC("precomputed")))
+        examples = self.source.encode(self.source.validate(self.input()))
         kernel = self.source.kernel_for(examples)
         kernel.fit(examples)
         return examples, kernel
@@ -52,30 +52,30 @@ class SourceContract:
         whole = self.values(examples, kernel)
         np.testing.assert_allclose(self.values(part, kernel), whole[some][:, some], rtol=1e-6)
 
-    def kept(self, prepared):
-        support = np.array([1, 2, 5])
-        return self.source.keep(prepared[1], prepared[0], support), support
+    def support(self, prepared):
+        indices = np.array([1, 2, 5])
+        return self.source.support(prepared[1], prepared[0], indices), indices
 
     def test_a_predictor_weighs_the_rows(self, prepared):
         examples, kernel = prepared
-        kept, support = self.kept(prepared)
+        support, indices = self.support(prepared)
         coef = np.array([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]])
-        predictor = self.source.predictor(kept, coef, CPU)
-        given = self.source.validate(self.input(), fitted(len(TEXTS)), fitting=False)
-        found = predictor.values(self.source.encode_test(given, kept))
-        expected = self.values(examples, kernel)[:, support].astype(float) @ coef.T
+        predictor = self.source.predictor(support, coef, CPU)
+        given = self.source.validate(self.input(), len(TEXTS))
+        found = predictor.values(self.source.encode_test(given, support))
+        expected = self.values(examples, kernel)[:, indices].astype(float) @ coef.T
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
         assert predictor.device == CPU
 
     def test_what_is_kept_is_saved_and_restored(self, prepared):
-        kept, support = self.kept(prepared)
+        support, indices = self.support(prepared)
         coef = np.array([[1.0, -2.0, 0.5]])
-        _, arrays = self.source.state(kept)
-        again = self.source.restore(kept.n_features, support, arrays)
-        given = self.source.validate(self.new(), fitted(len(TEXTS)), fitting=False)
+        _, arrays = self.source.state(support)
+        again = self.source.restore(support.n_features, indices, arrays)
+        given = self.source.validate(self.new(), len(TEXTS))
         values = [
             self.source.predictor(one, coef, CPU).values(self.source.encode_test(given, one))
-            for one in (kept, again)
+            for one in (support, again)
         ]
         assert values[0].shape == (len(NEW), 1)
         np.testing.assert_array_equal(*values)
@@ -89,13 +89,7 @@ class SourceContract:
     def test_reading_what_it_does_not_take(self):
         for X in (3, None, "text", np.zeros((2, 2, 2))):
             with pytest.raises(InputError):
-                self.source.validate(X, SVC("precomputed"))
-
-
-def fitted(n):
-    model = SVC("precomputed")
-    model.n_features_in_ = n
-    return model
+                self.source.validate(X)
 
 
 class TestSpectrum(SourceContract):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from loading import load
 from scipy.optimize import minimize
+from sklearn.base import clone
 from test_spectrum import CPU
 
 import textsvm
@@ -116,12 +117,12 @@ def test_cross_validation_and_calibration_train_with_the_loss():
     model = SVC(KERNEL, 2.0, loss="squared_hinge", tol=1e-5)
     result = cross_validate(model, texts, y, cv=folds)
     for k, (train, test) in enumerate(folds):
-        fitted = model.copy().fit([texts[i] for i in train], y[train])
+        fitted = clone(model).fit([texts[i] for i in train], y[train])
         right = fitted.score([texts[i] for i in test], y[test])
         assert result.table[k]["accuracy"] == pytest.approx(right)
     calibrated = CalibratedSVC(model).fit(texts, y)
-    assert calibrated.estimator_.loss_ == "squared_hinge"
-    expected = model.copy().fit(texts, y).decision_function(texts)
+    assert calibrated.loss_ == "squared_hinge"
+    expected = clone(model).fit(texts, y).decision_function(texts)
     np.testing.assert_allclose(calibrated.decision_function(texts), expected, atol=1e-3)
 
 

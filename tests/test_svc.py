@@ -447,24 +447,26 @@ def test_the_machines_are_prepared_for_prediction_once(task, monkeypatch):
     rows = GapWeighted.rows
     monkeypatch.setattr(GapWeighted, "rows", lambda *a: calls.append(1) or rows(*a))
     expected = model.decision_function(texts[:9])
-    predictor = model.predictor()
+    predictor = model.model_.prepared()
     np.testing.assert_array_equal(model.decision_function(texts[:9]), expected)
-    assert model.predictor() is predictor
+    assert model.model_.prepared() is predictor
     assert calls == [1]
     assert predictor.device == model.device_
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.decision_function(texts[:9]), expected)
     assert calls == [1, 1]
     model.fit(texts[:30], y[:30])
-    assert model.predictor() is not predictor
-    assert len(model.predictor().values(encode(texts[:9], model.support_documents_.alphabet))) == 9
+    assert model.model_.prepared() is not predictor
+    assert len(model.model_.prepared().values(encode(texts[:9], model.support_documents_.alphabet))) == 9
 
 
 def test_another_device_prepares_the_machines_anew(task):
     texts, y = task
     model = SVC(GapWeighted(p=2), device="auto").fit(texts, y)
-    predictor = model.predictor()
-    assert model.set_params(device="cpu").predictor() is not predictor
+    model.predict(texts)
+    predictor = model.model_.prepared()
+    model.set_params(device="cpu").predict(texts)
+    assert model.model_.prepared() is not predictor
     assert model.device_.kind == "cpu"
     model.set_params(device="cuda:77")
     for _ in range(2):  # not the one that was prepared before

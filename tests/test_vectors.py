@@ -47,7 +47,6 @@ from textsvm import (
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.vectors.cpu import TILE_COLUMNS, VectorProducts
 from textsvm.linalg.vectors import Vectors
-from textsvm.model import file as model_file
 from textsvm.model.file import sealed
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import select
@@ -549,7 +548,7 @@ BAD = {
     "complex": (problem()[0] + 1j, "Complex data not supported"),
     "one row": (np.zeros(150), "Reshape your data"),
     "a list of numbers": ([1.0] * 150, "Reshape your data"),
-    "three dimensions": (np.zeros((150, 2, 2)), "dim 3"),
+    "three dimensions": (np.zeros((150, 2, 2)), "got 3D array"),
     "texts": (_texts(), "X is of texts.*take one of texts, such as Spectrum"),
     "an array of texts": (np.array(_texts()), "X is of texts"),
     "a column of a frame": (pd.Series(_texts()), "X is of texts"),
@@ -627,7 +626,7 @@ def test_a_decision_value_that_is_no_number_is_refused(tmp_path):
     far = np.vstack([X[:1], np.full((1, 10), 1e60)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for machine in (model, model_file.load_machine(tmp_path / "m.textsvm")):
+        for machine in (model, textsvm.load(tmp_path / "m.textsvm")):
             assert np.isfinite(machine.decision_function(far[:1])).all()
             with pytest.raises(InputError, match="document 2 of those given has no finite decision value"):
                 machine.decision_function(far)

@@ -74,7 +74,9 @@ class Parameters:
 
     def __sklearn_clone__(self) -> Self:
         """An object with copies of the parameters and without anything learnt."""
-        return type(self)(**{name: self._copied(name, getattr(self, name)) for name in defaults_of(type(self))})
+        return type(self)(
+            **{name: self._copied(name, getattr(self, name)) for name in defaults_of(type(self))}
+        )
 
     def _copied(self, name: str, value: Any) -> Any:
         """Copy of the value of a parameter."""

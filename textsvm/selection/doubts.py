@@ -31,7 +31,7 @@ from textsvm.errors import InputError
 from textsvm.gram.nearest import NeighbourTable, nearest
 from textsvm.kernels.base import Kernel, Sum
 from textsvm.kernels.spectrum.kernel import Spectrum, fixed_default
-from textsvm.model.settings import ClassifierSettings, is_default, settings_of
+from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, of_stage
@@ -184,7 +184,7 @@ def doubts(
     >>> [(texts[i], labels[i]) for i in result.order()[:1]]
     [('ripe cherry', 'car')]
     """
-    settings = ClassifierSettings() if model is None else settings_of(model)
+    settings = ClassifierSettings() if model is None else getattr(model, "settings", model)
     if not isinstance(settings, ClassifierSettings):
         raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
     given, target, _ = read_training_data(settings, texts, labels, None)

@@ -85,7 +85,12 @@ def as_rows(X: Any, vectors: bool = False) -> Array:
             values = values.astype(np.float64) if values.dtype.kind not in "biuf" else values
         except (TypeError, ValueError) as error:
             raise InputError(f"X is not rows of numbers: {error}") from error
-    if values.ndim != 2 or 0 in values.shape:
+    if values.ndim != 2:
+        raise InputError(
+            f"Expected 2D array, got {values.ndim}D array: X has the shape {values.shape}, and rows of numbers "
+            "are needed"
+        )
+    if 0 in values.shape:
         raise InputError(f"X has the shape {values.shape}; rows of numbers are needed")
     if vectors and values.dtype not in TYPES:
         values = values.astype(np.float64)

@@ -23,8 +23,8 @@ from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
 from textsvm.training.classifier import (
     checked_weights,
+    default_bias,
     out_of_fold,
-    rare_class_bias,
     train_classifier,
     with_chosen,
     with_learnt_offsets,
@@ -101,7 +101,7 @@ def adapt(
         result = train_classifier(fixed, every, labels, weights, progress)
         result = result.replaced(chosen=model.record.chosen, settings=settings)
         if model.record.chosen:
-            bias = rare_class_bias(settings, as_target(settings, labels, len(every)), weights)
+            bias = default_bias(settings, as_target(settings, labels, len(every)), weights)
             result = with_bias(result, bias)
         decision = result.decision_function(texts)
     if adapted and settings.scoring != "accuracy":

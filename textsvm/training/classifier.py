@@ -99,7 +99,7 @@ def _choose_and_train(
         seconds=seconds, gram=gram, device=device, C=float(chosen.C), loss=chosen.loss,
         chosen=chosen.description, held_out_accuracy=chosen.accuracy, n_trials=chosen.n_trials,
     )  # fmt: skip
-    return with_bias(model, rare_class_bias(settings, target, weight))
+    return with_bias(model, default_bias(settings, target, weight))
 
 
 def choose_kernel(
@@ -168,19 +168,24 @@ def _choice(
     )
 
 
-def rare_class_bias(settings: ClassifierSettings, target: Target, weight: Floats | None) -> Floats | float:
-    """Additions to the biases of one-vs-rest machines of "auto" and "fast" that favour rare classes.
+def rare_class_bias(totals: Floats) -> Floats:
+    """Additions to the biases of one-vs-rest machines that favour rare classes, shape (n_machines,).
 
-    On 62 public sets the addition raises macro-F1 by 0.2 points, at the same accuracy
-    (reports/default_study.md). Shape (n_machines,); 0 for other strategies.
+    `totals` are the sums of the weights of the classes. On 62 public sets the addition raises macro-F1 by 0.2
+    points, at the same accuracy (reports/default_study.md).
     """
-    if settings.multiclass != "ovr":
-        return 0.0
-    problem = classification(settings, target, np.arange(len(target.values)), weight)
-    logs = np.log(np.bincount(problem.target, problem.weight).astype(np.float64))
+    logs = np.log(totals)
     if len(logs) == 2:
         return np.array([RARE * (logs[0] - logs[1]) / 2])
     return np.asarray(RARE * (logs.mean() - logs))
+
+
+def default_bias(settings: ClassifierSettings, target: Target, weight: Floats | None) -> Floats | float:
+    """Additions to the biases of machines of "auto" and "fast"; 0 if they are not one-vs-rest."""
+    if settings.multiclass != "ovr":
+        return 0.0
+    problem = classification(settings, target, np.arange(len(target.values)), weight)
+    return rare_class_bias(np.bincount(problem.target, problem.weight).astype(np.float64))
 
 
 def checked_weights(
@@ -242,7 +247,7 @@ def out_of_fold(
     values = fold_grams.fit_with_folds(fixed, given, task, {}, progress)[1]
     decision = out_of_fold_values(values, task.folds, target)
     if model.record.chosen:
-        decision = decision + rare_class_bias(fixed, target, weight)
+        decision = decision + default_bias(fixed, target, weight)
     return decision, target
 
 

@@ -24,7 +24,7 @@ from textsvm.gram.base import Gram
 from textsvm.gram.nearest import most_similar, similar_pairs
 from textsvm.kernels.near import Nearest
 from textsvm.model.settings import Fold
-from textsvm.model.trained import TrainedModel
+from textsvm.model.trained import as_model
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import Progress
@@ -98,7 +98,7 @@ def find_leaks(
 
 
 def held_out_leak(
-    model: TrainedModel,
+    model: Any,
     training: Sequence[str],
     held: Sequence[str],
     bound: float | None = None,
@@ -106,17 +106,18 @@ def held_out_leak(
 ) -> Leak:
     """Held-out documents with a near-duplicate among the training documents of a model.
 
-    The default bound is the kernel's. In the result `test` are indices of `held`, and `train` of `training`.
+    `model` is a `TrainedModel` or a fitted estimator. The default bound is the kernel's. In the result `test` are indices of `held`, and `train` of `training`.
     """
-    assert model.kernel is not None
-    kernel, reader = model.kernel.structure.near_duplicate_kernel, model.reader
+    trained = as_model(model)
+    assert trained.kernel is not None
+    kernel, reader = trained.kernel.structure.near_duplicate_kernel, trained.reader
     if kernel is None:
         return Leak(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), 0.0)
     assert isinstance(reader, Source)
     bound = kernel.nearest.alike if bound is None else bound
     check_bound(bound)
-    device, n_features = select(model.device), model.support.n_features
-    with model.at_work(device):
+    device, n_features = select(trained.device), trained.support.n_features
+    with trained.at_work(device):
         documents = reader.encode(reader.validate(training, n_features), None)
         others = kernel.structure.read(reader.encode(reader.validate(held, n_features), documents))
         nearest, best = most_similar(kernel, kernel.structure.read(documents), others, device, progress)
