@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
-from test_every_kernel import LABELS, NEW, TEXTS
+from test_kernels import LABELS, NEW, TEXTS
 
 import textsvm
 from textsvm import (
