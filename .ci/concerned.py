@@ -47,7 +47,7 @@ CONCERNS = {
     r"textsvm/mail/": ["test_mail_*"],
     r"textsvm/exporting/": ["test_export*"],
     r"textsvm/service/": ["test_serve", "test_label*"],
-    r"textsvm/cli/": ["test_cli*", "test_output", "test_threats", "test_cli_console", "test_faults"],
+    r"textsvm/cli/": ["test_cli*", "test_output", "test_threats", "test_faults"],
     r"textsvm/(evaluation|reporting)/": [
         "test_metrics",
         "test_report*",

@@ -10,6 +10,9 @@ import figures
 import pytest
 from figures import ROOT, Tree
 
+import textsvm
+from textsvm.cli import COMMANDS
+
 #: Limit of each figure and its goal. A limit is the figure of today and only falls; lower it with the figure.
 LIMITS: dict[str, tuple[float, float]] = {
     "lines of textsvm/": (68_150, 62_000),
@@ -167,6 +170,50 @@ def test_cuda_kernels_stay_short():
 def test_kernels_have_few_members():
     members = figures.kernel_members()
     assert max(members.values()) <= MAX_KERNEL_MEMBERS, members
+
+
+#: Subjects of test files that no single module, document or tool has.
+CROSS_CUTTING = {
+    "architecture": "size, dependencies, names and language of the code base",
+    "browser": "pages in a browser",
+    "faults": "full disks, kills, lost cards",
+    "gpu": "the same on a GPU",
+    "hostile": "input that attacks",
+    "limits": "limits of main memory",
+    "mtas": "Postfix and Exim",
+    "platforms": "Windows and macOS",
+    "processes": "forks and other processes",
+    "same_bits": "equal bits wherever a value is computed",
+    "sklearn": "scikit-learn's checks and tools",
+    "squared_hinge": "a loss, from every solver",
+    "start_up": "imports of a command",
+    "terminal": "output on a terminal",
+    "threads": "a model in several threads",
+}
+
+
+def _subjects() -> set[str]:
+    """Modules, packages, commands, public names, documents, tools of tests, by their names in tests."""
+    package = ROOT / "textsvm"
+    paths = [path.relative_to(package) for path in package.rglob("*") if "__pycache__" not in path.parts]
+    names = {part for path in paths for part in path.with_suffix("").parts}
+    folders = (".", ".ci", "benchmarks", "docs", "docs/tasks", "docs/tools", "fuzz", "kernels_cu", "tests")
+    tools = {path.stem.lower() for folder in folders for path in (ROOT / folder).iterdir()}
+    public = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in textsvm.__all__}
+    names |= {name.removesuffix("_cuda") for name in names} | public | set(COMMANDS) | set(CROSS_CUTTING)
+    return names | {name for name in tools if not name.startswith("test_")}
+
+
+def test_test_files_are_named_after_what_they_test():
+    """Each name is made of subjects: `test_readers_tables`, `test_cli_tune`, `test_smo_gpu`."""
+    subjects = _subjects()
+
+    def fits(words: list[str]) -> bool:
+        ends = range(1, len(words) + 1)
+        return not words or any("_".join(words[:end]) in subjects and fits(words[end:]) for end in ends)
+
+    stems = [path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")]
+    assert [stem for stem in stems if not fits(stem.split("_"))] == []
 
 
 SAMPLE = {

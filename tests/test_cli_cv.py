@@ -1,30 +1,19 @@
 """cv, tune and gram: folds, grids and kernel matrices on files."""
 
 import json
-import math
 
 import numpy as np
 import pytest
 from command import fails, report, run
 
-import textsvm
-from textsvm import EditDistance, GapWeighted, Spectrum
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
-from textsvm.runtime.device import select
-from textsvm.text.documents import encode, normalise
 
 ESSAYS = [sample("essays"), "--regress", "score", "--groups", "writer"]
 
 
 def rows_of(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def dense(kernel, texts):
-    """The kernel matrix of normalised texts, by the library."""
-    documents = encode(texts)
-    return kernel.fit(documents).rows(documents, select("cpu")).gram()
 
 
 def test_cv(tmp_path):
@@ -77,86 +66,6 @@ def test_near_duplicates_are_told_or_kept_together(tmp_path):
     grouped = run("cv", path, "--json", "--group-duplicates")
     assert b"near-duplicate" not in grouped.stderr
     assert json.loads(grouped.stdout)["near_duplicates"] == []
-
-
-def test_tune_finds_writes_and_draws(tmp_path):
-    pytest.importorskip("matplotlib")
-    model, picture = tmp_path / "best", tmp_path / "map.svg"
-    options = [
-        "--kernel",
-        "gap,spectrum",
-        "--p",
-        "2,3",
-        "--decay",
-        "0.3,0.6",
-        "-C",
-        "1,10",
-        "--max-length",
-        "80",
-    ]
-    wanted = ["--metric", "macro_f1", "--nested", "3", "--folds", "3", "-o", model, "--heatmap", picture]
-    found = report("tune", sample("mail"), *options, *wanted)
-    assert found["metric"] == "macro_f1"
-    assert len(found["table"]) == 2 * 2 * 2 + 2 * 2
-    best = max(row["mean"] for row in found["table"])
-    assert found["best_score"] == pytest.approx(best)
-    chosen = found["best_params"]
-    assert chosen["kernel"]["name"] in ("gap", "spectrum")
-    assert len(found["nested"]["params"]) == 3
-    assert found["nested"]["mean"]["macro_f1"] > 0.6
-    fitted = textsvm.load(model)
-    assert chosen["C"] == fitted.C
-    assert fitted.kernel_.get_params() == {k: v for k, v in chosen["kernel"].items() if k != "name"}
-    assert report("evaluate", model, sample("mail"))["accuracy"] > 0.85
-    assert b"<svg" in picture.read_bytes()
-    # A row of the table is what cv says.
-    row = next(row for row in found["table"] if row["params"]["kernel"]["name"] == "spectrum")
-    options = [
-        "--p",
-        row["params"]["kernel"]["p"],
-        "-C",
-        row["params"]["C"],
-        "--max-length",
-        "80",
-        "--folds",
-        "3",
-    ]
-    assert report("cv", sample("mail"), *options)["mean"]["macro_f1"] == pytest.approx(row["mean"], abs=1e-9)
-
-
-def test_tune_shows_a_table_and_a_heat_map():
-    result = run("tune", sample("questions"), "--p", "2,3,2-4", "--weight", "count,presence", "-C", "0.001,1")
-    assert result.returncode == 0, result.stderr.decode()
-    shown = result.stdout.decode()
-    assert b"note: 12 settings on 5 folds of 60 documents" in result.stderr
-    assert "12 settings by mean accuracy over 5 folds of 60 documents" in shown
-    heat = shown[shown.index("mean accuracy\n") :]
-    for word in ("C 0.001", "C 1", "spectrum:2", "spectrum:2-4,presence", "%*", "the best setting"):
-        assert word in heat
-    assert "not written" in heat
-
-
-def test_tune_tries_multiclass_strategies(tmp_path):
-    options = ["--p", "3", "-C", "0.1,1", "--multiclass", "ovo,ovr,crammer-singer", "-o", tmp_path / "m"]
-    found = report("tune", sample("questions"), *options)
-    assert {row["params"]["multiclass"] for row in found["table"]} == {"ovo", "ovr", "crammer-singer"}
-    assert len(found["table"]) == 6
-    assert textsvm.load(tmp_path / "m").multiclass == found["best_params"]["multiclass"]
-
-
-def test_tune_has_a_grid_of_its_own():
-    found = report("tune", sample("questions"))
-    settings = {(row["params"]["kernel"]["p"], row["params"]["C"]) for row in found["table"]}
-    assert settings == {(p, C) for p in (3, 4, 5) for C in (1, 10, 100)}
-
-
-def test_tune_numbers(tmp_path):
-    options = ["--p", "1-3", "-C", "1,10", "--epsilon", "0.1,0.5", "--metric", "mae", "-o", tmp_path / "m"]
-    found = report("tune", *ESSAYS, *options)
-    assert found["best_score"] == min(row["mean"] for row in found["table"])
-    assert {row["params"]["epsilon"] for row in found["table"]} == {0.1, 0.5}
-    assert textsvm.load(tmp_path / "m").epsilon == found["best_params"]["epsilon"]
-    assert report("evaluate", tmp_path / "m", sample("essays"))["mae"] < found["best_score"]
 
 
 @pytest.mark.parametrize(
@@ -212,74 +121,6 @@ def test_a_class_of_four_documents_is_a_note(verb, tmp_path):
     notes = [line for line in done.stderr.decode().splitlines() if "class 'z'" in line]
     assert notes == ["note: class 'z' has 4 documents to test: not all of the 5 folds test it"]
     assert b"least populated" not in done.stderr
-
-
-def test_a_grid_that_does_not_fit_the_time():
-    message = fails("tune", sample("mail"), "-q", "--p", "3,4,5", "-C", "1,10,100", "--minutes", "0.0001")
-    assert "9 settings on 5 folds" in message
-    assert "allowed" in message
-
-
-def test_an_unknown_metric():
-    assert "metric 'beauty' is not one of accuracy" in fails(
-        "tune", sample("mail"), "-q", "--metric", "beauty"
-    )
-
-
-def test_a_picture_without_matplotlib(tmp_path):
-    (tmp_path / "matplotlib.py").write_text("raise ImportError")  # the current folder comes first in the path
-    from command import run_fresh
-
-    message = fails("tune", sample("mail"), "--heatmap", "x.png", run=run_fresh, cwd=tmp_path)
-    assert "pip install matplotlib" in message
-
-
-@pytest.mark.parametrize(
-    ("options", "kernel"),
-    [
-        (["--p", "2-4", "--weight", "log"], Spectrum(p=(2, 4), weight="log")),
-        (["--kernel", "gap", "--p", "2-3", "--decay", "0.4"], GapWeighted(p=3, decay=0.4, weights=(0, 1, 1))),
-        (["--kernel", "edit", "--gamma", "0.1"], EditDistance(gamma=0.1)),
-    ],
-    ids=["spectrum", "gap", "edit"],
-)
-def test_gram(options, kernel, tmp_path):
-    path = tmp_path / "K.npy"
-    made = report("gram", sample("questions"), *options, "-o", path)
-    assert (made["rows"], made["columns"]) == (60, 60)
-    matrix = textsvm.read_gram(path)[0]
-    np.testing.assert_allclose(
-        matrix, dense(kernel, [normalise(text) for text in read_corpus(sample("questions")).texts]), atol=1e-6
-    )
-
-
-def test_gram_for_libsvm(tmp_path):
-    path, other = tmp_path / "K.txt", tmp_path / "L.libsvm"
-    assert report("gram", sample("questions"), "-o", path)["labels"] == ["what", "when", "where"]
-    matrix, labels = textsvm.read_gram(path)
-    corpus = read_corpus(sample("questions"))
-    assert [("what", "when", "where")[int(label) - 1] for label in labels] == corpus.labels
-    run("gram", sample("essays"), "--regress", "score", "-o", other)
-    np.testing.assert_array_equal(
-        textsvm.read_gram(other)[1], read_corpus(sample("essays"), target="score").targets
-    )
-    assert math.isclose(matrix[0, 0], 1, abs_tol=1e-6)
-
-
-def test_gram_against_another_corpus(tmp_path):
-    path = tmp_path / "K.npy"
-    corpus = sample("newswire")
-    common = ["--positive", "earn", "--negative", "acq", "--max-length", "100"]
-    options = ["--part", "test", "--against", corpus, "--against-part", "train", "-o", path]
-    made = report("gram", corpus, *common, *options)
-    documents = read_corpus(corpus).reduce_labels("earn", "acq")
-    parts = {
-        part: [t[:100] for t in map(normalise, documents.select(part).texts)] for part in ("test", "train")
-    }
-    matrix = np.load(path)
-    assert matrix.shape == (len(parts["test"]), len(parts["train"])) == (made["rows"], made["columns"])
-    whole = dense(Spectrum(p=4), parts["test"] + parts["train"])
-    np.testing.assert_allclose(matrix, whole[: len(matrix), len(matrix) :], atol=1e-6)
 
 
 @pytest.mark.slow

@@ -9,12 +9,15 @@ import struct
 from fractions import Fraction
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
@@ -646,3 +649,28 @@ def test_unwritable_places(model, tmp_path):
         textsvm.save(model, tmp_path / "none" / "m.textsvm")
     with pytest.raises(InputError, match="is a folder"):
         textsvm.save(model, tmp_path)
+
+
+SHORT, BITS = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3
+
+
+def test_what_cannot_be_saved_is_one_sentence(tmp_path):
+    pipeline = make_pipeline(FunctionTransformer(), textsvm.SVC("fast")).fit(SHORT, BITS)
+    said = r"'functiontransformer' of the Pipeline.*joblib\.dump.*runs any code.*save\(pipeline\[-1\], path\)"
+    with pytest.raises(InputError, match=said):
+        textsvm.save(pipeline, tmp_path / "m")
+    with pytest.raises(InputError, match=r"not FunctionTransformer; joblib"):
+        textsvm.save(FunctionTransformer(), tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("model", [textsvm.SVC("fast"), textsvm.CalibratedSVC(textsvm.SVC("fast"), cv=2)])
+def test_pipelines_are_kept(model, tmp_path):
+    values = model.fit(SHORT, BITS).decision_function(["ab", "b"]).tolist()
+    for alone in (make_pipeline(model), make_pipeline("passthrough", model)):
+        textsvm.save(alone, tmp_path / "m")
+        assert textsvm.load(tmp_path / "m").decision_function(["ab", "b"]).tolist() == values
+    pipeline = make_pipeline(FunctionTransformer(), model)
+    joblib.dump(pipeline, tmp_path / "p")
+    for again in (joblib.load(tmp_path / "p"), pickle.loads(pickle.dumps(pipeline))):
+        assert again.decision_function(["ab", "b"]).tolist() == values

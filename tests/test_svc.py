@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+import textsvm
 from textsvm import SVC, Compute, EditDistance, GapWeighted, InputError, Spectrum
 from textsvm.machines.classifier import STRATEGIES
 from textsvm.text.documents import encode, normalise
@@ -492,3 +493,15 @@ def test_probabilities_are_of_another_estimator():
     assert not hasattr(SVC(), "predict_proba")
     with pytest.raises(AttributeError, match=r"CalibratedSVC\(SVC\(\)\)"):
         SVC().predict_proba(["a text"])
+
+
+SHORT, BITS = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3
+
+
+@pytest.mark.parametrize("labels", [[("a", "c"), ("b",)] * 6, [("a", "c"), ("b", "d")] * 6])
+@pytest.mark.parametrize("kernel", ["auto", "fast"])
+def test_tuples_as_labels_are_one_sentence(labels, kernel):
+    with pytest.raises(InputError, match="expected one label a document, got several"):
+        textsvm.SVC(kernel).fit(SHORT, labels)
+    with pytest.raises(InputError, match="expected one label a document, got several"):
+        textsvm.cross_validate(textsvm.SVC(kernel), SHORT, labels)

@@ -1,0 +1,126 @@
+"""Scores of mails from decision values."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from textsvm.mail.decision import (
+    FIRST,
+    HAM,
+    LAST,
+    MANY,
+    PRIOR,
+    PRIOR_MAILS,
+    SPAM,
+    Decision,
+    PlattSigmoid,
+    fit_sigmoid,
+)
+
+
+def test_a_decision_loads_numpy_alone():
+    code = (
+        "import sys\nimport textsvm.mail.features, textsvm.mail.decision\n"
+        "print({'numba', 'scipy', 'sklearn'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
+
+
+def values_of(n_spam, n_ham, distance=2.0, seed=0):
+    rng = np.random.default_rng(seed)
+    spam = np.arange(n_spam + n_ham) < n_spam
+    return rng.normal(np.where(spam, distance / 2, -distance / 2), 0.6), spam
+
+
+def test_no_lessons_or_those_of_one_kind_leave_what_is_believed_before():
+    for values, spam in (([], []), ([1.0, 2.0], [True, True]), ([-3.0], [False])):
+        assert fit_sigmoid(values, spam) == PlattSigmoid(PRIOR)
+        assert fit_sigmoid(values, spam).probability(0.0) == 0.5
+
+
+def test_a_few_lessons_do_not_make_scores_flat():
+    """Sixteen spams and two hams that are left out on the wrong side: as early lessons are."""
+    values = np.append(np.full(16, 0.2), [0.25, 0.3])
+    assert fit_sigmoid(values, values < 0.25).slope > 1
+
+
+@pytest.mark.parametrize(("n_spam", "n_ham"), [(1, 1), (20, 20), (500, 20), (1000, 4000)])
+def test_it_is_the_greatest_likelihood(n_spam, n_ham):
+    values, spam = values_of(n_spam, n_ham)
+    few = min(n_spam, n_ham)
+    at_prior = [
+        min(LAST, FIRST * (min(n, MANY) / 10) ** (1 / 3) * max(1, n / MANY) ** 0.6) for n in (n_spam, n_ham)
+    ]
+    mails = PRIOR_MAILS * min(1, MANY / few)
+    aim = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [SPAM, 1 - SPAM])
+    weight = np.append(np.where(spam, few / n_spam, few / n_ham), [mails, mails])
+    weight /= weight.sum()
+    points = np.append(values, [at_prior[0], -at_prior[1]])
+
+    def loss(at):
+        score = at[0] * points + at[1]
+        return weight @ (np.logaddexp(0, score) - aim * score)
+
+    found = fit_sigmoid(values, spam)
+    best = minimize(loss, [1.0, 0.0], tol=1e-12)
+    assert loss([found.slope, found.offset]) <= best.fun + 1e-9
+
+
+def test_many_spams_and_few_hams_place_the_threshold_above_new_hams():
+    """A machine that knows 600 spams and 10 hams gives a new ham values of up to 0.85."""
+    values = np.append(np.full(600, 1.0), np.full(10, -0.4))
+    sigmoid = fit_sigmoid(values, values > 0)
+    assert sigmoid.probability(0.85) < SPAM < sigmoid.probability(1.0)
+    assert fit_sigmoid(-values, values < 0).probability(-0.85) > 1 - SPAM
+    balanced = np.append(np.full(10, 1.0), np.full(10, -0.4))
+    assert fit_sigmoid(balanced, balanced > 0).probability(0.85) > SPAM
+
+
+def test_scores_mean_what_they_say():
+    """Of mails that were not seen, half of them spam, as many are spam as the score says."""
+    sigmoid = fit_sigmoid(*values_of(300, 3000))
+    values, spam = values_of(100_000, 100_000, seed=1)
+    scores = 1 / (1 + np.exp(-(sigmoid.slope * values + sigmoid.offset)))
+    for low, high in ((0.0, 0.1), (0.1, 0.45), (0.45, 0.9), (0.9, 0.99), (0.99, 1.0)):
+        inside = (scores >= low) & (scores < high)
+        assert spam[inside].mean() == pytest.approx(scores[inside].mean(), abs=0.03)
+    assert (scores[~spam] >= 0.99).mean() < 0.001
+    assert (scores[spam] >= 0.99).mean() > 0.25
+
+
+def test_a_few_lessons_decide_and_are_not_certain():
+    """Twenty of each kind that anything tells apart: spam from less than the value of lessons on."""
+    values = np.repeat([1.0, -1.0], 20)
+    sigmoid = fit_sigmoid(values, values > 0)
+    assert sigmoid.probability(FIRST) < SPAM < sigmoid.probability(LAST)
+    assert sigmoid.probability(1.0) < 0.9999
+    assert sigmoid.probability(-1.0) == pytest.approx(1 - sigmoid.probability(1.0))
+    assert sigmoid.probability(0.0) == pytest.approx(0.5)
+
+
+def test_a_learnt_message_is_on_its_side():
+    assert Decision("unsure", 0.8, 0.3).taught("spam") == Decision("spam", SPAM, 0.3)
+    assert Decision("unsure", 0.8, 0.3).taught("ham") == Decision("ham", HAM, 0.3)
+    assert Decision("spam", 0.999, 0.9).taught("spam").score == 0.999
+    assert Decision("unsure", 0.8, 0.3).taught(None).kind == "unsure"
+
+
+@given(st.lists(st.tuples(st.floats(-50, 50), st.booleans()), max_size=12))
+def test_it_grows_with_the_value_whatever_was_seen(pairs):
+    sigmoid = fit_sigmoid([value for value, _ in pairs], [spam for _, spam in pairs])
+    scores = [sigmoid.probability(value) for value in (-1e300, -3.0, -1.0, 0.0, 1.0, 3.0, 1e300)]
+    assert all(np.isfinite(scores))
+    assert min(scores) >= 0
+    assert max(scores) <= 1
+    assert scores == sorted(scores)
+
+
+def test_lessons_that_contradict_it_make_it_flat():
+    values, spam = values_of(300, 300)
+    assert fit_sigmoid(values, ~spam) == PlattSigmoid()
