@@ -425,6 +425,14 @@ def test_codes_beyond_the_alphabet(path):
             textsvm.load(path)
 
 
+def test_an_alphabet_with_a_number_that_is_no_code_point(path):
+    alphabet = read_tensors(path.read_bytes())["alphabet"].copy()
+    alphabet[-1] = 0x110000
+    _rewrite(path, alphabet=alphabet)
+    with pytest.raises(InputError, match="invalid code points, or a code point twice"):
+        textsvm.load(path)
+
+
 def test_an_alphabet_with_a_symbol_twice(path):
     alphabet = read_tensors(path.read_bytes())["alphabet"].copy()
     alphabet[0] = alphabet[1]

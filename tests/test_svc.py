@@ -505,3 +505,12 @@ def test_tuples_as_labels_are_one_sentence(labels, kernel):
         textsvm.SVC(kernel).fit(SHORT, labels)
     with pytest.raises(InputError, match="expected one label a document, got several"):
         textsvm.cross_validate(textsvm.SVC(kernel), SHORT, labels)
+
+
+@pytest.mark.parametrize(("n", "strategy"), [(2, "ovr"), (3, "ovo"), (3, "ovr")])
+def test_the_first_class_wins_a_tie(n, strategy):
+    """Decision values of 0, of an example that is like none of the training examples."""
+    model = SVC("precomputed", multiclass=strategy, device="cpu").fit(np.eye(n), list("abc"[:n]))
+    decision = model.decision_function(np.zeros((1, n)))
+    assert n > 2 or decision.tolist() == [0.0]
+    assert model.predict(np.zeros((1, n))).tolist() == ["a"]
