@@ -545,6 +545,26 @@ def test_packed_coefficients_out_of_order(many, tmp_path, again):
         textsvm.load(path)
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_columns_of_coefficients_beyond_the_support_vectors(many, last, tmp_path):
+    path = tmp_path / "m.textsvm"
+    textsvm.save(many[0], path)
+    columns = read_tensors(path.read_bytes())["dual_coef.columns"].copy()
+    columns[-1] = len(many[0].support_) if last else -1
+    _rewrite(path, **{"dual_coef.columns": columns})
+    with pytest.raises(InputError, match="coefficients do not fit its support vectors"):
+        textsvm.load(path)
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_documents_that_end_before_or_after_their_codes(path, more):
+    offsets = read_tensors(path.read_bytes())["offsets"].copy()
+    offsets[-1] += more
+    _rewrite(path, offsets=offsets)
+    with pytest.raises(InputError, match="document offsets are out of bounds"):
+        textsvm.load(path)
+
+
 def test_weights_of_a_kernel_may_be_an_array(tmp_path):
     model = SVC(GapWeighted(p=3, weights=np.array([0.0, 1.0, 2.0])), C=5).fit(TEXTS, LABELS)
     textsvm.save(model, tmp_path / "m.textsvm")
