@@ -432,3 +432,8 @@ def test_points_of_a_roc_curve_inside_straight_lines_are_left_out():
     for ours, theirs in zip(roc_curve(truth, decision), sk.roc_curve(truth, decision)[:2], strict=True):
         assert len(ours) == 6
         np.testing.assert_allclose(ours, theirs)
+
+
+def test_equal_scores_count_half_in_the_area_under_the_curve():
+    truth, score = np.array([True, False, True, False]), np.array([1.0, 1, 2, 0])
+    assert roc_area(truth, score) == pytest.approx(sk.roc_auc_score(truth, score)) == pytest.approx(7 / 8)
