@@ -5,6 +5,8 @@ import lzma
 import pytest
 
 from textsvm.errors import InputError
+from textsvm.readers.charsets import is_binary
+from textsvm.readers.plain_text import is_lines, part_of
 from textsvm.readers.read import read_corpus
 
 
@@ -63,3 +65,25 @@ def test_a_folder_per_class(write, tmp_path):
     assert read_corpus(tmp_path, part="test").ids == ["aclImdb/test/pos/0_9.txt"]
     unlabelled = read_corpus(tmp_path / "aclImdb" / "train" / "pos")
     assert unlabelled.labels is None
+
+
+def test_a_label_is_short():
+    """A TAB after a hundred characters belongs to a text."""
+    assert is_lines("a" * 100 + "\ttext\nb\ttext\n")
+    assert not is_lines("a" * 101 + "\ttext\nb\ttext\n")
+
+
+def test_the_part_that_a_path_names():
+    """The outermost name with a single part counts."""
+    assert part_of("train/x.txt") == part_of("training-1/test.txt") == "train"
+    assert part_of("train-test/validation.txt") == "dev"
+    assert part_of("train-test.txt") is None
+    assert part_of("constraints/detest.txt") is None
+
+
+def test_a_text_may_have_a_few_control_characters():
+    """More than eight, and more than a twentieth, are of binary data."""
+    assert not is_binary(b"\x01" * 8 + b"a" * 20)
+    assert is_binary(b"\x01" * 9 + b"a" * 20)
+    assert not is_binary(b"\x01" * 50 + b"a" * 950)
+    assert is_binary(b"\x01" * 51 + b"a" * 949)
