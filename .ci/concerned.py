@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 #: Path of a changed file (regular expression) -> patterns of test files whose slow tests it concerns.
 CONCERNS = {
-    r"kernels_cu/|textsvm/runtime/device": ["test_compile_cu"],
+    r"kernels_cu/|textsvm/runtime/device": ["test_kernels_cu"],
     r"benchmarks/|textsvm/bench/": ["test_bench*", "test_panel", "test_clusters"],
     r"textsvm/runtime/(workers|parallel)": [
         "test_workers",
@@ -25,17 +25,17 @@ CONCERNS = {
         "test_processes",
         "test_determinism",
     ],
-    r"textsvm/runtime/": ["test_memory", "test_scratch", "test_faults", "test_platforms"],
+    r"textsvm/runtime/": ["test_gram_memory", "test_runtime_memory", "test_faults", "test_platforms"],
     r"textsvm/(text|linalg|kernels)/": [
-        "test_every_kernel",
+        "test_kernels",
         "test_mers",
         "test_gapped",
-        "test_sums",
+        "test_combined",
         "test_vectors",
     ],
     r"textsvm/(gram|solvers)/": [
         "test_store",
-        "test_tiers",
+        "test_gram_plan",
         "test_smo",
         "test_newton",
         "test_gram*",
@@ -46,8 +46,8 @@ CONCERNS = {
     r"textsvm/readers/": ["test_fuzz_readers", "test_readers_*"],
     r"textsvm/mail/": ["test_mail_*"],
     r"textsvm/exporting/": ["test_export*"],
-    r"textsvm/service/": ["test_serve", "test_labelling*"],
-    r"textsvm/cli/": ["test_cli*", "test_output", "test_threats", "test_manners", "test_faults"],
+    r"textsvm/service/": ["test_serve", "test_label*"],
+    r"textsvm/cli/": ["test_cli*", "test_output", "test_threats", "test_faults"],
     r"textsvm/(evaluation|reporting)/": [
         "test_metrics",
         "test_report*",

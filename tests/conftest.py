@@ -63,3 +63,16 @@ def device(request):
     from textsvm.runtime.device import select
 
     return select("cuda:0" if request.node.get_closest_marker("gpu") else "cpu")
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file of the test's folder, and return its path."""
+
+    def write(name, data):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return path
+
+    return write

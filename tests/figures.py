@@ -24,8 +24,9 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain, combinations, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -36,20 +37,40 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Packages and modules of textsvm from the ground up, without "textsvm."; a module imports from its own set
 #: and from the sets before it. The longest name that matches counts: "kernels.base" may precede "kernels".
 FLOORS: list[set[str]] = [
-    {"runtime", "errors", "files", "plain_json", "parameters", "printable", "locks", "compiled_cache"}
+    {"arrays", "version"}
+    | {"runtime", "errors", "files", "plain_json", "parameters", "printable", "locks", "compiled_cache"}
     | {"host_memory", "cuda_sources", "cuda_failures", "compiled", "parallel", "scratch", "simd", "device"}
     | {"workers"},
     {"text", "normal_form", "residues", "stored_texts", "tokens", "spans", "encoding"}
     | {"documents", "documents_cuda"},
     {"linalg", "features"}, {"kernels"}, {"readers"}, {"sources"}, {"gram"}, {"solvers"}, {"choice"},
-    {"machines"}, {"nearest"}, {"evaluation"}, {"selection"},
+    {"machines", "training"}, {"nearest"}, {"evaluation"}, {"selection"},
     {"model", "model_parts", "model_bytes", "libsvm_model", "model_file", "model_contents"},
     {"reporting"}, {"estimators"}, {"exporting"}, {"mail"}, {"service"}, {"labelling"}, {"integrations"},
-    {"bench"}, {"cli"}, {"__main__", "textsvm"},
+    {"apps", "apps.export"}, {"apps.mail"}, {"apps.serve"}, {"apps.label"}, {"apps.integrations"}, {"bench"},
+    {"cli", "apps.export.commands", "apps.mail.commands", "apps.serve.commands", "apps.label.commands"},
+    {"__main__", "textsvm"},
 ]  # fmt: skip
 SMALL, LONG, PARAMETERS, RUN = 30, 1000, 7, 6
-LISTED = ("upward edges", "modules in cycles", "functions of more than 7 parameters")
+LISTED = (
+    "upward edges",
+    "modules in cycles",
+    "functions of more than 7 parameters",
+    "mutable module globals",
+)
 WORDS = ("what", "one", "those", "made", "found")
+#: Words that are no names of variables, parameters or fields: they do not say what the value is.
+PARTICIPLES = ("each", "given", "kept", "known", "some", "made", "found")
+#: Applications: parts of the package on top of its public names, with their commands.
+APPLICATIONS = re.compile(
+    r"textsvm\.(apps|mail|labelling|service|exporting|integrations|cli\.(mail|label|serve))(\.|$)"
+)
+#: Files of the package that are no Python: C, JavaScript, and the pages around them.
+SHIPPED = {".c", ".h", ".mjs", ".js", ".ts", ".css", ".html"}
+#: Methods that change a dictionary, a list or a set.
+CHANGING = {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "move_to_end", "pop"} | {
+    "popitem", "remove", "setdefault", "update",
+}  # fmt: skip
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS = (ast.ClassDef, *FUNCTIONS)
 IMPORTS = (ast.Import, ast.ImportFrom)
@@ -68,6 +89,11 @@ class Tree:
             self.texts[name] = path.read_text(encoding="utf-8")
         self.modules = {name: ast.parse(text) for name, text in self.texts.items()}
         self.lines = {name: len(text.splitlines()) for name, text in self.texts.items()}
+        self.shipped = {
+            str(path.relative_to(root)): len(path.read_text(encoding="utf-8").splitlines())
+            for path in sorted((root / "textsvm").rglob("*"))
+            if path.suffix in SHIPPED
+        }
         self._nodes = defaultdict(list)
         for name, tree in self.modules.items():
             for node in ast.walk(tree):
@@ -82,6 +108,9 @@ class Tree:
     def small_modules(self) -> list[str]:
         others = self.packages | {"textsvm.__main__"}
         return [name for name, lines in self.lines.items() if lines <= SMALL and name not in others]
+
+    def application_lines(self) -> int:
+        return sum(lines for name, lines in self.lines.items() if APPLICATIONS.match(name))
 
     # Dependencies
 
@@ -224,6 +253,41 @@ class Tree:
             walk(tree, f"{module}:")
         return rows
 
+    def longest_function(self) -> tuple[int, str]:
+        """Lines of the longest function with its docstring, and module:name."""
+        return max(
+            (node.end_lineno - node.lineno + 1, f"{module}:{node.name}")
+            for module, node in self.nodes(*FUNCTIONS)
+        )
+
+    def mutable_globals(self) -> list[str]:
+        """Module-level names that functions of their module rebind (`global`) or change in place."""
+        names = set()
+        for module, tree in self.modules.items():
+            top = {name.id for statement in tree.body for name in _targets(statement)}
+            for function in ast.walk(tree):
+                if isinstance(function, FUNCTIONS):
+                    names |= {f"{module}.{name}" for name in _changes(function) & top}
+        return sorted(names)
+
+    # Types
+
+    def count(self, pattern: str) -> int:
+        """Occurrences of a regular expression in the package, comments and docstrings included."""
+        return sum(len(re.findall(pattern, text)) for text in self.texts.values())
+
+    def untyped_names(self) -> list[str]:
+        """Assignments `Name = Any` at module level, which hide a type."""
+        return [
+            f"{module}.{target.id}"
+            for module, tree in self.modules.items()
+            for node in tree.body
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            and node.value is not None
+            and ast.unparse(node.value) in ("Any", "typing.Any")
+            for target in _targets(node)
+        ]
+
     def many_parameters(self, compiled: bool = False) -> list[str]:
         return [row[0] for row in self.functions if row[2] > PARAMETERS and row[3] == compiled]
 
@@ -238,6 +302,20 @@ class Tree:
         words = re.findall(r"[^\W\d_]+", " ".join(self.docstrings).lower())
         counts = Counter(words)
         return {word: round(10_000 * counts[word] / max(len(words), 1), 1) for word in WORDS}
+
+    def participles(self) -> list[str]:
+        """Variables, parameters and fields that are called one of PARTICIPLES."""
+        parameters = [(module, node.arg, node) for module, node in self.nodes(ast.arg)]
+        variables = [
+            (module, node.id, node)
+            for module, node in self.nodes(ast.Name)
+            if isinstance(node.ctx, ast.Store)
+        ]
+        return [
+            f"{module}:{node.lineno} {name}"
+            for module, name, node in parameters + variables
+            if name in PARTICIPLES
+        ]
 
     # Duplicated code
 
@@ -272,6 +350,36 @@ def _measure(node: Any) -> tuple[int, int, bool]:
     parameters = [argument for argument in arguments if argument.arg not in ("self", "cls")]
     decorators = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
     return lines, len(parameters), "njit" in decorators or "intrinsic" in decorators
+
+
+def _targets(statement: ast.stmt) -> list[ast.Name]:
+    """Names that an assignment binds."""
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets = [statement.target]
+    else:
+        targets = []
+    return [node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+
+
+def _changes(function: Any) -> set[str]:
+    """Names that a function declares `global`, or whose items it changes without binding the name itself."""
+    declared, changed = set(), set()
+    local = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+    for node in ast.walk(function):
+        container = None
+        if isinstance(node, ast.Global):
+            declared |= set(node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            local.add(node.id)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            container = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            container = node.func.value if node.func.attr in CHANGING else None
+        if isinstance(container, ast.Name):
+            changed.add(container.id)
+    return declared | (changed - local)
 
 
 def _code_lines(tree: ast.Module, text: str, shape: bool) -> list[tuple[int, str]]:
@@ -362,9 +470,61 @@ def files_behind(call: Callable[[str], object]) -> list[str]:
     return sorted(str(Path(file).relative_to(folder)) for file in files if file.startswith(folder))
 
 
+def moves_of(call: Callable[[], object]) -> tuple[int, int]:
+    """Package files that a call enters in this thread, and its moves between them.
+
+    A move is the call of a Python function in another file than that of the call before. Lambdas,
+    comprehensions, generator expressions and compiled functions do not count.
+    """
+    import textsvm
+
+    folder, calls = str(Path(textsvm.__file__).parent), []
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(folder) and not code.co_name.startswith("<"):
+            calls.append(code.co_filename)
+
+    sys.setprofile(profile)
+    call()
+    sys.setprofile(None)
+    return len(set(calls)), sum(file != before for before, file in pairwise(["", *calls]))
+
+
+def command_line() -> dict[str, Any]:
+    """Options of all commands, and their distinct names."""
+    from typer.main import get_command
+
+    from textsvm.cli import app_of
+
+    def options(command: Any) -> Iterator[str]:
+        commands = getattr(command, "commands", {}).values()
+        for parameter in [] if commands else command.params:
+            if parameter.param_type_name == "option":
+                yield max(parameter.opts, key=len)
+        yield from chain.from_iterable(options(part) for part in commands)
+
+    names = list(options(get_command(app_of())))
+    return {"options of the command line": len(names), "distinct options": len(set(names))}
+
+
+def estimator() -> dict[str, int]:
+    """Base classes and public members of SVC."""
+    from textsvm import SVC
+
+    bases = SVC.__mro__[1:]
+    own = [base for base in bases if base is not object and not base.__module__.startswith("sklearn.")]
+    members = [name for name in dir(SVC) if not name.startswith("_")]
+    return {
+        "base classes of SVC": len(bases),
+        "base classes of SVC, without scikit-learn's and object": len(own),
+        "public members of SVC": len(members),
+    }
+
+
 def running() -> dict[str, Any]:
-    """Kernel members, and the files behind kernel values, training and prediction on a CPU."""
-    from textsvm import SVC, BoundedGap, EditDistance, GappedKmers, GapWeighted, Spectrum, Sum
+    """Figures of the running package: SVC, options, kernel members, files behind calls on a CPU."""
+    from textsvm import SVC, BoundedGap, EditDistance, GappedKmers, GapWeighted, Spectrum, Sum, load, save
 
     files = {}
     kernels = [Spectrum(3), EditDistance(), GapWeighted(2), BoundedGap(2), GappedKmers(3, 2)]
@@ -382,7 +542,30 @@ def running() -> dict[str, Any]:
     for name, svc in {"Spectrum(3)": SVC(Spectrum(3), device="cpu"), "auto": SVC(device="cpu")}.items():
         files[f"SVC.fit, {name}"] = files_behind(lambda word, svc=svc: svc.fit(texts(word), labels))
         files[f"SVC.predict, {name}"] = files_behind(lambda word, svc=svc: svc.predict(texts(word)))
-    return {"public members of a kernel": kernel_members(), "files behind a call": files}
+
+    svc = SVC(Spectrum(3), device="cpu", n_jobs=1)
+    with TemporaryDirectory() as folder:
+        save(svc.fit(texts(""), labels), path := f"{folder}/model.textsvm")
+        model = load(path)
+    model.predict(["a first text"])
+    fit = moves_of(lambda: svc.fit(texts(""), labels))
+    prediction = moves_of(lambda: model.predict(["buy this text"]))
+    return {
+        "files entered by a fit": fit[0],
+        "moves of a fit": fit[1],
+        "files entered by a prediction": prediction[0],
+        "moves of a prediction": prediction[1],
+        **estimator(),
+        **command_line(),
+        "public members of a kernel": kernel_members(),
+        "files behind a call": files,
+    }
+
+
+def run(root: Path = ROOT) -> dict[str, Any]:
+    """`running` of a checkout, in a process of its own."""
+    command, environment = [sys.executable, __file__, "--running"], {**os.environ, "PYTHONPATH": str(root)}
+    return json.loads(subprocess.check_output(command, cwd=root, env=environment).splitlines()[-1])
 
 
 def measure(tree: Tree) -> dict[str, Any]:
@@ -390,6 +573,8 @@ def measure(tree: Tree) -> dict[str, Any]:
     sizes = sorted(lines for _, lines, _, compiled in tree.functions if not compiled)
     return {
         "lines of textsvm/": sum(tree.lines.values()),
+        "lines of the applications": tree.application_lines(),
+        "lines of C, JavaScript, HTML and CSS": sum(tree.shipped.values()),
         "files": len(tree.modules),
         f"modules of at most {SMALL} lines": tree.small_modules(),
         "modules with one importer": tree.single_importers(),
@@ -400,14 +585,19 @@ def measure(tree: Tree) -> dict[str, Any]:
         "upward edges": tree.upward(),
         "function-level imports": tree.function_level_imports(),
         "module-level __getattr__": tree.module_getattrs(),
+        "mutable module globals": tree.mutable_globals(),
+        'words "Any"': tree.count(r"\bAny\b"),
+        "calls of getattr and hasattr": tree.count(r"\b(?:getattr|hasattr)\("),
         "class names defined more than once": tree.repeated(ast.ClassDef),
         "function names defined more than 10 times": tree.repeated(*FUNCTIONS, more_than=10),
         **{f'"{word}" per 10,000 docstring words': rate for word, rate in tree.words().items()},
         'docstrings "See `X`."': [text for text in tree.docstrings if re.fullmatch(r"See `[^`]+`.*", text)],
+        "participles as names": tree.participles(),
         f"functions of more than {PARAMETERS} parameters": tree.many_parameters(),
         f"compiled functions of more than {PARAMETERS} parameters": tree.many_parameters(compiled=True),
         "lines of a function, median": sizes[len(sizes) // 2],
         "lines of a function, 90 %": sizes[len(sizes) * 9 // 10],
+        "lines of the longest function": tree.longest_function()[0],
         "pairs of duplicated places, identical": tree.duplicates(),
         "pairs of duplicated places, same shape": tree.duplicates(shape=True),
     }
@@ -423,19 +613,18 @@ def main() -> None:
         print(json.dumps(running()))
         return
     root = options.root.resolve()
-    figures = measure(Tree(root))
-    command, environment = [sys.executable, __file__, "--running"], {**os.environ, "PYTHONPATH": str(root)}
-    run = json.loads(subprocess.check_output(command, cwd=root, env=environment).splitlines()[-1])
+    figures = {**measure(Tree(root)), **run(root)}
     if options.json:
-        print(json.dumps({**figures, **run}, indent=1))
+        print(json.dumps(figures, indent=1))
         return
+    members = figures.pop("public members of a kernel").values()
+    files = figures.pop("files behind a call")
     for name, value in figures.items():
         print(f"{name}: {value if isinstance(value, int | float) else len(value)}")
         if name in LISTED:
             print("".join(f"    {line}\n" for line in value), end="")
-    members = run["public members of a kernel"].values()
     print(f"public members of a kernel: {min(members)} to {max(members)}")
-    for name, paths in run["files behind a call"].items():
+    for name, paths in files.items():
         print(f"files behind {name}: {len(paths)}")
 
 

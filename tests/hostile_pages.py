@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from test_report_parts import everything
 from test_reporting import corpus, made
+from test_reporting_sections import everything
 
 from textsvm import SVC, CalibratedSVC, Spectrum
 from textsvm.evaluation.comparison import judge_prediction

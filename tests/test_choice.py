@@ -146,6 +146,12 @@ def test_words_are_separated_by_white_space():
     assert not candidates.has_words(["CC(=O)Oc1ccccc1C(=O)O", "a"])
 
 
+def test_words_are_counted_in_the_beginning_of_a_text():
+    beginning = "x" * candidates.BEGINNING
+    assert not candidates.has_words([beginning + " and many more words"])
+    assert candidates.has_words([beginning[:-2] + " a word beyond"])
+
+
 def test_dna_has_kernels_of_its_own():
     rng = np.random.default_rng(0)
     texts = ["".join(rng.choice(list("ACGT"), 30)) for _ in range(40)]
@@ -483,6 +489,16 @@ def test_versions_of_a_text_share_a_fold(monkeypatch):
     assert choose.near_copies(alike, 1.0) is None
     monkeypatch.setattr(choose, "MIN_SECONDS", 1e-9)
     assert choose.near_copies(documents, 0.0) is None
+
+
+@pytest.mark.parametrize(("copies", "grouped"), [(10, True), (11, False)])
+def test_a_group_has_at_most_a_sixth_of_the_texts(copies, grouped):
+    """Two groups in each fold, or folds are of unequal size."""
+    rng = np.random.default_rng(0)
+    others = ["".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), 40)) for _ in range(60 - copies)]
+    groups = choose.near_copies(two_views(["the same words"] * copies + others), 1.0)
+    assert (groups is not None) == grouped
+    assert groups is None or np.bincount(groups).max() == copies
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from command import run_fresh
-from test_compile_cu import define_sets
+from test_kernels_cu import define_sets
 
 from benchmarks import clusters, layouts
 from textsvm.cli.devices import devices as command

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from exported import SOURCES, WARNINGS, CModel, close, library, needs_gcc, needs_node
 from test_export import DNA, PLAIN, default_model, training
-from test_export_formats import NODE
+from test_export_files import NODE
 
 import textsvm
 from textsvm import BoundedGap, CalibratedSVC, GappedKmers, MultilabelSVC, Spectrum, Sum

@@ -13,7 +13,7 @@ import pytest
 from command import run
 from exported import CModel, close, needs_gcc, needs_node
 from test_export import DNA, HOSTILE, KERNELS, PLAIN, default_model, training
-from test_export_formats import in_node
+from test_export_files import in_node
 
 import textsvm
 from textsvm import GappedKmers, InputError, Spectrum

@@ -13,6 +13,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from loading import load, load_libsvm_model
+from scipy.sparse import csr_array
 from sklearn import svm
 
 import textsvm
@@ -209,6 +210,27 @@ def test_other_machines_that_are_written_are_libsvms(make, tmp_path):
     np.testing.assert_allclose(
         again.predict(X) if make is SVR else again.decision_function(X), ours, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_support_vectors_of_each_class_are_counted(n_classes, tmp_path):
+    """Descending classes, as in `label`; the support vectors of a class stand together."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % n_classes
+    X = rng.normal(size=(60, 3)) + 2 * np.eye(3)[y]
+    model = SVC(Linear(), multiclass="ovo", device="cpu").fit(X, y)
+    save_libsvm_model(model, tmp_path / "m")
+    head = Oracle((tmp_path / "m").read_text()).head
+    assert head["label"].split() == [str(label) for label in range(n_classes)][::-1]
+    assert head["nr_sv"].split() == [str(count) for count in model.n_support_.tolist()][::-1]
+    assert min(model.n_support_) > 0
+
+
+def test_vectors_of_the_user_are_not_widened(tmp_path):
+    model = SVC(Linear(), device="cpu").fit(csr_array(np.eye(4)), [0, 1, 0, 1])
+    narrow = csr_array(np.eye(2))
+    assert fit_columns(model, narrow).shape == (2, 4)
+    assert narrow.shape == (2, 2)
 
 
 def test_a_file_of_svm_train(tmp_path):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from mail_servers import HAM, SPAM, VERSION, free_port, toy, until
-from test_mail_faces import Next, connection_refused, crlf, listening
 from test_mail_recipes import recipe
+from test_mail_servers import Next, connection_refused, crlf, listening
 
 pytestmark = pytest.mark.slow
 

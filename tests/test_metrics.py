@@ -15,7 +15,15 @@ from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
 from textsvm import SVC, InputError, Spectrum, cross_validate, tune
 from textsvm.evaluation.length_baseline import LengthBaseline
-from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve, scores
+from textsvm.evaluation.metrics import (
+    average_precisions,
+    break_even,
+    number_metrics,
+    precision_recall_curve,
+    roc_area,
+    roc_curve,
+    scores,
+)
 from textsvm.evaluation.results import draws, evaluate, evaluate_labels
 from textsvm.training.folds import make_folds, shuffle_split
 from textsvm.training.targets import Target
@@ -374,3 +382,58 @@ def test_cross_validation_and_tuning_judge_the_positive_class():
     assert result.best_score == pytest.approx(found.mean["average_precision"])
     with pytest.raises(InputError, match="leave it out"):
         cross_validate(model, texts, labels, cv=2, positive="rest")
+
+
+def test_a_class_that_is_only_predicted_counts():
+    truth, predicted, classes = [0, 0, 1], [0, 2, 1], np.arange(3)
+    found = scores(truth, predicted, None, classes)["macro_f1"]
+    assert found == pytest.approx(sk.f1_score(truth, predicted, average="macro")) == pytest.approx(5 / 9)
+
+
+def test_predicted_halves_are_rounded_to_even_grades():
+    truth, predicted = np.array([0.0, 1, 2, 3, 4, 2]), np.array([0.5, 1.5, 2.5, 3.5, 3.5, 0.5])
+    expected = kappa(truth.astype(int), [0, 2, 2, 4, 4, 0], 0, 4)
+    assert scores(truth, predicted, None, None)["qwk"] == pytest.approx(expected)
+
+
+def test_at_the_break_even_point_equal_values_share_the_last_places():
+    """Two documents have the label: the first place is right, and a third of the second."""
+    truth, values = np.array([True, True, False, False]), np.array([3.0, 2, 2, 2])
+    assert break_even(truth, values) == pytest.approx(2 / 3)
+    assert break_even(~truth, -values) == pytest.approx(2 / 3)
+    assert math.isnan(break_even(np.zeros(4, bool), values))
+
+
+def test_resamples_of_equal_numbers_have_no_correlation():
+    """Their variance is 0 up to rounding."""
+    rng = np.random.default_rng(0)
+    truth, predicted = (np.tile(rng.normal(size=5), 4) for _ in range(2))
+    drawn = np.stack([(np.arange(20) % 5 == row % 5) * rng.integers(1, 6, 20) for row in range(200)])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = number_metrics(drawn.astype(float), truth, predicted)
+    assert np.isnan(found["pearson"]).all()
+    assert np.isnan(found["r2"]).all()
+
+
+def test_the_log_loss_of_a_certain_mistake_is_finite():
+    p = np.array([[1.0, 0.0], [0.2, 0.8]])
+    results = evaluate(["spam", "spam"], ["ham", "spam"], np.zeros(2), SPAM, probability=p)
+    assert results.metrics["log_loss"] == pytest.approx(sk.log_loss(["spam", "spam"], p, labels=SPAM))
+
+
+@pytest.mark.parametrize(("last", "are_grades"), [(999, True), (1000, False)])
+def test_a_wide_range_of_numbers_is_not_of_grades(last, are_grades):
+    assert ("qwk" in scores([0, last, 5], [0, last, 7], None, None)) == are_grades
+
+
+def test_points_of_a_roc_curve_inside_straight_lines_are_left_out():
+    """As by scikit-learn, which keeps the first point."""
+    truth, decision = np.array([True, True, True, False, False, True, False]), -np.arange(7.0)
+    for ours, theirs in zip(roc_curve(truth, decision), sk.roc_curve(truth, decision)[:2], strict=True):
+        assert len(ours) == 6
+        np.testing.assert_allclose(ours, theirs)
+
+
+def test_equal_scores_count_half_in_the_area_under_the_curve():
+    truth, score = np.array([True, False, True, False]), np.array([1.0, 1, 2, 0])
+    assert roc_area(truth, score) == pytest.approx(sk.roc_auc_score(truth, score)) == pytest.approx(7 / 8)

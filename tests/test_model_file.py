@@ -9,6 +9,7 @@ import struct
 from fractions import Fraction
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from loading import load
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
@@ -424,6 +427,14 @@ def test_codes_beyond_the_alphabet(path):
             load(path)
 
 
+def test_an_alphabet_with_a_number_that_is_no_code_point(path):
+    alphabet = read_tensors(path.read_bytes())["alphabet"].copy()
+    alphabet[-1] = 0x110000
+    _rewrite(path, alphabet=alphabet)
+    with pytest.raises(InputError, match="invalid code points, or a code point twice"):
+        load(path)
+
+
 def test_an_alphabet_with_a_symbol_twice(path):
     alphabet = read_tensors(path.read_bytes())["alphabet"].copy()
     alphabet[0] = alphabet[1]
@@ -533,6 +544,26 @@ def test_packed_coefficients_out_of_order(many, tmp_path, again):
     columns[:2] = columns[again], columns[0]  # one twice, or two the other way round
     _rewrite(path, **{"dual_coef.columns": columns})
     with pytest.raises(InputError, match="coefficients are out of order"):
+        load(path)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_columns_of_coefficients_beyond_the_support_vectors(many, last, tmp_path):
+    path = tmp_path / "m.textsvm"
+    textsvm.save(many[0], path)
+    columns = read_tensors(path.read_bytes())["dual_coef.columns"].copy()
+    columns[-1] = len(many[0].support_) if last else -1
+    _rewrite(path, **{"dual_coef.columns": columns})
+    with pytest.raises(InputError, match="coefficients do not fit its support vectors"):
+        load(path)
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_documents_that_end_before_or_after_their_codes(path, more):
+    offsets = read_tensors(path.read_bytes())["offsets"].copy()
+    offsets[-1] += more
+    _rewrite(path, offsets=offsets)
+    with pytest.raises(InputError, match="document offsets are out of bounds"):
         load(path)
 
 
@@ -648,3 +679,28 @@ def test_unwritable_places(model, tmp_path):
         textsvm.save(model, tmp_path / "none" / "m.textsvm")
     with pytest.raises(InputError, match="is a folder"):
         textsvm.save(model, tmp_path)
+
+
+SHORT, BITS = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3
+
+
+def test_what_cannot_be_saved_is_one_sentence(tmp_path):
+    pipeline = make_pipeline(FunctionTransformer(), textsvm.SVC("fast")).fit(SHORT, BITS)
+    said = r"'functiontransformer' of the Pipeline.*joblib\.dump.*runs any code.*save\(pipeline\[-1\], path\)"
+    with pytest.raises(InputError, match=said):
+        textsvm.save(pipeline, tmp_path / "m")
+    with pytest.raises(InputError, match=r"not FunctionTransformer; joblib"):
+        textsvm.save(FunctionTransformer(), tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("model", [textsvm.SVC("fast"), textsvm.CalibratedSVC(textsvm.SVC("fast"), cv=2)])
+def test_pipelines_are_kept(model, tmp_path):
+    values = model.fit(SHORT, BITS).decision_function(["ab", "b"]).tolist()
+    for alone in (make_pipeline(model), make_pipeline("passthrough", model)):
+        textsvm.save(alone, tmp_path / "m")
+        assert load(tmp_path / "m").decision_function(["ab", "b"]).tolist() == values
+    pipeline = make_pipeline(FunctionTransformer(), model)
+    joblib.dump(pipeline, tmp_path / "p")
+    for again in (joblib.load(tmp_path / "p"), pickle.loads(pickle.dumps(pipeline))):
+        assert again.decision_function(["ab", "b"]).tolist() == values

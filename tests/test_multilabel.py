@@ -152,6 +152,16 @@ def test_in_cross_validation_thresholds_never_see_a_document_of_the_fold(monkeyp
         np.testing.assert_array_equal(found.predictions[test], found.decision[test] > bounds)
 
 
+@pytest.mark.parametrize(("place", "share"), [(4, 0.33), (5, 0.29), (8, 0.2)])
+def test_a_label_with_a_low_f1_is_only_predicted_above_all_values(place, share):
+    """Nine documents with a single one of the label, at a place from the largest value on."""
+    values, truth = np.linspace(1.0, -1.0, 9), np.arange(9) == place
+    assert max(2 / (number + 2) for number in range(place, 9)) == pytest.approx(share, abs=0.01)
+    [threshold] = choose_thresholds(values[:, None], truth[:, None])
+    above = int((values > threshold).sum())
+    assert above == (place + 1 if share > 0.3 else 0)
+
+
 def test_nested_tuning_takes_thresholds_from_inside_of_the_training_part(monkeypatch):
     matrix, indicator = matrix_of()
     sizes = []

@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from loading import load
+from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_matrix
+from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -111,6 +113,20 @@ def test_equal_texts_count_each_and_go_one_by_one():
     assert len(model.machine_) == 2
     model.unlearn(["banana", "monday"])
     assert model.decision_function(["banana"]).tolist() == [0.0]
+
+
+def test_of_equal_texts_the_copy_that_was_learnt_last_is_forgotten():
+    model = OnlineSVC().fit(["banana", "monday", "banana"], [1, 0, 0]).unlearn(["banana"])
+    expected = OnlineSVC().fit(["banana", "monday"], [1, 0])
+    np.testing.assert_allclose(model.decision_function(["banana"]), expected.decision_function(["banana"]))
+
+
+def test_bytes_beyond_the_limit_are_not_read():
+    """The limit counts bytes of UTF-8, not characters."""
+    texts = ["\u00e9\u00e9\u00e9\u00e9banana", "\u00e8\u00e8\u00e8\u00e8monday"]
+    model = OnlineSVC(max_bytes=8).fit(texts, [1, 0])
+    first, other = model.decision_function(["\u00e9\u00e9\u00e9\u00e9monday", "\u00e9\u00e9\u00e9\u00e9"])
+    assert first == other == model.decision_function(texts)[0]
 
 
 def test_a_budget():
@@ -236,16 +252,20 @@ def test_more_than_two_classes_are_the_machines_of_one_vs_rest():
     np.testing.assert_allclose(model.unlearn(texts[:30]).decision_function(others), kept, atol=1e-3)
 
 
-def test_a_class_that_comes_later():
+@pytest.mark.parametrize("later", ["tree", "fruit", "day"])
+def test_a_class_that_comes_later(later):
+    """Wherever it stands among the sorted classes."""
     texts, y = three_classes()
-    old = y != "tree"
-    model = OnlineSVC(C=10.0, tol=1e-6).fit([t for t, known in zip(texts, old, strict=True) if known], y[old])
-    with pytest.raises(InputError, match="tree"):
-        model.partial_fit(["oak"], ["tree"])
-    model.add_classes(["tree"])
-    model.partial_fit([t for t, known in zip(texts, old, strict=True) if not known], y[~old])
+    old = y != later
+    old_texts = [text for text, is_old in zip(texts, old, strict=True) if is_old]
+    model = OnlineSVC(C=10.0, tol=1e-6).fit(old_texts, y[old])
+    with pytest.raises(InputError, match=later):
+        model.partial_fit(["oak"], [later])
+    model.add_classes([later])
+    model.partial_fit([text for text, is_old in zip(texts, old, strict=True) if not is_old], y[~old])
     expected = OnlineSVC(C=10.0, tol=1e-6).fit(texts, y)
     np.testing.assert_allclose(model.decision_function(texts), expected.decision_function(texts), atol=1e-3)
+    np.testing.assert_array_equal(np.bincount(model.left_out()[1]), np.bincount(expected.left_out()[1]))
 
 
 @pytest.mark.parametrize("make", [corpus, three_classes])
@@ -260,6 +280,51 @@ def test_probabilities_agree_with_predictions(make):
     assert 0.6 < right < 0.99
     with pytest.raises(InputError, match="two classes"):
         OnlineSVC().partial_fit(["a text"], [1], classes=[0, 1]).predict_proba(["a text"])
+
+
+@pytest.mark.parametrize("make", [corpus, three_classes])
+def test_probabilities_have_the_likeliest_scale(make):
+    """Against SciPy, with Platt's targets: (n + 1) / (n + classes) for a class of n texts, instead of 1."""
+    texts, y = make()
+    model = OnlineSVC().fit(texts, y)
+    values, codes = model.left_out()
+    k, counts = len(model.classes_), np.bincount(codes)
+
+    def by_class(decision):
+        return decision if k > 2 else np.stack([np.zeros_like(decision), decision], axis=1)
+
+    targets = np.array(
+        [[(counts[a] + 1 if a == b else 1) / (counts[a] + k) for b in range(k)] for a in codes]
+    )
+    scale = minimize_scalar(
+        lambda t: -(targets * log_softmax(t * by_class(values), axis=1)).sum(),
+        bounds=(0, 100),
+        method="bounded",
+        options={"xatol": 1e-9},
+    ).x
+    expected = softmax(scale * by_class(model.decision_function(texts)), axis=1)
+    np.testing.assert_allclose(model.predict_proba(texts), expected, atol=1e-5)
+
+
+def test_probabilities_follow_what_was_learnt_since():
+    texts, y = corpus()
+    model = OnlineSVC(tol=1e-6).fit(texts[:20], y[:20])
+    model.predict_proba(texts)
+    model.partial_fit(texts[20:], y[20:])
+    expected = OnlineSVC(tol=1e-6).fit(texts[:20], y[:20]).partial_fit(texts[20:], y[20:])
+    np.testing.assert_allclose(model.predict_proba(texts), expected.predict_proba(texts), atol=1e-6)
+
+
+def test_the_description_of_a_saved_model_counts_support_vectors(tmp_path):
+    """Texts with a coefficient above 0; the other texts are in the file for further learning."""
+    texts, y = corpus()
+    model = OnlineSVC(C=10.0).fit(texts, y)
+    save(model, tmp_path / "m.textsvm")
+    alphas = model.machine_.alphas
+    used = [label for number, label in enumerate(y.tolist()) if alphas[number] > 0]
+    assert len(used) < len(texts)
+    expected = [used.count(label) for label in model.classes_.tolist()]
+    assert describe(tmp_path / "m.textsvm")["n_support"] == expected
 
 
 @pytest.mark.parametrize("make", [corpus, three_classes])

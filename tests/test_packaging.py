@@ -61,3 +61,9 @@ def test_the_debian_units_are_those_of_the_documentation(name):
     page = (ROOT / "docs" / "mail.md").read_text("utf-8")
     recipe = re.search(rf"<!-- recipe: {name} -->\n```ini\n(.*?)```", page, re.DOTALL)[1]
     assert (DEBIAN / name).read_text("utf-8") == recipe.replace("%h/.local/bin/", "/usr/bin/")
+
+
+def test_messages_name_packages_that_can_be_installed():
+    package = Path(textsvm.__file__).parent
+    for path in package.rglob("*.py"):
+        assert not re.search(r"pip install \W*textsvm", path.read_text("utf-8")), path

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from loading import load
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from test_every_kernel import LABELS, NEW, TEXTS
+from test_kernels import LABELS, NEW, TEXTS
 
 import textsvm
 from textsvm import SVC, EditDistance, Spectrum

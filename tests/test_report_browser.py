@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import hostile_pages
 import numpy as np
 import pytest
-from test_report_parts import as_report, everything, numbers
 from test_reporting import HOSTILE, corpus, made, of_classes
+from test_reporting_sections import as_report, everything, numbers
 
 from textsvm import SVC, CalibratedSVC, Spectrum
 from textsvm.evaluation.comparison import side_by_side

@@ -34,6 +34,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.validation import validate_data
 
+import textsvm
 from textsvm import SVC, SVR, Compute, GapWeighted, InputError, MultilabelSVC, OneClassSVM, Spectrum
 from textsvm.model.settings import STRATEGIES
 from textsvm.training.train import prepare
@@ -404,3 +405,20 @@ def test_machines_without_a_choice_take_the_fast_kernel(kind):
     assert np.array_equal(
         kind("auto").fit(texts, y).predict(texts), kind("fast").fit(texts, y).predict(texts)
     )
+
+
+SHORT, BITS = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3
+
+
+def test_estimators_without_probabilities_name_an_alternative():
+    named = {
+        textsvm.SVC: r"CalibratedSVC\(SVC\(\)\)", textsvm.SVR: "numbers, not classes",
+        textsvm.MultilabelSVC: "OneVsRestClassifier", textsvm.OneClassSVM: "score_samples",
+    }  # fmt: skip
+    for kind, said in named.items():
+        assert not hasattr(kind(), "predict_proba")
+        with pytest.raises(AttributeError, match=f"{kind.__name__} has no probabilities; .*{said}"):
+            kind().predict_proba(SHORT)
+    model = OneVsRestClassifier(textsvm.CalibratedSVC(textsvm.SVC("fast"), cv=2))
+    several = np.array([BITS, [1 - y for y in BITS[:6]] + [0] * 6]).T
+    assert model.fit(SHORT, several).predict_proba(["ab", "b", "a"]).shape == (3, 2)

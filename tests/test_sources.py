@@ -9,7 +9,7 @@ from textsvm import SVC, Compute, EditDistance, GapWeighted, Gaussian, InputErro
 from textsvm.gram.build import gram_of_rows
 from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.device import select
-from textsvm.sources.matrix import MatrixSource
+from textsvm.sources.matrix import BLOCK, MatrixSource, check_gram
 from textsvm.sources.texts import TextSource
 from textsvm.sources.vectors import ColumnSource, VectorSource
 from textsvm.training.train import prepare
@@ -189,3 +189,30 @@ def test_an_estimator_without_memory_for_it_uses_a_given_matrix_where_it_is():
     assert prepare(model.settings, K).gram.matrix is K
     with pytest.raises(InputError, match="two rows"):
         prepare(SVC(Spectrum(p=2), compute=Compute(memory=100), device="cpu").settings, TEXTS)
+        prepare(SVC(Spectrum(p=2), compute=Compute(memory=100), device="cpu").settings, TEXTS)
+
+
+def symmetric(n=1100):
+    """A kernel matrix of several blocks."""
+    assert n > BLOCK
+    return np.eye(n, dtype=np.float32)
+
+
+def test_asymmetry_far_from_the_diagonal_is_found():
+    matrix = symmetric()
+    matrix[3, 1080] = 0.5
+    with pytest.raises(InputError, match=r"not symmetric: 0\.5 in row 3, column 1080 and 0 the other way"):
+        check_gram(matrix)
+
+
+@pytest.mark.parametrize(("rounding", "refused"), [(0.5, False), (2.0, True)])
+def test_values_may_differ_by_the_rounding_of_the_largest(rounding, refused):
+    """A millionth of the largest value of all blocks."""
+    matrix = symmetric()
+    matrix[0, 0] = 1e6
+    matrix[1090, 1085] = rounding
+    if refused:
+        with pytest.raises(InputError, match="not symmetric"):
+            check_gram(matrix)
+    else:
+        assert check_gram(matrix) is matrix

@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+import textsvm
 from textsvm import SVC, Compute, EditDistance, GapWeighted, InputError, Spectrum
 from textsvm.model.settings import STRATEGIES
 from textsvm.text.documents import encode, normalise
@@ -495,3 +496,24 @@ def test_probabilities_are_of_another_estimator():
     assert not hasattr(SVC(), "predict_proba")
     with pytest.raises(AttributeError, match=r"CalibratedSVC\(SVC\(\)\)"):
         SVC().predict_proba(["a text"])
+
+
+SHORT, BITS = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3
+
+
+@pytest.mark.parametrize("labels", [[("a", "c"), ("b",)] * 6, [("a", "c"), ("b", "d")] * 6])
+@pytest.mark.parametrize("kernel", ["auto", "fast"])
+def test_tuples_as_labels_are_one_sentence(labels, kernel):
+    with pytest.raises(InputError, match="expected one label a document, got several"):
+        textsvm.SVC(kernel).fit(SHORT, labels)
+    with pytest.raises(InputError, match="expected one label a document, got several"):
+        textsvm.cross_validate(textsvm.SVC(kernel), SHORT, labels)
+
+
+@pytest.mark.parametrize(("n", "strategy"), [(2, "ovr"), (3, "ovo"), (3, "ovr")])
+def test_the_first_class_wins_a_tie(n, strategy):
+    """Decision values of 0, of an example that is like none of the training examples."""
+    model = SVC("precomputed", multiclass=strategy, device="cpu").fit(np.eye(n), list("abc"[:n]))
+    decision = model.decision_function(np.zeros((1, n)))
+    assert n > 2 or decision.tolist() == [0.0]
+    assert model.predict(np.zeros((1, n))).tolist() == ["a"]

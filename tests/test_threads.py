@@ -13,7 +13,7 @@ import pytest
 from loading import load
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
-from test_every_kernel import LABELS, NEW, TEXTS
+from test_kernels import LABELS, NEW, TEXTS
 
 import textsvm
 from textsvm import (

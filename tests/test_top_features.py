@@ -16,6 +16,7 @@ from textsvm import (
     GappedKmers,
     InputError,
     Linear,
+    Mismatch,
     MultilabelSVC,
     OneClassSVM,
     Spectrum,
@@ -181,3 +182,23 @@ def test_a_continuation_that_is_usually_elsewhere_is_not_merged():
     text = "xabc abc abc abc abc"
     merged = merge([("xab", 1.0), ("abc", 0.9)], text)
     assert [(each.text, each.merged) for each in merged] == [("xab", ()), ("abc", ())]
+
+
+def test_the_weight_of_a_class_of_crammer_singer_is_above_the_mean_of_the_others():
+    kernel = Spectrum(1, tokens="words")
+    model = SVC(kernel, multiclass="crammer-singer", tol=1e-6, device="cpu").fit(TEXTS, THREE)
+    names = model.get_feature_names_out().tolist()
+    for a, top in enumerate(model.top_features(100)):
+        others = np.delete(model.coef_, a, axis=0).mean(axis=0)
+        expected = dict(zip(names, (model.coef_[a] - others).tolist(), strict=True))
+        assert top.features
+        for feature in top.features:
+            assert feature.weight == pytest.approx(expected[feature.text], abs=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [GappedKmers(3, 2), Mismatch(3, alphabet=30)], ids=repr)
+def test_patterns_that_speak_against_a_class_are_not_listed(kernel):
+    for top in SVC(kernel, device="cpu").fit(TEXTS, LABELS).top_features(10_000):
+        assert top.kind == "patterns"
+        assert top.features
+        assert all(feature.weight > 0 for feature in top.features)

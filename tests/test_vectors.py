@@ -626,7 +626,24 @@ def test_a_decision_value_that_is_no_number_is_refused(tmp_path):
     far = np.vstack([X[:1], np.full((1, 10), 1e60)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for machine in (model, textsvm.load(tmp_path / "m.textsvm")):
+        for machine in (model, load(tmp_path / "m.textsvm")):
             assert np.isfinite(machine.decision_function(far[:1])).all()
             with pytest.raises(InputError, match="document 2 of those given has no finite decision value"):
                 machine.decision_function(far)
+
+
+def test_a_sparse_matrix_of_the_user_is_not_changed():
+    """Repeated entries are added in a copy."""
+    given = csr_array((np.ones(3), [0, 0, 1], [0, 2, 3]), shape=(2, 2))
+    model = SVC(Linear()).fit(given, [0, 1])
+    assert given.nnz == 3
+    expected = SVC(Linear()).fit(given.toarray(), [0, 1])
+    np.testing.assert_allclose(model.decision_function(given), expected.decision_function(given.toarray()))
+
+
+def test_the_place_of_a_value_of_a_sparse_matrix_that_is_not_finite():
+    for row, column in ((0, 1), (1, 0), (1, 1), (3, 1)):
+        matrix = csr_array(np.array([[1.0, 2.0], [3.0, 4.0], [0.0, 0.0], [0.0, 5.0]]))
+        matrix[row, column] = np.nan
+        with pytest.raises(InputError, match=f"NaN in row {row}, column {column}, counted from 0"):
+            SVC(Linear()).fit(matrix, [0, 1, 0, 1])

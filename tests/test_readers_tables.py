@@ -1,14 +1,9 @@
-"""Tables, lines, folders; which format an input has; documents to classify."""
+"""Tables: columns of texts, labels, numbers, weights and groups."""
 
-import bz2
 import csv
 import gzip
 import io
 import json
-import lzma
-import os
-import tarfile
-import threading
 from collections import Counter
 
 import pytest
@@ -18,22 +13,6 @@ from hypothesis import strategies as st
 from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus, read_documents
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Write a file of the test's folder, and return its path."""
-
-    def write(name, data):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data if isinstance(data, bytes) else data.encode())
-        return path
-
-    return write
-
-
-# ---- tables
 
 
 def test_csv_with_header(write):
@@ -253,227 +232,114 @@ def test_csv_round_trip(tmp_path, rows):
     assert corpus.labels == [label.strip() for _, label in rows]
 
 
-# ---- lines and folders
+def test_a_cell_that_is_not_a_number_is_no_class(tmp_path):
+    labels = ["a", "NaN", "b", "nan", ""]
+    (tmp_path / "t.csv").write_text("text,label\n" + "".join(f"w{i},{labels[i % 5]}\n" for i in range(20)))
+    (tmp_path / "t.jsonl").write_text('{"text": "a", "label": NaN}\n{"text": "b", "label": "nano"}\n')
+    corpus = read_corpus(tmp_path / "t.csv")
+    assert set(corpus.labels) == {"a", "b"}
+    assert [each for each in corpus.problems if "no label" in each[1]] == corpus.problems
+    assert len(corpus.problems) == 12
+    assert read_corpus(tmp_path / "t.jsonl").labels == ["nano"]
 
 
-def test_label_tab_text(write, tmp_path):
-    write("r8-train.txt.xz", lzma.compress(b"earn\tnet profit\nacq\tbuys a firm\n"))
-    write("r8-test.txt", "earn\tdividend\n\nonly text\n")
-    corpus = read_corpus(tmp_path / "r8-train.txt.xz")
-    assert (corpus.format, corpus.labels, corpus.ids) == ("lines", ["earn", "acq"], ["1", "2"])
-    both = read_corpus(tmp_path, "lines")
-    assert both.part == ["test", "train", "train"]
-    assert both.problems == [("r8-test.txt, line 3", "left out: it is not a label, a TAB and a text")]
+def test_numbers_take_the_place_of_labels(write):
+    path = write("x.csv", "text,score,label,n,who\na,1.5,x,2,ann\nb,-3e2,,1,bob\nc, 7 ,y,0.5,ann\n")
+    corpus = read_corpus(path, target="score", weight="n", group="who")
+    assert corpus.targets == [1.5, -300.0, 7.0]
+    assert corpus.weights == [2.0, 1.0, 0.5]
+    assert corpus.groups == ["ann", "bob", "ann"]
+    assert corpus.labels is None  # and the row without a label stays
+    part = corpus.subset([2, 0])
+    assert (part.targets, part.weights, part.groups) == ([7.0, 1.5], [0.5, 2.0], ["ann", "ann"])
+    labelled = read_corpus(path, weight="n")
+    assert labelled.labels == ["x", "y"]
+    assert labelled.weights == [2.0, 0.5]
+    assert labelled.targets is labelled.groups is None
 
 
-def test_a_text_keeps_its_tabs(write):
-    data = "earn\tnet\tprofit\t\nacq\t\tbuys\n"
-    corpus = read_corpus(write("x.txt", data), "lines")
-    assert corpus.labels == ["earn", "acq"]
-    assert corpus.texts == ["net\tprofit\t", "\tbuys"]
-    with pytest.raises(InputError, match="a text without labels"):  # or a table: the user has to say which
-        read_corpus(write("y.txt", data))
+def test_a_row_without_a_target_is_left_out_and_named(write):
+    corpus = read_corpus(write("x.tsv", "id\ttext\ty\n1\ta\t2\n2\tb\t\n3\tc\t4\n"), target="y")
+    assert corpus.targets == [2.0, 4.0]
+    assert corpus.problems == [("2", "left out: it has no number to be predicted")]
 
 
-@pytest.mark.parametrize("line", ["{}\tnumber {}", "__label__{} number {}"], ids=["tab", "fasttext"])
-@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"], ids=repr)
-def test_the_last_line_counts_however_it_ends(line, end, write):
-    for n in (1, 2, 3):
-        path = write(f"{n}.txt", "\n".join(line.format("ab"[i % 2], i) for i in range(n)) + end)
-        corpus = read_corpus(path, "lines")
-        assert corpus.labels == ["ab"[i % 2] for i in range(n)]
-        assert corpus.texts == [f"number {i}" for i in range(n)]
+@pytest.mark.parametrize("header", ["", "text\tscore\n"], ids=["no header", "header"])
+def test_columns_by_number(header, write):
+    corpus = read_corpus(write("x.tsv", f"{header}one text\t3\nanother\t4\n"), target="2")
+    assert corpus.texts == ["one text", "another"]
+    assert corpus.targets == [3.0, 4.0]
 
 
-def test_fasttext_lines(write):
-    corpus = read_corpus(write("x", "__label__a some text\n__label__b __label__c more\n"))
-    assert corpus.labels == [("a",), ("b", "c")]
-    assert corpus.texts == ["some text", "more"]
+def test_json_numbers(write):
+    rows = [{"text": "a", "y": 2}, {"text": "b", "y": "2.5"}, {"text": "c", "y": None}]
+    corpus = read_corpus(write("x.jsonl", "".join(json.dumps(row) + "\n" for row in rows)), target="y")
+    assert corpus.targets == [2.0, 2.5]
+    with pytest.raises(InputError, match="the target is True, which is not a finite number"):
+        read_corpus(write("x.jsonl", '{"text": "a", "y": true}'), target="y")
 
 
-def test_a_folder_per_class(write, tmp_path):
-    for name in ("train/pos/0_9.txt", "train/neg/0_1.txt", "test/pos/0_9.txt"):
-        write(f"aclImdb/{name}", f"review {name}")
-    write("aclImdb/train/neg/1_1.txt", bytes(50))
-    write("aclImdb/README", "about it")
-    corpus = read_corpus(tmp_path)
-    assert corpus.format == "folders"
-    rows = zip(corpus.ids, corpus.labels, corpus.part, strict=True)
-    assert sorted(rows) == [
-        ("aclImdb/test/pos/0_9.txt", "pos", "test"),
-        ("aclImdb/train/neg/0_1.txt", "neg", "train"),
-        ("aclImdb/train/pos/0_9.txt", "pos", "train"),
-    ]
-    assert sorted(corpus.problems) == [
-        ("aclImdb/README", "left out: it lies beside the class folders, not in one"),
-        ("aclImdb/train/neg/1_1.txt", "left out: it is binary"),
-    ]
-    assert read_corpus(tmp_path, part="test").ids == ["aclImdb/test/pos/0_9.txt"]
-    unlabelled = read_corpus(tmp_path / "aclImdb" / "train" / "pos")
-    assert unlabelled.labels is None
-
-
-# ---- detection and bad input
-
-
-def test_formats_are_told_from_the_content(write):
-    for pack in (bytes, gzip.compress, bz2.compress, lzma.compress):
-        assert read_corpus(write("noname", pack(b'{"text": "a", "label": "b"}\n'))).format == "jsonl"
-        assert read_corpus(write("noname", pack(b"a\tb c\nd\te f\n"))).format == "lines"
-        assert read_corpus(write("noname", pack(b"Subject: x\nTo: y\n\nz"))).format == "mail"
-    assert read_corpus(write("x.txt", "text,label\na,b\n"), "csv").labels == ["b"]
+def test_copies_that_differ_in_their_number_are_kept(write):
+    corpus = read_corpus(write("x.csv", "text,y\na,1\na,2\na,1\n"), target="y")
+    assert corpus.without_duplicates().targets == [1.0, 2.0]
+    assert corpus.conflicting_duplicates() == [("2", "3", "4")]
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "words"),
+    ("columns", "words"),
     [
-        ("empty.csv", b"", "empty.csv is empty"),
-        ("blank.csv", b" \n\n", "blank.csv is empty"),
-        ("noise", bytes(range(256)) * 20, "noise is binary data"),
-        ("noise.csv", bytes(range(256)) * 20, "noise.csv is binary data"),
-        ("a.txt", b"just a text\nof two lines\n", "a.txt is a text without labels"),
-        ("x.jsonl", b"[1, 2]\n", "holds no JSON object"),
-        ("head.csv", b"text,label\n", "holds no document that can be read as csv"),
+        ({"target": "y"}, "line 3: the target is 'good', which is not a finite number"),
+        ({"target": "inf"}, "line 2: the target is 'inf'"),
+        ({"weight": "w"}, "line 3: the weight is 'nan'"),
+        ({"weight": "empty"}, "line 2: the weight is ''"),
+        ({"group": "g"}, "line 3 has no g, and every document needs a group"),
+        ({"target": "empty"}, "no document of .* has a number in column 'empty'"),
+        ({"target": "scores"}, "no column 'scores' for the target"),
     ],
+    ids=str,
 )
-def test_bad_input(name, data, words, write):
+def test_no_numbers(columns, words, write):
+    path = write("x.csv", "text,y,w,g,inf,empty\na,1,1,k,inf,\nb,good,nan,,1,\n")
     with pytest.raises(InputError, match=words):
-        read_corpus(write(name, data))
+        read_corpus(path, **columns)
 
 
-def test_more_bad_input(write, tmp_path):
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(InputError, match="folder is empty"):
-        read_corpus(tmp_path / "folder")
-    path = write("x.csv", "text,label\na,b\n")
-    with pytest.raises(InputError, match="'xml' is not one of reuters, mail"):
-        read_corpus(path, "xml")
-    with pytest.raises(InputError, match="no part 'train'; it is not in parts"):
-        read_corpus(path, part="train")
-    with pytest.raises(InputError, match=r"x\.csv holds no document that can be read as reuters"):
-        read_corpus(path, "reuters")
-    with pytest.raises(InputError, match="binary data and cannot be read as lines"):
-        read_corpus(write("noise", bytes(range(256))), "lines")
+def test_a_weight_below_zero_is_named_by_its_row(write):
+    with pytest.raises(InputError, match=r"x\.csv, line 3: the weight is -1, and none may be below 0"):
+        read_corpus(write("x.csv", "text,label,n\na,x,0\nb,y,-1\n"), weight="n")
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.binary(max_size=300),
-    st.sampled_from([None, "mail", "csv", "tsv", "jsonl", "lines", "folders", "reuters"]),
-)
-def test_any_file_gives_a_corpus_or_one_sentence(tmp_path, data, format):
-    (tmp_path / "x").write_bytes(data)
-    try:
-        corpus = read_corpus(tmp_path / "x", format)
-    except InputError:
-        return
-    assert len(corpus) == len(corpus.texts) == len(corpus.part) == len(set(corpus.ids)) > 0
+def test_other_formats_have_no_columns():
+    with pytest.raises(InputError, match="is read as mail, which has no column 'score'"):
+        read_corpus(sample("mail"), target="score")
 
 
-def test_progress_runs_from_0_to_1(write):
-    for path in (sample("newswire"), sample("mail"), sample("reviews"), sample("questions")):
-        seen = []
-        read_corpus(path, progress=lambda done, total, seen=seen: seen.append(done / total))
-        assert seen == sorted(seen)
-        assert seen[-1] == pytest.approx(1)
+def test_sample_essays():
+    corpus = read_corpus(sample("essays"), target="score", weight="raters", group="writer")
+    assert len(corpus) == 120
+    assert set(corpus.targets) == set(range(7))
+    assert set(corpus.weights) == {1, 2}
+    assert set(Counter(corpus.groups).values()) == {2}
+    assert not corpus.problems
+    assert sum('"' in text for text in corpus.texts) > 50
 
 
-# ---- documents to classify
-
-
-def test_documents_of_several_kinds(write):
-    text = write("x.txt", "a plain text\n")
-    table = write("y.csv", "id,text,label\n1,a,p\n2,b,q\n")
-    mail = write("z.eml", "From: a\nSubject: s\n\nbody\n")
-    corpus = read_documents([text, table, mail])
-    assert corpus.labels is None
-    assert corpus.ids == [str(text), f"{table}:1", f"{table}:2", str(mail)]
-    assert corpus.texts == ["a plain text\n", "a", "b", "s\nbody"]
-    assert corpus.format == "text, csv, mail"
-    assert read_documents(table).ids == ["1", "2"]
-    assert read_documents([table], text="label").texts == ["p", "q"]
-    with pytest.raises(InputError, match="no column 'body'"):
-        read_documents([table], text="body")
-
-
-def test_unlabelled_rows_are_kept(write):
-    corpus = read_documents(write("x.jsonl", '{"text": "a", "label": "p"}\n{"text": "b"}\n'))
-    assert corpus.texts == ["a", "b"]
-    assert corpus.problems == []
-
-
-@pytest.mark.parametrize(
-    ("data", "ids", "texts"),
-    [
-        (b'{"id": "q", "text": "a"}\n{"text": "b"}\n', ["q", "2"], ["a", "b"]),
-        (b"just words\n", ["-"], ["just words\n"]),
-        (gzip.compress(b"just words\n", mtime=0), ["-"], ["just words\n"]),
-        (b"Subject: s\nFrom: x\n\nbody\n", ["-"], ["s\nbody"]),
-    ],
-)
-def test_standard_input(data, ids, texts, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
-    corpus = read_documents(["-"])
-    assert (corpus.ids, corpus.texts) == (ids, texts)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    with pytest.raises(InputError, match="standard input is empty"):
-        read_documents("-")
-
-
-def test_a_named_pipe(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"words",))
-    writer.start()
-    assert read_documents(tmp_path / "pipe").texts == ["words"]
-    writer.join()
-
-
-def test_an_archive_of_texts(tmp_path):
-    with tarfile.open(tmp_path / "t.tar.gz", "w:gz") as archive:
-        for name in ("a.txt", "b.txt"):
-            info = tarfile.TarInfo(name)
-            info.size = 5
-            archive.addfile(info, io.BytesIO(b"words"))
-    assert read_documents(tmp_path / "t.tar.gz").ids == ["a.txt", "b.txt"]
-
-
-# ---- the real corpora
-
-
-def test_r8(data):
-    corpus = read_corpus(data / "r8")
-    assert corpus.format == "lines"
-    train, test = corpus.select("train"), corpus.select("test")
-    assert Counter(train.labels) == {
-        "earn": 2840, "acq": 1596, "crude": 253, "trade": 251, "money-fx": 206,
-        "interest": 190, "ship": 108, "grain": 41,
-    }  # fmt: skip
-    assert Counter(test.labels) == {
-        "earn": 1083, "acq": 696, "crude": 121, "money-fx": 87, "interest": 81,
-        "trade": 75, "ship": 36, "grain": 10,
-    }  # fmt: skip
-    assert corpus.problems == []
-
-
-def test_agnews(data):
-    corpus = read_corpus(data / "agnews" / "test.csv.xz", text="2,3", label="1")
-    assert Counter(corpus.labels) == dict.fromkeys("1234", 1900)
-    assert corpus.problems == []
-
-
-def test_essays(data):
+def test_asap_essays(data):
     path = data / "asap-aes" / "training_set_rel3.tsv.xz"
-    corpus = read_corpus(path, label="domain1_score")
-    assert len(corpus) == 12_978
-    assert len(set(corpus.ids)) == 12_978
-    assert all(0 <= int(label) <= 60 for label in corpus.labels)
-    sets = Counter(read_corpus(path, label="essay_set").labels)
-    assert [sets[str(i)] for i in range(1, 9)] == [1783, 1800, 1726, 1772, 1805, 1800, 1569, 723]
-    assert corpus.problems == []
-
-
-def test_imdb(data):
-    corpus = read_corpus(data / "imdb" / "aclImdb_labelled.tar.xz")
-    assert Counter(zip(corpus.part, corpus.labels, strict=True)) == {
-        (part, label): 12_500 for part in ("train", "test") for label in ("pos", "neg")
-    }
+    corpus = read_corpus(path, text="essay", target="domain1_score", group="essay_set")
+    assert len(corpus) == len(corpus.targets) == 12978
+    assert Counter(corpus.groups) == dict(
+        zip("12345678", (1783, 1800, 1726, 1772, 1805, 1800, 1569, 723), strict=True)
+    )
+    pairs = list(zip(corpus.groups, corpus.targets, strict=True))
+    for number, low, high in (
+        ("1", 2, 12),
+        ("2", 1, 6),
+        ("4", 0, 3),
+        ("5", 0, 4),
+        ("7", 2, 24),
+        ("8", 10, 60),
+    ):
+        scores = [score for group, score in pairs if group == number]
+        assert (min(scores), max(scores)) == (low, high)
+    assert not corpus.problems

@@ -84,3 +84,9 @@ def test_unusable_input_is_named(texts):
         OneClassSVM().fit(texts, sample_weight=np.zeros(60))
     with pytest.raises(InputError, match="no documents"):
         OneClassSVM().fit([])
+
+
+def test_texts_on_the_boundary_are_inside():
+    model = OneClassSVM("precomputed", nu=0.5, device="cpu").fit(np.eye(4))
+    assert model.decision_function(np.eye(4)).tolist() == [0.0] * 4
+    assert model.predict(np.eye(4)).tolist() == [1] * 4

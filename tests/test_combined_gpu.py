@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import test_views
+import test_combined_documents as views
 from contracts import KernelContract
-from test_sums import CASES, DOCUMENTS, LABELS, NEW, PARTS, SumsOfGrams
+from test_combined import CASES, DOCUMENTS, LABELS, NEW, PARTS, SumsOfGrams
 
 from textsvm import SVC, Product, Sum, cross_validate
 from textsvm.kernels.spelling import spell
@@ -26,9 +26,17 @@ def test_a_machine_decides_alike_on_both_devices():
     np.testing.assert_allclose(card.decision_function(NEW), host.decision_function(NEW), atol=1e-3)
 
 
-@pytest.mark.parametrize("kernel", [test_views.SUM, test_views.PRODUCT, test_views.MIXED], ids=spell)
+@pytest.mark.parametrize(
+    "kernel",
+    [views.SUM, views.PRODUCT, views.MIXED],
+    ids=spell,
+)
 def test_views_are_read_alike_on_both_devices(kernel):
-    texts, labels, new = test_views.TEXTS, test_views.LABELS, test_views.NEW
+    texts, labels, new = (
+        views.TEXTS,
+        views.LABELS,
+        views.NEW,
+    )
     host, card = (SVC(kernel, C=10, device=name).fit(texts, labels) for name in ("cpu", "cuda"))
     np.testing.assert_allclose(card.decision_function(new), host.decision_function(new), atol=1e-3)
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import edit_distance
 from test_export import HOSTILE, PLAIN, PROTEINS, check, training
-from test_export_formats import in_node, sanitised
+from test_export_files import in_node, sanitised
 from test_report_browser import browser, visit  # noqa: F401 (fixtures)
 
 import textsvm

@@ -15,7 +15,7 @@ from pathlib import Path
 import hostile_pages
 import pytest
 from command import fails
-from test_labelling_page import MESSAGES, ROOT, labels_in
+from test_label_page import MESSAGES, ROOT, labels_in
 from test_report_browser import browser  # noqa: F401 (a fixture)
 
 pytest.importorskip("uvicorn")

@@ -1,0 +1,148 @@
+"""textsvm tune: grids on files."""
+
+import json
+
+import pytest
+from command import fails, report, run
+from loading import load
+
+from textsvm import cli
+from textsvm.readers import sample
+
+ESSAYS = [sample("essays"), "--regress", "score", "--groups", "writer"]
+
+
+def test_tune_finds_writes_and_draws(tmp_path):
+    pytest.importorskip("matplotlib")
+    model, picture = tmp_path / "best", tmp_path / "map.svg"
+    options = [
+        "--kernel",
+        "gap,spectrum",
+        "--p",
+        "2,3",
+        "--decay",
+        "0.3,0.6",
+        "-C",
+        "1,10",
+        "--max-length",
+        "80",
+    ]
+    wanted = ["--metric", "macro_f1", "--nested", "3", "--folds", "3", "-o", model, "--heatmap", picture]
+    found = report("tune", sample("mail"), *options, *wanted)
+    assert found["metric"] == "macro_f1"
+    assert len(found["table"]) == 2 * 2 * 2 + 2 * 2
+    best = max(row["mean"] for row in found["table"])
+    assert found["best_score"] == pytest.approx(best)
+    chosen = found["best_params"]
+    assert chosen["kernel"]["name"] in ("gap", "spectrum")
+    assert len(found["nested"]["params"]) == 3
+    assert found["nested"]["mean"]["macro_f1"] > 0.6
+    fitted = load(model)
+    assert chosen["C"] == fitted.C
+    assert fitted.kernel_.get_params() == {k: v for k, v in chosen["kernel"].items() if k != "name"}
+    assert report("evaluate", model, sample("mail"))["accuracy"] > 0.85
+    assert b"<svg" in picture.read_bytes()
+    # A row of the table is what cv says.
+    row = next(row for row in found["table"] if row["params"]["kernel"]["name"] == "spectrum")
+    options = [
+        "--p",
+        row["params"]["kernel"]["p"],
+        "-C",
+        row["params"]["C"],
+        "--max-length",
+        "80",
+        "--folds",
+        "3",
+    ]
+    assert report("cv", sample("mail"), *options)["mean"]["macro_f1"] == pytest.approx(row["mean"], abs=1e-9)
+
+
+def test_tune_shows_a_table_and_a_heat_map():
+    result = run("tune", sample("questions"), "--p", "2,3,2-4", "--weight", "count,presence", "-C", "0.001,1")
+    assert result.returncode == 0, result.stderr.decode()
+    shown = result.stdout.decode()
+    assert b"note: 12 settings on 5 folds of 60 documents" in result.stderr
+    assert "12 settings by mean accuracy over 5 folds of 60 documents" in shown
+    heat = shown[shown.index("mean accuracy\n") :]
+    for word in ("C 0.001", "C 1", "spectrum:2", "spectrum:2-4,presence", "%*", "the best setting"):
+        assert word in heat
+    assert "not written" in heat
+
+
+def test_tune_tries_multiclass_strategies(tmp_path):
+    options = ["--p", "3", "-C", "0.1,1", "--multiclass", "ovo,ovr,crammer-singer", "-o", tmp_path / "m"]
+    found = report("tune", sample("questions"), *options)
+    assert {row["params"]["multiclass"] for row in found["table"]} == {"ovo", "ovr", "crammer-singer"}
+    assert len(found["table"]) == 6
+    assert load(tmp_path / "m").multiclass == found["best_params"]["multiclass"]
+
+
+def test_tune_has_a_grid_of_its_own():
+    found = report("tune", sample("questions"))
+    settings = {(row["params"]["kernel"]["p"], row["params"]["C"]) for row in found["table"]}
+    assert settings == {(p, C) for p in (3, 4, 5) for C in (1, 10, 100)}
+
+
+def test_tune_numbers(tmp_path):
+    options = ["--p", "1-3", "-C", "1,10", "--epsilon", "0.1,0.5", "--metric", "mae", "-o", tmp_path / "m"]
+    found = report("tune", *ESSAYS, *options)
+    assert found["best_score"] == min(row["mean"] for row in found["table"])
+    assert {row["params"]["epsilon"] for row in found["table"]} == {0.1, 0.5}
+    assert load(tmp_path / "m").epsilon == found["best_params"]["epsilon"]
+    assert report("evaluate", tmp_path / "m", sample("essays"))["mae"] < found["best_score"]
+
+
+def test_a_grid_that_does_not_fit_the_time():
+    message = fails("tune", sample("mail"), "-q", "--p", "3,4,5", "-C", "1,10,100", "--minutes", "0.0001")
+    assert "9 settings on 5 folds" in message
+    assert "allowed" in message
+
+
+def test_an_unknown_metric():
+    assert "metric 'beauty' is not one of accuracy" in fails(
+        "tune", sample("mail"), "-q", "--metric", "beauty"
+    )
+
+
+def test_a_picture_without_matplotlib(tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise ImportError")  # the current folder comes first in the path
+    from command import run_fresh
+
+    message = fails("tune", sample("mail"), "--heatmap", "x.png", run=run_fresh, cwd=tmp_path)
+    assert "pip install matplotlib" in message
+
+
+def test_a_search_that_is_interrupted_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    from textsvm.selection.search import GridSearch
+
+    def tune(*options):
+        command = ["textsvm", "tune", sample("questions"), "--p", "2,3", "-C", "1,10", "-o", tmp_path / "m"]
+        monkeypatch.setattr("sys.argv", [*map(str, command), *map(str, options)])
+        code = cli.console.main(cli.app_of())
+        return code, *capsys.readouterr()
+
+    tried, run_one = [], GridSearch.run
+
+    def until_ctrl_c(*given):
+        tried.append(1)
+        if len(tried) == 2:
+            raise KeyboardInterrupt
+        run_one(*given)
+
+    table = tmp_path / "m.tuning"
+    with monkeypatch.context() as patch:
+        patch.setattr(GridSearch, "run", until_ctrl_c)
+        code, _, said = tune()
+        assert code == 130
+    assert f"2 settings tried so far; continue with --resume {table}" in said
+    assert "holds the settings of an interrupted search" in tune()[2]
+    code, shown, said = tune("--resume", table, "--json")
+    assert code == 0, said
+    assert table.exists()  # it was named
+    table.unlink()
+    again = json.loads(tune("--json")[1])
+    assert [row["mean"] for row in json.loads(shown)["table"]] == [row["mean"] for row in again["table"]]
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    (tmp_path / "mine").write_text("years of work")
+    assert "is there and is not a table of textsvm tune" in tune("--resume", tmp_path / "mine")[2]
+    assert "would replace the corpus" in tune("--resume", sample("questions"))[2]

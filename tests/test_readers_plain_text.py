@@ -1,0 +1,89 @@
+"""Texts in lines and in a folder for each class."""
+
+import lzma
+
+import pytest
+
+from textsvm.errors import InputError
+from textsvm.readers.charsets import is_binary
+from textsvm.readers.plain_text import is_lines, part_of
+from textsvm.readers.read import read_corpus
+
+
+def test_label_tab_text(write, tmp_path):
+    write("r8-train.txt.xz", lzma.compress(b"earn\tnet profit\nacq\tbuys a firm\n"))
+    write("r8-test.txt", "earn\tdividend\n\nonly text\n")
+    corpus = read_corpus(tmp_path / "r8-train.txt.xz")
+    assert (corpus.format, corpus.labels, corpus.ids) == ("lines", ["earn", "acq"], ["1", "2"])
+    both = read_corpus(tmp_path, "lines")
+    assert both.part == ["test", "train", "train"]
+    assert both.problems == [("r8-test.txt, line 3", "left out: it is not a label, a TAB and a text")]
+
+
+def test_a_text_keeps_its_tabs(write):
+    data = "earn\tnet\tprofit\t\nacq\t\tbuys\n"
+    corpus = read_corpus(write("x.txt", data), "lines")
+    assert corpus.labels == ["earn", "acq"]
+    assert corpus.texts == ["net\tprofit\t", "\tbuys"]
+    with pytest.raises(InputError, match="a text without labels"):  # or a table: the user has to say which
+        read_corpus(write("y.txt", data))
+
+
+@pytest.mark.parametrize("line", ["{}\tnumber {}", "__label__{} number {}"], ids=["tab", "fasttext"])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"], ids=repr)
+def test_the_last_line_counts_however_it_ends(line, end, write):
+    for n in (1, 2, 3):
+        path = write(f"{n}.txt", "\n".join(line.format("ab"[i % 2], i) for i in range(n)) + end)
+        corpus = read_corpus(path, "lines")
+        assert corpus.labels == ["ab"[i % 2] for i in range(n)]
+        assert corpus.texts == [f"number {i}" for i in range(n)]
+
+
+def test_fasttext_lines(write):
+    corpus = read_corpus(write("x", "__label__a some text\n__label__b __label__c more\n"))
+    assert corpus.labels == [("a",), ("b", "c")]
+    assert corpus.texts == ["some text", "more"]
+
+
+def test_a_folder_per_class(write, tmp_path):
+    for name in ("train/pos/0_9.txt", "train/neg/0_1.txt", "test/pos/0_9.txt"):
+        write(f"aclImdb/{name}", f"review {name}")
+    write("aclImdb/train/neg/1_1.txt", bytes(50))
+    write("aclImdb/README", "about it")
+    corpus = read_corpus(tmp_path)
+    assert corpus.format == "folders"
+    rows = zip(corpus.ids, corpus.labels, corpus.part, strict=True)
+    assert sorted(rows) == [
+        ("aclImdb/test/pos/0_9.txt", "pos", "test"),
+        ("aclImdb/train/neg/0_1.txt", "neg", "train"),
+        ("aclImdb/train/pos/0_9.txt", "pos", "train"),
+    ]
+    assert sorted(corpus.problems) == [
+        ("aclImdb/README", "left out: it lies beside the class folders, not in one"),
+        ("aclImdb/train/neg/1_1.txt", "left out: it is binary"),
+    ]
+    assert read_corpus(tmp_path, part="test").ids == ["aclImdb/test/pos/0_9.txt"]
+    unlabelled = read_corpus(tmp_path / "aclImdb" / "train" / "pos")
+    assert unlabelled.labels is None
+
+
+def test_a_label_is_short():
+    """A TAB after a hundred characters belongs to a text."""
+    assert is_lines("a" * 100 + "\ttext\nb\ttext\n")
+    assert not is_lines("a" * 101 + "\ttext\nb\ttext\n")
+
+
+def test_the_part_that_a_path_names():
+    """The outermost name with a single part counts."""
+    assert part_of("train/x.txt") == part_of("training-1/test.txt") == "train"
+    assert part_of("train-test/validation.txt") == "dev"
+    assert part_of("train-test.txt") is None
+    assert part_of("constraints/detest.txt") is None
+
+
+def test_a_text_may_have_a_few_control_characters():
+    """More than eight, and more than a twentieth, are of binary data."""
+    assert not is_binary(b"\x01" * 8 + b"a" * 20)
+    assert is_binary(b"\x01" * 9 + b"a" * 20)
+    assert not is_binary(b"\x01" * 50 + b"a" * 950)
+    assert is_binary(b"\x01" * 51 + b"a" * 949)

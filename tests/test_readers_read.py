@@ -1,0 +1,175 @@
+"""Formats of inputs, documents to classify, and corpora as they are published."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import tarfile
+import threading
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from textsvm.errors import InputError
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus, read_documents
+
+
+def test_formats_are_told_from_the_content(write):
+    for pack in (bytes, gzip.compress, bz2.compress, lzma.compress):
+        assert read_corpus(write("noname", pack(b'{"text": "a", "label": "b"}\n'))).format == "jsonl"
+        assert read_corpus(write("noname", pack(b"a\tb c\nd\te f\n"))).format == "lines"
+        assert read_corpus(write("noname", pack(b"Subject: x\nTo: y\n\nz"))).format == "mail"
+    assert read_corpus(write("x.txt", "text,label\na,b\n"), "csv").labels == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("empty.csv", b"", "empty.csv is empty"),
+        ("blank.csv", b" \n\n", "blank.csv is empty"),
+        ("noise", bytes(range(256)) * 20, "noise is binary data"),
+        ("noise.csv", bytes(range(256)) * 20, "noise.csv is binary data"),
+        ("a.txt", b"just a text\nof two lines\n", "a.txt is a text without labels"),
+        ("x.jsonl", b"[1, 2]\n", "holds no JSON object"),
+        ("head.csv", b"text,label\n", "holds no document that can be read as csv"),
+    ],
+)
+def test_bad_input(name, data, words, write):
+    with pytest.raises(InputError, match=words):
+        read_corpus(write(name, data))
+
+
+def test_more_bad_input(write, tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="folder is empty"):
+        read_corpus(tmp_path / "folder")
+    path = write("x.csv", "text,label\na,b\n")
+    with pytest.raises(InputError, match="'xml' is not one of reuters, mail"):
+        read_corpus(path, "xml")
+    with pytest.raises(InputError, match="no part 'train'; it is not in parts"):
+        read_corpus(path, part="train")
+    with pytest.raises(InputError, match=r"x\.csv holds no document that can be read as reuters"):
+        read_corpus(path, "reuters")
+    with pytest.raises(InputError, match="binary data and cannot be read as lines"):
+        read_corpus(write("noise", bytes(range(256))), "lines")
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.binary(max_size=300),
+    st.sampled_from([None, "mail", "csv", "tsv", "jsonl", "lines", "folders", "reuters"]),
+)
+def test_any_file_gives_a_corpus_or_one_sentence(tmp_path, data, format):
+    (tmp_path / "x").write_bytes(data)
+    try:
+        corpus = read_corpus(tmp_path / "x", format)
+    except InputError:
+        return
+    assert len(corpus) == len(corpus.texts) == len(corpus.part) == len(set(corpus.ids)) > 0
+
+
+def test_progress_runs_from_0_to_1(write):
+    for path in (sample("newswire"), sample("mail"), sample("reviews"), sample("questions")):
+        seen = []
+        read_corpus(path, progress=lambda done, total, seen=seen: seen.append(done / total))
+        assert seen == sorted(seen)
+        assert seen[-1] == pytest.approx(1)
+
+
+def test_documents_of_several_kinds(write):
+    text = write("x.txt", "a plain text\n")
+    table = write("y.csv", "id,text,label\n1,a,p\n2,b,q\n")
+    mail = write("z.eml", "From: a\nSubject: s\n\nbody\n")
+    corpus = read_documents([text, table, mail])
+    assert corpus.labels is None
+    assert corpus.ids == [str(text), f"{table}:1", f"{table}:2", str(mail)]
+    assert corpus.texts == ["a plain text\n", "a", "b", "s\nbody"]
+    assert corpus.format == "text, csv, mail"
+    assert read_documents(table).ids == ["1", "2"]
+    assert read_documents([table], text="label").texts == ["p", "q"]
+    with pytest.raises(InputError, match="no column 'body'"):
+        read_documents([table], text="body")
+
+
+def test_unlabelled_rows_are_kept(write):
+    corpus = read_documents(write("x.jsonl", '{"text": "a", "label": "p"}\n{"text": "b"}\n'))
+    assert corpus.texts == ["a", "b"]
+    assert corpus.problems == []
+
+
+@pytest.mark.parametrize(
+    ("data", "ids", "texts"),
+    [
+        (b'{"id": "q", "text": "a"}\n{"text": "b"}\n', ["q", "2"], ["a", "b"]),
+        (b"just words\n", ["-"], ["just words\n"]),
+        (gzip.compress(b"just words\n", mtime=0), ["-"], ["just words\n"]),
+        (b"Subject: s\nFrom: x\n\nbody\n", ["-"], ["s\nbody"]),
+    ],
+)
+def test_standard_input(data, ids, texts, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    corpus = read_documents(["-"])
+    assert (corpus.ids, corpus.texts) == (ids, texts)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(InputError, match="standard input is empty"):
+        read_documents("-")
+
+
+def test_a_named_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"words",))
+    writer.start()
+    assert read_documents(tmp_path / "pipe").texts == ["words"]
+    writer.join()
+
+
+def test_an_archive_of_texts(tmp_path):
+    with tarfile.open(tmp_path / "t.tar.gz", "w:gz") as archive:
+        for name in ("a.txt", "b.txt"):
+            info = tarfile.TarInfo(name)
+            info.size = 5
+            archive.addfile(info, io.BytesIO(b"words"))
+    assert read_documents(tmp_path / "t.tar.gz").ids == ["a.txt", "b.txt"]
+
+
+def test_r8(data):
+    corpus = read_corpus(data / "r8")
+    assert corpus.format == "lines"
+    train, test = corpus.select("train"), corpus.select("test")
+    assert Counter(train.labels) == {
+        "earn": 2840, "acq": 1596, "crude": 253, "trade": 251, "money-fx": 206,
+        "interest": 190, "ship": 108, "grain": 41,
+    }  # fmt: skip
+    assert Counter(test.labels) == {
+        "earn": 1083, "acq": 696, "crude": 121, "money-fx": 87, "interest": 81,
+        "trade": 75, "ship": 36, "grain": 10,
+    }  # fmt: skip
+    assert corpus.problems == []
+
+
+def test_agnews(data):
+    corpus = read_corpus(data / "agnews" / "test.csv.xz", text="2,3", label="1")
+    assert Counter(corpus.labels) == dict.fromkeys("1234", 1900)
+    assert corpus.problems == []
+
+
+def test_essays(data):
+    path = data / "asap-aes" / "training_set_rel3.tsv.xz"
+    corpus = read_corpus(path, label="domain1_score")
+    assert len(corpus) == 12_978
+    assert len(set(corpus.ids)) == 12_978
+    assert all(0 <= int(label) <= 60 for label in corpus.labels)
+    sets = Counter(read_corpus(path, label="essay_set").labels)
+    assert [sets[str(i)] for i in range(1, 9)] == [1783, 1800, 1726, 1772, 1805, 1800, 1569, 723]
+    assert corpus.problems == []
+
+
+def test_imdb(data):
+    corpus = read_corpus(data / "imdb" / "aclImdb_labelled.tar.xz")
+    assert Counter(zip(corpus.part, corpus.labels, strict=True)) == {
+        (part, label): 12_500 for part in ("train", "test") for label in ("pos", "neg")
+    }

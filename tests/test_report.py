@@ -1,0 +1,54 @@
+"""The public function `report`."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from textsvm import SVC, SVR, CalibratedSVC, Gaussian, InputError, On, Spectrum, report
+
+pytestmark = pytest.mark.slow
+
+
+TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"] * 4
+LABELS = ["fruit", "fruit", "fruit", "day", "day", "day"] * 4
+OTHERS, TRUTH = ["bandanas", "tuesdays", "wednesday", "ana"], ["fruit", "day", "day", "fruit"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return SVC(Spectrum(2)).fit(TEXTS, LABELS)
+
+
+def test_reports(model, tmp_path):
+    truth = pd.Series(["fruit", "day", "fruit", "fruit"], index=[9, 8, 7, 6])
+    saved = report(model, np.array(OTHERS), truth)
+    assert saved.results.metrics["accuracy"] == 0.75
+    assert [mistake.id for mistake in saved.mistakes] == ["2"]
+    assert repr(saved).startswith("SavedReport(4 examples, accuracy=0.75")
+    page = saved.save(tmp_path / "report.html").read_text("utf-8")
+    assert "<title>Evaluation" in page
+    frame = saved._repr_html_()
+    assert frame.startswith("<iframe srcdoc=")
+    assert "<script" not in frame
+    assert "accuracy" in saved.save(tmp_path / "report.json").read_text("utf-8")
+    with pytest.raises(InputError, match=r"\.html, \.md or \.json"):
+        saved.save(tmp_path / "report.txt")
+
+
+def test_reports_of_other_machines(model):
+    numbers = np.arange(24.0)
+    assert report(SVR(Spectrum(2)).fit(TEXTS, numbers), TEXTS, numbers).results.task == "regression"
+    calibrated = CalibratedSVC(model, cv=2).fit(TEXTS, LABELS)
+    assert report(calibrated, OTHERS, TRUTH, ids="abcd", positive="fruit").results.labels[1] == "fruit"
+    table = pd.DataFrame({"text": TEXTS, "size": numbers}, index=numbers + 3)
+    beside = SVC(On("text", Spectrum(2)) + On("size", Gaussian())).fit(table, LABELS)
+    assert report(beside, table, LABELS, mistakes=0).results.n == 24
+
+
+def test_reports_that_cannot_be(model):
+    with pytest.raises(InputError, match="4 examples and 24 labels"):
+        report(model, OTHERS, LABELS)
+    with pytest.raises(InputError, match="4 examples and 1 ids"):
+        report(model, OTHERS, TRUTH, ids=["a"])
+    with pytest.raises(InputError, match="kernel matrix"):
+        report(SVC("precomputed").fit(np.eye(24), LABELS), np.eye(24), LABELS)

@@ -1,0 +1,118 @@
+"""Texts in tables, and our estimators in scikit-learn's tools."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier, StackingClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from textsvm import (
+    SVC,
+    CalibratedSVC,
+    GapWeighted,
+    InputError,
+    OnlineSVC,
+    Spectrum,
+    SpectrumFeatures,
+    cross_validate,
+)
+
+pytestmark = pytest.mark.slow
+
+try:
+    import polars as pl
+except ImportError:
+    pl = None
+
+TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"] * 4
+LABELS = ["fruit", "fruit", "fruit", "day", "day", "day"] * 4
+OTHERS, TRUTH = ["bandanas", "tuesdays", "wednesday", "ana"], ["fruit", "day", "day", "fruit"]
+
+COLUMNS = {
+    "pandas": lambda texts: pd.DataFrame({"text": texts}, index=range(7, 7 + len(texts))),
+    **({"polars": lambda texts: pl.DataFrame({"text": texts})} if pl else {}),
+    "arrow": lambda texts: pa.table({"text": texts}),
+    "strings": lambda texts: np.array(texts)[:, None],
+    "objects": lambda texts: np.array(texts, object).reshape(-1, 1),
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return SVC(Spectrum(2)).fit(TEXTS, LABELS)
+
+
+@pytest.mark.parametrize("form", COLUMNS)
+@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
+def test_a_column_of_texts_is_texts(form, model):
+    column, others = COLUMNS[form](TEXTS), COLUMNS[form](OTHERS)
+    for estimator in (SVC(Spectrum(2)), OnlineSVC(p=2)):
+        fitted = clone(estimator).fit(column, LABELS)
+        expected = clone(estimator).fit(TEXTS, LABELS)
+        np.testing.assert_array_equal(fitted.decision_function(others), expected.decision_function(OTHERS))
+        assert not hasattr(fitted, "n_features_in_")
+    features = SpectrumFeatures(p=2).fit(column)
+    assert (features.transform(others) != SpectrumFeatures(p=2).fit(TEXTS).transform(OTHERS)).nnz == 0
+    assert CalibratedSVC(SVC(Spectrum(2)), cv=2).fit(column, LABELS).score(column, LABELS) == 1
+    found = cross_validate(SVC(Spectrum(2)), column, LABELS, cv=2)
+    assert found.pooled["accuracy"] == 1
+
+
+def test_tables_of_more_columns_and_columns_of_numbers_are_no_texts():
+    with pytest.raises(InputError, match="select a column, or give a kernel On"):
+        SVC(Spectrum(2)).fit(pd.DataFrame({"a": TEXTS, "b": TEXTS}), LABELS)
+    with pytest.raises(InputError, match=r"array of shape \(24, 2\)"):
+        SVC(Spectrum(2)).fit(np.array([TEXTS, TEXTS]).T, LABELS)
+    with pytest.raises(InputError, match=r"array of shape \(24, 1\); .* kernel of vectors"):
+        SVC(Spectrum(2)).fit(np.ones((24, 1)), LABELS)
+    with pytest.raises(InputError, match="document 23 is missing"):
+        SVC(Spectrum(2)).fit(pd.DataFrame({"a": [*TEXTS[1:], None]}), LABELS)
+
+
+@pytest.mark.parametrize("form", ["pandas", "objects"])
+def test_bagging(form):
+    bag = BaggingClassifier(SVC(Spectrum(2)), n_estimators=3, random_state=0)
+    bag.fit(COLUMNS[form](TEXTS), LABELS)
+    assert bag.predict(COLUMNS[form](OTHERS)).tolist() == TRUTH
+
+
+FORMS = {
+    "list": list,
+    "array": np.array,
+    "series": pd.Series,
+    **({"polars series": pl.Series} if pl else {}),
+    **COLUMNS,
+}
+AROUND = {
+    "grid": lambda svc: GridSearchCV(svc, {"C": [1, 10], "kernel__p": [2, 3]}, cv=2),
+    "pipeline": lambda svc: make_pipeline(FunctionTransformer(), svc),
+    "stacking": lambda svc: StackingClassifier([("a", svc), ("b", SVC(Spectrum(3)))], cv=2),
+    "one vs rest": OneVsRestClassifier,
+    "calibrated": lambda svc: CalibratedClassifierCV(svc, cv=2),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("around", AROUND)
+def test_scikit_learn_around_texts_in_any_form(around, form):
+    model = AROUND[around](SVC(Spectrum(2))).fit(FORMS[form](TEXTS), LABELS)
+    assert model.predict(FORMS[form](OTHERS)).tolist() == TRUTH
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_cross_val_predict_of_texts_in_any_form(form):
+    assert cross_val_predict(SVC(Spectrum(2)), FORMS[form](TEXTS), LABELS, cv=2).tolist() == LABELS
+
+
+def test_pictures_show_kernel_and_device(model):
+    assert f"kernel: Spectrum(p=2); device: {model.device_.description}" in model._repr_html_()
+    assert "kernel: auto; device: auto" in SVC()._repr_html_()
+    assert "kernel: Spectrum(p=2); device: cpu" in CalibratedSVC(SVC(Spectrum(2), device="cpu"))._repr_html_()
+    pipeline = make_pipeline(FunctionTransformer(), SVC(Spectrum(2) + GapWeighted(2), device="cpu"))
+    assert "kernel: Sum(kernels=[Spectrum(p=2), GapWeighted(p=2)]); device: cpu" in pipeline._repr_html_()
