@@ -246,7 +246,7 @@ def test_a_grid_over_other_columns_shares_what_kernels_have_in_common():
     ranges = [On("body", Spectrum((1, p))) for p in (1, 2, 3)]
     kernels = list(map(as_kernel, ranges))
     shared = [
-        gram.description for _, gram in grams(kernels, svc(BOTH).settings.settings.source.encode(TABLE), CPU)
+        gram.description for _, gram in grams(kernels, svc(BOTH).settings.source.encode(TABLE), CPU)
     ]
     assert all(description.endswith("from the sum over lengths") for description in shared)
     kernels = [*ranges, On("subject", Spectrum((1, 2))), BOTH]
@@ -611,6 +611,6 @@ def test_damaged_models_are_refused(change, tmp_path):
 
 
 def test_examples_of_one_view_are_what_it_reads():
-    assert isinstance(svc().settings.settings.source.encode(TABLE), Table)
-    assert isinstance(svc(On("hour", Gaussian())).settings.settings.source.encode(TABLE), Numbers)
-    assert svc(BODY).settings.settings.source.encode(TABLE).text(1) == "see you at noon 1"
+    assert isinstance(svc().settings.source.encode(TABLE), Table)
+    assert isinstance(svc(On("hour", Gaussian())).settings.source.encode(TABLE), Numbers)
+    assert svc(BODY).settings.source.encode(TABLE).text(1) == "see you at noon 1"

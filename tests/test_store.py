@@ -346,7 +346,7 @@ def test_kernels_that_learn_from_a_part_are_not_kept(tmp_path):
 
 
 def test_kernels_that_learnt_something_else_are_others(tmp_path):
-    documents = SVC().settings.settings.source.encode(TEXTS)
+    documents = SVC().settings.source.encode(TEXTS)
     for part in (np.arange(60), np.arange(30)):
         kernel = Spectrum(2, "log", idf=True).fit(documents.take(part))
         stored_rows(tmp_path, GramRequest(kernel, documents, {}, CPU))
@@ -593,12 +593,12 @@ def test_a_store_that_may_only_be_read(tmp_path):
 
 
 def test_panels_heed_memory_and_predicted_time(tmp_path):
-    documents = SVC().settings.settings.source.encode(["a" * 1000] * 500)
+    documents = SVC().settings.source.encode(["a" * 1000] * 500)
     assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 1 << 40) == 500
     assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 16 * 500 * 40) == 40
     slow = stores.panel_rows(GramRequest(GapWeighted(200), documents, {}, CPU), 1 << 40)
     assert stores.MIN_ROWS <= slow < 500
-    many = SVC().settings.settings.source.encode(["a"] * 200_000)
+    many = SVC().settings.source.encode(["a"] * 200_000)
     assert stores.panel_rows(GramRequest(Spectrum(1), many, {}, CPU), 1 << 40) == stores.ROWS_OF_LARGE
 
 
@@ -627,11 +627,11 @@ def test_digests_tell_what_differs():
 
 
 def test_digests_of_documents_depend_on_all_that_kernels_read():
-    documents = SVC().settings.settings.source.encode(["ab", "c"])
+    documents = SVC().settings.source.encode(["ab", "c"])
     others = [
-        SVC().settings.settings.source.encode(["a", "bc"]),
-        SVC().settings.settings.source.encode(["abc", ""]),
-        SVC().settings.settings.source.encode(["ab", "d"]),
+        SVC().settings.source.encode(["a", "bc"]),
+        SVC().settings.source.encode(["abc", ""]),
+        SVC().settings.source.encode(["ab", "d"]),
         replace(documents, codes=documents.codes[::-1]),
     ]
     assert len({digest(each) for each in (documents, *others)}) == 5
@@ -639,9 +639,9 @@ def test_digests_of_documents_depend_on_all_that_kernels_read():
 
 
 def test_a_store_is_refused_for_texts_that_end_elsewhere(tmp_path):
-    stored_rows(tmp_path, GramRequest(EDIT, SVC().settings.settings.source.encode(["ab", "c"]), {}, CPU))
+    stored_rows(tmp_path, GramRequest(EDIT, SVC().settings.source.encode(["ab", "c"]), {}, CPU))
     with pytest.raises(InputError, match="is of other texts"):
-        stored_rows(tmp_path, GramRequest(EDIT, SVC().settings.settings.source.encode(["a", "bc"]), {}, CPU))
+        stored_rows(tmp_path, GramRequest(EDIT, SVC().settings.source.encode(["a", "bc"]), {}, CPU))
 
 
 def test_progress_is_told(tmp_path, small):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.gpu
 
 
 def wanted(kernel, where="cuda:0"):
-    documents = SVC().settings.settings.source.encode(TEXTS)
+    documents = SVC().settings.source.encode(TEXTS)
     return GramRequest(kernel.fit(documents), documents, {}, select(where))
 
 
