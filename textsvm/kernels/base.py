@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.combined.rows import ProductRows, SumPredictor, SumRows, SumWeights, sum_contributions
@@ -36,11 +37,9 @@ from textsvm.kernels.contract import (
     Cost,
     Features,
     KernelRows,
-    Lengths,
     Predictor,
     RowsPredictor,
     Structure,
-    Values,
     strip_prefix,
 )
 from textsvm.kernels.inputs import encode_inputs
@@ -121,15 +120,15 @@ class Kernel(Parameters, ABC):
         The columns are `documents`; the rows are these documents, or others (`KernelRows.cross`).
         """
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         """Prepare machines for prediction; `coef` is a float64 array of shape (n_machines, n_sv)."""
         return RowsPredictor(self.rows(support, device), coef)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         """Arrays learnt by `fit`, to be saved with a model."""
         return {}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Restore the learnt arrays of `state`."""
 
     def __call__(self, texts: Any, others: Any = None) -> NDArray[np.float32]:
@@ -315,7 +314,7 @@ class CompositeStructure(Structure):
 class CompositeCost(Cost):
     """Cost of a sum or product."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         return np.sum(
             [part.cost.of_rows(row_lengths, column_lengths) for part in self.kernel.kernels], axis=0
         )
@@ -400,14 +399,14 @@ class Composite(Kernel):
                 f"most {MOST_PARTS} kernels and {MOST_DEPTH} levels are allowed"
             )
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         return {
             f"{number}.{name}": array
             for number, part in enumerate(self.kernels)
             for name, array in part.structure.state().items()
         }
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: Arrays) -> None:
         for number, part in enumerate(self.kernels):
             part.structure.restore(strip_prefix(f"{number}.", state))
 
@@ -472,12 +471,12 @@ class SumFeatures(Features):
     def has_weights(self) -> bool:  # type: ignore[override]
         return all(term.features.has_weights for _, term in self.kernel.structure.terms)
 
-    def weights(self, support: Documents, coef: NDArray[np.float64]) -> SumWeights:
+    def weights(self, support: Documents, coef: Floats) -> SumWeights:
         terms = self.kernel.structure.terms
         parts = [term.features.weights(term.structure.read(support), weight * coef) for weight, term in terms]
         return SumWeights(self.kernel, parts)
 
-    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | MultiView) -> SumWeights:
+    def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> SumWeights:
         terms = enumerate(self.kernel.structure.terms)
         parts = [
             term.features.restore_weights(strip_prefix(f"{k}.", state), alphabets) for k, (_, term) in terms
@@ -500,11 +499,11 @@ class SumAttributor(Attributor):
         )
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
     ) -> Contributions:
         return sum_contributions(rows, documents, coef, progress)
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         terms = self.kernel.structure.terms
         return np.sum([term.attribution.seconds(lengths, support_lengths) for _, term in terms], axis=0)
 
@@ -545,7 +544,7 @@ class Sum(Composite):
         return SumFeatures(self) if all(term.features is not None for _, term in terms) else None
 
     @property
-    def _shares(self) -> NDArray[np.float64]:
+    def _shares(self) -> Floats:
         """The weights, of sum 1."""
         weights = np.ones(len(self.kernels)) if self.weights is None else np.asarray(self.weights, float)
         return weights / weights.sum()
@@ -559,7 +558,7 @@ class Sum(Composite):
         self.check()
         return SumRows(self, documents, device)
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         parts = [
             term.predictor(term.structure.read(support), weight * coef, device)
             for weight, term in self.structure.terms

@@ -12,8 +12,8 @@ from datetime import date, time, timedelta
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Bools
 from textsvm.errors import InputError
 from textsvm.kernels.combined.table import Numbers, Table
 from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
@@ -216,7 +216,7 @@ def as_numbers(name: str, column: Any) -> Any:
     return values
 
 
-def _dense(name: str, column: Any) -> NDArray[Any]:
+def _dense(name: str, column: Any) -> AnyArray:
     """A column as an array of real numbers."""
     try:
         values = np.asarray(column)
@@ -269,7 +269,7 @@ def _trouble(cell: Any) -> str:
     return ""
 
 
-def _usable(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _usable(values: AnyArray) -> Bools:
     """Mask of values that are finite and can be squared."""
     return np.abs(values) <= LARGEST
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Ints
 from textsvm.runtime.device import Device, array_module, to_host, use
 from textsvm.text.documents import Documents
 
@@ -33,8 +34,8 @@ class Pairs:
     """Similar pairs, unordered."""
 
     #: shape (m,): Indices among all rows and all columns; within a single set, rows < columns.
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
+    rows: Ints
+    columns: Ints
     values: NDArray[np.float32]  #: shape (m,): Normalised kernel values
     distances: NDArray[np.int32] | None = None  #: shape (m,): Distances, of kernels that have them
 

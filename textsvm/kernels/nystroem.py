@@ -31,11 +31,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.contract import Ability, Cost, KernelRows, Lengths, Structure, Values
+from textsvm.kernels.contract import Ability, Cost, KernelRows, Structure
 from textsvm.kernels.near import Nearest
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.rows import FeatureRows
@@ -74,7 +74,7 @@ class Approximation:
 class Landmarks:
     """The map from documents to features, on a device."""
 
-    index: NDArray[np.int64]  #: shape (m,): Ascending indices among the training documents
+    index: Ints  #: shape (m,): Ascending indices among the training documents
     rows: KernelRows  #: With the landmarks as columns
     projection: Any  #: shape (m, r), on the device of the rows: V diag(lambda)^(-1/2)
     negative: float  #: As in `Approximation`
@@ -102,9 +102,7 @@ class NystroemStructure(Structure):
     def approximation(self) -> Approximation | None:
         return None if self.kernel._last is None else self.kernel._last[2]
 
-    def condense(
-        self, index: NDArray[np.int64], coef: NDArray[np.float64]
-    ) -> tuple[Kernel, NDArray[np.int64], NDArray[np.float64]]:
+    def condense(self, index: Ints, coef: Floats) -> tuple[Kernel, Ints, Floats]:
         landmarks, features, _ = self.kernel._last
         all_coef = np.zeros((len(features.x), len(coef)))
         all_coef[index] = coef.T
@@ -120,7 +118,7 @@ class NystroemStructure(Structure):
 class NystroemCost(Cost):
     """Cost of rows by landmarks."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         nystroem = self.kernel
         share = min(1.0, nystroem.landmarks / max(1, len(column_lengths)))
         return nystroem.kernel.cost.of_rows(row_lengths, column_lengths) * share
@@ -231,7 +229,7 @@ class NystroemRows:
     def diag(self) -> Any:
         return self.make_features().x.squares().astype(np.float32)
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Any:
         with devices.use(self.device):
             return self._z[indices] @ self._z.T
 
@@ -240,7 +238,7 @@ class NystroemRows:
             return self._z @ self._z.T
 
 
-def _decompose(rows: KernelRows, index: NDArray[np.int64]) -> Landmarks:
+def _decompose(rows: KernelRows, index: Ints) -> Landmarks:
     """The map to features from the rows of landmarks."""
     xp = devices.array_module(rows.device)
     values, vectors = xp.linalg.eigh(rows.gram().astype(xp.float64))

@@ -21,7 +21,7 @@ class Option:
     help: str  #: Description without kernel names and defaults
     metavar: str = ""  #: Form of a value; empty for a flag, which sets the parameter to True
     default: str = ""  #: Value if the option is not given
-    tuned: str = ""  #: Values that `textsvm tune` tries by default; `default` if empty
+    tuned: str = ""  #: Floats that `textsvm tune` tries by default; `default` if empty
     #: From text to a hashable value. Raises ValueError if it is no number, and InputError with the predicate
     #: of a sentence about the text for other errors.
     convert: Callable[[str], Any] = str

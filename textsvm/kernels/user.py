@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import BLOCK_BYTES, HostRows, KernelRows, Predictor, Structure
@@ -74,7 +75,7 @@ class UserKernel(Kernel):
         if not callable(self.function):
             raise InputError(f"kernel function {self.function!r} cannot be called")
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         """Predict on the host, where the function runs, whatever the device."""
         return super().predictor(support, coef, gpu.select("cpu"))
 
@@ -96,7 +97,7 @@ class UserRows(HostRows):
             values[i] = self._call([text], [text])[0, 0]
         return self._move(values)
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Any:
         return self._move(self._values([self.texts[i] for i in indices]))
 
     def gram(self, progress: Progress | None = None) -> Any:

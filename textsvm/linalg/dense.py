@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import array_module, device_of
-
-Array = Any  # a CuPy array
 
 #: Numbers of columns that kernels are compiled for.
 WIDTHS = (1, 2, 4, 8)
@@ -122,11 +120,11 @@ class DenseRows:
         """Number of features."""
         return int(self.values.shape[1])
 
-    def take(self, indices: NDArray[np.int64]) -> DenseRows:
+    def take(self, indices: Ints) -> DenseRows:
         """The rows at `indices`."""
         return DenseRows(self.values[self._xp.asarray(indices)])
 
-    def take_for_products(self, indices: NDArray[np.int64]) -> DenseRows | CudaDense:
+    def take_for_products(self, indices: Ints) -> DenseRows | CudaDense:
         """The rows at `indices`, prepared for many products.
 
         Not copied on a GPU; converted to float64 on the host if they fit into HOST_DOUBLE.

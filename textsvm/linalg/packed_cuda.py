@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from textsvm.arrays import Array
 from textsvm.linalg.rows_cuda import LIST, CudaRows, marked
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 
-Array = Any  # a CuPy array
 SOURCE = "packed.cu"
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, ())]

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.linalg.sparse import Sparse, are_whole, index_type
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, one_blas_thread, run
 
-Array = NDArray[Any]
 #: Columns held by this share of the rows are kept dense, up to these bytes, from this number of rows on.
 DENSE_SHARE = 0.15
 DENSE_BYTES = 1 << 28
@@ -38,7 +37,7 @@ class InvertedIndex:
     every entry of X, the position after it in the list of its feature. Blocks of features end at `ends`.
     """
 
-    def __init__(self, x: Sparse, ends: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, x: Sparse, ends: Ints | None = None) -> None:
         self.x, self.ends = x, np.array([x.n_features]) if ends is None else ends
         self.df = x.frequencies()
         self.indptr = np.concatenate([[0], np.cumsum(self.df)])
@@ -63,8 +62,8 @@ class InvertedIndex:
     def products(
         self,
         rows: Sparse,
-        row_scale: NDArray[np.float64],
-        scale: NDArray[np.float64],
+        row_scale: Floats,
+        scale: Floats,
         out: NDArray[np.float32],
         progress: Progress | None = None,
     ) -> None:
@@ -96,7 +95,7 @@ class InvertedIndex:
 class DenseColumns:
     """Some columns of X as a dense matrix."""
 
-    def __init__(self, x: Sparse, features: NDArray[np.int64], dtype: type[np.floating]) -> None:
+    def __init__(self, x: Sparse, features: Ints, dtype: type[np.floating]) -> None:
         self.column = np.full(x.n_features, -1, np.int32)
         self.column[features] = np.arange(len(features))
         self.features, self.width = features, len(features)
@@ -149,7 +148,7 @@ class Half:
         _run(add, work, [(b - a) * (len(total) - a) for a, b in work], progress)
 
 
-def finish_half(total: NDArray[np.float32], scale: NDArray[np.float64], out: NDArray[np.float32]) -> None:
+def finish_half(total: NDArray[np.float32], scale: Floats, out: NDArray[np.float32]) -> None:
     """out[i, j] = out[j, i] = finish(total[i, j], scale[i], scale[j]) for j >= i; `out` may be `total`."""
 
     def fill(piece: tuple[int, int]) -> None:
@@ -169,7 +168,7 @@ def product_type(square: float, other: float) -> type[np.floating]:
     return np.float32 if square * other < 1 << 48 else np.float64
 
 
-def full_columns(df: NDArray[np.int64], n: int, share: float = DENSE_SHARE) -> NDArray[np.int64]:
+def full_columns(df: Ints, n: int, share: float = DENSE_SHARE) -> Ints:
     """Columns to keep dense, the fullest, given the number of the `n` rows that hold each."""
     full = np.flatnonzero(df > share * n) if n >= DENSE_ROWS else np.empty(0, np.int64)
     return np.sort(full[np.argsort(-df[full], kind="stable")[: DENSE_BYTES // (4 * max(n, 1))]])

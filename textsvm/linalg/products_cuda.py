@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Array
 from textsvm.linalg.sparse_cuda import (
     EXACT,
     FINISHES,
@@ -43,8 +44,6 @@ from textsvm.linalg.sparse_cuda import (
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Defines
 from textsvm.runtime.parallel import Progress
-
-Array = Any  # a CuPy array
 
 NARROW_SHARE = 0.02
 WIDE_SHARE, VECTOR_SHARE = 0.15, 0.03

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.sparse import Counts, Sparse, count_kept, index_type, run_on_ranges
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -27,12 +26,12 @@ class FeatureRows:
     """Feature rows, and the part of each document's own kernel value that they lack."""
 
     x: Sparse
-    ridge: NDArray[np.float64]  #: shape (n,): k(s, s) - |x_s|^2, at least 0
+    ridge: Floats  #: shape (n,): k(s, s) - |x_s|^2, at least 0
     #: Whether coordinate descent converges quickly: rows of similar length and many features, as for texts,
     #: not vectors of arbitrary scale.
     descent: bool = True
 
-    def take(self, indices: NDArray[np.int64]) -> FeatureRows:
+    def take(self, indices: Ints) -> FeatureRows:
         """The rows at `indices`."""
         return replace(self, x=self.x.take(indices), ridge=self.ridge[indices])
 
@@ -41,22 +40,22 @@ class FeatureRows:
 class SharedFeatures:
     """Unweighted features that at least two documents share, and the norm of the others."""
 
-    indptr: NDArray[np.int64]  #: shape (n + 1,)
+    indptr: Ints  #: shape (n + 1,)
     #: int32 or int64, shape (entries,): Shared features, numbered by decreasing frequency for locality.
     features: NDArray[np.signedinteger]
     values: NDArray[np.float32]  #: shape (entries,)
-    number: NDArray[np.int64]  #: shape (n_features,): Original number of each shared feature
-    alone: NDArray[np.float64]  #: shape (n,): Sum of squares of the features that only this document has
+    number: Ints  #: shape (n_features,): Original number of each shared feature
+    alone: Floats  #: shape (n,): Sum of squares of the features that only this document has
 
     @classmethod
-    def of(cls, x: Sparse, df: NDArray[np.int64]) -> SharedFeatures:
+    def of(cls, x: Sparse, df: Ints) -> SharedFeatures:
         """From feature rows and the document frequency of each feature."""
         number, target = _numbered(df)
         shared = x.select(target, len(number))
         return cls(shared.indptr, shared.features, shared.values, number, x.squares() - shared.squares())
 
     @classmethod
-    def of_slabs(cls, slabs: Callable[[], Iterable[Sparse]], df: NDArray[np.int64]) -> SharedFeatures:
+    def of_slabs(cls, slabs: Callable[[], Iterable[Sparse]], df: Ints) -> SharedFeatures:
         """`of` the rows of all slabs, of which only one is in memory."""
         number, target = _numbered(df)
         size, end = int(df[number].sum()), 0
@@ -72,7 +71,7 @@ class SharedFeatures:
         return cls(np.concatenate(indptr), features, values, number, np.concatenate(alone))
 
     @classmethod
-    def of_counts(cls, counts: Counts, table: NDArray[np.float32], df: NDArray[np.int64]) -> SharedFeatures:
+    def of_counts(cls, counts: Counts, table: NDArray[np.float32], df: Ints) -> SharedFeatures:
         """From counts and the value of each count; like `of`, without all values in memory."""
         number, target = _numbered(df)
         indptr, alone = np.zeros_like(counts.indptr), np.empty(len(counts.indptr) - 1)
@@ -84,9 +83,7 @@ class SharedFeatures:
         run_on_ranges(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
         return cls(indptr, features, values, number, alone)
 
-    def weighed(
-        self, weights: NDArray[np.float64] | None, alone: NDArray[np.float64] | float, normalised: bool
-    ) -> FeatureRows:
+    def weighed(self, weights: Floats | None, alone: Floats | float, normalised: bool) -> FeatureRows:
         """Feature rows with a weight per shared feature, and `alone` for features of a single document.
 
         `normalised` divides rows by their norms; a document without features has kernel value 1 with itself.
@@ -125,9 +122,9 @@ def side_by_side(parts: list[FeatureRows], weights: Sequence[float]) -> FeatureR
 
 
 def _joined(
-    starts: list[NDArray[np.int64]], arrays: list[Array], place: Any, operands: list[Any],
-    indptr: NDArray[np.int64], dtype: Any,
-) -> Array:  # fmt: skip
+    starts: list[Ints], arrays: list[AnyArray], place: Any, operands: list[Any],
+    indptr: Ints, dtype: Any,
+) -> AnyArray:  # fmt: skip
     """Entries of all parts, row by row; `arrays` is emptied to free memory."""
     out, begin = empty(int(indptr[-1]), dtype), indptr[:-1].copy()
     for own, operand in zip(starts, operands, strict=False):
@@ -136,7 +133,7 @@ def _joined(
     return out
 
 
-def _numbered(df: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
+def _numbered(df: Ints) -> tuple[Ints, NDArray[np.signedinteger]]:
     """Shared features by decreasing frequency, and the position of every feature among them, or -1."""
     number = _commonest_first(df)
     target = np.full(len(df), -1, index_type(len(df)))

@@ -19,14 +19,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.linalg.dense import WIDTHS, padded, slices
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of, warps
 from textsvm.runtime import device as gpu
 
-Array = Any  # a CuPy array
 #: Remedy if features do not fit on a GPU.
 LESS = "take fewer lengths or documents, or run with --device cpu"
 SOURCE = "newton.cu"
@@ -257,7 +256,7 @@ def _numbers(x: CudaRows) -> Array:
     return numbers
 
 
-def _parts(indptr: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _parts(indptr: Ints) -> list[tuple[int, int]]:
     """Ranges of rows with at most PART entries, or of a single row."""
     cuts = np.flatnonzero(np.diff(indptr[:-1] // PART)) + 1
     begins = [0, *cuts.tolist()] if len(indptr) > 1 else []

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import n_threads, run
 
-Array = NDArray[Any]
 #: Largest int32.
 MAX_INT32 = (1 << 31) - 1
 #: Pieces of work per thread: enough to balance unequal documents.
@@ -46,7 +46,7 @@ def unsigned(numbers: NDArray[np.signedinteger]) -> NDArray[np.unsignedinteger]:
     return numbers.view(f"u{numbers.itemsize}")
 
 
-def run_on_ranges(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
+def run_on_ranges(offsets: Ints, function: Callable[[int, int], object]) -> None:
     """Call function(first, last) on ranges of documents of similar sizes, on all cores if that is faster.
 
     `offsets`, shape (n + 1,), are of the symbols or entries of each document. Results must not depend on the
@@ -64,7 +64,7 @@ def run_pieces(function: Callable[[Any], object], pieces: Sequence[Any]) -> None
         run(function, pieces)
 
 
-def _ranges(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _ranges(offsets: Ints) -> list[tuple[int, int]]:
     """Ranges of documents with similar numbers of symbols."""
     pieces = min(PIECES * n_threads(), int(offsets[-1] - offsets[0]) // MIN_PIECE_SIZE)
     goals = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, pieces) // pieces
@@ -76,7 +76,7 @@ def _ranges(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
 class Counts:
     """Number of occurrences of each feature in each document, as rows of a sparse matrix."""
 
-    indptr: NDArray[np.int64]  #: shape (n + 1,)
+    indptr: Ints  #: shape (n + 1,)
     #: int32 or int64 array, shape (number of entries,): In order of first occurrence.
     features: NDArray[np.signedinteger]
     counts: NDArray[np.int32]  #: shape (number of entries,)
@@ -95,7 +95,7 @@ class Counts:
 class Sparse:
     """Sparse matrix X: row i has `values[indptr[i]:indptr[i + 1]]` at these `features`."""
 
-    indptr: NDArray[np.int64]  #: shape (n + 1,)
+    indptr: Ints  #: shape (n + 1,)
     features: NDArray[np.signedinteger]  #: int32 or int64 array, shape (number of entries,)
     values: NDArray[np.float32]  #: shape (number of entries,)
     n_features: int
@@ -113,7 +113,7 @@ class Sparse:
         run_on_ranges(self.indptr, lambda i, j: _keep(i, j, *arrays))
         return kept
 
-    def take(self, indices: NDArray[np.int64]) -> Sparse:
+    def take(self, indices: Ints) -> Sparse:
         """The rows at `indices`."""
         indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[indices])])
         taken = Sparse(
@@ -124,7 +124,7 @@ class Sparse:
         run_on_ranges(indptr, lambda i, j: _take(i, j, *arrays, indptr, taken.features, taken.values))
         return taken
 
-    def unary(self, counts: NDArray[np.int32], starts: NDArray[np.int64]) -> Sparse:
+    def unary(self, counts: NDArray[np.int32], starts: Ints) -> Sparse:
         """Repeat every entry `counts` times, at the features from `starts[feature]` on."""
         ends = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=ends[1:])
@@ -137,7 +137,7 @@ class Sparse:
         _unary(self.features, self.values, counts, starts, code.features, code.values)
         return code
 
-    def squares(self, ends: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    def squares(self, ends: Ints | None = None) -> Floats:
         """Squared norm of each row, shape (n,); with `ends`, added block by block."""
         n, ends = len(self), np.array([self.n_features]) if ends is None else ends
         values = np.zeros(n)
@@ -152,7 +152,7 @@ class Sparse:
         run_on_ranges(self.indptr, lambda i, j: _squares(i, j, *arrays))
         return values
 
-    def on_grid(self, ends: NDArray[np.int64] | None = None) -> Sparse:
+    def on_grid(self, ends: Ints | None = None) -> Sparse:
         """The matrix with values rounded such that products of rows are exact in float64, in any order.
 
         The values of a row become multiples of a power of two, its norm at most 2^GRID_BITS of them, so a
@@ -168,11 +168,11 @@ class Sparse:
         run_on_ranges(self.indptr, lambda i, j: _round_to_grid(i, j, *arrays))
         return replace(self, values=values)
 
-    def frequencies(self) -> NDArray[np.int64]:
+    def frequencies(self) -> Ints:
         """Number of rows that have each feature, shape (n_features,)."""
         return count_features(self.features, self.n_features)
 
-    def dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
+    def dot(self, dense: Floats) -> Floats:
         """X @ dense: (n_features, k) -> (n, k)."""
         dense = np.ascontiguousarray(dense, np.float64)
         out = np.zeros((len(self), dense.shape[1]))
@@ -180,7 +180,7 @@ class Sparse:
         run_on_ranges(self.indptr, lambda i, j: _dot(i, j, *arrays))
         return out
 
-    def transposed_dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
+    def transposed_dot(self, dense: Floats) -> Floats:
         """X.T @ dense: (n, k) -> (n_features, k); each sum is in row order."""
         dense = np.asarray(dense, np.float64)
         if use_numpy(len(self.values) * dense.shape[1]):
@@ -198,15 +198,13 @@ class Sparse:
         return out
 
 
-def count_features(features: Array, size: int) -> NDArray[np.int64]:
+def count_features(features: AnyArray, size: int) -> Ints:
     """How often each of `size` features occurs."""
     # All entries as one row.
     return count_features_of(np.array([0, len(features)]), features, np.zeros(1, np.int64), size)
 
 
-def count_features_of(
-    indptr: Array, features: Array, rows: NDArray[np.int64], size: int
-) -> NDArray[np.int64]:
+def count_features_of(indptr: AnyArray, features: AnyArray, rows: Ints, size: int) -> Ints:
     """Number of these rows that have each of `size` features."""
     ends = np.concatenate([[0], np.cumsum(indptr[rows + 1] - indptr[rows])])
     threads = min(n_threads(), int(ends[-1]) // max(size, SERIAL_SIZE) + 1)
@@ -221,7 +219,7 @@ def count_features_of(
     return np.asarray(counts.sum(axis=0, dtype=np.int64))
 
 
-def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArray[np.int64]:
+def unary_starts(features: AnyArray, counts: NDArray[np.int32], size: int) -> Ints:
     """First column of the unary code of each of `size` features, and their total.
 
     The code of a feature has as many columns as its largest count.
@@ -234,9 +232,7 @@ def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArr
     return np.concatenate([[0], np.cumsum(largest)])
 
 
-def match_unary(
-    columns: NDArray[np.int64], rows: NDArray[np.int64], numbers: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def match_unary(columns: Ints, rows: Ints, numbers: Ints) -> Ints:
     """Column of each digit of the unary codes of other documents; -1 if there is none.
 
     `columns` are the first columns of the codes of known features, from `unary_starts`. `rows` are the same
@@ -250,7 +246,7 @@ def match_unary(
     return target
 
 
-def _empty(indptr: NDArray[np.int64], n_features: int) -> Sparse:
+def _empty(indptr: Ints, n_features: int) -> Sparse:
     n = int(indptr[-1])
     return Sparse(indptr, empty(n, index_type(n_features)), empty(n, np.float32), n_features)
 

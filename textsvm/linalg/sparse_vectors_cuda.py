@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from textsvm.arrays import Array
 from textsvm.linalg.products_cuda import NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import FIXED, CudaSparse, Finish, finish_defines, rows_of, warps
 from textsvm.linalg.vectors_cuda import MAX_FEATURES, SLAB, DigitColumns, digits_of
@@ -23,7 +24,6 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
 
-Array = Any  # a CuPy array
 #: Bytes of products per block that a user's kernel finishes.
 BLOCK_BYTES = 1 << 28
 #: Seconds per value by digits, and per number of a vector; for whole numbers up to 127, and others.

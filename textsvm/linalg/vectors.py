@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Ints
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse, index_type
@@ -45,7 +46,7 @@ class Vectors:
         return is_sparse(self.values)
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Number of stored values of each vector, shape (n,)."""
         if self.sparse:
             return np.diff(self.values.indptr).astype(np.int64)

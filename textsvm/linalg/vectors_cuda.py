@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from textsvm.arrays import Array
 from textsvm.linalg.products_cuda import empty_matrix, mirror
 from textsvm.linalg.sparse_cuda import FINISHES, Finish, finish_defines, finish_fields, rows_of
 from textsvm.runtime import device as gpu
@@ -53,7 +54,6 @@ _DEVIATIONS = 6.0  # of a normal variable: exceeded once in 10^9
 _DIGIT = 256 / math.sqrt(12)  # standard deviation of a uniformly distributed digit
 _STEEPEST = math.sqrt(2 / math.e)  # the largest slope of exp(-t^2)
 
-Array = Any  # a CuPy array
 SOURCE, TILES = "vectors.cu", "vector_tiles.cu"
 #: Unit of a product in units of the numbers, for each of the two vectors.
 FACTOR = {ONE: 1.0, SIX: 4096.0, EIGHT: 256.0}

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Arrays, Floats, Ints
 from textsvm.kernels.attribution import Contributions, complete
 from textsvm.kernels.contract import (
     AHEAD,
@@ -29,7 +29,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.text.documents import Documents, MultiView
 
-#: Values that are added at a time, by a core and by a card.
+#: Floats that are added at a time, by a core and by a card.
 _HOST_BLOCK, _DEVICE_BLOCK = 1 << 18, 1 << 26
 
 
@@ -63,7 +63,7 @@ class CombinedRows(ABC):
     def diag(self) -> Any:
         return self._combined(lambda number: self.parts[number].diag())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Any:
         return self._combined(lambda number: self.parts[number].rows(indices))
 
     def gram(self, progress: Progress | None = None) -> Any:
@@ -75,9 +75,7 @@ class CombinedRows(ABC):
         return self._combined(lambda number: self.parts[number].cross(read[number], steps[number]))
 
     @abstractmethod
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         """k(others, documents) @ coef, shape (len(others), k), on the host."""
 
     @abstractmethod
@@ -108,9 +106,7 @@ class SumRows(CombinedRows):
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         super().__init__(kernel, kernel.structure.terms, documents, device)
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         values, steps = np.zeros((len(others), coef.shape[1])), self._steps(others, progress)
         for (weight, each), rows, step in zip(self.terms, self.parts, steps, strict=True):
             values += weight * rows.decision(each.structure.read(others), coef, step)
@@ -126,9 +122,7 @@ class ProductRows(CombinedRows):
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         super().__init__(kernel, [(1.0, each) for each in kernel.kernels], documents, device)
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return decision_by_rows(self, others, coef, progress)
 
     def _add(self, total: Any, values: Any, number: int) -> None:
@@ -146,7 +140,7 @@ class SumPredictor:
         # A Python function runs on the host.
         self.device = device if any(each.device == device for each in self.parts) else self.parts[0].device
 
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+    def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         total: Any = 0.0
         for number, ((_, kernel), predictor) in enumerate(zip(self.terms, self.parts, strict=True)):
             with devices.use(predictor.device):
@@ -161,7 +155,7 @@ class SumPredictor:
             terms += predictor.feature_terms(kernel.structure.read(examples))
         return terms
 
-    def contributions(self, documents: Documents | MultiView, mixes: NDArray[np.float64]) -> Contributions:
+    def contributions(self, documents: Documents | MultiView, mixes: Floats) -> Contributions:
         """Contributions to mixes of machines, as `SpectrumPredictor.contributions` of each term."""
         added = _Added(documents)
         for (_, kernel), predictor in zip(self.terms, self.parts, strict=True):
@@ -195,13 +189,13 @@ class SumWeights:
             replace(table, kernel=kernel) for (_, kernel), part in terms for table in part.named(examples)
         ]
 
-    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+    def state(self, tolerance: float) -> Arrays:
         states = [part.state(tolerance / len(self.parts)) for part in self.parts]
         return {f"{k}.{name}": array for k, state in enumerate(states) for name, array in state.items()}
 
 
 def sum_contributions(
-    rows: SumRows, documents: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    rows: SumRows, documents: Documents, coef: Floats, progress: Progress | None = None
 ) -> Contributions:
     """Contributions to the values of a sum: the sum over its terms."""
     added = _Added(documents)

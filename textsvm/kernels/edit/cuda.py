@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.kernels.edit.cpu import fits, narrow_runs
 from textsvm.kernels.edit.near import NEAR_FIELDS, classes_of, counts_of, rates, values_of
 from textsvm.kernels.near import Bound, Pairs
@@ -22,7 +23,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import DeviceDocuments, Documents
 
-Indices = NDArray[np.int64]
+Indices = Ints
 WARP = 32
 THREADS = 256
 LAUNCH = 5e12  # table cells per launch; STREAMS launches run together between progress reports
@@ -69,7 +70,7 @@ DEFINE_SETS = [
 ]
 
 
-def _variants(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _variants(lengths: Ints) -> Ints:
     """Index into SHORT + MIDDLE + LONG: the most compact layout of row documents of these lengths."""
     limits = [8 * v.words - 1 for v in SHORT] + [32 * v.words for v in MIDDLE]
     strip_length = -(-lengths // np.maximum(-(-lengths // 512), 1))
@@ -123,7 +124,7 @@ class CudaEdit:
         with gpu.use(self.device):
             return gpu.cupy().ones(self.n, np.float32)
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Any:
         return self._block(self.documents, np.asarray(indices, np.int64), np.float32)
 
     def gram(self, progress: Progress | None = None) -> Any:
@@ -161,9 +162,7 @@ class CudaEdit:
                     out[rows] = of_distance[distances[rows]]
             return out
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         """k(others, documents) @ coef without a matrix: a thread sums over patterns, the documents."""
         coef = np.ascontiguousarray(coef, np.float64)
         with gpu.use(self.device):
@@ -181,9 +180,9 @@ class CudaEdit:
         self,
         patterns: DeviceDocuments,
         texts: _PackedTexts,
-        coef: NDArray[np.float64],
+        coef: Floats,
         progress: Progress | None,
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """k(texts, patterns) @ coef, on the host."""
         sums, n = gpu.cupy().zeros((coef.shape[1], texts.n)), texts.n_documents
         job = _Comparison(self.kernel, patterns, texts, OF_DISTANCE)
@@ -213,9 +212,7 @@ class CudaEdit:
                 self._fill_narrowed(others, order, out, progress)
             return out
 
-    def _fill_narrowed(
-        self, others: Documents, picks: NDArray[np.int64], out: Any, progress: Progress | None
-    ) -> None:
+    def _fill_narrowed(self, others: Documents, picks: Ints, out: Any, progress: Progress | None) -> None:
         """`_block` for large alphabets; every value is computed, of symmetric matrices too."""
         kind = DISTANCES if out.dtype == np.int32 else OF_DISTANCE
         for run, rows, columns in narrow_runs(others, picks, self.documents):
@@ -252,7 +249,7 @@ class _Comparison:
         self.processors = gpu.multiprocessors()
 
     def run(
-        self, picks: NDArray[np.int64], prepare: Callable[[_Launch], None], progress: Progress | None
+        self, picks: Ints, prepare: Callable[[_Launch], None], progress: Progress | None
     ) -> Iterator[_Launch]:
         """Run all launches, several at a time, so that the last blocks of a launch do not delay the next.
 
@@ -280,12 +277,12 @@ class _Comparison:
                 current.synchronize()
                 progress(done, total)
 
-    def fill(self, picks: NDArray[np.int64], out: Any, progress: Progress | None) -> None:
+    def fill(self, picks: Ints, out: Any, progress: Progress | None) -> None:
         """Write the rows of `out`, or list pairs if `out` is None."""
         for _ in self.run(picks, lambda launch: launch.prepare(out), progress):
             pass
 
-    def _launches(self, picks: NDArray[np.int64]) -> Iterator[_Launch]:
+    def _launches(self, picks: Ints) -> Iterator[_Launch]:
         """Launches for documents that become rows 0, 1, ...; the longest first."""
         if self.texts.n == 0:
             return
@@ -321,7 +318,7 @@ class _Launch:
         self.documents, self.rows, self.places = map(self._padded, (documents, rows, places))
         self.text_blocks = -(-job.texts.n // THREADS)
 
-    def _padded(self, indices: NDArray[np.int64]) -> NDArray[np.int32]:
+    def _padded(self, indices: Ints) -> NDArray[np.int32]:
         padded = np.full(self.packs * self.variant.fields, -1, np.int32)
         padded[: len(indices)] = indices
         return padded
@@ -330,14 +327,14 @@ class _Launch:
         """Prepare to write the rows of `out`."""
         self._prepare(1, np.empty((0, 0)), out)
 
-    def prepare_sums(self, coef: NDArray[np.float64]) -> None:
+    def prepare_sums(self, coef: Floats) -> None:
         """Prepare to sum coef[document, k] times the value of each text into `sums`, (parts, k, texts)."""
         chunks = min(self.packs, max(1, 16 * self.job.processors // self.text_blocks))
         span = -(-self.packs // chunks)
         self.sums = gpu.cupy().zeros((-(-self.packs // span), coef.shape[1], self.job.texts.n))
         self._prepare(span, coef[self.documents], None)
 
-    def _prepare(self, span: int, coefficients: NDArray[np.float64], out: Any) -> None:
+    def _prepare(self, span: int, coefficients: Floats, out: Any) -> None:
         cp, job, texts = gpu.cupy(), self.job, self.job.texts
         module = gpu.load("edit.cu", self.variant.defines(texts.wide))
         self.kernel = module.get_function("edit_rows")

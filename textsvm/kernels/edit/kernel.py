@@ -39,16 +39,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
 from textsvm.kernels.contract import (
     Ability,
     Cost,
     HostRows,
-    Lengths,
     PairTerm,
     SharedColumns,
     Sharing,
-    Values,
 )
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.edit.near import HostEditNear
@@ -104,7 +103,7 @@ class EditCost(Cost):
     def sharing(self) -> SharedDistances:
         return SharedDistances(bool(self.kernel.relative))
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         return row_lengths.astype(float) * column_lengths.sum() / RATE
 
     def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
@@ -168,7 +167,7 @@ class EditDistance(SymbolKernel):
     def _bounded_gamma(self) -> float:
         return min(float(self.gamma), 1e30)  # larger values overflow, and give the same kernel values
 
-    def _pair_term(self, support: Documents, coef: NDArray[np.float64]) -> PairTerm:
+    def _pair_term(self, support: Documents, coef: Floats) -> PairTerm:
         """Machines with their support vectors, for export."""
         relative = bool(self.relative)
         return PairTerm(
@@ -176,7 +175,7 @@ class EditDistance(SymbolKernel):
         )
 
     def values(
-        self, distances: NDArray[np.int32], row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
+        self, distances: NDArray[np.int32], row_lengths: Ints, column_lengths: Ints
     ) -> NDArray[np.float32]:
         """Kernel values from distances (m, n) and the lengths of the documents, (m,) and (n,)."""
         out = np.empty(distances.shape, np.float32)
@@ -203,7 +202,7 @@ class _SharedRows:
     def diags(self) -> list[NDArray[np.float32]]:
         return [self._rows.diag() for _ in self.kernels]
 
-    def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+    def rows(self, indices: Ints) -> list[NDArray[np.float32]]:
         return self.cross(self.documents.take(indices))
 
     def cross(self, others: Documents) -> list[NDArray[np.float32]]:
@@ -227,20 +226,20 @@ class HostEdit(HostRows):
     def diag(self) -> NDArray[np.float32]:
         return np.ones(self.n, np.float32)
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+    def rows(self, indices: Ints) -> AnyArray:
         return self._compute(self.documents, np.asarray(indices, np.int64), np.float32)
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[Any]:
+    def cross(self, others: Documents, progress: Progress | None = None) -> AnyArray:
         return self._compute(others, np.arange(len(others)), np.float32, progress)
 
-    def gram(self, progress: Progress | None = None) -> NDArray[Any]:
+    def gram(self, progress: Progress | None = None) -> AnyArray:
         return self._compute(self.documents, None, np.float32, progress)
 
-    def distances(self, others: Documents, progress: Progress | None = None) -> NDArray[Any]:
+    def distances(self, others: Documents, progress: Progress | None = None) -> AnyArray:
         """d(others, documents), shape (len(others), n)."""
         return self._compute(others, np.arange(len(others)), np.int32, progress)
 
-    def distances_gram(self, progress: Progress | None = None) -> NDArray[Any]:
+    def distances_gram(self, progress: Progress | None = None) -> AnyArray:
         """d(documents, documents), shape (n, n), of which half is computed."""
         return self._compute(self.documents, None, np.int32, progress)
 
@@ -257,8 +256,8 @@ class HostEdit(HostRows):
         return out
 
     def _compute(
-        self, others: Documents, picks: NDArray[np.int64] | None, dtype: Any, progress: Progress | None = None
-    ) -> NDArray[Any]:
+        self, others: Documents, picks: Ints | None, dtype: Any, progress: Progress | None = None
+    ) -> AnyArray:
         """Values (float32) or distances (int32) of others[picks]; the symmetric matrix if picks is None."""
         lengths = others.lengths if picks is None else others.lengths[picks]
         out = np.empty((len(lengths), self.n), dtype)
@@ -287,7 +286,7 @@ class HostEdit(HostRows):
     def _block(
         self,
         others: Documents,
-        picks: NDArray[np.int64],
+        picks: Ints,
         out: NDArray[np.int32],
         progress: Progress | None,
         symmetric: bool = False,
@@ -312,7 +311,7 @@ class HostEdit(HostRows):
         run(piece, pieces, work, progress)
 
     def _pieces(
-        self, row_lengths: NDArray[np.int64], symmetric: bool
+        self, row_lengths: Ints, symmetric: bool
     ) -> tuple[list[tuple[int, int, int, int]], list[float]]:
         """Cut (groups of columns) x (rows) into pieces of bounded work: (group, end, row, end) and cells."""
         m, groups = len(row_lengths), -(-self.n // LANES)

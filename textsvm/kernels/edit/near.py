@@ -45,6 +45,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.kernels.edit.cpu import LANES
 from textsvm.kernels.near import Bound, Pairs
 from textsvm.runtime.compiled import njit, popcount
@@ -83,14 +84,14 @@ def classes_of(sets: Sequence[Documents]) -> NDArray[np.uint8]:
     return classes
 
 
-def counts_of(documents: Documents, codes: NDArray[Any], classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def counts_of(documents: Documents, codes: AnyArray, classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Number of symbols of each class in each document, at most 255, shape (n, CLASSES)."""
     out = np.zeros((len(documents), CLASSES), np.uint8)
     _count(codes, np.array(documents.offsets), classes, out)
     return out
 
 
-def bits_of(documents: Documents, codes: NDArray[Any], mean: float) -> NDArray[np.uint64]:
+def bits_of(documents: Documents, codes: AnyArray, mean: float) -> NDArray[np.uint64]:
     """Bit set of the pairs of symbols of each document, shape (n, words), sized for the mean length."""
     words = 1 << int(np.ceil(np.log2(max(1.0, BITS * mean / 64))))
     out = np.zeros((len(documents), min(WORDS, words)), np.uint64)
@@ -308,7 +309,7 @@ def _hopeless(vps, vns, first, end, words, length, distance, limit):
     return True
 
 
-def rates(least: NDArray[np.float32], gamma: float) -> NDArray[np.float64]:
+def rates(least: NDArray[np.float32], gamma: float) -> Floats:
     """Distance limits of pairs with values >= `least`; with `relative`, per symbol of the longer string."""
     with np.errstate(divide="ignore", invalid="ignore"):
         limits = -np.log(np.maximum(least.astype(np.float64), 0) * (1 - SLACK)) / gamma
@@ -319,13 +320,13 @@ def rates(least: NDArray[np.float32], gamma: float) -> NDArray[np.float64]:
 class _Strings:
     """Strings, and the arrays for bounds of their distances."""
 
-    codes: NDArray[Any]
-    offsets: NDArray[np.int64]
+    codes: AnyArray
+    offsets: Ints
     counts: NDArray[np.uint8]
     bits: NDArray[np.uint64]
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         return np.diff(self.offsets)
 
 
@@ -343,7 +344,7 @@ class HostEditNear:
             bits = bits_of(each, codes, mean)
             strings.append(_Strings(codes, offsets, counts_of(each, codes, classes), bits))
         self.documents, self.others = strings[0], strings[-1]
-        self._columns: dict[int, tuple[NDArray[np.int64], NDArray[np.uint8]]] = {}
+        self._columns: dict[int, tuple[Ints, NDArray[np.uint8]]] = {}
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
         same = self.own and rows == columns
@@ -360,8 +361,8 @@ class HostEditNear:
         return Pairs(row, column, values, distances).take(enough)
 
     def _within(
-        self, picks: NDArray[np.int64], first_row: int, first_column: int, bound: Bound, same: bool
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+        self, picks: Ints, first_row: int, first_column: int, bound: Bound, same: bool
+    ) -> tuple[Ints, Ints, NDArray[np.int32]]:
         """Rows, columns and distances of the pairs within their limits."""
         order, counts = self._columns[first_column]
         gamma, groups = self.kernel.gamma, len(counts)
@@ -393,8 +394,8 @@ class HostEditNear:
 def values_of(
     kernel: Any,
     distances: NDArray[np.int32],
-    row_lengths: NDArray[np.int64],
-    column_lengths: NDArray[np.int64],
+    row_lengths: Ints,
+    column_lengths: Ints,
 ) -> NDArray[np.float32]:
     """Kernel values of pairs, given their distances and lengths, all of shape (m,)."""
     longer = np.maximum(np.maximum(row_lengths, column_lengths), 1) if kernel.relative else 1

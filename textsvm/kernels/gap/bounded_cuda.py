@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.kernels.gap.subsequences import (
     ROOM,
     Patterns,
@@ -36,7 +36,6 @@ from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents
 
-Array = Any  # a CuPy array
 SOURCE = "subsequences.cu"
 #: Kernels launched: (source, defines).
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
@@ -148,7 +147,7 @@ class CudaBoundedGap(CudaFeatureRows, SubsequenceRows):
 
     label = "the gap-weighted kernel of bounded span"
 
-    def represent(self, documents: Documents) -> tuple[Subsequences, CudaSparse, NDArray[np.float64]]:
+    def represent(self, documents: Documents) -> tuple[Subsequences, CudaSparse, Floats]:
         features, x = count(documents, self.kernel.patterns, self.kernel.decay)
         return features, x, x.squares
 
@@ -165,7 +164,7 @@ class CudaCountedSubsequences:
         rows = CudaRows(x.indptr, x.features, x.values, len(x.df))
         self.shared, self.alone = shared_rows(rows, *commonest_first(x.df))
 
-    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: Any, train: Ints) -> FeatureRows:
         """All documents as feature rows."""
         featured = self.documents.lengths >= kernel.p
         if kernel.normalised:

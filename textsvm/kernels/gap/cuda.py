@@ -33,8 +33,9 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.gap.recurrence import SMALLEST, Recurrence, SelfValues, shared_pass
 from textsvm.runtime import device as gpu
@@ -155,7 +156,7 @@ class GapVariant:
         )
 
 
-def columns_of(variant: GapVariant, lengths: NDArray[np.int64]) -> int:
+def columns_of(variant: GapVariant, lengths: Ints) -> int:
     """Columns per lane for targets of these lengths: as registers allow, or half as many if that wastes less.
 
     At most 50, and without idle columns or lanes for 100 symbols.
@@ -364,7 +365,7 @@ class Sweep:
         self.warps = gpu.multiprocessors() * self.variant.blocks * THREADS // WARP
         self.tasks, self.parts = self._make_tasks()
 
-    def _make_tasks(self) -> tuple[NDArray[Any], int]:
+    def _make_tasks(self) -> tuple[AnyArray, int]:
         """Packs by runs of sources, longest packs first, and the number of runs."""
         packs, words = self.layout.packs, self.sources.words
         size = int(words[-1]) * max(1, len(packs)) // (12 * self.warps)
@@ -397,7 +398,7 @@ class Sweep:
         mine = np.argsort(-_cost(self.tasks), kind="stable")[number::count]
         self.tasks = self.tasks[np.sort(mine)]
 
-    def weights(self) -> NDArray[Any]:
+    def weights(self) -> AnyArray:
         """Struct `weights` of gap.cu."""
         variant, decay = self.variant, self.recurrence.decay
         levels = np.arange(variant.levels + 1)
@@ -437,7 +438,7 @@ class Sweep:
                     done += float(_cost(part).sum())
                     gpu.report(progress, done, total)
 
-    def _edges(self, tasks: NDArray[Any]) -> tuple[int, tuple[Any, ...]]:
+    def _edges(self, tasks: AnyArray) -> tuple[int, tuple[Any, ...]]:
         """Warps to launch, and the memory passed from strip to strip: 2 (rows + sources) per warp."""
         cp = gpu.cupy()
         rows, sources = (int(tasks[name].max(initial=0)) for name in ("rows", "sources"))
@@ -455,12 +456,12 @@ class Sweep:
         return warps, (edges, np.int32(rows), carries, np.int64(sums))
 
 
-def _cost(tasks: NDArray[Any]) -> NDArray[np.float64]:
+def _cost(tasks: AnyArray) -> Floats:
     """Steps of a warp."""
     return tasks["rows"].astype(np.float64) * tasks["strips"]
 
 
-def _slices(tasks: NDArray[Any], several: bool) -> list[NDArray[Any]]:
+def _slices(tasks: AnyArray, several: bool) -> list[AnyArray]:
     """Tasks per launch: all, or STEPS at a time."""
     turns = np.cumsum(_cost(tasks)) // (STEPS if several else np.inf)
     return [part for part in np.split(tasks, np.flatnonzero(np.diff(turns)) + 1) if len(part)]
@@ -479,7 +480,7 @@ def _constants_of(defines: gpu.Defines) -> Iterator[None]:
         last[:] = [here.record()]
 
 
-def _set_constant(module: Any, name: str, value: NDArray[Any]) -> None:
+def _set_constant(module: Any, name: str, value: AnyArray) -> None:
     """Write a __constant__ of the module in stream order."""
     cp = gpu.cupy()
     where = cp.ndarray((value.dtype.itemsize,), np.uint8, module.get_global(name))
@@ -507,7 +508,7 @@ class CudaGap:
         with gpu.use(self.device):
             return gpu.cupy().asarray(self._self.diagonal())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Any:
         indices = np.asarray(indices, np.int64)
         by_number = np.argsort(indices, kind="stable")  # equally long texts: in the order of the columns
         own = self._self.take(indices)
@@ -563,9 +564,7 @@ class CudaGap:
         work.launch(self._places(self._texts, self._scale) | output, progress)
         return lambda: self._self.finish_gram(shard.values, shard.first)
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         """k(others, documents) @ coef without a matrix: the others are targets, and sum over the sources."""
         coef = np.ascontiguousarray(coef, np.float64)
         values = np.zeros((len(others), coef.shape[1]))
@@ -577,9 +576,7 @@ class CudaGap:
                 values[batch] = self._decide(others if single else others.take(batch), coef, progress)
         return values
 
-    def _decide(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None
-    ) -> NDArray[np.float64]:
+    def _decide(self, others: Documents, coef: Floats, progress: Progress | None) -> Floats:
         cp = gpu.cupy()
         texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
         own = self._self_values(others, texts, self._self)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_weights, check_whole, is_number
@@ -21,11 +22,9 @@ from textsvm.kernels.contract import (
     Cost,
     HostRows,
     KernelRows,
-    Lengths,
     PairTerm,
     SharedColumns,
     Sharing,
-    Values,
 )
 from textsvm.kernels.gap.recurrence import (
     SUBSEQUENCES,
@@ -101,14 +100,14 @@ class GapCost(Cost):
     def sharing(self) -> SharedRecurrence | None:
         return SharedRecurrence(float(self.kernel.decay)) if self.kernel.recurrence.shares else None
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         return self.kernel.p * row_lengths.astype(float) * column_lengths.sum() / RATE
 
     def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
         # On a card, values with a decay that is not a power of two depend on the tile.
         return kind == "cpu"
 
-    def demand(self, lengths: NDArray[np.int64]) -> float:
+    def demand(self, lengths: Ints) -> float:
         # Lanes without a document take as long, and values of a great p are computed in float64.
         p, longest = self.kernel.recurrence.p, float(lengths.max(initial=0))
         seconds = 2 * p * longest * max(float(lengths.sum()), LANES * longest) / RATE
@@ -121,7 +120,7 @@ class GapAttributor(Attributor):
     method = SUBSEQUENCES
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
     ) -> Contributions:
         symbols = []
         for d in range(len(documents)):
@@ -132,8 +131,8 @@ class GapAttributor(Attributor):
             symbols.append(documents.spread(d, shares))
         return Contributions(symbols)
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
-        seconds: Values = self.kernel.p * lengths.astype(float) * support_lengths.sum()
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
+        seconds: Floats = self.kernel.p * lengths.astype(float) * support_lengths.sum()
         return seconds / ATTRIBUTION_RATE
 
 
@@ -204,7 +203,7 @@ class GapWeighted(SubsequenceKernel):
             return CudaGap(self, documents, device)
         return HostGap(self, documents, device)
 
-    def _pair_term(self, support: Documents, coef: NDArray[np.float64]) -> PairTerm:
+    def _pair_term(self, support: Documents, coef: Floats) -> PairTerm:
         """Machines with their support vectors, for export."""
         (own,) = _Columns([self], support).selves
         alone, values = featureless_of(own, coef, support)
@@ -229,7 +228,7 @@ class HostGap(HostRows):
     def diag(self) -> NDArray[np.float32]:
         return self._self.diagonal()
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> NDArray[np.float32]:
         return self._columns.rows(np.asarray(indices))[0]
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
@@ -261,7 +260,7 @@ class _Columns:
 
     def self_values(self, documents: Documents, columns: Sequence[SelfValues | None]) -> list[SelfValues]:
         """k(s, s) of documents by each kernel; other documents are given the values of the `columns`."""
-        values: dict[int, NDArray[np.float64]] = {}
+        values: dict[int, Floats] = {}
         for alike in self._alike:
             recurrence, least = self._swept(alike)
             sums = self_products(recurrence, recurrence.p - least + 1, documents)
@@ -280,7 +279,7 @@ class _Columns:
     def diags(self) -> list[NDArray[np.float32]]:
         return [own.diagonal() for own in self.selves]
 
-    def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+    def rows(self, indices: Ints) -> list[NDArray[np.float32]]:
         matrices = [np.empty((len(indices), self.n), np.float32) for _ in self.kernels]
         selves = [own.take(indices) for own in self.selves]
         self.fill(matrices, self.documents.take(indices), selves, places=self._places[indices])
@@ -301,7 +300,7 @@ class _Columns:
         others: Documents,
         others_selves: Sequence[SelfValues],
         progress: Progress | None = None,
-        places: NDArray[np.int64] | None = None,
+        places: Ints | None = None,
         half: bool = False,
     ) -> None:
         """matrices[.][i, j] = k(others[i], documents[j]); with `half`, of every pair once and copied.
@@ -346,18 +345,18 @@ class _Columns:
         self,
         rows: Picked,
         lanes: Picked,
-        firsts: NDArray[np.int64],
+        firsts: Ints,
         half: bool,
-        row_lengths: NDArray[np.int64],
-        column_lengths: NDArray[np.int64],
-    ) -> dict[int, NDArray[np.float64]]:
+        row_lengths: Ints,
+        column_lengths: Ints,
+    ) -> dict[int, Floats]:
         """Sums of a piece of work for each kernel; each pair is in the precision of that kernel alone.
 
         Columns before `firsts` become rows, or are skipped if `half`.
         """
         groups = np.arange(0, len(column_lengths), LANES)
         exchanged = np.zeros_like(firsts) if half else firsts
-        sums: dict[int, NDArray[np.float64]] = {}
+        sums: dict[int, Floats] = {}
         for alike in self._alike:
             doubles = {k: self._recurrences[k].doubles(row_lengths, column_lengths) for k in alike}
             for double in (False, True):

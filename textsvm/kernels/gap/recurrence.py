@@ -59,6 +59,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.shared.normalisation import Normalisation, inverse_roots, require_float32
@@ -77,7 +78,7 @@ class Recurrence:
     """Parameters of the recurrence."""
 
     decay: float
-    level_weights: NDArray[np.float64]  #: shape (p,): b_0 to b_L; the largest is 1
+    level_weights: Floats  #: shape (p,): b_0 to b_L; the largest is 1
     log_scale: float  #: Logarithm of the factor by which k was divided for that
 
     @classmethod
@@ -117,7 +118,7 @@ class Recurrence:
         shorter = self.level_weights[self.level_weights.argmax() :]
         return rounding > 8e-6 or self.log2_bound(n, m) > 100 or _unlike(shorter)
 
-    def doubles(self, lengths: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def doubles(self, lengths: Ints, others: Ints) -> Bools:
         """`needs_double` of each pair, shape (len(lengths), len(others)), of ascending lengths."""
         if not self.needs_double(int(lengths[-1]), int(others[-1])):
             return np.broadcast_to(np.False_, (len(lengths), len(others)))
@@ -133,7 +134,7 @@ class Recurrence:
         return not _unlike(self.level_weights)
 
 
-def shared_pass(recurrences: Sequence[Recurrence]) -> tuple[Recurrence, NDArray[np.float64]]:
+def shared_pass(recurrences: Sequence[Recurrence]) -> tuple[Recurrence, Floats]:
     """Combine kernels with a common decay into the recurrence of the largest length, and blends.
 
     The blends, of shape (number of kernels, number of lengths), express each kernel, on the scale of its
@@ -150,7 +151,7 @@ def _effective_length(decay: float, n: int) -> float:
     return float(n) if decay == 1 else (1 - decay**n) / (1 - decay)
 
 
-def _unlike(weights: NDArray[np.float64]) -> bool:
+def _unlike(weights: Floats) -> bool:
     """Whether the smallest nonzero weight is less than 2^-20 of the largest, which is 1."""
     return bool(weights[weights > 0].min() < 2.0**-20)
 
@@ -166,7 +167,7 @@ class SelfValues(Normalisation):
         self,
         kernel: Any,
         documents: Documents,
-        values: NDArray[np.float64],
+        values: Floats,
         columns: SelfValues | None = None,
     ) -> None:
         values[documents.lengths < kernel.structure.min_length] = 0
@@ -182,7 +183,7 @@ class SelfValues(Normalisation):
         self.scale = np.full(len(values), math.exp(max(-350.0, self.log_scale / 2)))
         require_float32(self.raw()[values > 0], kernel.name)
 
-    def raw(self) -> NDArray[np.float64]:
+    def raw(self) -> Floats:
         """k(s, s) as defined, for an unnormalised kernel."""
         return self.self_values * self.unit
 
@@ -195,7 +196,7 @@ class SelfValues(Normalisation):
         """Kernel values of the documents with themselves."""
         return super().diagonal() if self.normalised else self.raw().astype(np.float32)
 
-    def finish(self, sums: NDArray[np.float64], columns: SelfValues) -> None:
+    def finish(self, sums: Floats, columns: SelfValues) -> None:
         """Turn sums of the recurrence, (documents, `columns`), into kernel values in place."""
         _multiply(sums, inverse_roots(self.self_values), inverse_roots(columns.self_values))
         self.finish_rows(sums, columns)
@@ -205,7 +206,7 @@ class SelfValues(Normalisation):
             _multiply(sums, np.sqrt(self.raw()), np.sqrt(columns.raw()))
 
 
-def _multiply(sums: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
+def _multiply(sums: Floats, a: Floats, b: Floats) -> None:
     """sums[i, j] *= a[i] b[j], rounded like sums[j, i]; the factor may be out of range."""
     for row, factor in zip(sums, a, strict=True):  # all factors at once would need the memory of the sums
         row *= np.maximum(factor, b)
@@ -223,9 +224,9 @@ def symbol_contributions(
     recurrence: Recurrence,
     support: Documents,
     document: NDArray[np.unsignedinteger],
-    terms: NDArray[np.float64],
+    terms: Floats,
     progress: Progress | None = None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Contributions of the symbols of a document, given as codes over an extension of the alphabet.
 
     `terms` are the values to attribute: coef_i k(t_i, document) of each support vector, shape (n_sv,).

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Floats, Ints
 from textsvm.kernels.gap.recurrence import STRIP, Recurrence
 from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes, interleave
 from textsvm.runtime.compiled import njit
@@ -43,9 +43,9 @@ def products(
     double: bool,
     rows: Picked,
     columns: Picked,
-    needed: NDArray[np.bool_],
-    firsts: NDArray[np.int64],
-) -> NDArray[np.float64]:
+    needed: Bools,
+    firsts: Ints,
+) -> Floats:
     """Sums of the recurrence: selected documents by lanes of others, shape (wanted, rows, columns).
 
     These are the sums of the `wanted` largest lengths up to p, of rows and groups of lanes that are `needed`.
@@ -60,7 +60,7 @@ def products(
     return sums.reshape(len(sums), -1, wanted, LANES).transpose(2, 0, 1, 3).reshape(wanted, len(sums), -1)
 
 
-def self_products(recurrence: Recurrence, wanted: int, documents: Documents) -> NDArray[np.float64]:
+def self_products(recurrence: Recurrence, wanted: int, documents: Documents) -> Floats:
     """Sums of the recurrence of every document with itself, float64, shape (wanted, n)."""
     lanes, widths = in_lanes(documents)
     codes = documents.codes_for()
@@ -78,7 +78,7 @@ def self_products(recurrence: Recurrence, wanted: int, documents: Documents) -> 
     return values
 
 
-def used_levels(recurrence: Recurrence) -> NDArray[np.float64]:
+def used_levels(recurrence: Recurrence) -> Floats:
     """The level weights without those that float32 cannot hold."""
     weights = recurrence.level_weights
     return np.where(weights > 1e-37, weights, 0)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.kernels.mers.rows import MerRows, ScoreTable
 from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime.compiled import njit
@@ -45,7 +46,7 @@ from textsvm.runtime.simd import (
 BITS = 64
 
 
-def words_of(indptr: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def words_of(indptr: Ints) -> tuple[Ints, Ints]:
     """Words of documents, (document, first l-mer, number of l-mers), and each document's first word."""
     numbers = np.diff(indptr)
     each = -(-numbers // BITS)
@@ -56,7 +57,6 @@ def words_of(indptr: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.i
     return np.stack(words, axis=1).astype(np.int64), begins
 
 
-Array = NDArray[Any]
 ALL, NONE, ONE, TWO = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1), np.uint64(2)
 #: Bit planes of weights.
 WEIGHT_PLANES = 8
@@ -214,7 +214,7 @@ class HostMers(MerRows):
         whole = np.searchsorted(self.begins, np.arange(0, len(self.words) + WORDS, WORDS))
         self.batches = np.unique(np.clip([0, *whole, self.n], 0, self.n))
 
-    def self_values(self, rows: Mers, columns: Mers) -> NDArray[np.float64]:
+    def self_values(self, rows: Mers, columns: Mers) -> Floats:
         n, weights = len(rows.numbers), self.weights
         counts, (words, begins) = np.zeros((n, 1, len(weights)), np.int64), words_of(columns.indptr)
         size = max(1, n // 256)
@@ -231,9 +231,7 @@ class HostMers(MerRows):
         weigh_counts(counts, weights, ones, ones[:1], values)
         return values[:, 0]
 
-    def products(
-        self, rows: Mers, scale: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float32]:
+    def products(self, rows: Mers, scale: Floats, progress: Progress | None = None) -> NDArray[np.float32]:
         out = np.empty((len(rows.numbers), self.n), np.float32)
         self._fill(rows, scale, out, False, progress)
         return out
@@ -243,10 +241,10 @@ class HostMers(MerRows):
         self._fill(self.own, self.normalisation.scale, out, True, progress)
         return out
 
-    def table(self, of_mers: NDArray[np.float64]) -> ScoreTable:
+    def table(self, of_mers: Floats) -> ScoreTable:
         return ScoreTable(self.columns, self.weights, of_mers)
 
-    def _scratch(self, n_symbols: int) -> tuple[Array, Array, Array, Array, int, tuple[int, ...]]:
+    def _scratch(self, n_symbols: int) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, int, tuple[int, ...]]:
         """Slots, masks, planes and sums of a piece, the largest distance, and its `upper_planes`."""
         length, weighted = self.kernel.definition.length, self.kernel.definition.centred is not None
         symbols, most = min(n_symbols, LANES * (BITS + length)), len(self.weights) - 1
@@ -255,9 +253,7 @@ class HostMers(MerRows):
         planes = aligned((WEIGHT_PLANES if weighted else 1) * LANES, np.uint64)
         return slots, masks, planes, aligned((most + 1) * LANES, np.uint64), most, upper_planes(most)
 
-    def _fill(
-        self, rows: Mers, scale: NDArray[np.float64], out: Any, symmetric: bool, progress: Progress | None
-    ) -> None:
+    def _fill(self, rows: Mers, scale: Floats, out: Any, symmetric: bool, progress: Progress | None) -> None:
         """Compute all values; of a symmetric matrix the rows up to the end of each batch, mirrored."""
         columns, weights, column_scale = self.columns, self.weights, self.normalisation.scale
         n_symbols = max(rows.n_symbols, columns.n_symbols)

@@ -33,12 +33,12 @@ from math import comb
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, check_whole
-from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Predictor, Values
+from textsvm.kernels.contract import Ability, Cost, Features, Predictor
 from textsvm.kernels.mers.gapped_rows import GappedRows, HostGapped, HostMask
 from textsvm.kernels.mers.windows import LETTERS, Mask, Windows, check_strands, masks, symbols_of, windows_of
 from textsvm.kernels.options import GAPPED_WEIGHTS
@@ -65,7 +65,7 @@ class PatternContributions:
         self.patterns: list[dict[Any, tuple[int, float]]] = [{} for _ in range(len(documents))]
         self.symbols = [letters[0] for letters in LETTERS] if kernel.canonical else symbols_of(documents)
 
-    def add(self, own: HostMask, target: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
+    def add(self, own: HostMask, target: Ints, weights: Floats) -> None:
         """Add a mask; the weights of feature u are ``weights[target[u]]``, (n,), 0 if target[u] is -1."""
         counts, kept = own.counts, np.array(own.mask.kept)
         owner = np.repeat(np.arange(len(self.documents)), np.diff(counts.indptr))
@@ -92,7 +92,7 @@ class PatternContributions:
         name = self.documents.join(pattern)
         return min(name, name[::-1].translate(_PAIRED)) if self.kernel.canonical else name
 
-    def finish(self, scale: NDArray[np.float64]) -> Contributions:
+    def finish(self, scale: Floats) -> Contributions:
         """The contributions, times `scale` of each document, shape (n,)."""
         result, offsets = Contributions([], []), self.documents.offsets
         for d, (patterns, factor) in enumerate(zip(self.patterns, scale.tolist(), strict=True)):
@@ -134,12 +134,12 @@ MASK, KEPT = 5e-4, 4e-9
 class GappedCost(Cost):
     """Cost of the kernel of gapped k-mers."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         kernel = self.kernel
         symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
         return len(kernel.masks) * symbols * (2 if kernel.canonical else 1) / RATE
 
-    def demand(self, lengths: NDArray[np.int64]) -> float:
+    def demand(self, lengths: Ints) -> float:
         g, m = self.kernel.g, self.kernel.m
         n_masks, kept = comb(g, m), g - m
         seconds = n_masks * (MASK + KEPT * kept * float(lengths.sum()))
@@ -162,7 +162,7 @@ class CountedPatterns:
             parts.append(SharedFeatures.of(x, x.frequencies()).weighed(None, 1.0, False))
         return cls(documents, side_by_side(parts, [mask.times for mask in kernel.masks]))
 
-    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: Any, train: Ints) -> FeatureRows:
         """Feature rows of all documents; nothing is learnt from `train`."""
         x, ridge = self.counted.x, self.counted.ridge
         if not kernel.normalised:
@@ -185,7 +185,7 @@ class GappedFeatureMap(Features):
         kernel = self.kernel
         return "gapped", kernel.structure.view, kernel.g, kernel.m, kernel.canonical, kernel.weight
 
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def occurrences(self, lengths: Ints) -> Ints:
         windows = np.maximum(lengths - self.kernel.g + 1, 0) * (2 if self.kernel.canonical else 1)
         return windows * len(self.kernel.masks)
 
@@ -200,7 +200,7 @@ class GappedAttributor(Attributor):
     method = PATTERNS
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
     ) -> Contributions:
         kernel, squares = self.kernel, np.zeros(len(documents))
         windows = windows_of(documents, kernel.g, kernel.canonical)
@@ -215,7 +215,7 @@ class GappedAttributor(Attributor):
                 progress(number, len(kernel.masks))
         return sums.finish(Normalisation(documents, squares, kernel.normalised).scale)
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         kernel = self.kernel
         counted = GappedCost(kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
         return counted + len(kernel.masks) * lengths * (2 if kernel.canonical else 1) / NAMING_RATE
@@ -288,5 +288,5 @@ class GappedKmers(SymbolKernel):
             return CudaGapped(self, documents, device)
         return HostGapped(self, documents, device)
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         return self.rows(support, device).predictor(coef)

@@ -23,8 +23,8 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.kernels.mers.gapped_rows import CodedTexts, GappedRows, Tables, finish, values_of
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, Windows, windows_of
 from textsvm.kernels.shared.counting_cuda import CudaCounts, WindowIds, matrix_of, ranked
@@ -36,7 +36,6 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents
 
-Array = Any  # a CuPy array
 LISTS_SOURCE, SOURCE = "gapped.cu", "gapped_dense.cu"
 
 
@@ -106,7 +105,7 @@ class DenseMasks:
     `values` are the feature values of 0, 1, 2, ... occurrences, up to `texts.windows`.
     """
 
-    def __init__(self, texts: CodedTexts, values: NDArray[np.float64]) -> None:
+    def __init__(self, texts: CodedTexts, values: Floats) -> None:
         cp = gpu.cupy()
         self.texts, self.n = texts, len(texts.offsets) - 1
         self.arrays = _on_card(texts)
@@ -122,7 +121,7 @@ class DenseMasks:
         size = max(1, room // each)
         return [masks[first : first + size] for first in range(0, len(masks), size)]
 
-    def add_to(self, total: Array, masks: Sequence[Mask]) -> NDArray[np.float64]:
+    def add_to(self, total: Array, masks: Sequence[Mask]) -> Floats:
         """total[i, j] += <x[i], x[j]> over the features of masks, at least for j >= i; return all |x|^2."""
         cp, ld = gpu.cupy(), len(masks) * self._padded(masks)
         gpu.require_memory(2 * self.parts * self.n * ld, f"gapped k-mers of {self.n:,} texts")
@@ -207,7 +206,7 @@ class CudaMask:
         return CudaColumns(self.x, Factors(np.ones(len(self.x)), self.x.squares))
 
     @property
-    def squares(self) -> NDArray[np.float64]:
+    def squares(self) -> Floats:
         return self.mask.times * self.x.squares
 
     def over(self, vocabulary: CudaMaskedWindows) -> CudaSparse:
@@ -219,7 +218,7 @@ class CudaMask:
         times = np.full(len(x), float(self.mask.times))
         return self.columns.cross(x, Factors(times, x.squares), NAME)
 
-    def rows(self, indices: NDArray[np.int64]) -> Array:
+    def rows(self, indices: Ints) -> Array:
         products = self.columns.rows(gpu.cupy().asarray(indices), NAME)
         products *= self.mask.times
         return products
@@ -248,9 +247,7 @@ class CudaGapped(GappedRows):
         return keys <= MOST_KEYS and texts.windows <= MOST_WINDOWS and shared <= _shared()
 
     @staticmethod
-    def look_up(
-        texts: CodedTexts, tables: Tables, values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def look_up(texts: CodedTexts, tables: Tables, values: Floats) -> tuple[Floats, Floats]:
         cp, n, (machines, masks, keys) = gpu.cupy(), len(texts.offsets) - 1, tables.weights.shape
         sums, squares = cp.zeros((n, machines)), cp.zeros(n)
         largest = float(abs(tables.weights).max()) if tables.weights.size else 0.0

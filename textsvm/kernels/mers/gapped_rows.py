@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, Predictor, RowsPredictor, decision_by_rows
 from textsvm.kernels.mers.windows import (
     LETTERS,
@@ -51,7 +52,6 @@ from textsvm.runtime.device import Device, array_module, device_of
 from textsvm.runtime.parallel import Progress, n_threads, part, run
 from textsvm.text.documents import Documents, batches
 
-Array = NDArray[Any]
 #: Bytes of the features of the column documents that are kept; larger ones are recomputed. Bytes per entry.
 KEEP_BYTES, ENTRY_BYTES = 1 << 29, 48
 #: Bytes of weight vectors; above, prediction uses kernel values with the support vectors.
@@ -105,9 +105,7 @@ class GappedRows(ABC):
 
     @staticmethod
     @abstractmethod
-    def look_up(
-        texts: CodedTexts, tables: Tables, values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def look_up(texts: CodedTexts, tables: Tables, values: Floats) -> tuple[Floats, Floats]:
         """Sums of weights, (n, machines), and k(s, s), (n,), of texts with codes below `tables.n_symbols`.
 
         `values` are the feature values of 0, 1, 2, ... occurrences, up to `texts.windows`.
@@ -133,14 +131,14 @@ class GappedRows(ABC):
         with devices.use(self.device):
             return self._normalisation(sum((columns.squares for columns in self.masks()), np.zeros(self.n)))
 
-    def _normalisation(self, squares: NDArray[np.float64]) -> Normalisation:
+    def _normalisation(self, squares: Floats) -> Normalisation:
         return Normalisation(self.documents, squares, self.kernel.normalised)
 
     def diag(self) -> Any:
         with devices.use(self.device):
             return array_module(self.device).asarray(self.normalisation.diagonal())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Any:
         indices = np.asarray(indices, np.int64)
         with devices.use(self.device):
             xp = array_module(self.device)
@@ -167,14 +165,12 @@ class GappedRows(ABC):
             finish(total, own_scale, normalisation)
             return total
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         if self.few_features(coef.shape[1]):
             return GappedPredictor(self, coef.T).values(others, progress)
         return decision_by_rows(self, others, coef, progress, on_host=True)
 
-    def predictor(self, coef: NDArray[np.float64]) -> Predictor:
+    def predictor(self, coef: Floats) -> Predictor:
         """Predictor in feature space if weight vectors fit into memory; coef has shape (n_machines, n)."""
         return GappedPredictor(self, coef) if self.few_features(len(coef)) else RowsPredictor(self, coef)
 
@@ -188,7 +184,7 @@ class GappedRows(ABC):
 class GappedPredictor:
     """Predictor in feature space on either device; coef has shape (n_machines, n_sv)."""
 
-    def __init__(self, rows: GappedRows, coef: NDArray[np.float64]) -> None:
+    def __init__(self, rows: GappedRows, coef: Floats) -> None:
         self.device, self.coef, self.kernel = rows.device, coef, rows.kernel
         # The class only: the rows would keep the features of the support vectors in memory.
         self.rows, self.columns = type(rows), rows.normalisation
@@ -200,7 +196,7 @@ class GappedPredictor:
             ]
         self._tables: dict[int, Tables] = {}
 
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+    def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         values = np.empty((len(documents), len(self.coef)))
         with devices.use(self.device):
             for first, last in batches(documents, BATCH):
@@ -231,7 +227,7 @@ class GappedPredictor:
             )
         ]  # fmt: skip
 
-    def _values(self, documents: Documents) -> NDArray[np.float64]:
+    def _values(self, documents: Documents) -> Floats:
         texts = CodedTexts.of(documents, self.kernel.g, self.kernel.canonical)
         base = max(self._base, texts.n_symbols) if texts is not None and self._base else 0
         if texts is not None and base and self._has_room(texts, base):
@@ -246,7 +242,7 @@ class GappedPredictor:
         own_scale.finish_values(values, self.coef, self.columns)
         return values
 
-    def _counted(self, documents: Documents) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _counted(self, documents: Documents) -> tuple[Floats, Floats]:
         """Sums of weights and k(s, s), from counts of all features of the documents."""
         windows, squares = self.rows.windows_of(self.kernel, documents), np.zeros(len(documents))
         values = np.zeros((len(documents), len(self.coef)))
@@ -301,7 +297,7 @@ class CodedTexts:
 
     codes: NDArray[np.uint8]
     counted: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     g: int
     strands: int
     n_symbols: int
@@ -357,7 +353,7 @@ class Tables:
         return cls(n_symbols, kept, times, tables)
 
 
-def digits_of(vocabulary: MaskedWindows, number: int) -> NDArray[np.int64]:
+def digits_of(vocabulary: MaskedWindows, number: int) -> Ints:
     """Codes of each key of a vocabulary with a single stage, shape (number, size), on the host."""
     rest = devices.to_host(vocabulary.stages[0].keys).astype(np.int64)
     digits = np.empty((number, len(rest)), np.int64)
@@ -383,11 +379,11 @@ class HostMask:
         return InvertedIndex(self.x.on_grid())
 
     @property
-    def squares(self) -> NDArray[np.float64]:
+    def squares(self) -> Floats:
         """|x|^2 of each row, for all masks with the same counts."""
         return self.mask.times * self.x.squares()
 
-    def target(self, vocabulary: MaskedWindows) -> NDArray[np.int64]:
+    def target(self, vocabulary: MaskedWindows) -> Ints:
         """Index of each feature among those of other documents, -1 if they lack it."""
         target = np.full(self.vocabulary.size, -1, np.int64)
         target[self.ids] = vocabulary.find(self.windows)
@@ -404,7 +400,7 @@ class HostMask:
         self.columns.products(x.on_grid(), times, np.ones(len(self.x)), out)
         return out
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> NDArray[np.float32]:
         return self.products(self.x.take(indices))
 
 
@@ -428,9 +424,7 @@ class HostGapped(GappedRows):
         return keys <= MOST_KEYS
 
     @staticmethod
-    def look_up(
-        texts: CodedTexts, tables: Tables, values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def look_up(texts: CodedTexts, tables: Tables, values: Floats) -> tuple[Floats, Floats]:
         more, more_square = np.diff(values), np.diff(values**2)
         n = len(texts.offsets) - 1
         sums, squares = np.zeros((n, len(tables.weights))), np.zeros(n)
@@ -458,7 +452,7 @@ class HostGapped(GappedRows):
         return total
 
     def _add_lists(
-        self, some: tuple[Mask, ...], total: Array, squares: Array, progress: Progress | None
+        self, some: tuple[Mask, ...], total: AnyArray, squares: AnyArray, progress: Progress | None
     ) -> None:
         """Add products over some masks to the upper half of `total`, and k(s, s) to `squares`, by lists."""
         most = int(np.diff(self.windows.indptr).max(initial=0))
@@ -470,7 +464,7 @@ class HostGapped(GappedRows):
         lists.add_to(total, self.windows.indptr, part(progress, first, len(some), len(every)))
 
     def _add_columns(
-        self, some: tuple[Mask, ...], total: Array, squares: Array, progress: Progress | None
+        self, some: tuple[Mask, ...], total: AnyArray, squares: AnyArray, progress: Progress | None
     ) -> None:
         """The same by tile products, where most documents have a feature."""
         for mask in some:
@@ -529,7 +523,7 @@ class MaskLists:
     starts: NDArray[np.int32]
     documents: NDArray[np.unsignedinteger]
     values: NDArray[np.float32]
-    squares: NDArray[np.float64]
+    squares: Floats
 
     @classmethod
     def of(
@@ -565,12 +559,10 @@ class MaskLists:
         return lists
 
     @property
-    def arrays(self) -> tuple[Array, ...]:
+    def arrays(self) -> tuple[AnyArray, ...]:
         return self.ids, self.places, self.starts, self.documents, self.values, self.squares
 
-    def add_to(
-        self, total: NDArray[np.float32], indptr: NDArray[np.int64], progress: Progress | None = None
-    ) -> None:
+    def add_to(self, total: NDArray[np.float32], indptr: Ints, progress: Progress | None = None) -> None:
         """total[i, j] += <x[i], x[j]> for j > i, mask by mask; `indptr` of the windows."""
         n = len(total)
         whole = self.values.shape[1] == 0 and int(np.diff(indptr).max(initial=0)) < 1 << 12

@@ -42,12 +42,12 @@ from math import comb
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, check_positive, check_whole
-from textsvm.kernels.contract import Ability, Cost, Lengths, Predictor, Values
+from textsvm.kernels.contract import Ability, Cost, Predictor
 from textsvm.kernels.mers.cpu import HostMers
 from textsvm.kernels.mers.cuda import CudaMers
 from textsvm.kernels.mers.rows import MerRows
@@ -65,7 +65,7 @@ MERS = Attribution("l-mers", "exact: each l-mer's contribution, spread evenly ov
 _PAIRED = str.maketrans("acgtu", "tgcaa")
 
 
-def _names(documents: Documents, d: int, starts: NDArray[np.int64], length: int, both: bool) -> list[str]:
+def _names(documents: Documents, d: int, starts: Ints, length: int, both: bool) -> list[str]:
     """l-mers as text; on both strands the smaller of an l-mer and its reverse complement."""
     symbols = documents.symbols(d)
     names = [documents.join(list(symbols[start : start + length])) for start in starts.tolist()]
@@ -75,7 +75,7 @@ def _names(documents: Documents, d: int, starts: NDArray[np.int64], length: int,
     return [min(name, name[::-1].translate(_PAIRED)) for name in names]
 
 
-def _sum_by_name(names: list[str], terms: NDArray[np.float64]) -> list[tuple[str, int, float]]:
+def _sum_by_name(names: list[str], terms: Floats) -> list[tuple[str, int, float]]:
     sums: dict[str, tuple[int, float]] = {}
     for name, term in zip(names, terms.tolist(), strict=True):
         count, total = sums.get(name, (0, 0.0))
@@ -84,7 +84,7 @@ def _sum_by_name(names: list[str], terms: NDArray[np.float64]) -> list[tuple[str
 
 
 @lru_cache(maxsize=64)
-def mismatch_weights(k: int, m: int, b: int) -> NDArray[np.float64]:
+def mismatch_weights(k: int, m: int, b: int) -> Floats:
     """Number of strings of k of b letters within m mismatches of both k-mers, for d = 0 .. min(k, 2m)."""
     weights = [
         sum(number for a, c, number in around(k, d, b, m) if a <= m and c <= m)
@@ -94,7 +94,7 @@ def mismatch_weights(k: int, m: int, b: int) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=64)
-def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> NDArray[np.float64]:  # noqa: E741
+def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> Floats:  # noqa: E741
     """Weights of l-mers over b letters with k informative positions, for 0 .. d mismatches."""
     if filtered == "none":
         return np.array([comb(l - i, k) for i in range(d + 1)], float)
@@ -157,7 +157,7 @@ class MerDefinition:
 
     length: int  #: Symbols of an l-mer
     #: float64 array: w(0), w(1), ...: weights of pairs at these distances; pairs farther apart do not count.
-    weights: NDArray[np.float64]
+    weights: Floats
     centred: Centred | None = None  #: Weights of positions; equal if None
     counts_letters: bool = True  #: Whether the weights depend on the size of the alphabet
 
@@ -165,7 +165,7 @@ class MerDefinition:
 class MerCost(Cost):
     """Cost of a kernel of distances between l-mers."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         kernel, definition = self.kernel, self.kernel.definition
         rows, columns = (
             np.maximum(lengths - definition.length + 1, 0.0) for lengths in (row_lengths, column_lengths)
@@ -183,7 +183,7 @@ class MerAttributor(Attributor):
     method = MERS
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
     ) -> Contributions:
         mers, columns = rows.mers(documents)
         scale, result = rows.normalise(documents, mers, columns).scale, Contributions([], [])
@@ -201,7 +201,7 @@ class MerAttributor(Attributor):
                 progress(d + 1, len(documents))
         return result
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         return 4 * MerCost(self.kernel).of_rows(lengths, support_lengths)
 
 
@@ -243,7 +243,7 @@ class MerKernel(SymbolKernel):
         self.check()
         return (CudaMers if device.kind == "cuda" else HostMers)(self, documents, device)
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         return self.rows(support, device).predictor(coef)
 
 

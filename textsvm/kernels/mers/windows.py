@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Bools, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import check_flag
 from textsvm.kernels.shared.counting import check_symbols
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-Array = NDArray[Any]
 #: Letters of DNA and RNA by code: u counts as t; the codes of bases pair with 3 - code. Windows with n or
 #: another code of an ambiguous base are left out.
 LETTERS = ("a", "c", "g", "tu", "nrykmswbdhv")
@@ -78,8 +78,8 @@ class Windows:
     """
 
     codes: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    indptr: NDArray[np.int64]
+    starts: Ints
+    indptr: Ints
     n_symbols: int
 
 
@@ -170,14 +170,14 @@ class MaskedWindows:
         return ids
 
     @staticmethod
-    def rank(windows: Any, kept: NDArray[np.int64], ids: Any, bound: int) -> tuple[Stage, NDArray[np.int32]]:
+    def rank(windows: Any, kept: Ints, ids: Any, bound: int) -> tuple[Stage, NDArray[np.int32]]:
         """Extend the ids of windows by more positions; keys are below `bound`."""
         keys = MaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
         distinct, new_ids, ranks = ranked(keys, bound, max(TABLE, 8 * len(ids)))
         return Stage(kept, distinct, ranks), new_ids
 
     @staticmethod
-    def keys_of(windows: Any, kept: NDArray[np.int64], ids: Array, n_symbols: int) -> NDArray[np.int64]:
+    def keys_of(windows: Any, kept: Ints, ids: AnyArray, n_symbols: int) -> Ints:
         """Key of every window; -1 if its id is -1 or if it has a symbol from `n_symbols` on."""
         keys = np.empty(len(windows.starts), np.int64)
         begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
@@ -228,18 +228,18 @@ class Mers:
     """
 
     codes: NDArray[np.int32]
-    starts: NDArray[np.int64]
+    starts: Ints
     weights: NDArray[np.uint8]
-    indptr: NDArray[np.int64]
+    indptr: Ints
     n_symbols: int
     length: int
 
     @property
-    def numbers(self) -> NDArray[np.int64]:
+    def numbers(self) -> Ints:
         """Number of l-mers of each document, shape (n,)."""
         return np.diff(self.indptr)
 
-    def take(self, indices: NDArray[np.int64]) -> Mers:
+    def take(self, indices: Ints) -> Mers:
         """The l-mers of some documents."""
         numbers = self.numbers[indices]
         indptr = np.concatenate([[0], np.cumsum(numbers)])
@@ -254,20 +254,20 @@ class Mers:
         """Each l-mer as a document of its own, with weight 1."""
         return replace(self.alike(), indptr=np.arange(len(self.starts) + 1))
 
-    def keys(self, symbols: int) -> NDArray[np.int64]:
+    def keys(self, symbols: int) -> Ints:
         """Number of each l-mer among all l-mers over an alphabet of this size."""
         keys = np.zeros(len(self.starts), np.int64)
         for place in range(self.length):
             keys = keys * symbols + self.codes[self.starts + place]
         return keys
 
-    def unknown(self, symbols: int) -> NDArray[np.bool_]:
+    def unknown(self, symbols: int) -> Bools:
         """Whether each document has an l-mer with a code >= `symbols`, shape (n,)."""
         if self.n_symbols <= symbols:
             return np.zeros(len(self.numbers), bool)
         new = np.concatenate([[0], np.cumsum(self.codes >= symbols)])
         of_mers = np.concatenate([[0], np.cumsum(new[self.starts + self.length] > new[self.starts])])
-        result: NDArray[np.bool_] = np.diff(of_mers[self.indptr]) > 0
+        result: Bools = np.diff(of_mers[self.indptr]) > 0
         return result
 
 

@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel
-from textsvm.kernels.contract import Cost, HostRows, KernelRows, Values
+from textsvm.kernels.contract import Cost, HostRows, KernelRows
 from textsvm.kernels.positions.cuda import CudaPositions
 from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes
 from textsvm.kernels.shared.normalisation import Normalisation, longest_of, normalisation_of
@@ -34,7 +35,7 @@ SECONDS = 0.2
 class Lanes(Protocol):
     """Column documents in lanes, ready to be compared."""
 
-    def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
+    def products(self, rows: Picked, groups: slice) -> Floats:
         """Values, not normalised, of rows (codes, offsets, indices) with all lanes of some groups."""
 
 
@@ -44,17 +45,17 @@ class Definition(Protocol):
     source: ClassVar[str]  #: File of the GPU twin
 
     @property
-    def table(self) -> NDArray[np.float64]:
+    def table(self) -> Floats:
         """Look-up table of the GPU twin."""
 
     @property
     def numbers(self) -> dict[str, float]:
         """Fields of the GPU twin's Task."""
 
-    def self_values(self, documents: Documents) -> NDArray[np.float64]:
+    def self_values(self, documents: Documents) -> Floats:
         """k(s, s) of every document, not normalised."""
 
-    def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
+    def share(self, x: Any, codes: Any, offsets: Any, factors: Floats) -> Floats:
         """Contributions of the symbols x to the sum of factors times values with documents."""
 
 
@@ -69,7 +70,7 @@ class PositionAttributor(Attributor):
     """Exact attribution by matches."""
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
     ) -> Contributions:
         support, symbols = rows.documents, []
         codes, offsets = support.codes_for(documents), np.array(support.offsets)
@@ -95,7 +96,7 @@ class PositionKernel(SymbolKernel):
         """Parameters for texts of at most this length."""
 
     @abstractmethod
-    def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> Lanes:
+    def _lanes(self, documents: Documents, groups: Ints) -> Lanes:
         """Prepare documents as columns on the CPU: groups[g, lane] is a document, -1 none."""
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
@@ -103,7 +104,7 @@ class PositionKernel(SymbolKernel):
         return (CudaPositions if device.kind == "cuda" else HostPositions)(self, documents, device)
 
 
-def overlaps(row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+def overlaps(row_lengths: Ints, column_lengths: Ints) -> Floats:
     """Total number of common positions of each row document with the column documents."""
     lengths = np.sort(column_lengths)
     sums = np.concatenate([[0], np.cumsum(lengths)]).astype(np.float64)
@@ -125,7 +126,7 @@ class HostPositions(HostRows):
     def diag(self) -> NDArray[np.float32]:
         return self.normalisation.diagonal()
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> NDArray[np.float32]:
         indices = np.asarray(indices, np.int64)
         values = np.empty((len(indices), self.n), np.float32)
         self._fill(values, self.documents.take(indices), self.normalisation.take(indices))

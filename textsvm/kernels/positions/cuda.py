@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.contract import decision_by_rows
 from textsvm.kernels.shared.normalisation import Normalisation, normalisation_of
@@ -101,7 +101,7 @@ class CudaPositions:
         with gpu.use(self.device):
             return gpu.cupy().asarray(self.normalisation.diagonal())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Any:
         indices = np.asarray(indices, np.int64)
         with gpu.use(self.device):
             return self._matrix(self.documents.take(indices), self.normalisation.take(indices))
@@ -118,9 +118,7 @@ class CudaPositions:
         with gpu.use(self.device):
             return self._matrix(others, own, progress)
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return decision_by_rows(self, others, np.ascontiguousarray(coef, np.float64), progress)
 
     def _empty(self, rows: int) -> Any:

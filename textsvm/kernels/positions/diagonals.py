@@ -45,12 +45,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_positive, check_whole
-from textsvm.kernels.contract import Ability, Lengths, Values
+from textsvm.kernels.contract import Ability
 from textsvm.kernels.positions.base import PositionAttributor, PositionCost, PositionKernel, overlaps
 from textsvm.kernels.shared.lanes import Picked
 from textsvm.runtime.compiled import njit
@@ -97,19 +97,19 @@ class Diagonals:
 
     first: int  #: The shortest k
     length: int  #: d, the longest k, at most `MOST`
-    weights: NDArray[np.float64]  #: delta of shifts 0 to S
+    weights: Floats  #: delta of shifts 0 to S
 
     source: ClassVar[str] = "diagonals.cu"
 
     @property
-    def table(self) -> NDArray[np.float64]:
+    def table(self) -> Floats:
         return self.weights
 
     @property
     def numbers(self) -> dict[str, float]:
         return {"shifts": len(self.weights), "first": self.first, "length": self.length}
 
-    def self_values(self, documents: Documents) -> NDArray[np.float64]:
+    def self_values(self, documents: Documents) -> Floats:
         codes, offsets, values = documents.codes_for(), np.array(documents.offsets), np.empty(len(documents))
 
         def work(first: int) -> None:
@@ -119,13 +119,13 @@ class Diagonals:
         run(work, range(0, len(documents), 64))
         return values
 
-    def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
+    def share(self, x: Any, codes: Any, offsets: Any, factors: Floats) -> Floats:
         shares = np.zeros(len(x) + 1)
         _share(x, codes, offsets, factors, self.first, self.length, self.weights, shares)
         return np.cumsum(shares)[:-1]
 
 
-def _shifts(kernel: Any, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> int:
+def _shifts(kernel: Any, row_lengths: Ints, column_lengths: Ints) -> int:
     """Number of diagonals of texts of these lengths."""
     longest = int(max(row_lengths.max(initial=0), column_lengths.max(initial=0)))
     return 2 * len(kernel.definition(longest).weights) - 1
@@ -134,7 +134,7 @@ def _shifts(kernel: Any, row_lengths: NDArray[np.int64], column_lengths: NDArray
 class DiagonalCost(PositionCost):
     """Cost of a sum over diagonals."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         words = overlaps(row_lengths, column_lengths) / 64 + len(column_lengths)
         shifts = _shifts(self.kernel, row_lengths, column_lengths)
         return shifts * words / RATE + len(column_lengths) / WRITTEN
@@ -145,7 +145,7 @@ class DiagonalAttributor(PositionAttributor):
 
     method = KMERS
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         shifts = _shifts(self.kernel, lengths, support_lengths)
         return shifts * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
 
@@ -156,7 +156,7 @@ class DiagonalKernel(PositionKernel):
     cost = Ability(DiagonalCost)
     attribution = Ability(DiagonalAttributor)
 
-    def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> DiagonalLanes:
+    def _lanes(self, documents: Documents, groups: Ints) -> DiagonalLanes:
         return DiagonalLanes(self, documents, groups)
 
 
@@ -248,7 +248,7 @@ class Oligo(DiagonalKernel):
 class DiagonalLanes:
     """Column documents as bit planes (`Lanes`)."""
 
-    def __init__(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> None:
+    def __init__(self, kernel: Any, documents: Documents, groups: Ints) -> None:
         self.kernel, self.symbols = kernel, len(documents.alphabet)
         self.planes = max(1, (self.symbols + 1).bit_length())  # for codes from 1, all zeros and all ones
         self.longest = int(documents.lengths.max(initial=0))
@@ -264,7 +264,7 @@ class DiagonalLanes:
 
         run(pack, range(len(groups)))
 
-    def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
+    def products(self, rows: Picked, groups: slice) -> Floats:
         codes, offsets, which = rows
         lengths = np.diff(offsets)[which]
         longest = int(lengths.max(initial=0))

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_whole
-from textsvm.kernels.contract import Ability, Lengths, Values
+from textsvm.kernels.contract import Ability
 from textsvm.kernels.positions.base import (
     PositionAttributor,
     PositionCost,
@@ -79,7 +79,7 @@ class WindowSum:
         return {"side": self.side, "outer": self.outer, "unit": self.unit}
 
     @property
-    def table(self) -> NDArray[np.float64]:
+    def table(self) -> Floats:
         """c^d1 for all c, shape ((l + 1)^2 + 1,)."""
         c = np.arange((self.side + 1) ** 2 + 1, dtype=np.float64)
         return _power(c, self.inner)
@@ -89,11 +89,11 @@ class WindowSum:
         """Divisor of sums of c^d1."""
         return float(self.table[-1])
 
-    def finish(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def finish(self, sums: Floats) -> Floats:
         """k of sums of c^d1."""
         return _power(sums / self.unit, self.outer)
 
-    def of_equal(self, longest: int) -> NDArray[np.float64]:
+    def of_equal(self, longest: int) -> Floats:
         """Sums of c^d1 of a text with itself by its length, in order of positions, shape (longest + 1,)."""
         side, whole = self.side, 2 * self.side + 1
         weights = side + 1 - np.abs(np.arange(-side, side + 1))
@@ -110,16 +110,16 @@ class WindowSum:
             long = long + falling
         return np.concatenate([sums, long])
 
-    def self_values(self, documents: Documents) -> NDArray[np.float64]:
+    def self_values(self, documents: Documents) -> Floats:
         return self.finish(self.of_equal(longest_of(documents))[documents.lengths])
 
-    def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
+    def share(self, x: Any, codes: Any, offsets: Any, factors: Floats) -> Floats:
         shares = np.zeros(len(x))
         _share(x, codes, offsets, factors, self.side, self.inner, self.outer, self.unit, shares)
         return shares
 
 
-def _power(x: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
+def _power(x: Floats, degree: int) -> Floats:
     """x * x * ..., multiplied in the same order on CPU and GPU."""
     power = x
     for _ in range(degree - 1):
@@ -130,7 +130,7 @@ def _power(x: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
 class LocalityCost(PositionCost):
     """Cost of the locality-improved kernel."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         return (overlaps(row_lengths, column_lengths) + 20 * len(column_lengths)) / RATE
 
 
@@ -139,7 +139,7 @@ class LocalityAttributor(PositionAttributor):
 
     method = WINDOWS
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         return self.kernel.window * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
 
 
@@ -180,7 +180,7 @@ class LocalityImproved(PositionKernel):
     def definition(self, longest: int) -> WindowSum:
         return WindowSum(int(self.window) // 2, int(self.inner_degree), int(self.outer_degree))
 
-    def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> WindowLanes:
+    def _lanes(self, documents: Documents, groups: Ints) -> WindowLanes:
         return WindowLanes(self.definition(0), documents, groups)
 
     def check(self) -> None:
@@ -195,10 +195,10 @@ class LocalityImproved(PositionKernel):
 class WindowLanes:
     """Column documents, interleaved when they are compared (`Lanes`)."""
 
-    def __init__(self, windows: WindowSum, documents: Documents, groups: NDArray[np.int64]) -> None:
+    def __init__(self, windows: WindowSum, documents: Documents, groups: Ints) -> None:
         self.windows, self.documents, self.groups = windows, documents, groups
 
-    def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
+    def products(self, rows: Picked, groups: slice) -> Floats:
         codes, offsets, which = rows
         # Codes of the same type, so that the loop is compiled once for it.
         ours, wide = self.documents.codes_for(), np.uint32

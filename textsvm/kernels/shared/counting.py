@@ -5,9 +5,9 @@ length a at its start and a window of length b at its end, max(a, b) < q <= a + 
 
     key = id_a(start) * size_b + id_b(end)                  (both below 2^31: a key fits 64 bits)
 
-and its id is the rank of its key among the distinct keys of the documents. Lengths double (1, 2, 4, ...) up
+and its id is the rank of its key among the distinct keys of the documents. Ints double (1, 2, 4, ...) up
 to the shortest requested length and then grow by a symbol, so 64 symbols take seven steps, and neither p nor
-the alphabet is limited by the size of a word. Lengths that no document has are omitted. The sorted distinct
+the alphabet is limited by the size of a word. Ints that no document has are omitted. The sorted distinct
 keys of every length are the whole vocabulary: they map the p-mers of other documents to these ids exactly.
 
 Documents of fewer than 2^31 symbols have fewer than 2^31 windows of a length, so ids within a length and
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Ints
 from textsvm.errors import InputError
 from textsvm.linalg.sparse import SERIAL_SIZE, Counts, index_type, run_on_ranges, run_pieces
 from textsvm.runtime.compiled import njit, popcount, use_numpy
@@ -34,7 +35,6 @@ from textsvm.runtime.memory import copied, empty, joined
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
-Array = NDArray[Any]
 #: Largest total number of symbols.
 MAX_SYMBOLS = (1 << 31) - 1
 #: Smallest number of p-mers per piece of work.
@@ -61,7 +61,7 @@ def last_uses(steps: list[tuple[int, int, int]]) -> dict[int, int]:
     return {length: step for step, (_, a, b) in enumerate(steps) for length in (a, b)}
 
 
-def longest_of(lengths: NDArray[np.int64], p1: int, p2: int) -> int:
+def longest_of(lengths: Ints, p1: int, p2: int) -> int:
     """Longest of the lengths p1..p2 that any document reaches, else p1 - 1; at least 1."""
     return max(p1 - 1, 1, min(p2, int(lengths.max(initial=0))))
 
@@ -75,7 +75,7 @@ def check_symbols(size: int, times: int = 1) -> None:
         )
 
 
-def windows_of(lengths: NDArray[np.int64], p1: int, p2: int) -> NDArray[np.int64]:
+def windows_of(lengths: Ints, p1: int, p2: int) -> Ints:
     """Number of windows of p1..p2 symbols in documents of these lengths, shape (n,)."""
     numbers = np.zeros(len(lengths), np.int64)
     for q in range(p1, min(p2, int(lengths.max(initial=0))) + 1):
@@ -105,7 +105,7 @@ class Vocabulary:
         return self.n_symbols if length == 1 else len(self.keys[length])
 
     @property
-    def first(self) -> NDArray[np.int64]:
+    def first(self) -> Ints:
         """Feature number of the first p-mer of each length p1..p2, and the total number of p-mers."""
         return np.cumsum([0] + [self.size(q) for q in range(self.p1, self.p2 + 1)])
 
@@ -148,8 +148,8 @@ class Vocabulary:
 
 
 def _find_on_cpu(
-    own: Array, size_b: np.uint64, other_keys: Array, width: np.uint64, left: Array, right: Array
-) -> NDArray[np.int64]:
+    own: AnyArray, size_b: np.uint64, other_keys: AnyArray, width: np.uint64, left: AnyArray, right: AnyArray
+) -> Ints:
     """`_find_pairs` on all cores."""
     ranks = np.empty(len(other_keys), np.int64)
     if len(other_keys) <= PIECE:
@@ -207,7 +207,7 @@ def pmer_codes(vocabulary: Vocabulary) -> Iterator[NDArray[np.int32]]:
             yield codes[q]
 
 
-def pmer_texts(codes: NDArray[np.int32], alphabet: NDArray[Any]) -> NDArray[np.object_]:
+def pmer_texts(codes: NDArray[np.int32], alphabet: AnyArray) -> NDArray[np.object_]:
     """Text of every row of codes, shape (n, length); tokens are separated by spaces."""
     if alphabet.dtype == object:
         names = alphabet[codes[:, 0]]
@@ -221,9 +221,7 @@ def pmer_texts(codes: NDArray[np.int32], alphabet: NDArray[Any]) -> NDArray[np.o
     return names
 
 
-def pmer_names(
-    vocabulary: Vocabulary, pmers: NDArray[np.int64], alphabet: NDArray[Any]
-) -> NDArray[np.object_]:
+def pmer_names(vocabulary: Vocabulary, pmers: Ints, alphabet: AnyArray) -> NDArray[np.object_]:
     """Texts of some p-mers, given by ascending numbers."""
     names = [np.empty(0, object)]
     for codes, first in zip(pmer_codes(vocabulary), vocabulary.first[:-1].tolist(), strict=True):
@@ -248,7 +246,7 @@ def count_each(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[i
         yield q, size, _count_length(documents.offsets, q, ids, size, 0)
 
 
-def count_ids(offsets: NDArray[np.int64], ids: NDArray[np.int32], size: int) -> Counts:
+def count_ids(offsets: Ints, ids: NDArray[np.int32], size: int) -> Counts:
     """Count ids from 0 to size - 1, given the offsets of each document's ids."""
     return _count_length(offsets, 1, ids, size, 0)
 
@@ -274,7 +272,7 @@ def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int,
 
 
 def _pair(
-    offsets: Array, q: int, left: Array, right: Array, b: int, sizes: tuple[int, int]
+    offsets: AnyArray, q: int, left: AnyArray, right: AnyArray, b: int, sizes: tuple[int, int]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
     """Distinct keys of the windows of length q, and the id of the window at every position.
 
@@ -309,7 +307,7 @@ def _pair(
     return distinct, ids
 
 
-def _window_starts(offsets: NDArray[np.int64], q: int) -> NDArray[np.int64]:
+def _window_starts(offsets: Ints, q: int) -> Ints:
     """Positions of the complete windows of length q."""
     positions = np.arange(offsets[-1])
     left = np.repeat(offsets[1:], np.diff(offsets)) - positions
@@ -317,7 +315,7 @@ def _window_starts(offsets: NDArray[np.int64], q: int) -> NDArray[np.int64]:
 
 
 def _mark_keys(
-    offsets: Array, q: int, left: Array, right: Array, b: int, sizes: tuple[int, int]
+    offsets: AnyArray, q: int, left: AnyArray, right: AnyArray, b: int, sizes: tuple[int, int]
 ) -> NDArray[np.uint64]:
     """Bit table of the keys that occur: the union of a table per thread, as far as memory allows."""
     size_b = sizes[1]
@@ -388,14 +386,14 @@ def _sort(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.concatenate(parts, out=words)
 
 
-def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size: int, base: int) -> Counts:
+def _count_length(offsets: Ints, q: int, ids: NDArray[np.int32], size: int, base: int) -> Counts:
     """Count the windows of length q; features are `base` + id."""
     if use_numpy(len(ids)):
         return _count_few(offsets, q, ids, size, base)
     indptr, dtype = np.zeros(len(offsets), np.int64), index_type(base + size)
     few = len(ids) <= SERIAL_SIZE
     longest = len(ids) if few else int(np.diff(offsets).max(initial=1))
-    pieces: dict[int, tuple[Array, Array]] = {}
+    pieces: dict[int, tuple[AnyArray, AnyArray]] = {}
 
     def count_piece(first: int, last: int) -> None:
         symbols = int(offsets[last] - offsets[first])
@@ -415,7 +413,7 @@ def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], si
     return Counts(indptr, *(joined([part[k] for part in parts]) for k in (0, 1)))
 
 
-def _count_few(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size: int, base: int) -> Counts:
+def _count_few(offsets: Ints, q: int, ids: NDArray[np.int32], size: int, base: int) -> Counts:
     """`_count_length` by NumPy."""
     starts = _window_starts(offsets, q)
     owner = np.searchsorted(offsets, starts, side="right") - 1
@@ -427,7 +425,7 @@ def _count_few(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size:
     return Counts(indptr.astype(np.int64), features, counts[order].astype(np.int32))
 
 
-def _merge(offsets: NDArray[np.int64], parts: list[Counts]) -> Counts:
+def _merge(offsets: Ints, parts: list[Counts]) -> Counts:
     """Join the counts of all lengths; `parts` is emptied to free memory."""
     if len(parts) == 1:
         return parts[0]

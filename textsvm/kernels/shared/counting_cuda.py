@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.kernels.shared.counting import Vocabulary, check_symbols, last_uses, longest_of, plan
 from textsvm.linalg.sparse_cuda import CudaSparse, check_features, documents_of, starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments
 
-Array = Any  # a CuPy array
 SOURCE = "pmers.cu"
 #: Number of possible keys up to which ranks are always tabulated.
 TABLE = 1 << 24
@@ -32,7 +31,7 @@ DEFINE_SETS = [(SOURCE, defines) for defines in KEY_DEFINES.values()]
 class WindowIds:
     """Ids of the windows of each length at every position of some documents, on a GPU."""
 
-    lengths: NDArray[np.int64]  #: Symbols of each document, on the host
+    lengths: Ints  #: Symbols of each document, on the host
     offsets: Array  #: First symbol of each document
     document: Array  #: Document of each symbol
     ids: list[tuple[int, Array]]  #: Each length, with the ids
@@ -195,7 +194,7 @@ def _occurrence_keys(windows: WindowIds) -> Array:
     return keys[: sum(_n_windows(windows.lengths, q) for q, _ in windows.ids)]
 
 
-def _n_windows(lengths: NDArray[np.int64], q: int) -> int:
+def _n_windows(lengths: Ints, q: int) -> int:
     """Number of windows of q symbols in documents of these lengths."""
     return int(np.maximum(lengths - q + 1, 0).sum())
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.sparse import Sparse
@@ -56,7 +57,7 @@ class FeatureKernelRows(ABC):
         """Products of rows of features with the columns, times both scales."""
 
     @abstractmethod
-    def compare_own(self, indices: NDArray[np.int64], own: Normalisation) -> Any:
+    def compare_own(self, indices: Ints, own: Normalisation) -> Any:
         """`compare` for some of the columns."""
 
     def diag(self) -> Any:
@@ -66,7 +67,7 @@ class FeatureKernelRows(ABC):
                 return xp.ones(self.n, np.float32)
             return xp.asarray(self.normalisation.diagonal())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Any:
         indices = np.asarray(indices, np.int64)
         own = self.normalisation.take(indices)
         with devices.use(self.device):
@@ -83,9 +84,7 @@ class FeatureKernelRows(ABC):
             own.finish_rows(values, self.normalisation)
             return values
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return FeaturePredictor.of_support(self, coef.T).values(others, progress)
 
 
@@ -93,7 +92,7 @@ class HostFeatureRows(FeatureKernelRows):
     """Products of features on a CPU."""
 
     #: Ends of blocks of features, see `textsvm.linalg.products`; None for a single block.
-    ends: NDArray[np.int64] | None = None
+    ends: Ints | None = None
 
     @cached_property
     def columns(self) -> InvertedIndex:
@@ -106,7 +105,7 @@ class HostFeatureRows(FeatureKernelRows):
         self.columns.products(x.on_grid(self.ends), own.scale, scale, values, progress)
         return values
 
-    def compare_own(self, indices: NDArray[np.int64], own: Normalisation) -> NDArray[np.float32]:
+    def compare_own(self, indices: Ints, own: Normalisation) -> NDArray[np.float32]:
         return self.compare(self.x.take(indices), own)
 
 
@@ -130,7 +129,7 @@ class FeaturePredictor:
         device: Device,
         space: Any,
         weights: Any,
-        featureless: tuple[Normalisation, NDArray[np.float64]] | None = None,
+        featureless: tuple[Normalisation, Floats] | None = None,
     ) -> None:
         self.device, self.space, self.weights = device, space, weights
         self.columns, self.coef = featureless or (
@@ -139,14 +138,14 @@ class FeaturePredictor:
         )
 
     @classmethod
-    def of_support(cls, rows: FeatureKernelRows, coef: NDArray[np.float64]) -> Self:
+    def of_support(cls, rows: FeatureKernelRows, coef: Floats) -> Self:
         """From the rows of support vectors and coef (n_machines, n_sv): w = sum_j a_j phi(t_j) / |t_j|."""
         columns = rows.normalisation
         with devices.use(rows.device):
             weights = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
             return cls(rows.device, rows.space, weights, (columns, coef))
 
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+    def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         values = np.empty((len(documents), self.weights.shape[1]))
         for first, last in self._batches(documents):
             some = documents if last - first == len(values) else documents.take(np.arange(first, last))

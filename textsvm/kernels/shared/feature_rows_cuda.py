@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Bools, Ints
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_groups
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
@@ -17,8 +17,6 @@ from textsvm.linalg.sparse_cuda import CudaSparse
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
-
-Array = Any  # a CuPy array
 
 
 class CudaFeatureRows(FeatureKernelRows):
@@ -36,7 +34,7 @@ class CudaFeatureRows(FeatureKernelRows):
             return gpu.cupy().empty((0, self.n), np.float32)
         return self.columns.cross(x, Factors(own.scale, x.squares), self.label, progress)
 
-    def compare_own(self, indices: NDArray[np.int64], own: Normalisation) -> Array:
+    def compare_own(self, indices: Ints, own: Normalisation) -> Array:
         return self.columns.rows(gpu.cupy().asarray(indices), self.label)
 
     def gram(self, progress: Progress | None = None) -> Array:
@@ -47,7 +45,7 @@ class CudaFeatureRows(FeatureKernelRows):
             return values
 
 
-def match_featureless(documents: Documents, rows: FeatureRows, featureless: NDArray[np.bool_]) -> FeatureRows:
+def match_featureless(documents: Documents, rows: FeatureRows, featureless: Bools) -> FeatureRows:
     """Add the features of `featureless_groups` to normalised rows on the current card."""
     cp = gpu.cupy()
     if not featureless.any():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.linalg.products import finish_half
 from textsvm.linalg.rows import FeatureRows, side_by_side
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-def inverse_roots(self_values: NDArray[np.float64]) -> NDArray[np.float64]:
+def inverse_roots(self_values: Floats) -> Floats:
     """1 / sqrt(k(s, s)), 0 for a document without any feature."""
     return np.divide(1, np.sqrt(self_values), out=np.zeros(len(self_values)), where=self_values > 0)
 
 
-def require_float32(self_values: NDArray[np.float64], name: str) -> None:
+def require_float32(self_values: Floats, name: str) -> None:
     """Raise InputError if k(s, s) of an unnormalised kernel exceed the range of float32."""
     if not ((self_values > 1e-30) & (self_values < 1e38)).all():
         raise InputError(
@@ -60,7 +61,7 @@ class Normalisation:
     def __init__(
         self,
         documents: Documents,
-        self_values: NDArray[np.float64],
+        self_values: Floats,
         normalised: bool,
         columns: Normalisation | None = None,
     ) -> None:
@@ -76,7 +77,7 @@ class Normalisation:
                 self.groups[i] = self._known.setdefault(text, len(self._known) + 1)
 
     @property
-    def featureless(self) -> NDArray[np.int64]:
+    def featureless(self) -> Ints:
         """Documents without any feature, of a normalised kernel."""
         return np.flatnonzero(self.groups)
 
@@ -84,7 +85,7 @@ class Normalisation:
         """Kernel values of the documents with themselves, shape (n,)."""
         return (np.ones(len(self.groups)) if self.normalised else self.self_values).astype(np.float32)
 
-    def take(self, indices: NDArray[np.int64]) -> Self:
+    def take(self, indices: Ints) -> Self:
         """The normalisation of some of the documents."""
         some = object.__new__(type(self))
         some.__dict__ |= self.__dict__
@@ -115,17 +116,13 @@ class Normalisation:
         here = xp.arange(last - first)
         matrix[here + first, here] = xp.asarray(self.diagonal()[first:last])
 
-    def finish_values(
-        self, values: NDArray[np.float64], coef: NDArray[np.float64], columns: Normalisation
-    ) -> None:
+    def finish_values(self, values: Floats, coef: Floats, columns: Normalisation) -> None:
         """Set decision values (n, n_machines) of documents without features; coef (n_machines, columns)."""
         for i in self.featureless:
             values[i] = coef[:, columns.groups == self.groups[i]].sum(axis=1)
 
 
-def featureless_of(
-    columns: Normalisation, coef: NDArray[np.float64], examples: Documents
-) -> tuple[list[NDArray[np.int64]], NDArray[np.float64]]:
+def featureless_of(columns: Normalisation, coef: Floats, examples: Documents) -> tuple[list[Ints], Floats]:
     """Codes of the distinct support vectors without features, and the values of texts equal to them.
 
     `columns` belongs to the support vectors, `coef` has shape (n_machines, n_sv); both may be empty.
@@ -163,8 +160,8 @@ def normalisation_of(
 
 
 def featureless_groups(
-    documents: Documents, featureless: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]:
+    documents: Documents, featureless: Bools
+) -> tuple[Ints, NDArray[np.int32], Floats, int]:
     """Features that give equal documents without features the kernel value 1: a feature for each such text.
 
     Returns indptr and features of the documents, their ridges, and the number of features.
@@ -177,7 +174,7 @@ def featureless_groups(
     return indptr, groups[together], np.where(together, -1.0, 0.0), len(sizes)
 
 
-def match_featureless(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
+def match_featureless(documents: Documents, rows: FeatureRows, none_alone: Bools) -> FeatureRows:
     """Add the features of `featureless_groups` to normalised rows.
 
     `none_alone` (n,) says whether a document lacks features that no other document has.

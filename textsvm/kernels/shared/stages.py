@@ -34,7 +34,7 @@ class Stage:
     ranks : int32 or None, the id of every possible key, -1 if it does not occur; None if there are too many
     """
 
-    kept: NDArray[np.int64]
+    kept: Ints
     keys: Any
     ranks: Any
 

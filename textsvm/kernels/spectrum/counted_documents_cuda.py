@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.kernels.shared.counting import Vocabulary
 from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers, download
 from textsvm.kernels.shared.feature_rows_cuda import (
@@ -28,7 +28,6 @@ from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents
 
-Array = Any  # a CuPy array
 #: Substrings per batch.
 BATCH = 1 << 28
 
@@ -69,7 +68,7 @@ class CudaCountedDocuments:
         """Vocabulary with keys on the host."""
         return download(self.pmers.vocabulary)
 
-    def weights(self, kernel: Any, train: NDArray[np.int64]) -> PmerWeights:
+    def weights(self, kernel: Any, train: Ints) -> PmerWeights:
         """Weights that a kernel learns from all documents; `train` must select all."""
         odds = self._odds(self.documents.classes).get() if kernel.odds else None
         return PmerWeights(self.vocabulary, self.df.get(), len(train), bool(kernel.idf), odds)
@@ -90,7 +89,7 @@ class CudaCountedDocuments:
                 squares += cp.where((self.df > 0) & (abs(ratio) > ROUNDING), share * ratio**2, 0)
         return cp.sqrt(squares)
 
-    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: Any, train: Ints) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from all of them."""
         cp = gpu.cupy()
         unary = kernel.weight == "intersection"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats
 from textsvm.kernels.shared.counting import Vocabulary, longest_of
 from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers, match_unary, matrix_of, upload
 from textsvm.kernels.shared.feature_rows_cuda import CudaFeatureRows
@@ -21,7 +21,6 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as within
 from textsvm.text.documents import DeviceDocuments, Documents
 
-Array = Any  # a CuPy array
 #: Name of the matrix in messages.
 MATRIX = "the spectrum kernel"
 
@@ -80,7 +79,7 @@ class CudaFeatureSpace:
 
     def products(
         self, others: Documents, columns: Normalisation, weights: Array
-    ) -> tuple[NDArray[np.float64], Normalisation]:
+    ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
         x, own = self.project(others, columns)
         return x.dot(weights).get(), own
@@ -149,7 +148,7 @@ def cuda_grams(
         del matrix
 
 
-def _scaled(kernel: Any, documents: Documents, total: Array, self_values: NDArray[np.float64]) -> Array:
+def _scaled(kernel: Any, documents: Documents, total: Array, self_values: Floats) -> Array:
     """Kernel values of the sums, in a new array on the current card."""
     cp = gpu.cupy()
     n = len(documents)

@@ -4,7 +4,7 @@ A p-mer of at least `least` training documents has a column, or with weight "int
 digit of the unary code of its largest count (see kernel.py): 1, 2, ... occurrences. Columns are ordered by
 the length of their p-mers, then by symbols. p-mers without a column are dropped before a row is normalised.
 
-Lengths are processed in turn: entries are filtered, weighted and sorted immediately, so memory
+Ints are processed in turn: entries are filtered, weighted and sorted immediately, so memory
 holds the matrix and the counts of a single length.
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.kernels.shared.counting import Vocabulary, count_each, windows_of
 from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
@@ -26,7 +27,6 @@ from textsvm.runtime.device import Device, free_memory
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
-Array = NDArray[Any]
 #: Bytes per entry: column and value.
 ENTRY_BYTES = 8
 #: Bytes per symbol while a length is counted: ids of three lengths, features and counts, twice.
@@ -51,7 +51,7 @@ class FeatureColumns:
     learnt: PmerWeights  #: p-mers of the training documents and their document frequencies
     #: shape (number of p-mers + 1,): First column of each p-mer; a p-mer has 0 or 1 columns, or as many as
     #: its largest count.
-    starts: NDArray[np.int64]
+    starts: Ints
 
     @classmethod
     def of(cls, learnt: PmerWeights, widths: NDArray[np.integer]) -> FeatureColumns:
@@ -138,10 +138,10 @@ class _MatrixBuilder:
 
     def __init__(self, kernel: Any, n: int) -> None:
         self.kernel, self.squares = kernel, np.zeros(n)
-        self.parts: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]] = []
+        self.parts: list[tuple[Ints, NDArray[np.int32], NDArray[np.float32]]] = []
         self.bases = [0]
 
-    def add(self, counts: Counts, known: NDArray[np.int64], columns: FeatureColumns) -> None:
+    def add(self, counts: Counts, known: Ints, columns: FeatureColumns) -> None:
         """Add the counts of a length; `known` is the number of each p-mer in `columns`, or -1."""
         starts, unary = columns.starts, self.kernel.weight == "intersection"
         indptr, rows = np.zeros_like(counts.indptr), counts.indptr
@@ -180,9 +180,7 @@ class _MatrixBuilder:
         return whole
 
 
-def _empty(
-    indptr: NDArray[np.int64], n_columns: int
-) -> tuple[scipy.sparse.csr_matrix, type[np.signedinteger]]:
+def _empty(indptr: Ints, n_columns: int) -> tuple[scipy.sparse.csr_matrix, type[np.signedinteger]]:
     """Matrix with uninitialised sorted entries, and the index dtype that SciPy needs for all index arrays."""
 
     entries = int(indptr[-1])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from textsvm.arrays import Array
 from textsvm.kernels.shared.counting_cuda import (
     CudaCounts,
     CudaPmers,
@@ -23,8 +24,6 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import DeviceDocuments, Documents
-
-Array = Any  # a CuPy array
 
 
 def learn_columns(

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
@@ -49,7 +50,6 @@ from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.parallel import n_threads
 from textsvm.text.documents import Documents
 
-Array = NDArray[Any]
 #: Documents with the average class shares that are added to the documents of every p-mer.
 PSEUDO = 4.0
 #: Log-odds ratios up to this are rounding errors of 0, which normalisation would amplify.
@@ -72,39 +72,37 @@ class PmerWeights:
     """Document frequencies and class odds of the p-mers of the training documents."""
 
     vocabulary: Vocabulary
-    df: NDArray[np.int64]  #: shape (number of p-mers,)
+    df: Ints  #: shape (number of p-mers,)
     n: int  #: Number of training documents
     idf: bool = True  #: Whether to weight by idf
-    odds: NDArray[np.float64] | None = None  #: shape (number of p-mers,)
+    odds: Floats | None = None  #: shape (number of p-mers,)
 
     @cached_property
-    def table(self) -> NDArray[np.float64]:
+    def table(self) -> Floats:
         """Weight of every p-mer; the last entry is the weight of unknown p-mers."""
         df = np.append(self.df, 0)
         table = np.log((1 + self.n) / (1 + df)) + 1 if self.idf else np.ones(len(df))
         return table if self.odds is None else table * np.append(self.odds, 0)
 
-    def weights(self, vocabulary: Vocabulary) -> NDArray[np.float64]:
+    def weights(self, vocabulary: Vocabulary) -> Floats:
         """Weight of every p-mer of another vocabulary."""
         return self.table[self.vocabulary.find(vocabulary)]  # -1 (unknown) reads the last entry
 
-    def weights_each(self, vocabulary: Vocabulary) -> Iterator[NDArray[np.float64]]:
+    def weights_each(self, vocabulary: Vocabulary) -> Iterator[Floats]:
         """Yield `weights` per length; `vocabulary` may get its keys during iteration."""
         first = self.vocabulary.first
         for length, known in enumerate(self.vocabulary.find_each(vocabulary)):
             base = first[length] if length < len(first) else 0
             yield self.table[np.where(known >= 0, known + base, -1)]
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         """Arrays for `from_state`."""
         state = {f"keys_{q}": keys for q, keys in self.vocabulary.keys.items()}
         learnt = {} if self.odds is None else {"odds": self.odds}
         return state | learnt | {"df": self.df, "sizes": np.array([self.n, self.vocabulary.n_symbols])}
 
     @classmethod
-    def from_state(
-        cls, state: dict[str, NDArray[Any]], p1: int, p2: int, idf: bool = True, odds: bool = False
-    ) -> PmerWeights:
+    def from_state(cls, state: Arrays, p1: int, p2: int, idf: bool = True, odds: bool = False) -> PmerWeights:
         """Restore from checked arrays of `state`; KeyError or ValueError if they are damaged."""
         n, n_symbols = (int(x) for x in np.asarray(state["sizes"]).reshape(2))
         if n < 0 or not 0 <= n_symbols <= MAX_SYMBOLS:
@@ -123,9 +121,7 @@ class PmerWeights:
         return cls(vocabulary, df.astype(np.int64), n, idf, learnt)
 
 
-def log_odds(
-    counts: Counts, rows: NDArray[np.int64], classes: NDArray[np.int64], df: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def log_odds(counts: Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
     """Class odds of each p-mer in `rows`, given their classes and document frequencies."""
     odds, total = np.zeros(len(df)), max(int(df.sum()), 1)
     for c in range(int(classes.max(initial=-1)) + 1):
@@ -150,7 +146,7 @@ def _add_log_odds(share, held, df, odds, size, first):
                 odds[u] += share * ratio * ratio
 
 
-def read_vocabulary(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols: int) -> Vocabulary:
+def read_vocabulary(state: Arrays, p1: int, p2: int, n_symbols: int) -> Vocabulary:
     """Vocabulary from the arrays "keys_q"; ValueError if they are not sorted or out of range."""
     keys: dict[int, NDArray[np.uint64]] = {}
     sizes, last = {1: n_symbols}, max(p1 - 1, 1)
@@ -167,7 +163,7 @@ def read_vocabulary(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols:
 
 
 #: (features, documents), int64 arrays of equal length -> weight of each feature for each document.
-FeatureWeight = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
+FeatureWeight = Callable[[Ints, Ints], Floats]
 SUBSTRINGS = Attribution(
     "substrings",
     "exact: each substring's contribution, spread over its occurrences and their symbols",
@@ -181,7 +177,7 @@ class FeatureSpace:
 
     kernel: Any
     vocabulary: Vocabulary  #: p-mers of the column documents
-    starts: NDArray[np.int64]  #: shape (number of p-mers + 1,): First feature of each p-mer
+    starts: Ints  #: shape (number of p-mers + 1,): First feature of each p-mer
     #: int32 or int64 array, shape (number of features + 1,): New number of each feature, -1 to drop it; the
     #: last entry is -1.
     row: NDArray[np.signedinteger] | None = None
@@ -190,7 +186,7 @@ class FeatureSpace:
         """Number here of each feature of another space, or -1."""
         return self._features(other.starts, self.vocabulary.find(other.vocabulary))
 
-    def _features(self, starts: NDArray[np.int64], pmers: NDArray[np.int64]) -> NDArray[np.signedinteger]:
+    def _features(self, starts: Ints, pmers: Ints) -> NDArray[np.signedinteger]:
         """`find`, given the first features of the other p-mers and their numbers here."""
         features = match_unary(self.starts, starts, pmers) if self.kernel.weight == "intersection" else pmers
         return features if self.row is None else self.row[features]
@@ -202,8 +198,8 @@ class FeatureSpace:
         return x.select(self.find(space), int(self.starts[-1])), normalisation
 
     def products(
-        self, others: Documents, columns: Normalisation, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], Normalisation]:
+        self, others: Documents, columns: Normalisation, weights: Floats
+    ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
         vocabulary, counts = count(others, *self.kernel.lengths)
         starts = feature_starts(self.kernel, counts, int(vocabulary.first[-1]))
@@ -242,16 +238,14 @@ def represent(kernel: Any, documents: Documents) -> tuple[FeatureSpace, Counts, 
     return FeatureSpace(kernel, vocabulary, starts), counts, matrix_of(kernel, counts, weights, starts)
 
 
-def feature_starts(kernel: Any, counts: Counts, size: int) -> NDArray[np.int64]:
+def feature_starts(kernel: Any, counts: Counts, size: int) -> Ints:
     """First feature of each of `size` p-mers: a feature each, or the digits of its largest count in unary."""
     if kernel.weight == "intersection":
         return unary_starts(counts.features, counts.counts, size)
     return np.arange(size + 1)
 
 
-def matrix_of(
-    kernel: Any, counts: Counts, weights: NDArray[np.float64] | None, starts: NDArray[np.int64]
-) -> Sparse:
+def matrix_of(kernel: Any, counts: Counts, weights: Floats | None, starts: Ints) -> Sparse:
     """X of counted documents, given learnt weights and the first feature of each p-mer."""
     unary = kernel.weight == "intersection"
     values = np.empty(len(counts.counts), np.float32)
@@ -276,7 +270,7 @@ def _weigh_entries(indptr, features, counts, table, weights, values, first, last
 
 
 def spread_contributions(
-    documents: Documents, vocabulary: Vocabulary, counts: Counts, terms: NDArray[np.float64]
+    documents: Documents, vocabulary: Vocabulary, counts: Counts, terms: Floats
 ) -> Contributions:
     """Contributions of symbols, given the contribution of every entry of `counts`."""
     by_length = list(windows(documents, Vocabulary.empty(documents, vocabulary.p1, vocabulary.p2)))
@@ -306,7 +300,7 @@ def _table(
     codes: NDArray[np.int32],
     pmers: slice,
     vectors: WeightVectors,
-    factors: NDArray[np.float64] | None,
+    factors: Floats | None,
     unknown: float,
 ) -> FeatureTable:
     """Features of the p-mers of a length, without those that count as unknown and have no weight."""
@@ -358,11 +352,11 @@ class SpectrumPredictor(FeaturePredictor):
             )
         ]  # fmt: skip
 
-    def contributions(self, documents: Documents, mixes: NDArray[np.float64]) -> Contributions:
+    def contributions(self, documents: Documents, mixes: Floats) -> Contributions:
         """Contributions of symbols to sums of machines, weighted by `mixes` (n, n_machines), on the CPU."""
 
-        def weight_of(features: NDArray[np.int64], owner: NDArray[np.int64]) -> NDArray[np.float64]:
-            weights: NDArray[np.float64] = np.einsum("ij,ij->i", self.weights[features], mixes[owner])
+        def weight_of(features: Ints, owner: Ints) -> Floats:
+            weights: Floats = np.einsum("ij,ij->i", self.weights[features], mixes[owner])
             return weights
 
         contributions: Contributions = self.space.attribute(documents, weight_of)

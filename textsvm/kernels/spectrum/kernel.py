@@ -47,10 +47,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
-from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Lengths, Sharing, Values
+from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Sharing
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared.counting import Vocabulary, count_each, pmer_names, windows_of
 from textsvm.kernels.shared.feature_rows import HostFeatureRows
@@ -92,7 +93,7 @@ class SpectrumWeights:
     left_out: int = 0  #: Support vectors without any feature
 
     @classmethod
-    def of_rows(cls, rows: Any, coef: NDArray[np.float64]) -> SpectrumWeights:
+    def of_rows(cls, rows: Any, coef: Floats) -> SpectrumWeights:
         """From support vectors on the host; coef has shape (n_machines, n_sv)."""
         kernel, columns = rows.kernel, rows.normalisation
         dense = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
@@ -130,7 +131,7 @@ class SpectrumWeights:
         weights = vectors.weights[vectors.row[features]].astype(np.float64)
         return [FeatureWeights(kind, names, weights)]
 
-    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+    def state(self, tolerance: float) -> Arrays:
         kernel, vocabulary = self.kernel, self.vectors.vocabulary
         state = self.vectors.state(tolerance if kernel.normalised else 0.0, kernel.weight == "intersection")
         state |= pack(vocabulary) | {"sizes": np.array([0, vocabulary.n_symbols])}
@@ -142,7 +143,7 @@ class SpectrumWeights:
         return state | odds | {"df": df, "sizes": np.array([learnt.n, vocabulary.n_symbols])}
 
     @classmethod
-    def from_state(cls, kernel: Any, state: dict[str, NDArray[Any]], alphabet: Documents) -> SpectrumWeights:
+    def from_state(cls, kernel: Any, state: Arrays, alphabet: Documents) -> SpectrumWeights:
         """Restore the weights, and the learnt weights of the kernel, from checked arrays of `state`."""
         p1, p2 = kernel.lengths
         try:
@@ -197,7 +198,7 @@ class SpectrumCost(Cost):
             return None  # the weight of a p-mer depends on all lengths
         return SharedLengths(kernel.lengths[0], kernel.weight, bool(kernel.idf))
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         first, last = self.kernel.lengths
         symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
         return (last - first + 1) * symbols / RATE
@@ -215,7 +216,7 @@ class SpectrumFeatureMap(Features):
             return None
         return kernel.structure.view, kernel.lengths
 
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def occurrences(self, lengths: Ints) -> Ints:
         return windows_of(lengths, *self.kernel.lengths)
 
     def count(self, documents: Documents, device: Device | None = None) -> Any:
@@ -226,7 +227,7 @@ class SpectrumFeatureMap(Features):
 
         return CudaCountedDocuments(self.kernel, documents)
 
-    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+    def fit_counted(self, counted: Any, train: Ints) -> None:
         if self.kernel.odds and counted.documents.classes is None:
             raise InputError(
                 "odds are learnt from classes: give such a kernel to a classifier of one label a text"
@@ -237,12 +238,10 @@ class SpectrumFeatureMap(Features):
     def bytes(self, documents: Documents) -> int:
         return counted_bytes(documents, self.kernel.lengths)
 
-    def weights(self, support: Documents, coef: NDArray[np.float64]) -> SpectrumWeights:
+    def weights(self, support: Documents, coef: Floats) -> SpectrumWeights:
         return SpectrumWeights.of_rows(HostSpectrum(self.kernel, support, devices.select("cpu")), coef)
 
-    def restore_weights(
-        self, state: dict[str, NDArray[Any]], alphabets: Documents | MultiView
-    ) -> SpectrumWeights:
+    def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> SpectrumWeights:
         self.kernel.check()
         return SpectrumWeights.from_state(self.kernel, state, self.kernel.structure.read(alphabets))
 
@@ -253,13 +252,13 @@ class SpectrumAttributor(Attributor):
     method = SUBSTRINGS
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
     ) -> Contributions:
         weights = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
         contributions: Contributions = rows.space.attribute(documents, lambda at, owner: weights[at, owner])
         return contributions
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         return SpectrumCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 
@@ -312,7 +311,7 @@ class Spectrum(SymbolKernel):
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Lengths of the shortest and of the longest p-mers."""
+        """Ints of the shortest and of the longest p-mers."""
         p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
         return int(p[0]), int(p[1])
 
@@ -338,18 +337,18 @@ class Spectrum(SymbolKernel):
             return CudaSpectrum(self, documents, device)
         return HostSpectrum(self, documents, device)
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> SpectrumPredictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> SpectrumPredictor:
         rows = self.rows(support, device)
         if device.kind != "cpu" or not is_weighted(self):
             return SpectrumPredictor.of_support(rows, coef)
         weights = SpectrumWeights.of_rows(rows, coef)  # p-mers are then looked up once, for both weights
         return weights.predictor(device, (rows.normalisation, coef))
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         check_fitted(self)
         return self.weights_.state() if is_weighted(self) else {}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: Arrays) -> None:
         if not is_weighted(self):
             return
         self.check()
@@ -392,7 +391,7 @@ class HostSpectrum(HostFeatureRows):
         return Normalisation(self.documents, self.x.squares(self.ends), self.kernel.normalised)
 
     @property
-    def ends(self) -> NDArray[np.int64]:  # type: ignore[override]
+    def ends(self) -> Ints:  # type: ignore[override]
         """The features of a length are a block."""
         first = self.space.vocabulary.first
         return self.space.starts[first[1:] if len(first) > 1 else first]

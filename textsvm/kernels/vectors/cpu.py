@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.contract import HostRows
 from textsvm.linalg.sparse import Sparse
@@ -25,7 +26,6 @@ from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, n_threads, one_blas_thread, run
 
-Array = NDArray[Any]
 #: Columns held by this share of the vectors are kept dense, up to these bytes.
 DENSE_SHARE, DENSE_BYTES = 0.15, 1 << 28
 #: Number of columns up to which arrays over all columns are used.
@@ -51,15 +51,15 @@ class DividedVectors:
     lists : the other columns, None if there are none
     """
 
-    dense: Array
-    squares: Array
+    dense: AnyArray
+    squares: AnyArray
     exact: bool
     lists: Sparse | None = None
 
     def __len__(self) -> int:
         return len(self.dense)
 
-    def take(self, some: slice | NDArray[np.int64]) -> DividedVectors:
+    def take(self, some: slice | Ints) -> DividedVectors:
         at = np.arange(len(self))[some] if isinstance(some, slice) else some
         lists = None if self.lists is None else self.lists.take(at)
         return DividedVectors(self.dense[some], self.squares[some], self.exact, lists)
@@ -76,7 +76,7 @@ class VectorProducts:
         self._middle: Any = None
         if shifted and not scipy.sparse.issparse(values) and 8 * values.size <= DOUBLE_BYTES:
             self._middle = np.rint(values.mean(axis=0, dtype=np.float64))  # whole numbers stay whole
-        self._full: Array | None = None
+        self._full: AnyArray | None = None
         if scipy.sparse.issparse(values):
             self._full, self._listed = _divided(values)
         self.rows = self.divide(values)
@@ -103,7 +103,7 @@ class VectorProducts:
             lists = Sparse(rest.indptr.astype(np.int64), rest.indices, rest.data, rest.shape[1])
         return _divided_vectors(dense, squares(sparse), lists)
 
-    def start(self, rows: DividedVectors, first: int) -> Array | None:
+    def start(self, rows: DividedVectors, first: int) -> AnyArray | None:
         """For each list entry of `rows`, the position of the first vector from `first` on in its column."""
         if rows.lists is None:
             return None
@@ -112,7 +112,7 @@ class VectorProducts:
         _seek(rows.lists.features, starts, documents, first, at)
         return at
 
-    def tile(self, rows: DividedVectors, columns: slice, at: Array | None, out: Array) -> None:
+    def tile(self, rows: DividedVectors, columns: slice, at: AnyArray | None, out: AnyArray) -> None:
         """Write the products of rows with consecutive vectors to `out`, float64.
 
         `at` comes from `start` or the tile to the left and is advanced to the tile to the right.
@@ -127,7 +127,7 @@ class VectorProducts:
             _add(*entries, *self._lists, at, columns.start, columns.stop, out)
 
 
-def squares(values: Any) -> NDArray[np.float64]:
+def squares(values: Any) -> Floats:
     """Squared norm of every row of a matrix."""
     if not scipy.sparse.issparse(values):
         return np.einsum("ij,ij->i", values, values, dtype=np.float64)
@@ -138,7 +138,7 @@ def squares(values: Any) -> NDArray[np.float64]:
     ) @ np.ones(1)
 
 
-def _divided(values: Any) -> tuple[Array, Array]:
+def _divided(values: Any) -> tuple[AnyArray, AnyArray]:
     """Columns of a CSR matrix to keep dense, and the other columns with entries."""
     n, d = values.shape
     if d > WIDE:
@@ -152,7 +152,7 @@ def _divided(values: Any) -> tuple[Array, Array]:
     return (full, listed) if d <= WIDE else (columns[full], columns[listed])
 
 
-def _chosen(values: Any, columns: Array) -> Any:
+def _chosen(values: Any, columns: AnyArray) -> Any:
     """Some columns of a CSR matrix, ascending; of a wide matrix without an array over all columns."""
     if values.shape[1] <= WIDE:
         return values[:, columns]
@@ -162,7 +162,7 @@ def _chosen(values: Any, columns: Array) -> Any:
     return scipy.sparse.csr_array((values.data[known], place[known], indptr), (values.shape[0], len(columns)))
 
 
-def _divided_vectors(dense: Array, norms: Array, lists: Sparse | None = None) -> DividedVectors:
+def _divided_vectors(dense: AnyArray, norms: AnyArray, lists: Sparse | None = None) -> DividedVectors:
     exact = bool(np.all(dense == np.rint(dense))) and bool(np.all(squares(dense) < EXACT))
     if exact:
         dense = dense.astype(np.float32, copy=False)
@@ -217,7 +217,7 @@ class HostVectorRows(HostRows):
         with np.errstate(over="ignore"):
             return self._function.value(row.copy(), row, row[0])[0].astype(np.float32)
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> NDArray[np.float32]:
         return self._with(self._columns.rows.take(indices), None)
 
     def cross(self, others: Any, progress: Progress | None = None) -> NDArray[np.float32]:
@@ -255,7 +255,7 @@ class HostVectorRows(HostRows):
 
     def _tiles(
         self, rows: DividedVectors, columns: slice, width: int = TILE_COLUMNS
-    ) -> Iterator[tuple[Array, slice]]:
+    ) -> Iterator[tuple[AnyArray, slice]]:
         """Kernel values of some vectors with consecutive columns, tile by tile."""
         at = self._columns.start(rows, columns.start)
         size = len(rows) * min(width, columns.stop - columns.start)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, check_whole, is_number
 from textsvm.kernels.contract import (
@@ -26,10 +27,8 @@ from textsvm.kernels.contract import (
     Cost,
     Features,
     FeatureWeights,
-    Lengths,
     Predictor,
     Structure,
-    Values,
 )
 from textsvm.kernels.near import Nearest
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
@@ -68,7 +67,7 @@ class VectorFunction(ABC):
         The products may be overwritten.
         """
 
-    def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
+    def put(self, products: Floats, rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
         """Write kernel values to `out`, (m, n), on the host."""
         with np.errstate(over="ignore"):  # solvers report infinite values
             out[...] = self.value(products, rows, columns)
@@ -77,7 +76,7 @@ class VectorFunction(ABC):
 class VectorCost(Cost):
     """Cost of a kernel of vectors."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         # The time of a product of sparse vectors depends on the numbers that both have.
         return (VALUE_RATE + NUMBER_RATE * np.asarray(row_lengths, np.float64)) * len(column_lengths)
 
@@ -151,10 +150,10 @@ class ScaledKernel(VectorKernel):
             self._gamma = self._gamma / variance if 0 < variance < np.inf else 1.0
         return self
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         return {"gamma": np.array([self._factor])} if isinstance(self.gamma, str) else {}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: Arrays) -> None:
         if isinstance(self.gamma, str):
             [self._gamma] = state["gamma"].tolist()
             if not is_number(self._gamma) or not 0 < self._gamma < np.inf:
@@ -185,17 +184,17 @@ class LinearFeatures(Features):
     def key(self) -> Hashable:
         return self.kernel.name
 
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def occurrences(self, lengths: Ints) -> Ints:
         return lengths
 
     def count(self, documents: Any, device: Device | None = None) -> CountedVectors:
         return CountedVectors(feature_rows(documents))
 
-    def weights(self, support: Any, coef: NDArray[np.float64]) -> LinearWeights:
+    def weights(self, support: Any, coef: Floats) -> LinearWeights:
         values = devices.to_host(support.values)
         return LinearWeights(np.ascontiguousarray((values.T @ coef.T).T, np.float64))
 
-    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Any) -> LinearWeights:
+    def restore_weights(self, state: Arrays, alphabets: Any) -> LinearWeights:
         weights = state["weights"]
         if weights.dtype != np.float64 or weights.shape[1:] != (alphabets.n_features,):
             raise InputError(f"its weights must be {alphabets.n_features} numbers for each machine")
@@ -221,7 +220,7 @@ class Linear(VectorKernel):
     def function(self) -> LinearFunction:
         return LinearFunction()
 
-    def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Any, coef: Floats, device: Device) -> Predictor:
         """Predict by weights on a CPU, unless most of them would be 0."""
         stored = 12 * int(support.values.size)
         if device.kind == "cuda" or 8 * len(coef) * support.n_features > max(ROOM, MOST_TIMES * stored):
@@ -235,7 +234,7 @@ class CountedVectors:
 
     features: FeatureRows
 
-    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: Any, train: Ints) -> FeatureRows:
         """All vectors."""
         return self.features
 
@@ -244,7 +243,7 @@ class CountedVectors:
 class LinearWeights:
     """`Weights` of a linear kernel: a weight for each number of a vector."""
 
-    weights: NDArray[np.float64]  #: shape (n_machines, d)
+    weights: Floats  #: shape (n_machines, d)
 
     @property
     def left_out(self) -> int:
@@ -261,7 +260,7 @@ class LinearWeights:
         names = np.array([f"x{i}" for i in range(self.weights.shape[1])], object)
         return [FeatureWeights("numbers", names, self.weights.T)]
 
-    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+    def state(self, tolerance: float) -> Arrays:
         return {"weights": self.weights}
 
 
@@ -269,10 +268,10 @@ class LinearWeights:
 class LinearPredictor:
     """Values of machines, X w (`Predictor`)."""
 
-    weights: NDArray[np.float64]
+    weights: Floats
     device: Device
 
-    def values(self, documents: Any, progress: Progress | None = None) -> NDArray[np.float64]:
+    def values(self, documents: Any, progress: Progress | None = None) -> Floats:
         return np.asarray(devices.to_host(documents.values) @ self.weights.T, np.float64)
 
 
@@ -356,7 +355,7 @@ class GaussianFunction(VectorFunction):
         products += columns
         return xp.exp(-self.gamma * xp.maximum(products, 0))
 
-    def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
+    def put(self, products: Floats, rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
         _exponents(products, rows, columns, self.gamma, out)
         np.exp(out, out=out)
         _correct(products, out)
