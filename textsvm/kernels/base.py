@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Arrays, Floats, Ints
+from textsvm.arrays import Arrays, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.combined.rows import ProductRows, SumPredictor, SumRows, SumWeights, sum_contributions
@@ -306,7 +306,7 @@ class CompositeStructure(Structure):
     def read(self, documents: Documents | MultiView) -> Any:
         return documents
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         kernels = [part.structure.as_dict() for part in self.kernel.kernels]
         return {"name": self.kernel.name, **self.kernel.get_params(deep=False), "kernels": kernels}
 
@@ -499,7 +499,12 @@ class SumAttributor(Attributor):
         )
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+        self,
+        rows: SumRows,
+        documents: Documents,
+        coef: Floats,
+        values: Floats,
+        progress: Progress | None = None,
     ) -> Contributions:
         return sum_contributions(rows, documents, coef, progress)
 

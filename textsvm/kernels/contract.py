@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Arrays, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
@@ -48,13 +48,13 @@ class MatrixRows(Protocol):
     n: int
     device: Device
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         """k(d, d) of each column document, shape (n,)."""
 
-    def rows(self, indices: Ints) -> Any:
+    def rows(self, indices: Ints) -> Array:
         """k(documents[indices], documents), shape (len(indices), n)."""
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         """The whole matrix, shape (n, n), of which half is computed."""
 
 
@@ -67,7 +67,7 @@ class KernelRows(MatrixRows, Protocol):
     kernel: Any
     documents: Documents
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         """k(others, documents), shape (len(others), n).
 
         The alphabet of `others` must extend that of the column documents.
@@ -226,7 +226,7 @@ class Weights(Protocol):
     def predictor(self, device: Device) -> Predictor:
         """Prepare for prediction; the predictor of a CPU has `contributions` (`SpectrumPredictor`), too."""
 
-    def named(self, examples: Any) -> list[FeatureWeights]:
+    def named(self, examples: Documents | MultiView) -> list[FeatureWeights]:
         """Features with a weight, for each term of the kernel; `examples` have the alphabets of training."""
 
     def state(self, tolerance: float) -> Arrays:
@@ -253,10 +253,10 @@ class RowsPredictor:
 class SharedColumns(Protocol):
     """Rows of several kernels from a shared pass, with the same bits as rows of each kernel alone."""
 
-    def diags(self) -> list[Any]:
+    def diags(self) -> list[Array]:
         """K[i, i] of each kernel, shape (n,), float32."""
 
-    def rows(self, indices: Ints) -> list[Any]:
+    def rows(self, indices: Ints) -> list[Array]:
         """Rows of each kernel, shape (len(indices), n), float32."""
 
 
@@ -281,7 +281,7 @@ class Sharing(ABC):
     @abstractmethod
     def grams(
         self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
+    ) -> Iterator[tuple[int, Array]]:
         """Position and matrix of each kernel of a pass; the caller may keep the matrix."""
 
     def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
@@ -292,7 +292,7 @@ class Sharing(ABC):
         """Whether tiles of the matrices of a pass have the same bits; see `Cost.tileable`."""
         return False
 
-    def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Any]:
+    def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Array]:
         """Kernel values of others with documents, a matrix for each kernel, on the CPU."""
         raise TypeError(f"{type(self).__name__} has no tiles")
 
@@ -406,7 +406,7 @@ class Structure:
         """
         return self.kernel, index, coef
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Name and parameters as JSON values and arrays: the form of model files and of ``--json``."""
         own = {"name": self.kernel.name, **self.kernel.get_params(deep=False)}
         column = self.view.column

@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Array, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Ability, Cost, KernelRows, Structure
@@ -76,7 +76,7 @@ class Landmarks:
 
     index: Ints  #: shape (m,): Ascending indices among the training documents
     rows: KernelRows  #: With the landmarks as columns
-    projection: Any  #: shape (m, r), on the device of the rows: V diag(lambda)^(-1/2)
+    projection: Array  #: shape (m, r), on the device of the rows: V diag(lambda)^(-1/2)
     negative: float  #: As in `Approximation`
 
 
@@ -111,7 +111,7 @@ class NystroemStructure(Structure):
             self.kernel._last = None
             return self.kernel.kernel, landmarks.index, devices.to_host(weights).T
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         return {**super().as_dict(), "kernel": self.kernel.kernel.structure.as_dict()}
 
 
@@ -223,17 +223,17 @@ class NystroemRows:
         return self._features
 
     @property
-    def _z(self) -> Any:
+    def _z(self) -> Array:
         return self.make_features().x.values
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         return self.make_features().x.squares().astype(np.float32)
 
-    def rows(self, indices: Ints) -> Any:
+    def rows(self, indices: Ints) -> Array:
         with devices.use(self.device):
             return self._z[indices] @ self._z.T
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         with devices.use(self.device):
             return self._z @ self._z.T
 
@@ -269,7 +269,7 @@ def _features(
     for rows in blocks:
         some = documents.take(np.arange(rows.start, rows.stop))
         trace += float(kernel.rows(some, device).diag().sum(dtype=xp.float64))
-    x: Any = DenseRows(z)
+    x: Array = DenseRows(z)
     return FeatureRows(x, xp.zeros(n)), float(x.squares().sum()) / max(trace, 1e-300)
 
 
@@ -279,7 +279,7 @@ def _crossed(
     documents: Documents,
     blocks: Sequence[slice],
     progress: Progress | None,
-) -> Iterator[tuple[slice, Any]]:
+) -> Iterator[tuple[slice, Array]]:
     """Kernel values of each block with the landmarks, by workers if that is faster."""
     workers, chosen = current(), landmarks.rows.documents
     work = [float(block.stop - block.start) for block in blocks]
@@ -296,7 +296,7 @@ def _crossed(
     workers.forget(shared)
 
 
-def _cross(shared: tuple[Kernel, Any, Any], rows: slice) -> Any:
+def _cross(shared: tuple[Kernel, Documents, Documents], rows: slice) -> Array:
     """Kernel values of a block, computed by a worker."""
     kernel, landmarks, documents = shared
     columns = kernel.rows(landmarks, devices.select("cpu"))

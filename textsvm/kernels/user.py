@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import BLOCK_BYTES, HostRows, KernelRows, Predictor, Structure
@@ -91,16 +91,16 @@ class UserRows(HostRows):
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self.texts = _texts(documents)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         values = np.empty(self.n, np.float32)
         for i, text in enumerate(self.texts):
             values[i] = self._call([text], [text])[0, 0]
         return self._move(values)
 
-    def rows(self, indices: Ints) -> Any:
+    def rows(self, indices: Ints) -> Array:
         return self._move(self._values([self.texts[i] for i in indices]))
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         if self.device.kind == "cuda":
             with gpu.use(self.device):
                 gpu.require_memory(4 * self.n**2, f"the {self.n:,} x {self.n:,} matrix", "lower --memory")
@@ -114,7 +114,7 @@ class UserRows(HostRows):
                 progress(last * (2 * self.n - last), self.n * self.n)
         return self._move(values)
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         return self._move(self._values(_texts(others), progress))
 
     def _values(self, texts: list[str], progress: Progress | None = None) -> NDArray[np.float32]:
@@ -125,7 +125,7 @@ class UserRows(HostRows):
                 progress(last, len(texts))
         return values
 
-    def _move(self, values: NDArray[np.float32]) -> Any:
+    def _move(self, values: NDArray[np.float32]) -> Array:
         """Values on the device of the rows."""
         if self.device.kind == "cpu":
             return values

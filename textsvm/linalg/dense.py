@@ -110,7 +110,7 @@ class DenseRows:
     """Dense rows of Z."""
 
     #: float32 or float64 array, shape (n, n_features), NumPy or CuPy: Results are on the same device.
-    values: Any
+    values: Array
 
     def __len__(self) -> int:
         return len(self.values)
@@ -134,14 +134,14 @@ class DenseRows:
         some = self.take(indices).values
         return DenseRows(some.astype(np.float64) if 8 * some.size <= HOST_DOUBLE else some)
 
-    def squares(self) -> Any:
+    def squares(self) -> Array:
         """Squared norm of every row, float64, shape (n,)."""
         norms = self._xp.empty(len(self))
         for rows, block in self._blocks():
             norms[rows] = self._xp.square(block).sum(axis=1)
         return norms
 
-    def dot(self, dense: Any) -> Any:
+    def dot(self, dense: Array) -> Array:
         """Z @ dense: (n_features, k) -> float64 (n, k)."""
         by = self._xp.asarray(dense, np.float64)
         if self._xp is not np:
@@ -151,7 +151,7 @@ class DenseRows:
             products[rows] = block @ by
         return products
 
-    def transposed_dot(self, dense: Any) -> Any:
+    def transposed_dot(self, dense: Array) -> Array:
         """Z.T @ dense: (n, k) -> float64 (n_features, k)."""
         by = self._xp.asarray(dense, np.float64)
         if self._xp is not np:
@@ -161,7 +161,7 @@ class DenseRows:
             sums += block.T @ by[rows]
         return sums
 
-    def scatter(self, indices: Any, weights: Any, constant: float) -> Any:
+    def scatter(self, indices: Array, weights: Array, constant: float) -> Array:
         """A.T @ diag(weights) @ A, float64, shape (n_features + 1,) * 2; A has a last column `constant`."""
         xp, d = self._xp, self.n_features
         total, root = xp.zeros((d + 1, d + 1)), xp.sqrt(weights)[:, None]
@@ -172,7 +172,7 @@ class DenseRows:
             total += scaled.T @ scaled
         return total
 
-    def _blocks(self, indices: Any = None) -> Iterator[tuple[slice, Any]]:
+    def _blocks(self, indices: Array = None) -> Iterator[tuple[slice, Array]]:
         """Blocks of consecutive rows (of those at `indices`), in float64."""
         size = HOST_BLOCK if self._xp is np else DEVICE_BLOCK
         step = max(1, size // (8 * max(1, self.n_features)))
@@ -181,7 +181,7 @@ class DenseRows:
             rows = slice(first, min(first + step, n))
             yield rows, self.values[rows if indices is None else indices[rows]].astype(np.float64, copy=False)
 
-    def _on_gpu(self, indices: Any = None) -> CudaDense:
+    def _on_gpu(self, indices: Array = None) -> CudaDense:
         return CudaDense(self._xp.ascontiguousarray(self.values), indices)
 
     @property

@@ -255,7 +255,7 @@ class CudaColumns:
             return (*FIXED, *finish_defines(self.kernel.name))
         return GRID if self.grid else EXACT[np.uint32]
 
-    def _each(self, name: str, n: int, *args: Any) -> None:
+    def _each(self, name: str, n: int, *args: object) -> None:
         gpu.each(gpu.function(SOURCE, name, self._defines), n, *args)
 
     def _narrow_product(self, rows: Array, skip: int) -> Array | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.sparse import Counts, Sparse, count_kept, index_type, run_on_ranges
 from textsvm.runtime.compiled import njit
@@ -108,7 +108,7 @@ def side_by_side(parts: list[FeatureRows], weights: Sequence[float]) -> FeatureR
     matrices: list[Any] = [part.x for part in parts]
     if isinstance(matrices[0], DenseRows):
         scaled = [np.sqrt(weight) * x.values for x, weight in zip(matrices, weights, strict=True)]
-        dense: Any = DenseRows(np.hstack(scaled))
+        dense: Array = DenseRows(np.hstack(scaled))
         return FeatureRows(dense, ridge, descent)
     indptr = np.sum([x.indptr for x in matrices], axis=0)
     first = np.cumsum([0] + [x.n_features for x in matrices])

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -263,11 +262,11 @@ def _parts(indptr: Ints) -> list[tuple[int, int]]:
     return list(zip(begins, [*begins[1:], len(indptr) - 1], strict=True)) if begins else []
 
 
-def _each(name: str, n: int, *args: Any) -> None:
+def _each(name: str, n: int, *args: object) -> None:
     gpu.each(gpu.function(SOURCE, name, DEFINE_SETS[0][1]), n, *args)
 
 
-def _warps(name: str, n: int, *args: Any) -> None:
+def _warps(name: str, n: int, *args: object) -> None:
     gpu.each_warp(gpu.function(SOURCE, name, DEFINE_SETS[0][1]), n, *args)
 
 
@@ -293,7 +292,7 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
     features, values = cp.empty(int(indptr[-1]), np.int32), cp.empty(int(indptr[-1]), np.float32)
     begin = indptr[:-1].copy()
     for part, weight, base in zip(parts, weights, first, strict=False):
-        x: Any = part.x
+        x: Array = part.x
         check_features(int(base) + x.n_features)
         _place(x, base, np.sqrt(weight), None, begin, features, values)
         begin += cp.diff(x.indptr)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -126,7 +125,7 @@ def _dot(indptr: Array, features: Array, values: Array, dense: Array) -> Array:
     return out
 
 
-def warps(name: str, n: int, *args: Any, defines: Defines = EXACT[np.uint32]) -> None:
+def warps(name: str, n: int, *args: object, defines: Defines = EXACT[np.uint32]) -> None:
     """Launch a kernel of products.cu with a warp for each of n rows."""
     gpu.each_warp(gpu.function(SOURCE, name, defines), n, *args)
 

@@ -84,7 +84,7 @@ def choose(sparsity: Sparsity) -> ProductMethod:
     return ProductMethod(name, f"{texts[name]} (predicted {seconds[name]:.2g} s{others})")
 
 
-def sparse_columns(values: Any, finish: Finish) -> DigitColumns | SparseColumns:
+def sparse_columns(values: Array, finish: Finish) -> DigitColumns | SparseColumns:
     """Prepare the vectors of a CSR matrix (n, d), sorted and without duplicates, for kernel values."""
     x = upload(values)
     sparsity = sparsity_of(x, finish)
@@ -122,7 +122,7 @@ class SparseColumns:
         """Values of the rows of `which`, an int64 array on the GPU, with all."""
         return self._values(self._columns(self._x.whole).rows(which, what), self._factors.scale[which])
 
-    def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, values: Array, what: str, progress: Progress | None = None) -> Array:
         """Values of other vectors, an array or CSR matrix (m, d), with all."""
         x = upload(gpu.to_host(values))
         factors = factors_of(x, self.finish)
@@ -152,7 +152,7 @@ def factors_of(x: CudaSparse, finish: Finish) -> Factors:
     return Factors(squares, squares)
 
 
-def upload(values: Any) -> CudaSparse:
+def upload(values: Array) -> CudaSparse:
     """Rows of a CSR matrix on the current GPU, in float64."""
     cp = gpu.cupy()
     matrix = scipy.sparse.csr_matrix(values)

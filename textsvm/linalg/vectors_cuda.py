@@ -198,7 +198,7 @@ def _function(name: str, way: int) -> Any:
     return gpu.function(SOURCE, name, defines(way, FINISHES[0]))
 
 
-def on_card(values: Any) -> Array:
+def on_card(values: Array) -> Array:
     """Rows on the current GPU as a dense array, float32 or float64."""
     cp, (n, d) = gpu.cupy(), values.shape
     dtype = np.dtype(np.float32 if values.dtype == np.float32 else np.float64)
@@ -212,7 +212,7 @@ def on_card(values: Any) -> Array:
     return dense
 
 
-def dense_columns(values: Any, finish: Finish) -> DigitColumns | Float64Columns:
+def dense_columns(values: Array, finish: Finish) -> DigitColumns | Float64Columns:
     """Prepare vectors (n, d), NumPy, SciPy or CuPy, for kernel values, in the fastest accurate form."""
     array = on_card(values)
     digits = digits_of(array, finish)
@@ -233,7 +233,7 @@ def digits_of(values: Array, finish: Finish) -> Digits | None:
 class DigitColumns:
     """Vectors in digits, for kernel values of rows with them; `values` are the vectors themselves."""
 
-    def __init__(self, values: Any, digits: Digits, finish: Finish, why: str = "") -> None:
+    def __init__(self, values: Array, digits: Digits, finish: Finish, why: str = "") -> None:
         self.values, self.digits, self.finish, self.n = values, digits, finish, len(digits)
         self.description = f"{why}, {DESCRIPTIONS[digits.grid.way]}" if why else DESCRIPTIONS[digits.grid.way]
 
@@ -263,7 +263,7 @@ class DigitColumns:
         self._fill(out, self.digits, which, self.digits)
         return out
 
-    def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, values: Array, what: str, progress: Progress | None = None) -> Array:
         """Values of other vectors, an array or CSR matrix (m, d), with all."""
         others = on_card(values)
         digits, columns = self._on_one_grid(others)
@@ -391,7 +391,7 @@ class Float64Columns:
         out[gpu.cupy().arange(len(which)), which] = self.diagonal[which]
         return out
 
-    def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, values: Array, what: str, progress: Progress | None = None) -> Array:
         """Values of other vectors, (m, d), with all."""
         others = gpu.cupy().asarray(values, np.float64) - self.centre
         out = self._empty(len(others), what)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from textsvm.arrays import Arrays, Floats, Ints
+from textsvm.arrays import Array, Arrays, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import Composite, Kernel
@@ -96,13 +96,13 @@ class StandardisedRows:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._rows, name)
 
-    def cross(self, others: Numbers, progress: Progress | None = None) -> Any:
+    def cross(self, others: Numbers, progress: Progress | None = None) -> Array:
         return self._rows.cross(self._standard.apply(others), progress)
 
     def decision(self, others: Numbers, coef: Floats, progress: Progress | None = None) -> Any:
         return self._rows.decision(self._standard.apply(others), coef, progress)
 
-    def values(self, others: Numbers, progress: Progress | None = None) -> Any:
+    def values(self, others: Numbers, progress: Progress | None = None) -> Array:
         return self._rows.values(self._standard.apply(others), progress)
 
     def contributions(self, others: Numbers, mixes: Floats) -> Contributions:
@@ -176,7 +176,7 @@ class OnStructure(Structure):
     def near_duplicate_kernel(self) -> Any:
         return None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         on = self.kernel
         column = on._columns[0] if len(on._columns) == 1 else list(on._columns)
         return {"name": on.name, "column": column, "kernel": on.kernel.structure.as_dict()}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Arrays, Floats, Ints
+from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.kernels.attribution import Contributions, complete
 from textsvm.kernels.contract import (
     AHEAD,
@@ -60,17 +60,17 @@ class CombinedRows(ABC):
         costs = [each.cost.seconds(self.documents, self.documents) for _, each in self.terms]
         return getattr(self.parts[int(np.argmax(costs))], "ahead", AHEAD)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         return self._combined(lambda number: self.parts[number].diag())
 
-    def rows(self, indices: Ints) -> Any:
+    def rows(self, indices: Ints) -> Array:
         return self._combined(lambda number: self.parts[number].rows(indices))
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         steps = self._steps(self.documents, progress)
         return self._combined(lambda number: self.parts[number].gram(steps[number]))
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         steps, read = self._steps(others, progress), [each.structure.read(others) for _, each in self.terms]
         return self._combined(lambda number: self.parts[number].cross(read[number], steps[number]))
 
@@ -79,10 +79,10 @@ class CombinedRows(ABC):
         """k(others, documents) @ coef, shape (len(others), k), on the host."""
 
     @abstractmethod
-    def _add(self, total: Any, values: Any, number: int) -> None:
+    def _add(self, total: Array, values: Array, number: int) -> None:
         """Combine the values of another part with the result, in place."""
 
-    def _combined(self, values_of: Callable[[int], Any]) -> Any:
+    def _combined(self, values_of: Callable[[int], Array]) -> Array:
         with devices.use(self.device):
             total, weight = values_of(0), self.terms[0][0]
             if weight != 1:
@@ -112,7 +112,7 @@ class SumRows(CombinedRows):
             values += weight * rows.decision(each.structure.read(others), coef, step)
         return values
 
-    def _add(self, total: Any, values: Any, number: int) -> None:
+    def _add(self, total: Array, values: Array, number: int) -> None:
         add(total, values, self.terms[number][0])
 
 
@@ -125,7 +125,7 @@ class ProductRows(CombinedRows):
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return decision_by_rows(self, others, coef, progress)
 
-    def _add(self, total: Any, values: Any, number: int) -> None:
+    def _add(self, total: Array, values: Array, number: int) -> None:
         def multiply(some: slice) -> None:
             total[some] *= values[some]
 
@@ -141,7 +141,7 @@ class SumPredictor:
         self.device = device if any(each.device == device for each in self.parts) else self.parts[0].device
 
     def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
-        total: Any = 0.0
+        total: Array = 0.0
         for number, ((_, kernel), predictor) in enumerate(zip(self.terms, self.parts, strict=True)):
             with devices.use(predictor.device):
                 step = part(progress, number, 1, len(self.parts))
@@ -234,7 +234,7 @@ class _Added:
         return Contributions(self._symbols, features)
 
 
-def add(total: Any, values: Any, weight: float) -> None:
+def add(total: Array, values: Array, weight: float) -> None:
     """total += weight * values in place, float32 arrays on either device, without a large temporary."""
     factor = np.float32(weight)
 
@@ -244,7 +244,7 @@ def add(total: Any, values: Any, weight: float) -> None:
     _by_blocks(add_block, total)
 
 
-def scale(values: Any, weight: float) -> None:
+def scale(values: Array, weight: float) -> None:
     """values *= weight in place, on either device."""
     factor = np.float32(weight)
 
@@ -254,7 +254,7 @@ def scale(values: Any, weight: float) -> None:
     _by_blocks(scale_block, values)
 
 
-def _by_blocks(work: Callable[[slice], None], values: Any) -> None:
+def _by_blocks(work: Callable[[slice], None], values: Array) -> None:
     """Call a function for each block of rows of an array; on the host with all cores."""
     on_gpu = devices.is_on_gpu(values)
     width = max(1, values.size // max(1, len(values)))

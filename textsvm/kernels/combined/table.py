@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Bools, Ints
+from textsvm.arrays import Array, Bools, Ints
 from textsvm.linalg.vectors import Vectors
 from textsvm.text.documents import MultiView, View
 from textsvm.text.tokens import Spans, align
@@ -38,7 +38,7 @@ class Numbers(Vectors):
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Numbers:
         return replace(self, values=self.values[np.asarray(indices, np.int64)])
 
-    def with_classes(self, classes: Any) -> Numbers:
+    def with_classes(self, classes: Array) -> Numbers:
         """The same numbers: kernels of vectors do not learn from classes."""
         return self
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.kernels.edit.cpu import fits, narrow_runs
 from textsvm.kernels.edit.near import NEAR_FIELDS, classes_of, counts_of, rates, values_of
 from textsvm.kernels.near import Bound, Pairs
@@ -120,28 +120,28 @@ class CudaEdit:
                 self._patterns = DeviceDocuments(documents, np.uint16)
                 self._texts = _PackedTexts(self._patterns, None)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with gpu.use(self.device):
             return gpu.cupy().ones(self.n, np.float32)
 
-    def rows(self, indices: Ints) -> Any:
+    def rows(self, indices: Ints) -> Array:
         return self._block(self.documents, np.asarray(indices, np.int64), np.float32)
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         return self._block(self.documents, None, np.float32, progress)
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         return self._block(others, np.arange(len(others)), np.float32, progress)
 
-    def distances(self, others: Documents, progress: Progress | None = None) -> Any:
+    def distances(self, others: Documents, progress: Progress | None = None) -> Array:
         """d(others, documents), shape (len(others), n), on the device."""
         return self._block(others, np.arange(len(others)), np.int32, progress)
 
-    def distances_gram(self, progress: Progress | None = None) -> Any:
+    def distances_gram(self, progress: Progress | None = None) -> Array:
         """d(documents, documents), shape (n, n), on the device, of which half is computed."""
         return self._block(self.documents, None, np.int32, progress)
 
-    def gram_of(self, kernel: Any, distances: Any) -> Any:
+    def gram_of(self, kernel: Any, distances: Array) -> Any:
         """Gram matrix of a kernel with another gamma, from `distances_gram`, on the device."""
         cp = gpu.cupy()
         with gpu.use(self.device):
@@ -212,7 +212,7 @@ class CudaEdit:
                 self._fill_narrowed(others, order, out, progress)
             return out
 
-    def _fill_narrowed(self, others: Documents, picks: Ints, out: Any, progress: Progress | None) -> None:
+    def _fill_narrowed(self, others: Documents, picks: Ints, out: Array, progress: Progress | None) -> None:
         """`_block` for large alphabets; every value is computed, of symmetric matrices too."""
         kind = DISTANCES if out.dtype == np.int32 else OF_DISTANCE
         for run, rows, columns in narrow_runs(others, picks, self.documents):
@@ -277,7 +277,7 @@ class _Comparison:
                 current.synchronize()
                 progress(done, total)
 
-    def fill(self, picks: Ints, out: Any, progress: Progress | None) -> None:
+    def fill(self, picks: Ints, out: Array, progress: Progress | None) -> None:
         """Write the rows of `out`, or list pairs if `out` is None."""
         for _ in self.run(picks, lambda launch: launch.prepare(out), progress):
             pass
@@ -307,7 +307,7 @@ class _Launch:
     """
 
     arrays: dict[str, Any] = {}  # noqa: RUF012 (replaced, not changed)
-    sums: Any = None
+    sums: Array = None
 
     def __init__(
         self, job: _Comparison, variant: Variant, documents: Indices, rows: Indices, places: Indices
@@ -323,7 +323,7 @@ class _Launch:
         padded[: len(indices)] = indices
         return padded
 
-    def prepare(self, out: Any) -> None:
+    def prepare(self, out: Array) -> None:
         """Prepare to write the rows of `out`."""
         self._prepare(1, np.empty((0, 0)), out)
 
@@ -334,7 +334,7 @@ class _Launch:
         self.sums = gpu.cupy().zeros((-(-self.packs // span), coef.shape[1], self.job.texts.n))
         self._prepare(span, coef[self.documents], None)
 
-    def _prepare(self, span: int, coefficients: Floats, out: Any) -> None:
+    def _prepare(self, span: int, coefficients: Floats, out: Array) -> None:
         cp, job, texts = gpu.cupy(), self.job, self.job.texts
         module = gpu.load("edit.cu", self.variant.defines(texts.wide))
         self.kernel = module.get_function("edit_rows")
@@ -364,7 +364,7 @@ class _Launch:
         }  # fmt: skip
         self.task = gpu.structure(TASK, **{"out": None, "sums": None, **self.arrays, **numbers})
 
-    def start(self, stream: Any) -> None:
+    def start(self, stream: Array) -> None:
         with stream:
             self.kernel((self.blocks,), (THREADS,), (self.task,))
 
@@ -408,7 +408,7 @@ class CudaEditNear:
             self._blocks[number, block.start] = patterns, gpu.cupy().asarray(counts)
         return self._blocks[number, block.start]
 
-    def _near(self, row_counts: Any, column_counts: Any, bound: Bound) -> dict[str, Any]:
+    def _near(self, row_counts: Array, column_counts: Any, bound: Bound) -> dict[str, Any]:
         cp, gamma = gpu.cupy(), self.kernel.gamma
         return {
             "row_rates": cp.asarray(rates(bound.rows, gamma)),

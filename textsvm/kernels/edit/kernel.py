@@ -39,7 +39,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
 from textsvm.kernels.contract import (
     Ability,
@@ -66,25 +66,31 @@ class SharedDistances(Sharing):
 
     relative: bool
 
-    def description(self, kernels: Sequence[Any]) -> str:
+    def description(self, kernels: Sequence[EditDistance]) -> str:
         return "from one matrix of distances"
 
     def grams(
-        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
+        self,
+        kernels: Sequence[EditDistance],
+        documents: Documents,
+        device: Device,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Array]]:
         rows = kernels[0].rows(documents, device)
         distances = rows.distances_gram(progress)
         for position, kernel in enumerate(kernels):
             yield position, rows.gram_of(kernel, distances)
 
-    def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
+    def columns(
+        self, kernels: Sequence[EditDistance], documents: Documents, device: Device
+    ) -> SharedColumns | None:
         return _SharedRows(kernels, documents, device) if device.kind == "cpu" else None
 
-    def tileable(self, kernels: Sequence[Any], documents: Documents) -> bool:
+    def tileable(self, kernels: Sequence[EditDistance], documents: Documents) -> bool:
         return True
 
     def cross(
-        self, kernels: Sequence[Any], others: Documents, documents: Documents
+        self, kernels: Sequence[EditDistance], others: Documents, documents: Documents
     ) -> list[NDArray[np.float32]]:
         return _SharedRows(kernels, documents, select("cpu")).cross(others)
 
@@ -182,7 +188,7 @@ class EditDistance(SymbolKernel):
         self._fill(distances, row_lengths, column_lengths, out)
         return out
 
-    def _fill(self, distances: Any, row_lengths: Any, column_lengths: Any, out: Any) -> None:
+    def _fill(self, distances: Array, row_lengths: Array, column_lengths: Array, out: Array) -> None:
         gamma = self._bounded_gamma
         if self.relative:
             longer = np.maximum(np.maximum(row_lengths[:, None], column_lengths), 1)
@@ -195,7 +201,7 @@ class EditDistance(SymbolKernel):
 class _SharedRows:
     """Rows of distances, and a table look-up for each gamma (`SharedColumns`)."""
 
-    def __init__(self, kernels: Sequence[Any], documents: Documents, device: Device) -> None:
+    def __init__(self, kernels: Sequence[EditDistance], documents: Documents, device: Device) -> None:
         self.kernels, self.documents = kernels, documents
         self._rows = HostEdit(kernels[0], documents, device)
 
@@ -332,7 +338,7 @@ class HostEdit(HostRows):
                 row = stop
         return pieces, work
 
-    def _finish(self, distances: NDArray[np.int32], row_lengths: Any, out: Any) -> None:
+    def _finish(self, distances: NDArray[np.int32], row_lengths: Array, out: Array) -> None:
         """Columns from the order of length to that of the documents; with `row_lengths`, kernel values."""
         batch = max(1, (1 << 18) // max(self.n, 1))
 

@@ -152,7 +152,7 @@ class BoundedGapAttributor(Attributor):
     method = SUBSEQUENCES
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+        self, rows: Any, documents: Documents, coef: Floats, values: Floats, progress: Progress | None = None
     ) -> Contributions:
         kernel, symbols, scale = self.kernel, [], rows.normalisation.scale
         powers = float(kernel.decay) ** np.arange(kernel.patterns.n_gaps) / kernel.patterns.p
@@ -286,12 +286,12 @@ def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
 class CountedSubsequences:
     """Documents as rows of features, for solvers without a Gram."""
 
-    def __init__(self, kernel: Any, documents: Documents) -> None:
+    def __init__(self, kernel: BoundedGap, documents: Documents) -> None:
         self.documents = documents
         _, x = count(documents, kernel.patterns, kernel.decay)
         self.shared = SharedFeatures.of(x, x.frequencies())
 
-    def rows(self, kernel: Any, train: Ints) -> FeatureRows:
+    def rows(self, kernel: BoundedGap, train: Ints) -> FeatureRows:
         """All documents as rows of features."""
         if kernel.normalised:
             rows = self.shared.weighed(None, 1.0, True)

@@ -58,7 +58,7 @@ class _PatternBatch:
         )
         self.document = documents_of(self.text.offsets, self.text.n, self.text.size)
 
-    def keys(self, stages: list[Stage], places: Any) -> Array:
+    def keys(self, stages: list[Stage], places: Array) -> Array:
         """Key of every word for the stage after these; -1 if the pattern does not occur there."""
         keys = gpu.cupy().zeros(self.n_words, np.int64)
         for stage in stages:
@@ -67,7 +67,7 @@ class _PatternBatch:
         self._extend(places, keys)
         return keys
 
-    def _extend(self, places: Any, keys: Array) -> None:
+    def _extend(self, places: Array, keys: Array) -> None:
         text, p = self.text, np.int32(self.patterns.p)
         begin, end = np.int32(places[0]), np.int32(places[-1] + 1)
         where = (np.int64(text.size), self.codes, text.offsets, self.document, self.offsets, p, begin, end)
@@ -138,7 +138,7 @@ def _batches(
         first = last
 
 
-def _each(name: str, n: int, *args: Any) -> None:
+def _each(name: str, n: int, *args: object) -> None:
     gpu.each(gpu.function(SOURCE, name), n, *args)
 
 

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.gap.recurrence import SMALLEST, Recurrence, SelfValues, shared_pass
 from textsvm.runtime import device as gpu
@@ -302,17 +302,17 @@ class GapTexts:
         return gpu.load(SOURCE, DEFINE_SETS[0][1] + (WIDE if self.wide else ())).get_function(name)
 
     @cached_property
-    def device_words(self) -> Any:
+    def device_words(self) -> Array:
         """`words` on the device."""
         return gpu.cupy().asarray(self.words)
 
     @cached_property
-    def device_places(self) -> Any:
+    def device_places(self) -> Array:
         """`places` on the device."""
         return gpu.cupy().asarray(self.places.astype(np.int32))
 
     @cached_property
-    def stream(self) -> Any:
+    def stream(self) -> Array:
         """uint32, (symbols,): the symbols; others before and after, as lanes go past both ends."""
         cp = gpu.cupy()
         words = cp.full(int(self.words[-1]) + 4 * WARP, self.symbols - 1, np.uint32)[2 * WARP : -2 * WARP]
@@ -415,7 +415,7 @@ class Sweep:
         weights["out"] = 2.0 ** -logs[variant.levels - variant.shared :]
         return weights
 
-    def launch(self, output: dict[str, Any], progress: Progress | None = None) -> None:
+    def launch(self, output: dict[str, object], progress: Progress | None = None) -> None:
         """Run all tasks; `output` has the fields of gap.cu's Output except the mode."""
         cp, module = gpu.cupy(), gpu.load(SOURCE, self.variant.defines)
         unused = dict.fromkeys(OUTPUT.names or ())
@@ -438,7 +438,7 @@ class Sweep:
                     done += float(_cost(part).sum())
                     gpu.report(progress, done, total)
 
-    def _edges(self, tasks: AnyArray) -> tuple[int, tuple[Any, ...]]:
+    def _edges(self, tasks: AnyArray) -> tuple[int, tuple[object, ...]]:
         """Warps to launch, and the memory passed from strip to strip: 2 (rows + sources) per warp."""
         cp = gpu.cupy()
         rows, sources = (int(tasks[name].max(initial=0)) for name in ("rows", "sources"))
@@ -504,11 +504,11 @@ class CudaGap:
     def _smallest(self) -> float:
         return SMALLEST if self.kernel.normalised else 0.0
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with gpu.use(self.device):
             return gpu.cupy().asarray(self._self.diagonal())
 
-    def rows(self, indices: Ints) -> Any:
+    def rows(self, indices: Ints) -> Array:
         indices = np.asarray(indices, np.int64)
         by_number = np.argsort(indices, kind="stable")  # equally long texts: in the order of the columns
         own = self._self.take(indices)
@@ -522,7 +522,7 @@ class CudaGap:
             matrix[cp.arange(len(indices)), cp.asarray(indices)] = cp.asarray(own.diagonal())
             return matrix
 
-    def _fill_rows(self, matrix: Any, texts: GapTexts, scale: Any) -> None:
+    def _fill_rows(self, matrix: Array, texts: GapTexts, scale: Array) -> None:
         """Rows of own texts; the source of a pair is the text that comes first in the order of the matrix."""
         rows, columns = (texts, scale), (self._texts, self._scale)
         for mode, sources, targets in ((FORWARD, rows, columns), (TURNED, columns, rows)):
@@ -535,14 +535,14 @@ class CudaGap:
                 }
             Sweep(self.kernel.recurrence, sources[0], targets[0], mode).launch(output)
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
             matrix = self._zeros(self.n)
             self._fill(matrix, self._texts, self._scale, MIRRORED, progress)
             self._self.finish_gram(matrix)
             return matrix
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
             return self._matrix(others, None, progress)
 
@@ -591,11 +591,11 @@ class CudaGap:
         own.finish_values(values, coef.T, self._self)
         return values
 
-    def _zeros(self, rows: int) -> Any:
+    def _zeros(self, rows: int) -> Array:
         gpu.require_memory(4 * rows * self.n, f"the {rows:,} x {self.n:,} matrix", "lower --memory")
         return gpu.cupy().zeros((rows, self.n), np.float32)
 
-    def _matrix(self, others: Documents, own: SelfValues | None, progress: Progress | None = None) -> Any:
+    def _matrix(self, others: Documents, own: SelfValues | None, progress: Progress | None = None) -> Array:
         """k(others, documents); `own` are the k(s, s) of the others, computed if None."""
         texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
         if own is None:
@@ -605,11 +605,13 @@ class CudaGap:
         own.finish_rows(matrix, self._self)
         return matrix
 
-    def _fill(self, matrix: Any, sources: GapTexts, scale: Any, mode: int, progress: Progress | None) -> None:
+    def _fill(
+        self, matrix: Array, sources: GapTexts, scale: Array, mode: int, progress: Progress | None
+    ) -> None:
         output = {"width": self.n, "matrix": matrix} | self._places(sources, scale)
         Sweep(self.kernel.recurrence, sources, self._texts, mode).launch(output, progress)
 
-    def _places(self, sources: GapTexts, scale: Any) -> dict[str, Any]:
+    def _places(self, sources: GapTexts, scale: Array) -> dict[str, object]:
         """Fields of gap.cu's Output: numbers and scales of the documents at each position."""
         index, own_index = sources.index, self._texts.index
         scales = {"source_scale": scale, "target_scale": self._scale, "smallest": self._smallest}
@@ -626,14 +628,14 @@ class CudaGap:
         values[texts.order] = diagonal.get()
         return SelfValues(self.kernel, documents, values, columns)
 
-    def _position_scale(self, texts: GapTexts, own: SelfValues) -> Any:
+    def _position_scale(self, texts: GapTexts, own: SelfValues) -> Array:
         """Scale of the sums of each position, float64 on the device."""
         return gpu.cupy().asarray(own.scale[texts.order])
 
 
 def cuda_grams(
     kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-) -> list[Any]:
+) -> list[Array]:
     """Gram of each kernel, all with the same decay, from a shared pass on the device."""
     cp = gpu.cupy()
     n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_weights, check_whole, is_number
@@ -56,16 +56,20 @@ class SharedRecurrence(Sharing):
 
     decay: float
 
-    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
+    def passes(self, kernels: Sequence[GapWeighted], room: int) -> list[list[int]]:
         order = sorted(range(len(kernels)), key=lambda i: kernels[i].p)
         return [order[max(0, end - room) : end] for end in range(len(order), 0, -room)]
 
-    def description(self, kernels: Sequence[Any]) -> str:
+    def description(self, kernels: Sequence[GapWeighted]) -> str:
         return f"together, with p up to {max(kernel.p for kernel in kernels)}"
 
     def grams(
-        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
+        self,
+        kernels: Sequence[GapWeighted],
+        documents: Documents,
+        device: Device,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Array]]:
         if device.kind == "cuda":
             from textsvm.kernels.gap.cuda import cuda_grams
 
@@ -76,14 +80,16 @@ class SharedRecurrence(Sharing):
         for position in range(len(kernels)):
             yield position, matrices.pop()
 
-    def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
+    def columns(
+        self, kernels: Sequence[GapWeighted], documents: Documents, device: Device
+    ) -> SharedColumns | None:
         return _Columns(kernels, documents) if device.kind == "cpu" else None
 
-    def tileable(self, kernels: Sequence[Any], documents: Documents) -> bool:
+    def tileable(self, kernels: Sequence[GapWeighted], documents: Documents) -> bool:
         return True
 
     def cross(
-        self, kernels: Sequence[Any], others: Documents, documents: Documents
+        self, kernels: Sequence[GapWeighted], others: Documents, documents: Documents
     ) -> list[NDArray[np.float32]]:
         columns = _Columns(kernels, documents)
         matrices = [np.empty((len(others), len(documents)), np.float32) for _ in kernels]
@@ -120,7 +126,12 @@ class GapAttributor(Attributor):
     method = SUBSEQUENCES
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+        self,
+        rows: KernelRows,
+        documents: Documents,
+        coef: Floats,
+        values: Floats,
+        progress: Progress | None = None,
     ) -> Contributions:
         symbols = []
         for d in range(len(documents)):
@@ -220,7 +231,7 @@ class HostGap(HostRows):
 
     ahead = 1
 
-    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: GapWeighted, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._columns = _Columns([kernel], documents)
         (self._self,) = self._columns.selves
@@ -244,7 +255,7 @@ class HostGap(HostRows):
 class _Columns:
     """Fixed documents in lanes; lengths p share passes, with the bits of separate ones (`SharedColumns`)."""
 
-    def __init__(self, kernels: Sequence[Any], documents: Documents) -> None:
+    def __init__(self, kernels: Sequence[GapWeighted], documents: Documents) -> None:
         self.kernels, self.documents, self.n = kernels, documents, len(documents)
         self._recurrences: list[Recurrence] = [kernel.recurrence for kernel in kernels]
         #: Kernels that share passes: all lengths; each blend is alone, as it is rounded differently.

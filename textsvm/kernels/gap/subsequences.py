@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.normalisation import Normalisation, require_float32
@@ -97,11 +97,11 @@ class Subsequences:
         """Number of ids."""
         return len(self.stages[-1].keys)
 
-    def strings(self) -> list[Any]:
+    def strings(self) -> list[Array]:
         """Codes of the symbols of all subsequences: p int64 arrays, shape (size,)."""
         return strings_of(self.stages, self.n_symbols)
 
-    def find(self, other: Subsequences) -> Any:
+    def find(self, other: Subsequences) -> Array:
         """Id here of each subsequence of `other`, over an extension of the alphabet; -1 if unknown."""
         strings = other.strings()
         xp = devices.array_module(devices.device_of(strings[0]))
@@ -131,20 +131,20 @@ class SubsequenceRows(FeatureKernelRows):
         return self
 
     @abstractmethod
-    def represent(self, documents: Documents) -> tuple[Subsequences, Any, Floats]:
+    def represent(self, documents: Documents) -> tuple[Subsequences, Array, Floats]:
         """Features of documents, X over them on the device, and the squared norms of its rows."""
 
     @abstractmethod
-    def select(self, x: Any, target: Any) -> Any:
+    def select(self, x: Array, target: Array) -> Array:
         """X with its features renumbered to `target`, numbers of `features`; -1 drops a feature."""
 
-    def project(self, others: Documents) -> tuple[Any, Normalisation]:
+    def project(self, others: Documents) -> tuple[Array, Normalisation]:
         own, x, squares = self.represent(others)
         normalisation = normalisation_of(self.kernel, others, squares, self.normalisation)
         return self.select(x, self.features.find(own)), normalisation
 
     def products(
-        self, others: Documents, columns: Normalisation, weights: Any
+        self, others: Documents, columns: Normalisation, weights: Array
     ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
         x, own = self.project(others)

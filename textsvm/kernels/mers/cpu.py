@@ -16,12 +16,10 @@ of the group has. Weights of l-mers, up to 255, are bit planes of the columns.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.kernels.mers.rows import MerRows, ScoreTable
 from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime.compiled import njit
@@ -253,7 +251,9 @@ class HostMers(MerRows):
         planes = aligned((WEIGHT_PLANES if weighted else 1) * LANES, np.uint64)
         return slots, masks, planes, aligned((most + 1) * LANES, np.uint64), most, upper_planes(most)
 
-    def _fill(self, rows: Mers, scale: Floats, out: Any, symmetric: bool, progress: Progress | None) -> None:
+    def _fill(
+        self, rows: Mers, scale: Floats, out: Array, symmetric: bool, progress: Progress | None
+    ) -> None:
         """Compute all values; of a symmetric matrix the rows up to the end of each batch, mirrored."""
         columns, weights, column_scale = self.columns, self.weights, self.normalisation.scale
         n_symbols = max(rows.n_symbols, columns.n_symbols)

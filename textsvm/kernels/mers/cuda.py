@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -135,15 +134,20 @@ class CudaMers(MerRows):
         return out
 
     def _launch(
-        self, rows: CudaRowMers, columns: CudaColumnMers, grid: tuple[int, int], threads: int, **given: Any
+        self,
+        rows: CudaRowMers,
+        columns: CudaColumnMers,
+        grid: tuple[int, int],
+        threads: int,
+        **fields: object,
     ) -> None:
-        fields = dict.fromkeys(("row_scale", "scale", "out", "own")) | {"first": 0, "symmetric": 0} | given
+        values = dict.fromkeys(("row_scale", "scale", "out", "own")) | {"first": 0, "symmetric": 0} | fields
         task = gpu.structure(
             TASK, row_codes=rows.codes, row_starts=rows.starts, row_weights=rows.weights,
             row_indptr=rows.indptr, codes=columns.codes, starts=columns.starts, weights=columns.weights,
             indptr=columns.indptr, words=columns.begins, masks=columns.masks, planes=columns.planes,
             of_distance=self.of_distance, n=columns.n, n_symbols=columns.n_symbols, n_rows=rows.n, tile=TILE,
-            chunk=columns.chunk, **fields,
+            chunk=columns.chunk, **values,
         )  # fmt: skip
         kernel = gpu.function(SOURCE, "mer_values", columns.defines)
         kernel(grid, (threads,), (task,), shared_mem=columns.shared)

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import comb
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -62,7 +62,9 @@ class PatternContributions:
     def __init__(self, kernel: GappedKmers, documents: Documents, windows: Windows) -> None:
         self.kernel, self.documents, self.windows = kernel, documents, windows
         self.shares = np.zeros(len(documents.codes))
-        self.patterns: list[dict[Any, tuple[int, float]]] = [{} for _ in range(len(documents))]
+        self.patterns: list[dict[tuple[tuple[int, ...], str], tuple[int, float]]] = [
+            {} for _ in range(len(documents))
+        ]
         self.symbols = [letters[0] for letters in LETTERS] if kernel.canonical else symbols_of(documents)
 
     def add(self, own: HostMask, target: Ints, weights: Floats) -> None:
@@ -154,7 +156,7 @@ class CountedPatterns:
     counted: FeatureRows
 
     @classmethod
-    def of(cls, kernel: Any, documents: Documents) -> CountedPatterns:
+    def of(cls, kernel: GappedKmers, documents: Documents) -> CountedPatterns:
         """Count the features of all masks."""
         windows, parts = windows_of(documents, kernel.g, kernel.canonical), []
         for mask in kernel.masks:
@@ -162,7 +164,7 @@ class CountedPatterns:
             parts.append(SharedFeatures.of(x, x.frequencies()).weighed(None, 1.0, False))
         return cls(documents, side_by_side(parts, [mask.times for mask in kernel.masks]))
 
-    def rows(self, kernel: Any, train: Ints) -> FeatureRows:
+    def rows(self, kernel: GappedKmers, train: Ints) -> FeatureRows:
         """Feature rows of all documents; nothing is learnt from `train`."""
         x, ridge = self.counted.x, self.counted.ridge
         if not kernel.normalised:
@@ -200,7 +202,12 @@ class GappedAttributor(Attributor):
     method = PATTERNS
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+        self,
+        rows: GappedRows,
+        documents: Documents,
+        coef: Floats,
+        values: Floats,
+        progress: Progress | None = None,
     ) -> Contributions:
         kernel, squares = self.kernel, np.zeros(len(documents))
         windows = windows_of(documents, kernel.g, kernel.canonical)

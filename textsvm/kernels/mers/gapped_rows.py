@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, Predictor, RowsPredictor, decision_by_rows
 from textsvm.kernels.mers.windows import (
     LETTERS,
@@ -73,7 +73,7 @@ TILE_RATE = 20.0
 #: Rows per piece of work, and positions whose keys are computed together.
 ROWS, POSITIONS = 32, 4096
 #: A mask, its vocabulary, and weights of shape (features, machines).
-MaskWeights = tuple[Mask, MaskedWindows, Any]
+MaskWeights = tuple[Mask, MaskedWindows, Array]
 
 
 class GappedRows(ABC):
@@ -112,7 +112,7 @@ class GappedRows(ABC):
         """
 
     @abstractmethod
-    def gram(self, progress: Progress | None = None) -> Any: ...
+    def gram(self, progress: Progress | None = None) -> Array: ...
 
     def represent_masks(self) -> Iterator[Any]:
         """`represent` the column documents, mask by mask, lazily."""
@@ -134,11 +134,11 @@ class GappedRows(ABC):
     def _normalisation(self, squares: Floats) -> Normalisation:
         return Normalisation(self.documents, squares, self.kernel.normalised)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with devices.use(self.device):
             return array_module(self.device).asarray(self.normalisation.diagonal())
 
-    def rows(self, indices: Ints) -> Any:
+    def rows(self, indices: Ints) -> Array:
         indices = np.asarray(indices, np.int64)
         with devices.use(self.device):
             xp = array_module(self.device)
@@ -150,7 +150,7 @@ class GappedRows(ABC):
                 total[xp.arange(len(indices)), xp.asarray(indices)] = 1
             return total
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         normalisation = self.normalisation
         with devices.use(self.device):
             total = array_module(self.device).zeros((len(others), self.n), np.float32)
@@ -266,7 +266,7 @@ class GappedPredictor:
         return fits and 8 * keys * len(self.weights) * len(self.coef) <= WEIGHT_BYTES
 
 
-def finish(total: Any, own: Normalisation, columns: Normalisation) -> None:
+def finish(total: Array, own: Normalisation, columns: Normalisation) -> None:
     """Turn sums of products (own, columns), NumPy or CuPy, into kernel values in place."""
     xp = array_module(device_of(total))
     if own.normalised:
@@ -336,7 +336,7 @@ class Tables:
     n_symbols: int
     kept: NDArray[np.int32]
     times: NDArray[np.int32]
-    weights: Any
+    weights: Array
 
     @classmethod
     def of(cls, parts: Sequence[MaskWeights], n_symbols: int) -> Tables:
@@ -533,7 +533,7 @@ class MaskLists:
 
         With `repeat`, lists name a document once per occurrence instead of storing values.
         """
-        ids: list[Any] = [None] * len(masks)
+        ids: list[Array] = [None] * len(masks)
 
         def rank(at: int) -> None:
             ids[at] = ids_of(windows, masks[at])

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.kernels.contract import decision_by_rows
 from textsvm.kernels.mers.windows import Mers, mers_of
 from textsvm.kernels.shared.normalisation import Normalisation
@@ -75,11 +75,11 @@ class MerRows(ABC):
         """k(s, s) of documents, on the host."""
 
     @abstractmethod
-    def products(self, rows: Mers, scale: Floats, progress: Progress | None = None) -> Any:
+    def products(self, rows: Mers, scale: Floats, progress: Progress | None = None) -> Array:
         """Values of documents with the columns, times both scales: float32, shape (number of rows, n)."""
 
     @abstractmethod
-    def half(self, progress: Progress | None = None) -> Any:
+    def half(self, progress: Progress | None = None) -> Array:
         """Values of the columns with each other, of which half is computed."""
 
     @abstractmethod
@@ -99,11 +99,11 @@ class MerRows(ABC):
             return Normalisation(others, np.zeros(len(others)), False)
         return Normalisation(others, self.self_values(rows, columns), True, self.normalisation)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with devices.use(self.device):
             return devices.array_module(self.device).asarray(self.normalisation.diagonal())
 
-    def rows(self, indices: Ints) -> Any:
+    def rows(self, indices: Ints) -> Array:
         indices = np.asarray(indices, np.int64)
         own = self.normalisation.take(indices)
         with devices.use(self.device):
@@ -114,14 +114,14 @@ class MerRows(ABC):
                 values[xp.arange(len(indices)), xp.asarray(indices)] = 1
             return values
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         columns = self.normalisation
         with devices.use(self.device):
             matrix = self.half(progress)
             columns.finish_gram(matrix)
             return matrix
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         with devices.use(self.device):
             rows, columns = self.mers(others)
             own = self.normalise(others, rows, columns)

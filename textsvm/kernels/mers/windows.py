@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Bools, Ints
+from textsvm.arrays import AnyArray, Array, Bools, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import check_flag
 from textsvm.kernels.shared.counting import check_symbols
@@ -145,7 +145,7 @@ class MaskedWindows:
     stages: tuple[Stage, ...]
 
     @classmethod
-    def learn(cls, windows: Any, mask: Mask) -> tuple[Self, Any]:
+    def learn(cls, windows: Any, mask: Mask) -> tuple[Self, Array]:
         """Vocabulary of documents, and the id of each of their windows."""
         size, stages, rest = 1, [], list(mask.kept)
         ids = _zeros_like(windows.starts, np.int32)
@@ -162,7 +162,7 @@ class MaskedWindows:
         """Number of ids."""
         return len(self.stages[-1].keys)
 
-    def find(self, windows: Any) -> Any:
+    def find(self, windows: Any) -> Array:
         """Id of every window of other documents, -1 if unknown; unknown symbols have codes >= `n_symbols`."""
         ids = _zeros_like(windows.starts, np.int64)
         for stage in self.stages:
@@ -170,7 +170,7 @@ class MaskedWindows:
         return ids
 
     @staticmethod
-    def rank(windows: Any, kept: Ints, ids: Any, bound: int) -> tuple[Stage, NDArray[np.int32]]:
+    def rank(windows: Any, kept: Ints, ids: Array, bound: int) -> tuple[Stage, NDArray[np.int32]]:
         """Extend the ids of windows by more positions; keys are below `bound`."""
         keys = MaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
         distinct, new_ids, ranks = ranked(keys, bound, max(TABLE, 8 * len(ids)))
@@ -197,7 +197,7 @@ def fitting(size: int, n_symbols: int, rest: int, n_windows: int) -> tuple[int, 
     return number, bound
 
 
-def _zeros_like(array: Any, dtype: Any) -> Any:
+def _zeros_like(array: Array, dtype: type[np.signedinteger]) -> Array:
     """Zeros on the device of an array."""
     return array_module(device_of(array)).zeros(len(array), dtype)
 

@@ -11,12 +11,12 @@ columns are cut into pieces of similar work.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel
 from textsvm.kernels.contract import Cost, HostRows, KernelRows
@@ -55,7 +55,7 @@ class Definition(Protocol):
     def self_values(self, documents: Documents) -> Floats:
         """k(s, s) of every document, not normalised."""
 
-    def share(self, x: Any, codes: Any, offsets: Any, factors: Floats) -> Floats:
+    def share(self, x: AnyArray, codes: AnyArray, offsets: Ints, factors: Floats) -> Floats:
         """Contributions of the symbols x to the sum of factors times values with documents."""
 
 
@@ -70,7 +70,12 @@ class PositionAttributor(Attributor):
     """Exact attribution by matches."""
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+        self,
+        rows: KernelRows,
+        documents: Documents,
+        coef: Floats,
+        values: Floats,
+        progress: Progress | None = None,
     ) -> Contributions:
         support, symbols = rows.documents, []
         codes, offsets = support.codes_for(documents), np.array(support.offsets)

@@ -46,7 +46,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_positive, check_whole
@@ -119,7 +119,7 @@ class Diagonals:
         run(work, range(0, len(documents), 64))
         return values
 
-    def share(self, x: Any, codes: Any, offsets: Any, factors: Floats) -> Floats:
+    def share(self, x: Array, codes: Array, offsets: Array, factors: Floats) -> Floats:
         shares = np.zeros(len(x) + 1)
         _share(x, codes, offsets, factors, self.first, self.length, self.weights, shares)
         return np.cumsum(shares)[:-1]

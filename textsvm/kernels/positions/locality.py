@@ -20,11 +20,11 @@ On a CPU each column document is in a lane of a vector (base.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_whole
@@ -113,7 +113,7 @@ class WindowSum:
     def self_values(self, documents: Documents) -> Floats:
         return self.finish(self.of_equal(longest_of(documents))[documents.lengths])
 
-    def share(self, x: Any, codes: Any, offsets: Any, factors: Floats) -> Floats:
+    def share(self, x: Array, codes: Array, offsets: Array, factors: Floats) -> Floats:
         shares = np.zeros(len(x))
         _share(x, codes, offsets, factors, self.side, self.inner, self.outer, self.unit, shares)
         return shares

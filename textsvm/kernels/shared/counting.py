@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Ints
+from textsvm.arrays import AnyArray, Array, Ints
 from textsvm.errors import InputError
 from textsvm.linalg.sparse import SERIAL_SIZE, Counts, index_type, run_on_ranges, run_pieces
 from textsvm.runtime.compiled import njit, popcount, use_numpy
@@ -93,7 +93,7 @@ class Vocabulary:
     n_symbols: int  #: Size of the alphabet
     #: dict of int -> uint64 array: Sorted distinct keys of each length of `plan`; the id of a window is the
     #: rank of its key. All are NumPy arrays or all are CuPy arrays; results have the same array type.
-    keys: dict[int, Any]
+    keys: dict[int, Array]
 
     @classmethod
     def empty(cls, documents: Documents, p1: int, p2: int) -> Vocabulary:
@@ -109,7 +109,7 @@ class Vocabulary:
         """Feature number of the first p-mer of each length p1..p2, and the total number of p-mers."""
         return np.cumsum([0] + [self.size(q) for q in range(self.p1, self.p2 + 1)])
 
-    def find(self, other: Vocabulary) -> Any:
+    def find(self, other: Vocabulary) -> Array:
         """Number here of every p-mer of `other`, or -1; either alphabet must be a prefix of the other."""
         xp, first = _arrays(other), self.first
         parts = [xp.empty(0, np.int64)]
@@ -117,7 +117,7 @@ class Vocabulary:
             parts.append(xp.where(ids >= 0, ids + first[q - self.p1], -1) if q <= self.p2 else ids)
         return xp.concatenate(parts)
 
-    def find_each(self, other: Vocabulary) -> Iterator[Any]:
+    def find_each(self, other: Vocabulary) -> Iterator[Array]:
         """Yield `find` per length, numbered within the length; `other` may get its keys during iteration."""
         xp = _arrays(other)
         symbols = xp.arange(other.n_symbols, dtype=np.int64)
@@ -129,7 +129,7 @@ class Vocabulary:
             if q >= self.p1:
                 yield ids[q]
 
-    def _find_pairs(self, other: Vocabulary, q: int, left: Any, right: Any, b: int) -> Any:
+    def _find_pairs(self, other: Vocabulary, q: int, left: Array, right: Array, b: int) -> Array:
         """`find_each` of length q, given the results of its two parts."""
         xp, other_keys = _arrays(other), other.keys[q]
         own = self.keys.get(q, other_keys[:0])
@@ -374,7 +374,7 @@ def _sort(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
         return words
     sample = np.sort(words[:: max(1, len(words) // (64 * threads))])
     cuts = sample[np.arange(1, threads) * len(sample) // threads]
-    parts: list[Any] = [None] * threads
+    parts: list[Array] = [None] * threads
 
     def sort_part(k: int) -> None:
         low, high = cuts[k - 1] if k else np.uint64(0), cuts[k] if k < threads - 1 else None

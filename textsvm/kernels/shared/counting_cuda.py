@@ -88,7 +88,7 @@ class CudaPmers:
         self.tables[q], self.sizes[q] = ranks, int(ranks[-1])
         return ids
 
-    def _sort(self, q: int, bound: int, arguments: tuple[Any, ...]) -> Array:
+    def _sort(self, q: int, bound: int, arguments: tuple[object, ...]) -> Array:
         cp = gpu.cupy()
         size, windows = self.text.size, _n_windows(self.text.lengths, q)
         shift = max(size - 1, 1).bit_length()
@@ -223,7 +223,7 @@ def download(vocabulary: Vocabulary) -> Vocabulary:
     return Vocabulary(vocabulary.p1, vocabulary.p2, vocabulary.n_symbols, keys)
 
 
-def _each(name: str, n: int, *args: Any, key: Any = np.uint32) -> None:
+def _each(name: str, n: int, *args: object, key: Any = np.uint32) -> None:
     gpu.each(gpu.function(SOURCE, name, KEY_DEFINES[key]), n, *args)
 
 

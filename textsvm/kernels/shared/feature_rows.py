@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.sparse import Sparse
@@ -37,37 +37,37 @@ class FeatureKernelRows(ABC):
     `kernel` and the method `products` (see `FeaturePredictor`).
     """
 
-    x: Any
+    x: Array
     space: Any
-    normalisation: Any
+    normalisation: Normalisation
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
 
     @abstractmethod
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         """The whole matrix, of which half is computed."""
 
     @abstractmethod
-    def project(self, others: Documents) -> tuple[Any, Normalisation]:
+    def project(self, others: Documents) -> tuple[Array, Normalisation]:
         """X of other documents over the features of the columns; their k(s, s) counts all features."""
 
     @abstractmethod
-    def compare(self, x: Any, own: Normalisation, progress: Progress | None = None) -> Any:
+    def compare(self, x: Array, own: Normalisation, progress: Progress | None = None) -> Array:
         """Products of rows of features with the columns, times both scales."""
 
     @abstractmethod
-    def compare_own(self, indices: Ints, own: Normalisation) -> Any:
+    def compare_own(self, indices: Ints, own: Normalisation) -> Array:
         """`compare` for some of the columns."""
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with devices.use(self.device):
             xp = devices.array_module(self.device)
             if self.kernel.normalised:
                 return xp.ones(self.n, np.float32)
             return xp.asarray(self.normalisation.diagonal())
 
-    def rows(self, indices: Ints) -> Any:
+    def rows(self, indices: Ints) -> Array:
         indices = np.asarray(indices, np.int64)
         own = self.normalisation.take(indices)
         with devices.use(self.device):
@@ -77,7 +77,7 @@ class FeatureKernelRows(ABC):
             values[xp.arange(len(indices)), xp.asarray(indices)] = xp.asarray(own.diagonal())
             return values
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         with devices.use(self.device):
             x, own = self.project(others)
             values = self.compare(x, own, progress)
@@ -128,7 +128,7 @@ class FeaturePredictor:
         self,
         device: Device,
         space: Any,
-        weights: Any,
+        weights: Array,
         featureless: tuple[Normalisation, Floats] | None = None,
     ) -> None:
         self.device, self.space, self.weights = device, space, weights

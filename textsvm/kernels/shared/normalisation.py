@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Bools, Floats, Ints
+from textsvm.arrays import Array, Bools, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.linalg.products import finish_half
 from textsvm.linalg.rows import FeatureRows, side_by_side
@@ -93,7 +93,7 @@ class Normalisation:
         some.groups = self.groups[indices]
         return some
 
-    def finish_rows(self, matrix: Any, columns: Normalisation) -> None:
+    def finish_rows(self, matrix: Array, columns: Normalisation) -> None:
         """Set the rows of documents without features, in a matrix (documents, columns) of either device."""
         if not len(self.featureless):
             return
@@ -101,7 +101,7 @@ class Normalisation:
         for i in self.featureless:
             matrix[int(i)] = groups == int(self.groups[i])
 
-    def finish_gram(self, matrix: Any, first: int = 0) -> None:
+    def finish_gram(self, matrix: Array, first: int = 0) -> None:
         """Set the diagonal of a square matrix, and the rows and columns of documents without features.
 
         The matrix may be a part: some columns, from number `first` on.

@@ -9,12 +9,11 @@ distinct keys of the stages find strings of other documents.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Ints
+from textsvm.arrays import Array, Ints
 from textsvm.kernels.shared.counting import rank
 from textsvm.linalg.sparse import run_pieces
 from textsvm.runtime.compiled import njit
@@ -35,10 +34,10 @@ class Stage:
     """
 
     kept: Ints
-    keys: Any
-    ranks: Any
+    keys: Array
+    ranks: Array
 
-    def find(self, keys: Any) -> Any:
+    def find(self, keys: Array) -> Array:
         """Id of every key, -1 for unknown keys and for -1; NumPy or CuPy."""
         xp = array_module(device_of(keys))
         if not len(self.keys):
@@ -50,7 +49,7 @@ class Stage:
         return xp.where((keys >= 0) & (self.keys[place].astype(np.int64) == keys), place, -1)
 
 
-def strings_of(stages: tuple[Stage, ...], n_symbols: int) -> list[Any]:
+def strings_of(stages: tuple[Stage, ...], n_symbols: int) -> list[Array]:
     """Codes of the symbols of all ids of the last stage: an int64 array for each symbol."""
     keys, symbols = stages[-1].keys.astype(np.int64), []
     for number in range(len(stages) - 1, -1, -1):

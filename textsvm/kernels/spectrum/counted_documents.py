@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from textsvm.arrays import Ints
 from textsvm.kernels.shared.counting import count
 from textsvm.kernels.shared.normalisation import match_featureless
 from textsvm.kernels.spectrum.features import (
+    PmerKernel,
     PmerWeights,
     feature_starts,
     is_weighted,
@@ -28,7 +28,7 @@ from textsvm.text.documents import Documents
 class CountedDocuments:
     """Feature rows of documents for all spectrum kernels with the view and range of lengths of `kernel`."""
 
-    def __init__(self, kernel: Any, documents: Documents) -> None:
+    def __init__(self, kernel: PmerKernel, documents: Documents) -> None:
         self.documents = documents
         self.vocabulary, self.counts = count(documents, *kernel.lengths)
         self._shared: dict[str, SharedFeatures] = {}
@@ -38,14 +38,14 @@ class CountedDocuments:
         """Number of documents with each p-mer."""
         return count_features(self.counts.features, int(self.vocabulary.first[-1]))
 
-    def weights(self, kernel: Any, train: Ints) -> PmerWeights:
+    def weights(self, kernel: PmerKernel, train: Ints) -> PmerWeights:
         """Weights that a kernel learns from the documents `train`."""
         counts, classes = self.counts, self.documents.classes
         df = count_features_of(counts.indptr, counts.features, train, int(self.vocabulary.first[-1]))
         odds = log_odds(counts, train, classes[train], df) if kernel.odds and classes is not None else None
         return PmerWeights(self.vocabulary, df, len(train), bool(kernel.idf), odds)
 
-    def rows(self, kernel: Any, train: Ints) -> FeatureRows:
+    def rows(self, kernel: PmerKernel, train: Ints) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from the documents `train`."""
         shared = self.shared(kernel)
         weights, alone = None, np.ones(len(self.documents))
@@ -58,7 +58,7 @@ class CountedDocuments:
             return rows
         return match_featureless(self.documents, rows, shared.alone * alone == 0)
 
-    def shared(self, kernel: Any) -> SharedFeatures:
+    def shared(self, kernel: PmerKernel) -> SharedFeatures:
         """Features before learnt weights, cached per `weight` of a kernel."""
         weight = kernel.weight
         if weight not in self._shared and weight == "intersection":

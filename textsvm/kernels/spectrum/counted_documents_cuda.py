@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from textsvm.kernels.shared.feature_rows_cuda import (
     normalised_rows,
     shared_rows,
 )
-from textsvm.kernels.spectrum.features import PSEUDO, ROUNDING, PmerWeights, is_weighted
+from textsvm.kernels.spectrum.features import PSEUDO, ROUNDING, PmerKernel, PmerWeights, is_weighted
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows, joined, repeated
 from textsvm.linalg.sparse_cuda import starts_of
@@ -46,7 +45,7 @@ class _Batch:
 class CudaCountedDocuments:
     """`CountedDocuments` on the current card; kernels learn from all documents only."""
 
-    def __init__(self, kernel: Any, documents: Documents) -> None:
+    def __init__(self, kernel: PmerKernel, documents: Documents) -> None:
         cp = gpu.cupy()
         self.documents = documents
         pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
@@ -68,12 +67,12 @@ class CudaCountedDocuments:
         """Vocabulary with keys on the host."""
         return download(self.pmers.vocabulary)
 
-    def weights(self, kernel: Any, train: Ints) -> PmerWeights:
+    def weights(self, kernel: PmerKernel, train: Ints) -> PmerWeights:
         """Weights that a kernel learns from all documents; `train` must select all."""
         odds = self._odds(self.documents.classes).get() if kernel.odds else None
         return PmerWeights(self.vocabulary, self.df.get(), len(train), bool(kernel.idf), odds)
 
-    def _odds(self, classes: Any) -> Array:
+    def _odds(self, classes: Array) -> Array:
         """`features.log_odds` of all documents."""
         cp = gpu.cupy()
         squares, total = cp.zeros(self.n_pmers), float(max(int(self.df.sum()), 1))
@@ -89,7 +88,7 @@ class CudaCountedDocuments:
                 squares += cp.where((self.df > 0) & (abs(ratio) > ROUNDING), share * ratio**2, 0)
         return cp.sqrt(squares)
 
-    def rows(self, kernel: Any, train: Ints) -> FeatureRows:
+    def rows(self, kernel: PmerKernel, train: Ints) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from all of them."""
         cp = gpu.cupy()
         unary = kernel.weight == "intersection"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from textsvm.kernels.shared.counting import Vocabulary, longest_of
 from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers, match_unary, matrix_of, upload
 from textsvm.kernels.shared.feature_rows_cuda import CudaFeatureRows
 from textsvm.kernels.shared.normalisation import Normalisation
-from textsvm.kernels.spectrum.features import FeatureSpace, PmerWeights, check_fitted, is_weighted
+from textsvm.kernels.spectrum.features import FeatureSpace, PmerKernel, PmerWeights, check_fitted, is_weighted
 from textsvm.linalg.sparse_cuda import CudaSparse
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
@@ -47,7 +46,7 @@ class KnownPmers:
 class CudaFeatureSpace:
     """`FeatureSpace` on a GPU; `starts` is None if features are p-mers."""
 
-    kernel: Any
+    kernel: PmerKernel
     learnt: CudaWeights | None
     pmers: CudaPmers | KnownPmers  # builds its vocabulary on first use
     starts: Array | None
@@ -86,7 +85,7 @@ class CudaFeatureSpace:
 
 
 def represent(
-    kernel: Any, learnt: CudaWeights | None, text: DeviceDocuments
+    kernel: PmerKernel, learnt: CudaWeights | None, text: DeviceDocuments
 ) -> tuple[CudaFeatureSpace, CudaSparse]:
     """Features of the p-mers of documents, and X."""
     pmers = CudaPmers(text, *kernel.lengths)
@@ -101,7 +100,7 @@ class CudaSpectrum(CudaFeatureRows):
 
     label = MATRIX
 
-    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: PmerKernel, documents: Documents, device: Device) -> None:
         check_fitted(kernel)
         super().__init__(kernel, documents, device)
         with gpu.use(device):
@@ -120,7 +119,7 @@ class CudaSpectrum(CudaFeatureRows):
 
 
 def cuda_grams(
-    kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
+    kernels: Sequence[PmerKernel], documents: Documents, device: Device, progress: Progress | None = None
 ) -> Iterator[tuple[int, Array]]:
     """Yield (number, Gram matrix) of kernels that differ only in p2 and `normalised`, by ascending p2.
 
@@ -148,7 +147,7 @@ def cuda_grams(
         del matrix
 
 
-def _scaled(kernel: Any, documents: Documents, total: Array, self_values: Floats) -> Array:
+def _scaled(kernel: PmerKernel, documents: Documents, total: Array, self_values: Floats) -> Array:
     """Kernel values of the sums, in a new array on the current card."""
     cp = gpu.cupy()
     n = len(documents)

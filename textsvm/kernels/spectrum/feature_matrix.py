@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.kernels.shared.counting import Vocabulary, count_each, windows_of
-from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
+from textsvm.kernels.spectrum.features import PmerKernel, PmerWeights, is_weighted
 from textsvm.linalg.sparse import Counts, index_type, run_on_ranges
 from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import Device, free_memory
@@ -63,7 +62,7 @@ class FeatureColumns:
 
 
 def learn_columns(
-    kernel: Any, documents: Documents, least: float, rows: bool, progress: Progress | None = None
+    kernel: PmerKernel, documents: Documents, least: float, rows: bool, progress: Progress | None = None
 ) -> tuple[FeatureColumns, scipy.sparse.csr_matrix | None]:
     """Columns of training documents, and their matrix if `rows`.
 
@@ -92,7 +91,7 @@ def learn_columns(
 
 
 def transform(
-    kernel: Any, columns: FeatureColumns, documents: Documents, progress: Progress | None = None
+    kernel: PmerKernel, columns: FeatureColumns, documents: Documents, progress: Progress | None = None
 ) -> scipy.sparse.csr_matrix:
     """Matrix of other documents over learnt columns; their alphabet extends the alphabet of training."""
     learnt, builder = columns.learnt, _MatrixBuilder(kernel, len(documents))
@@ -136,7 +135,7 @@ def stacked(parts: list[scipy.sparse.csr_matrix]) -> scipy.sparse.csr_matrix:
 class _MatrixBuilder:
     """Matrix under construction, to which columns are added length by length."""
 
-    def __init__(self, kernel: Any, n: int) -> None:
+    def __init__(self, kernel: PmerKernel, n: int) -> None:
         self.kernel, self.squares = kernel, np.zeros(n)
         self.parts: list[tuple[Ints, NDArray[np.int32], NDArray[np.float32]]] = []
         self.bases = [0]

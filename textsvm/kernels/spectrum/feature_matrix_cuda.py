@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from textsvm.kernels.shared.counting_cuda import (
     upload,
 )
 from textsvm.kernels.spectrum.feature_matrix import FeatureColumns, require_columns
-from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
+from textsvm.kernels.spectrum.features import PmerKernel, PmerWeights, is_weighted
 from textsvm.linalg.sparse import index_type
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
@@ -27,7 +26,7 @@ from textsvm.text.documents import DeviceDocuments, Documents
 
 
 def learn_columns(
-    kernel: Any, documents: Documents, least: float, rows: bool, progress: Progress | None = None
+    kernel: PmerKernel, documents: Documents, least: float, rows: bool, progress: Progress | None = None
 ) -> tuple[FeatureColumns, scipy.sparse.csr_matrix | None]:
     """Columns of training documents, and their matrix if `rows`, on the current card."""
     cp = gpu.cupy()
@@ -43,7 +42,7 @@ def learn_columns(
 
 
 def transform(
-    kernel: Any, columns: FeatureColumns, documents: Documents, progress: Progress | None = None
+    kernel: PmerKernel, columns: FeatureColumns, documents: Documents, progress: Progress | None = None
 ) -> scipy.sparse.csr_matrix:
     """Matrix of other documents over learnt columns, on the current card."""
     pmers, counts = _counted(kernel, documents)
@@ -51,13 +50,13 @@ def transform(
     return _matrix(kernel, columns, counts, known)
 
 
-def _counted(kernel: Any, documents: Documents) -> tuple[CudaPmers, CudaCounts]:
+def _counted(kernel: PmerKernel, documents: Documents) -> tuple[CudaPmers, CudaCounts]:
     pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
     return pmers, CudaCounts(pmers.windows, kernel.weight == "intersection")
 
 
 def _matrix(
-    kernel: Any, columns: FeatureColumns, counts: CudaCounts, known: Array
+    kernel: PmerKernel, columns: FeatureColumns, counts: CudaCounts, known: Array
 ) -> scipy.sparse.csr_matrix:
     """Rows over the columns; `known` is the number of each counted p-mer in their vocabulary, or -1."""
     cp = gpu.cupy()

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,9 @@ from numpy.typing import NDArray
 from textsvm.arrays import Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
+from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared.counting import MAX_SYMBOLS, Vocabulary, count, plan, pmer_codes, weigh, windows
 from textsvm.kernels.shared.feature_rows import FeaturePredictor
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_of
@@ -54,14 +55,61 @@ from textsvm.text.documents import Documents
 PSEUDO = 4.0
 #: Log-odds ratios up to this are rounding errors of 0, which normalisation would amplify.
 ROUNDING = 1e-12
+#: Errors that damaged arrays cause.
+DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
 
 
-def is_weighted(kernel: Any) -> bool:
+@dataclass(repr=False, eq=False)
+class PmerKernel(SymbolKernel):
+    """Parameters and learnt weights of `textsvm.Spectrum`."""
+
+    p: int | tuple[int, int] = 4
+    weight: str = "count"
+    idf: bool = False
+    normalised: bool = True
+    odds: bool = False
+
+    @property
+    def _learns(self) -> bool:
+        return is_weighted(self)
+
+    @property
+    def _min_length(self) -> int:
+        return self.lengths[0]
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Ints of the shortest and of the longest p-mers."""
+        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
+        return int(p[0]), int(p[1])
+
+    def check(self) -> None:
+        super().check()
+        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
+        if len(p) != 2 or not all(map(is_whole, p)) or not 1 <= p[0] <= p[1]:
+            raise InputError(f"p={self.p!r} must be a whole number from 1, or a range (p1, p2)")
+        check_choice(self, "weight", WEIGHTS)
+
+    def state(self) -> Arrays:
+        check_fitted(self)
+        return self.weights_.state() if is_weighted(self) else {}
+
+    def restore(self, state: Arrays) -> None:
+        if not is_weighted(self):
+            return
+        self.check()
+        try:
+            self.weights_ = PmerWeights.from_state(state, *self.lengths, self.idf, self.odds)
+        except DAMAGE as error:
+            raise InputError(f"the saved weights are damaged ({error}); train the model again") from None
+
+
+def is_weighted(kernel: PmerKernel) -> bool:
     """Whether a spectrum kernel has learnt weights."""
     return bool(kernel.idf or kernel.odds)
 
 
-def check_fitted(kernel: Any) -> None:
+def check_fitted(kernel: PmerKernel) -> None:
     """Raise InputError if a spectrum kernel has no weights yet and needs them."""
     if is_weighted(kernel) and not hasattr(kernel, "weights_"):
         raise InputError("weights are learnt from training documents: call fit before anything else")
@@ -175,7 +223,7 @@ SUBSTRINGS = Attribution(
 class FeatureSpace:
     """Features of the p-mers of the column documents."""
 
-    kernel: Any
+    kernel: PmerKernel
     vocabulary: Vocabulary  #: p-mers of the column documents
     starts: Ints  #: shape (number of p-mers + 1,): First feature of each p-mer
     #: int32 or int64 array, shape (number of features + 1,): New number of each feature, -1 to drop it; the
@@ -230,7 +278,7 @@ class FeatureSpace:
         return spread_contributions(documents, space.vocabulary, counts, terms)
 
 
-def represent(kernel: Any, documents: Documents) -> tuple[FeatureSpace, Counts, Sparse]:
+def represent(kernel: PmerKernel, documents: Documents) -> tuple[FeatureSpace, Counts, Sparse]:
     """Features of the p-mers of documents, their counts, and X."""
     vocabulary, counts = count(documents, *kernel.lengths)
     starts = feature_starts(kernel, counts, int(vocabulary.first[-1]))
@@ -238,14 +286,14 @@ def represent(kernel: Any, documents: Documents) -> tuple[FeatureSpace, Counts, 
     return FeatureSpace(kernel, vocabulary, starts), counts, matrix_of(kernel, counts, weights, starts)
 
 
-def feature_starts(kernel: Any, counts: Counts, size: int) -> Ints:
+def feature_starts(kernel: PmerKernel, counts: Counts, size: int) -> Ints:
     """First feature of each of `size` p-mers: a feature each, or the digits of its largest count in unary."""
     if kernel.weight == "intersection":
         return unary_starts(counts.features, counts.counts, size)
     return np.arange(size + 1)
 
 
-def matrix_of(kernel: Any, counts: Counts, weights: Floats | None, starts: Ints) -> Sparse:
+def matrix_of(kernel: PmerKernel, counts: Counts, weights: Floats | None, starts: Ints) -> Sparse:
     """X of counted documents, given learnt weights and the first feature of each p-mer."""
     unary = kernel.weight == "intersection"
     values = np.empty(len(counts.counts), np.float32)

@@ -47,20 +47,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Arrays, Floats, Ints
+from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
 from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Sharing
-from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared.counting import Vocabulary, count_each, pmer_names, windows_of
-from textsvm.kernels.shared.feature_rows import HostFeatureRows
+from textsvm.kernels.shared.feature_rows import FeatureKernelRows, HostFeatureRows
 from textsvm.kernels.shared.normalisation import Normalisation, finished_gram
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.feature_matrix import counted_bytes
 from textsvm.kernels.spectrum.features import (
+    DAMAGE,
     SUBSTRINGS,
     FeatureSpace,
+    PmerKernel,
     PmerWeights,
     SpectrumPredictor,
     check_fitted,
@@ -80,15 +80,13 @@ from textsvm.text.documents import Documents, MultiView
 
 #: Symbols a second that are counted and compared, for each length.
 RATE = 3e8
-#: Errors that damaged arrays cause.
-_DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True)
 class SpectrumWeights:
     """`Weights` of a spectrum kernel."""
 
-    kernel: Any  #: Fitted
+    kernel: PmerKernel  #: Fitted
     vectors: WeightVectors
     left_out: int = 0  #: Support vectors without any feature
 
@@ -143,7 +141,7 @@ class SpectrumWeights:
         return state | odds | {"df": df, "sizes": np.array([learnt.n, vocabulary.n_symbols])}
 
     @classmethod
-    def from_state(cls, kernel: Any, state: Arrays, alphabet: Documents) -> SpectrumWeights:
+    def from_state(cls, kernel: PmerKernel, state: Arrays, alphabet: Documents) -> SpectrumWeights:
         """Restore the weights, and the learnt weights of the kernel, from checked arrays of `state`."""
         p1, p2 = kernel.lengths
         try:
@@ -159,7 +157,7 @@ class SpectrumWeights:
                 )
                 vocabulary = kernel.weights_.vocabulary
             vectors = WeightVectors.from_state(state, vocabulary, kernel.weight == "intersection")
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise InputError(f"its weights are damaged ({error}); train the model again") from None
         return cls(kernel, vectors)
 
@@ -172,15 +170,19 @@ class SharedLengths(Sharing):
     weight: str
     idf: bool
 
-    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
+    def passes(self, kernels: Sequence[PmerKernel], room: int) -> list[list[int]]:
         return [sorted(range(len(kernels)), key=lambda i: kernels[i].lengths[1])]
 
-    def description(self, kernels: Sequence[Any]) -> str:
+    def description(self, kernels: Sequence[PmerKernel]) -> str:
         return "from the sum over lengths"
 
     def grams(
-        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
+        self,
+        kernels: Sequence[PmerKernel],
+        documents: Documents,
+        device: Device,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Array]]:
         if device.kind == "cuda":
             from textsvm.kernels.spectrum.cuda import cuda_grams
 
@@ -252,7 +254,12 @@ class SpectrumAttributor(Attributor):
     method = SUBSTRINGS
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+        self,
+        rows: FeatureKernelRows,
+        documents: Documents,
+        coef: Floats,
+        values: Floats,
+        progress: Progress | None = None,
     ) -> Contributions:
         weights = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
         contributions: Contributions = rows.space.attribute(documents, lambda at, owner: weights[at, owner])
@@ -263,7 +270,7 @@ class SpectrumAttributor(Attributor):
 
 
 @dataclass(repr=False, eq=False)
-class Spectrum(SymbolKernel):
+class Spectrum(PmerKernel):
     """p-spectrum kernel; for DNA on both strands use `GappedKmers(p, 0, canonical=True)`.
 
     Parameters
@@ -295,33 +302,6 @@ class Spectrum(SymbolKernel):
     features = Ability(SpectrumFeatureMap)
     attribution = Ability(SpectrumAttributor)
 
-    p: int | tuple[int, int] = 4
-    weight: str = "count"
-    idf: bool = False
-    normalised: bool = True
-    odds: bool = False
-
-    @property
-    def _learns(self) -> bool:
-        return is_weighted(self)
-
-    @property
-    def _min_length(self) -> int:
-        return self.lengths[0]
-
-    @property
-    def lengths(self) -> tuple[int, int]:
-        """Ints of the shortest and of the longest p-mers."""
-        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
-        return int(p[0]), int(p[1])
-
-    def check(self) -> None:
-        super().check()
-        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
-        if len(p) != 2 or not all(map(is_whole, p)) or not 1 <= p[0] <= p[1]:
-            raise InputError(f"p={self.p!r} must be a whole number from 1, or a range (p1, p2)")
-        check_choice(self, "weight", WEIGHTS)
-
     def fit(self, documents: Documents, device: Device | None = None) -> Spectrum:
         self.check()
         if is_weighted(self):
@@ -329,7 +309,7 @@ class Spectrum(SymbolKernel):
             self.features.fit_counted(counted, np.arange(len(documents)))
         return self
 
-    def rows(self, documents: Documents, device: Device) -> Any:
+    def rows(self, documents: Documents, device: Device) -> FeatureKernelRows:
         self.check()
         if device.kind == "cuda":
             from textsvm.kernels.spectrum.cuda import CudaSpectrum
@@ -343,19 +323,6 @@ class Spectrum(SymbolKernel):
             return SpectrumPredictor.of_support(rows, coef)
         weights = SpectrumWeights.of_rows(rows, coef)  # p-mers are then looked up once, for both weights
         return weights.predictor(device, (rows.normalisation, coef))
-
-    def state(self) -> Arrays:
-        check_fitted(self)
-        return self.weights_.state() if is_weighted(self) else {}
-
-    def restore(self, state: Arrays) -> None:
-        if not is_weighted(self):
-            return
-        self.check()
-        try:
-            self.weights_ = PmerWeights.from_state(state, *self.lengths, self.idf, self.odds)
-        except _DAMAGE as error:
-            raise InputError(f"the saved weights are damaged ({error}); train the model again") from None
 
 
 def fixed_default() -> Spectrum:
@@ -386,7 +353,7 @@ class HostSpectrum(HostFeatureRows):
         return self._represented[1]
 
     @cached_property
-    def normalisation(self) -> Normalisation:
+    def normalisation(self) -> Normalisation:  # type: ignore[override]
         """k(s, s) of the columns, as in `host_grams`."""
         return Normalisation(self.documents, self.x.squares(self.ends), self.kernel.normalised)
 
@@ -404,7 +371,7 @@ class HostSpectrum(HostFeatureRows):
 
 
 def host_grams(
-    kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
+    kernels: Sequence[PmerKernel], documents: Documents, device: Device, progress: Progress | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Numbered Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2.
 

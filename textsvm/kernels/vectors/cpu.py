@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.contract import HostRows
 from textsvm.linalg.sparse import Sparse
@@ -72,7 +72,7 @@ class VectorProducts:
     products lose the differences between vectors.
     """
 
-    def __init__(self, values: Any, shifted: bool = False) -> None:
+    def __init__(self, values: Array, shifted: bool = False) -> None:
         self._middle: Any = None
         if shifted and not scipy.sparse.issparse(values) and 8 * values.size <= DOUBLE_BYTES:
             self._middle = np.rint(values.mean(axis=0, dtype=np.float64))  # whole numbers stay whole
@@ -89,7 +89,7 @@ class VectorProducts:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def divide(self, values: Any) -> DividedVectors:
+    def divide(self, values: Array) -> DividedVectors:
         """Divide vectors, dense or sparse."""
         if self._full is None:
             dense = values.toarray() if scipy.sparse.issparse(values) else values
@@ -127,7 +127,7 @@ class VectorProducts:
             _add(*entries, *self._lists, at, columns.start, columns.stop, out)
 
 
-def squares(values: Any) -> Floats:
+def squares(values: Array) -> Floats:
     """Squared norm of every row of a matrix."""
     if not scipy.sparse.issparse(values):
         return np.einsum("ij,ij->i", values, values, dtype=np.float64)
@@ -138,7 +138,7 @@ def squares(values: Any) -> Floats:
     ) @ np.ones(1)
 
 
-def _divided(values: Any) -> tuple[AnyArray, AnyArray]:
+def _divided(values: Array) -> tuple[AnyArray, AnyArray]:
     """Columns of a CSR matrix to keep dense, and the other columns with entries."""
     n, d = values.shape
     if d > WIDE:
@@ -152,7 +152,7 @@ def _divided(values: Any) -> tuple[AnyArray, AnyArray]:
     return (full, listed) if d <= WIDE else (columns[full], columns[listed])
 
 
-def _chosen(values: Any, columns: AnyArray) -> Any:
+def _chosen(values: Array, columns: AnyArray) -> Array:
     """Some columns of a CSR matrix, ascending; of a wide matrix without an array over all columns."""
     if values.shape[1] <= WIDE:
         return values[:, columns]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Arrays, Floats, Ints
+from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, check_whole, is_number
 from textsvm.kernels.contract import (
@@ -61,13 +61,13 @@ class VectorFunction(ABC):
         return astuple(self)
 
     @abstractmethod
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+    def value(self, products: Array, rows: Array, columns: Array) -> Array:
         """Kernel values, (m, n), from <x, y>, (m, n), |x|^2, (m, 1), and |y|^2, (n,).
 
         The products may be overwritten.
         """
 
-    def put(self, products: Floats, rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
+    def put(self, products: Floats, rows: Array, columns: Array, out: NDArray[np.float32]) -> None:
         """Write kernel values to `out`, (m, n), on the host."""
         with np.errstate(over="ignore"):  # solvers report infinite values
             out[...] = self.value(products, rows, columns)
@@ -171,7 +171,7 @@ class LinearFunction(VectorFunction):
 
     name = "linear"
 
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+    def value(self, products: Array, rows: Array, columns: Array) -> Array:
         return products
 
 
@@ -288,7 +288,7 @@ class PolynomialFunction(VectorFunction):
     coef0: float
     degree: float
 
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+    def value(self, products: Array, rows: Array, columns: Array) -> Array:
         products *= self.gamma
         products += self.coef0
         return _power(products, int(self.degree))
@@ -328,7 +328,7 @@ class Polynomial(ScaledKernel):
         check_coef0(self)
 
 
-def _power(base: Any, exponent: int) -> Any:
+def _power(base: Array, exponent: int) -> Array:
     """An integer power by squaring, 10 times as fast as pow(); `base` is overwritten."""
     power = None
     while exponent:
@@ -348,14 +348,14 @@ class GaussianFunction(VectorFunction):
     shifts: ClassVar[bool] = True
     gamma: float
 
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+    def value(self, products: Array, rows: Array, columns: Array) -> Array:
         xp = devices.array_module(devices.device_of(products))
         products *= -2
         products += rows
         products += columns
         return xp.exp(-self.gamma * xp.maximum(products, 0))
 
-    def put(self, products: Floats, rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
+    def put(self, products: Floats, rows: Array, columns: Array, out: NDArray[np.float32]) -> None:
         _exponents(products, rows, columns, self.gamma, out)
         np.exp(out, out=out)
         _correct(products, out)
@@ -412,7 +412,7 @@ class SigmoidFunction(VectorFunction):
     gamma: float
     coef0: float
 
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+    def value(self, products: Array, rows: Array, columns: Array) -> Array:
         products *= self.gamma
         products += self.coef0
         return devices.array_module(devices.device_of(products)).tanh(products)
