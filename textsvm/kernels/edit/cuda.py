@@ -177,11 +177,7 @@ class CudaEdit:
             return values
 
     def _sums(
-        self,
-        patterns: DeviceDocuments,
-        texts: _PackedTexts,
-        coef: Floats,
-        progress: Progress | None,
+        self, patterns: DeviceDocuments, texts: _PackedTexts, coef: Floats, progress: Progress | None
     ) -> Floats:
         """k(texts, patterns) @ coef, on the host."""
         sums, n = gpu.cupy().zeros((coef.shape[1], texts.n)), texts.n_documents

@@ -41,14 +41,7 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
-from textsvm.kernels.contract import (
-    Ability,
-    Cost,
-    HostRows,
-    PairTerm,
-    SharedColumns,
-    Sharing,
-)
+from textsvm.kernels.contract import Ability, Cost, HostRows, PairTerm, SharedColumns, Sharing
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.edit.near import HostEditNear
 from textsvm.kernels.near import Near, Nearest

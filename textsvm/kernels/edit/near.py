@@ -392,10 +392,7 @@ class HostEditNear:
 
 
 def values_of(
-    kernel: Any,
-    distances: NDArray[np.int32],
-    row_lengths: Ints,
-    column_lengths: Ints,
+    kernel: Any, distances: NDArray[np.int32], row_lengths: Ints, column_lengths: Ints
 ) -> NDArray[np.float32]:
     """Kernel values of pairs, given their distances and lengths, all of shape (m,)."""
     longer = np.maximum(np.maximum(row_lengths, column_lengths), 1) if kernel.relative else 1

@@ -17,21 +17,8 @@ from textsvm.arrays import Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_weights, check_whole, is_number
-from textsvm.kernels.contract import (
-    Ability,
-    Cost,
-    HostRows,
-    KernelRows,
-    PairTerm,
-    SharedColumns,
-    Sharing,
-)
-from textsvm.kernels.gap.recurrence import (
-    SUBSEQUENCES,
-    Recurrence,
-    SelfValues,
-    symbol_contributions,
-)
+from textsvm.kernels.contract import Ability, Cost, HostRows, KernelRows, PairTerm, SharedColumns, Sharing
+from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence, SelfValues, symbol_contributions
 from textsvm.kernels.gap.sweep import products, self_products, used_levels
 from textsvm.kernels.options import GAP_LONGEST
 from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes
@@ -353,13 +340,7 @@ class _Columns:
         run(work, pieces[::-1], costs[::-1], progress)
 
     def _sums(
-        self,
-        rows: Picked,
-        lanes: Picked,
-        firsts: Ints,
-        half: bool,
-        row_lengths: Ints,
-        column_lengths: Ints,
+        self, rows: Picked, lanes: Picked, firsts: Ints, half: bool, row_lengths: Ints, column_lengths: Ints
     ) -> dict[int, Floats]:
         """Sums of a piece of work for each kernel; each pair is in the precision of that kernel alone.
 

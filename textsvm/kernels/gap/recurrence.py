@@ -164,11 +164,7 @@ class SelfValues(Normalisation):
     """
 
     def __init__(
-        self,
-        kernel: Any,
-        documents: Documents,
-        values: Floats,
-        columns: SelfValues | None = None,
+        self, kernel: Any, documents: Documents, values: Floats, columns: SelfValues | None = None
     ) -> None:
         values[documents.lengths < kernel.structure.min_length] = 0
         if not np.isfinite(values).all():

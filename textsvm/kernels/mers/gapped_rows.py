@@ -32,15 +32,7 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, Predictor, RowsPredictor, decision_by_rows
-from textsvm.kernels.mers.windows import (
-    LETTERS,
-    UNKNOWN,
-    Mask,
-    MaskedWindows,
-    Windows,
-    strands,
-    windows_of,
-)
+from textsvm.kernels.mers.windows import LETTERS, UNKNOWN, Mask, MaskedWindows, Windows, strands, windows_of
 from textsvm.kernels.shared.counting import count_ids, weigh
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_of
 from textsvm.kernels.shared.stages import strings_of

@@ -29,12 +29,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_whole
 from textsvm.kernels.contract import Ability
-from textsvm.kernels.positions.base import (
-    PositionAttributor,
-    PositionCost,
-    PositionKernel,
-    overlaps,
-)
+from textsvm.kernels.positions.base import PositionAttributor, PositionCost, PositionKernel, overlaps
 from textsvm.kernels.shared.lanes import Picked, interleave
 from textsvm.kernels.shared.normalisation import longest_of
 from textsvm.runtime.compiled import njit

@@ -345,11 +345,7 @@ def spread_contributions(
 
 
 def _table(
-    codes: NDArray[np.int32],
-    pmers: slice,
-    vectors: WeightVectors,
-    factors: Floats | None,
-    unknown: float,
+    codes: NDArray[np.int32], pmers: slice, vectors: WeightVectors, factors: Floats | None, unknown: float
 ) -> FeatureTable:
     """Features of the p-mers of a length, without those that count as unknown and have no weight."""
     starts = vectors.starts[pmers.start : pmers.stop + 1]

@@ -22,14 +22,7 @@ from numpy.typing import NDArray
 from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, check_whole, is_number
-from textsvm.kernels.contract import (
-    Ability,
-    Cost,
-    Features,
-    FeatureWeights,
-    Predictor,
-    Structure,
-)
+from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Predictor, Structure
 from textsvm.kernels.near import Nearest
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.vectors.cpu import HostVectorRows
