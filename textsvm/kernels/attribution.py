@@ -120,8 +120,8 @@ def pieces(text: str, most: int = PIECES) -> Sequence[tuple[int, int]]:
     if len(starts) < 2 or longest > max(40, 2 * size):  # a script without spaces
         starts = list(range(0, len(text), size))
     starts[0] = 0
-    kept = [0]
+    cuts = [0]
     for start in starts[1:]:
-        if len(starts) <= most or start - kept[-1] >= size:
-            kept.append(start)
-    return list(zip(kept, [*kept[1:], len(text)], strict=True))
+        if len(starts) <= most or start - cuts[-1] >= size:
+            cuts.append(start)
+    return list(zip(cuts, [*cuts[1:], len(text)], strict=True))

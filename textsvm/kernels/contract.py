@@ -450,8 +450,10 @@ class Cost:
         """Predicted seconds of a core for all values of some documents with others."""
         total = 0.0
         for leaf in self.kernel.structure.leaves:
-            some, others = (leaf.structure.read(documents).lengths for documents in (rows, columns))
-            total += float(leaf.cost.of_rows(some, others).sum())
+            row_lengths, column_lengths = (
+                leaf.structure.read(documents).lengths for documents in (rows, columns)
+            )
+            total += float(leaf.cost.of_rows(row_lengths, column_lengths).sum())
         return total
 
     def tileable(self, documents: Documents, kind: str = "cpu") -> bool:

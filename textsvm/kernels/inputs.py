@@ -178,8 +178,8 @@ class InputTable:
         if not self._n and isinstance(self._table, list | tuple):
             return []
         if name not in self.names:
-            some = ", ".join(map(str, self.names[:LISTED])) + ", ..." * (len(self.names) > LISTED)
-            raise InputError(f"the table has no column {name!r}; it has {some or 'none'}")
+            listing = ", ".join(map(str, self.names[:LISTED])) + ", ..." * (len(self.names) > LISTED)
+            raise InputError(f"the table has no column {name!r}; it has {listing or 'none'}")
         if self.names.count(name) > 1:
             raise InputError(f"the table has {self.names.count(name)} columns {name!r}; rename one")
         if isinstance(self._table, list | tuple):

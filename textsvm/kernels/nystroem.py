@@ -267,8 +267,8 @@ def _features(
     for rows, values in _crossed(kernel, landmarks, documents, blocks, progress):
         z[rows] = values.astype(xp.float64) @ landmarks.projection
     for rows in blocks:
-        some = documents.take(np.arange(rows.start, rows.stop))
-        trace += float(kernel.rows(some, device).diag().sum(dtype=xp.float64))
+        block_documents = documents.take(np.arange(rows.start, rows.stop))
+        trace += float(kernel.rows(block_documents, device).diag().sum(dtype=xp.float64))
     x: Array = DenseRows(z)
     return FeatureRows(x, xp.zeros(n)), float(x.squares().sum()) / max(trace, 1e-300)
 
@@ -281,16 +281,23 @@ def _crossed(
     progress: Progress | None,
 ) -> Iterator[tuple[slice, Array]]:
     """Kernel values of each block with the landmarks, by workers if that is faster."""
-    workers, chosen = current(), landmarks.rows.documents
+    workers, landmark_documents = current(), landmarks.rows.documents
     work = [float(block.stop - block.start) for block in blocks]
-    seconds = kernel.cost.seconds(documents, chosen)
+    seconds = kernel.cost.seconds(documents, landmark_documents)
     on_cpu = landmarks.rows.device.kind == "cpu"
     if workers is None or not on_cpu or not workers.pays(seconds):
         for rows, size in zip(blocks, work, strict=True):
-            some = documents.take(np.arange(rows.start, rows.stop))
-            yield rows, landmarks.rows.cross(some, part(progress, rows.start, size, len(documents)))
+            block_documents = documents.take(np.arange(rows.start, rows.stop))
+            yield (
+                rows,
+                landmarks.rows.cross(block_documents, part(progress, rows.start, size, len(documents))),
+            )
         return
-    shared = (kernel, chosen, documents)  # sent together, so that functions of tokens keep their identity
+    shared = (
+        kernel,
+        landmark_documents,
+        documents,
+    )  # sent together, so that functions of tokens keep their identity
     for number, values in workers.run(_cross, [shared], blocks, work, progress):
         yield blocks[number], values
     workers.forget(shared)

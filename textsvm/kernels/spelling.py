@@ -63,10 +63,10 @@ def spell(kernel: Kernel) -> str:
     a column, and parameters that are no options.
     """
     if kernel.name == "on":
-        given = kernel.get_params(deep=False)
-        columns = [given["column"]] if isinstance(given["column"], str) else given["column"]
-        form = "{}=({})" if given["kernel"].name in _SIGNS else "{}={}"
-        return form.format(",".join(map(_quote, columns)), spell(given["kernel"]))
+        parameters = kernel.get_params(deep=False)
+        columns = [parameters["column"]] if isinstance(parameters["column"], str) else parameters["column"]
+        form = "{}=({})" if parameters["kernel"].name in _SIGNS else "{}={}"
+        return form.format(",".join(map(_quote, columns)), spell(parameters["kernel"]))
     if kernel.name not in _SIGNS:
         column = kernel.structure.view.column
         return _spell_part(kernel) if column is None else f"{_quote(str(column))}={_spell_part(kernel)}"
@@ -111,14 +111,14 @@ def _quote(column: str) -> str:
 
 
 def _leaf(text: str) -> Kernel:
-    name, colon, listed = (piece.strip() for piece in text.partition(":"))
+    name, colon, options_text = (piece.strip() for piece in text.partition(":"))
     if name not in names():
         error = f"{name!r} is no kernel" if name else "a kernel is missing"
         raise InputError(f"{error}; take one of {', '.join(names())}, as in spectrum:2-7,log,idf+gap:4")
     base, fixed, defaults = NAMED.get(name, (name, (), ()))
     options = {option.name: option for option in KERNELS.options(base)}
     parameters: dict[str, dict[str, object]] = {}
-    for piece in (*fixed, *(listed.split(",") if colon else ())):
+    for piece in (*fixed, *(options_text.split(",") if colon else ())):
         option, values = _option(piece.strip(), options, text)
         if option.name in parameters:
             raise InputError(f"{option.name} is given twice in {text}")

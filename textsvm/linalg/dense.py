@@ -66,10 +66,10 @@ class CudaDense:
         """Z @ dense, float64, shape (n_features, k) -> (n, k)."""
         cp, n = gpu.cupy(), self._n
         out = cp.empty((n, dense.shape[1]))
-        for some, width in slices(dense.shape[1]):
+        for columns, width in slices(dense.shape[1]):
             products = cp.empty((n, width))
-            self._launch("dense_dot", -(-n // ROWS), padded(dense[:, some], width), products, 1)
-            out[:, some] = products[:, : some.stop - some.start]
+            self._launch("dense_dot", -(-n // ROWS), padded(dense[:, columns], width), products, 1)
+            out[:, columns] = products[:, : columns.stop - columns.start]
         return out
 
     def transposed_dot(self, dense: Array) -> Array:
@@ -78,10 +78,12 @@ class CudaDense:
         out = cp.zeros((d, dense.shape[1]))
         tiles = -(-d // FEATURES)
         pieces = max(1, min(self._n // 32, BUSY // max(1, tiles)))
-        for some, width in slices(dense.shape[1]):
+        for columns, width in slices(dense.shape[1]):
             sums = cp.empty((pieces, d, width))
-            self._launch("dense_transposed_dot", tiles * pieces, padded(dense[:, some], width), sums, pieces)
-            out[:, some] = sums.sum(axis=0)[:, : some.stop - some.start]
+            self._launch(
+                "dense_transposed_dot", tiles * pieces, padded(dense[:, columns], width), sums, pieces
+            )
+            out[:, columns] = sums.sum(axis=0)[:, : columns.stop - columns.start]
         return out
 
     @property
@@ -131,8 +133,8 @@ class DenseRows:
         """
         if self._xp is not np:
             return self._on_gpu(self._xp.asarray(indices))
-        some = self.take(indices).values
-        return DenseRows(some.astype(np.float64) if 8 * some.size <= HOST_DOUBLE else some)
+        rows = self.take(indices).values
+        return DenseRows(rows.astype(np.float64) if 8 * rows.size <= HOST_DOUBLE else rows)
 
     def squares(self) -> Array:
         """Squared norm of every row, float64, shape (n,)."""

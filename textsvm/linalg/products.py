@@ -124,11 +124,11 @@ class Half:
         df = x.frequencies()
         square = largest_square(x)
         self.dense = DenseColumns(x, full_columns(df, len(x)), product_type(square, square))
-        listed = (df > 1) & (self.dense.column < 0)
-        n_listed = int(listed.sum())
-        target = np.where(listed, np.cumsum(listed) - 1, -1).astype(index_type(n_listed))
+        in_lists = (df > 1) & (self.dense.column < 0)
+        n_listed = int(in_lists.sum())
+        target = np.where(in_lists, np.cumsum(in_lists) - 1, -1).astype(index_type(n_listed))
         self.rest = x.select(target, n_listed)
-        del df, listed, target
+        del df, in_lists, target
         self.columns = InvertedIndex(self.rest)
         #: None if all are 1 (presence, intersection) and need not be read.
         self.values = None if bool(np.all(self.rest.values == 1)) else self.columns.values

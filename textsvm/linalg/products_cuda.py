@@ -133,10 +133,10 @@ class CudaColumns:
         """finish(<x[i], x[j]>) for the rows i of `which`, an int64 array on the GPU, and all j."""
         out = self._empty(len(which), what)
         for first, last in self._tiles(len(which)):
-            some = which[first:last]
-            padded = gpu.cupy().zeros(_padded(len(some)), np.int64)
-            padded[: len(some)] = some
-            tile = _ProductTile(self.x, some, self.narrow[padded], self.wide[padded], [])
+            block = which[first:last]
+            padded = gpu.cupy().zeros(_padded(len(block)), np.int64)
+            padded[: len(block)] = block
+            tile = _ProductTile(self.x, block, self.narrow[padded], self.wide[padded], [])
             self._fill(out[first:last], tile, self.factors)
         return out
 

@@ -75,11 +75,11 @@ class SharedFeatures:
         """From counts and the value of each count; like `of`, without all values in memory."""
         number, target = _numbered(df)
         indptr, alone = np.zeros_like(counts.indptr), np.empty(len(counts.indptr) - 1)
-        given = (counts.indptr, counts.features)
-        run_on_ranges(counts.indptr, lambda i, j: count_kept(i, j, *given, target, indptr))
+        entries = (counts.indptr, counts.features)
+        run_on_ranges(counts.indptr, lambda i, j: count_kept(i, j, *entries, target, indptr))
         np.cumsum(indptr, out=indptr)
         features, values = empty(indptr[-1], index_type(len(number))), empty(indptr[-1], np.float32)
-        arrays = (*given, counts.counts, table, target, indptr, features, values, alone)
+        arrays = (*entries, counts.counts, table, target, indptr, features, values, alone)
         run_on_ranges(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
         return cls(indptr, features, values, number, alone)
 
@@ -112,11 +112,13 @@ def side_by_side(parts: list[FeatureRows], weights: Sequence[float]) -> FeatureR
         return FeatureRows(dense, ridge, descent)
     indptr = np.sum([x.indptr for x in matrices], axis=0)
     first = np.cumsum([0] + [x.n_features for x in matrices])
-    starts, given = [x.indptr for x in matrices], [x.features for x in matrices]
+    starts, features_of_parts = [x.indptr for x in matrices], [x.features for x in matrices]
     values, roots = [x.values for x in matrices], [float(np.sqrt(weight)) for weight in weights]
     parts.clear()
     matrices.clear()
-    features = _joined(starts, given, _add_base, first.tolist(), indptr, index_type(int(first[-1])))
+    features = _joined(
+        starts, features_of_parts, _add_base, first.tolist(), indptr, index_type(int(first[-1]))
+    )
     scaled_values = _joined(starts, values, _multiply, roots, indptr, np.float32)
     return FeatureRows(Sparse(indptr, features, scaled_values, int(first[-1])), ridge, descent)
 
@@ -146,17 +148,17 @@ def _keep_counts(
     first, last, indptr, features, counts, table, target, begin, kept_features, kept_values, alone
 ):
     for i in range(first, last):
-        to, total, kept = begin[i], 0.0, 0.0
+        to, total, kept_square = begin[i], 0.0, 0.0
         for k in range(indptr[i], indptr[i + 1]):
             value, feature = table[counts[k]], target[features[k]]
             square = np.float64(value) * np.float64(value)
             total += square
             if feature >= 0:
-                kept += square
+                kept_square += square
                 kept_features[to] = feature
                 kept_values[to] = value
                 to += 1
-        alone[i] = total - kept
+        alone[i] = total - kept_square
 
 
 @njit(nogil=True, cache=True)
@@ -177,12 +179,12 @@ def _commonest_first(df):
 
 
 @njit(nogil=True, cache=True)
-def _weigh(indptr, features, given, first, last, weights, alone, normalised, values, ridge):
+def _weigh(indptr, features, unweighted, first, last, weights, alone, normalised, values, ridge):
     """Values and ridges of some rows."""
     for i in range(first, last):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):
-            v = given[k] * weights[features[k]]
+            v = unweighted[k] * weights[features[k]]
             values[k] = np.float32(v)
             total += v * v
         ridge[i] = alone[i]

@@ -95,10 +95,10 @@ class CudaRows:
         dense = _split(cp.asarray(dense))
         out = cp.empty((self.n_features, dense.shape[1]))
         bound = cp.sqrt(self.squares()) @ cp.abs(dense)
-        for some, width in slices(dense.shape[1]):
-            unit = padded(cp.exp2(cp.floor(BITS - cp.log2(cp.maximum(bound[some], 1e-300)))), width)
-            sums = self.columns.sums(padded(dense[:, some].astype(np.float32), width), unit)
-            out[:, some] = sums[:, : some.stop - some.start] / unit[: some.stop - some.start]
+        for columns, width in slices(dense.shape[1]):
+            unit = padded(cp.exp2(cp.floor(BITS - cp.log2(cp.maximum(bound[columns], 1e-300)))), width)
+            sums = self.columns.sums(padded(dense[:, columns].astype(np.float32), width), unit)
+            out[:, columns] = sums[:, : columns.stop - columns.start] / unit[: columns.stop - columns.start]
         return _added(out)
 
     def passed(self, dense: Array, shift: Array = None, index: Array = None, factor: Array = None) -> Array:
@@ -110,12 +110,12 @@ class CudaRows:
         n = len(self) if index is None else len(index)
         out = cp.empty((n, dense.shape[1]))
         shift = cp.zeros(dense.shape[1]) if shift is None else shift
-        for some, width in slices(dense.shape[1]):
+        for columns, width in slices(dense.shape[1]):
             block = cp.empty((n, width))
-            factors = None if factor is None else padded(factor[:, some], width)
-            self.launch(width, padded(dense[:, some].astype(np.float32), width), padded(shift[some], width),
-                        index, factors, block)  # fmt: skip
-            out[:, some] = block[:, : some.stop - some.start]
+            factors = None if factor is None else padded(factor[:, columns], width)
+            rounded, shifts = dense[:, columns].astype(np.float32), padded(shift[columns], width)
+            self.launch(width, padded(rounded, width), shifts, index, factors, block)
+            out[:, columns] = block[:, : columns.stop - columns.start]
         return out
 
     def launch(
@@ -139,8 +139,8 @@ class CudaRows:
 
     def part(self, indices: Array) -> CudaRows:
         """The rows at `indices`, ascending, with their entries by feature taken from these."""
-        some = self.take(indices)
-        return replace(some, lists=self.columns.kept(marked(len(self), indices)))
+        rows = self.take(indices)
+        return replace(rows, lists=self.columns.kept(marked(len(self), indices)))
 
 
 @dataclass(frozen=True)

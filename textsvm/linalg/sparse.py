@@ -86,9 +86,9 @@ class Counts:
         steps = np.arange(0, len(self.features), SLAB)
         cuts = np.unique([0, *np.searchsorted(self.indptr, steps), len(self.indptr) - 1])
         for first, last in pairwise(cuts.tolist()):
-            some = slice(self.indptr[first], self.indptr[last])
+            entries = slice(self.indptr[first], self.indptr[last])
             indptr = self.indptr[first : last + 1] - self.indptr[first]
-            yield Counts(indptr, self.features[some], self.counts[some])
+            yield Counts(indptr, self.features[entries], self.counts[entries])
 
 
 @dataclass(frozen=True)
@@ -108,21 +108,29 @@ class Sparse:
         indptr, target = np.zeros_like(self.indptr), target.astype(index_type(n_features), copy=False)
         run_on_ranges(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
-        kept = _empty(indptr, n_features)
-        arrays = (self.indptr, self.features, self.values, target, indptr, kept.features, kept.values)
+        selection = _empty(indptr, n_features)
+        arrays = (
+            self.indptr,
+            self.features,
+            self.values,
+            target,
+            indptr,
+            selection.features,
+            selection.values,
+        )
         run_on_ranges(self.indptr, lambda i, j: _keep(i, j, *arrays))
-        return kept
+        return selection
 
     def take(self, indices: Ints) -> Sparse:
         """The rows at `indices`."""
         indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[indices])])
-        taken = Sparse(
+        selection = Sparse(
             indptr, empty(indptr[-1], self.features.dtype), empty(indptr[-1], self.values.dtype),
             self.n_features,
         )  # fmt: skip
         arrays = (self.indptr, self.features, self.values, np.asarray(indices, np.int64))
-        run_on_ranges(indptr, lambda i, j: _take(i, j, *arrays, indptr, taken.features, taken.values))
-        return taken
+        run_on_ranges(indptr, lambda i, j: _take(i, j, *arrays, indptr, selection.features, selection.values))
+        return selection
 
     def unary(self, counts: NDArray[np.int32], starts: Ints) -> Sparse:
         """Repeat every entry `counts` times, at the features from `starts[feature]` on."""
@@ -239,10 +247,10 @@ def match_unary(columns: Ints, rows: Ints, numbers: Ints) -> Ints:
     for the features of the other documents, and `numbers`, shape (len(rows) - 1,), is the number of each of
     these among the known features, or -1.
     """
-    known = np.repeat(numbers, np.diff(rows))
+    column_numbers = np.repeat(numbers, np.diff(rows))
     height = np.arange(rows[-1]) - np.repeat(rows[:-1], np.diff(rows))
-    target = columns[known] + height
-    target[(known < 0) | (target >= columns[known + 1])] = -1
+    target = columns[column_numbers] + height
+    target[(column_numbers < 0) | (target >= columns[column_numbers + 1])] = -1
     return target
 
 
@@ -343,14 +351,14 @@ def _take(first, last, indptr, features, values, rows, to, to_features, to_value
 
 
 @njit(nogil=True, cache=True)
-def count_kept(first, last, indptr, features, target, kept):
+def count_kept(first, last, indptr, features, target, numbers):
     """kept[i + 1] = number of entries of row i whose feature has a target."""
     for i in range(first, last):
         count = 0
         for k in range(indptr[i], indptr[i + 1]):
             if target[features[k]] >= 0:
                 count += 1
-        kept[i + 1] = count
+        numbers[i + 1] = count
 
 
 @njit(nogil=True, cache=True)

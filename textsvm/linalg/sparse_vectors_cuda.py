@@ -139,9 +139,9 @@ class SparseColumns:
         """Kernel values from products, which are final if finish.cuh has the function."""
         size = max(1, BLOCK_BYTES // (8 * max(1, self.n)))
         for first in range(0, 0 if self.finish.known else len(products), size):
-            some = products[first : first + size]
+            block = products[first : first + size]
             rows = squares[first : first + size, None]
-            some[:] = self.finish.value(some.astype(np.float64), rows, self._factors.scale)
+            block[:] = self.finish.value(block.astype(np.float64), rows, self._factors.scale)
         return products
 
 
@@ -185,6 +185,6 @@ def sparsity_of(x: CudaSparse, finish: Finish) -> Sparsity:
     df, n = x.df.astype(np.float64), len(x)
     full = df > max(1, (NARROW_SHARE if x.whole else VECTOR_SHARE) * n)
     small = x.whole and bool((x.highest < 128).all())
-    listed = float((df[~full] ** 2).sum())
+    squared_df = float((df[~full] ** 2).sum())
     room = gpu.free_memory() // 3 if finish.known else 0
-    return Sparsity(n, len(x.df), int(full.sum()), listed, small, room)
+    return Sparsity(n, len(x.df), int(full.sum()), squared_df, small, room)

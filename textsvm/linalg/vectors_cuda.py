@@ -386,8 +386,8 @@ class Float64Columns:
         """Values of the rows of `which`, an int64 array on the GPU, with all."""
         out = self._empty(len(which), what)
         for first, last in self._tiles(len(which)):
-            some = which[first:last]
-            out[first:last] = self._block(self.values[some], self.squares[some])
+            indices = which[first:last]
+            out[first:last] = self._block(self.values[indices], self.squares[indices])
         out[gpu.cupy().arange(len(which)), which] = self.diagonal[which]
         return out
 
@@ -396,8 +396,8 @@ class Float64Columns:
         others = gpu.cupy().asarray(values, np.float64) - self.centre
         out = self._empty(len(others), what)
         for first, last in self._tiles(len(others)):
-            some = others[first:last]
-            out[first:last] = self._block(some, _squares(some))
+            block = others[first:last]
+            out[first:last] = self._block(block, _squares(block))
             gpu.report(progress, last, len(others))
         return out
 

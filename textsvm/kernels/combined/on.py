@@ -71,7 +71,7 @@ class Standard:
     def from_state(cls, state: Arrays) -> Standard:
         """Restore from `state`; raises InputError if it is damaged."""
         mean, scale = state["mean"], state["scale"]
-        whole = all(each.dtype == np.float64 and np.isfinite(each).all() for each in (mean, scale))
+        whole = all(array.dtype == np.float64 and np.isfinite(array).all() for array in (mean, scale))
         if not whole or mean.ndim != 1 or mean.shape != scale.shape or (scale <= 0).any():
             raise InputError("mean and scale of its numbers are damaged; train the model again")
         return cls(mean, scale)
@@ -153,8 +153,8 @@ class NumberWeights:
 
 def _together(numbers: Numbers, totals: Floats) -> Contributions:
     """Joint contributions of numbers, shape (n,), spread evenly over their text."""
-    shown = [numbers.shown(d) for d in range(len(numbers))]
-    pairs = list(zip(shown, totals.tolist(), strict=True))
+    texts = [numbers.shown(d) for d in range(len(numbers))]
+    pairs = list(zip(texts, totals.tolist(), strict=True))
     return Contributions(
         [np.full(len(text), total / len(text)) for text, total in pairs],
         [[(text, 1, total)] for text, total in pairs],

@@ -45,19 +45,19 @@ class CombinedRows(ABC):
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self.terms = terms
         self.parts: list[KernelRows] = [
-            each.rows(each.structure.read(documents), device) for _, each in terms
+            term.rows(term.structure.read(documents), device) for _, term in terms
         ]
 
     @property
     def matrices(self) -> int:
         """Number of whole matrices in memory while `gram` runs: the result, and those of a part."""
         most = [getattr(rows, "matrices", 1) for rows in self.parts]
-        return max(most[0], *(1 + each for each in most[1:])) if len(most) > 1 else most[0]
+        return max(most[0], *(1 + count for count in most[1:])) if len(most) > 1 else most[0]
 
     @property
     def ahead(self) -> int:
         """Rows to compute at a time (`HostRows.ahead`), those of the slowest part."""
-        costs = [each.cost.seconds(self.documents, self.documents) for _, each in self.terms]
+        costs = [term.cost.seconds(self.documents, self.documents) for _, term in self.terms]
         return getattr(self.parts[int(np.argmax(costs))], "ahead", AHEAD)
 
     def diag(self) -> Array:
@@ -71,7 +71,7 @@ class CombinedRows(ABC):
         return self._combined(lambda number: self.parts[number].gram(steps[number]))
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Array:
-        steps, read = self._steps(others, progress), [each.structure.read(others) for _, each in self.terms]
+        steps, read = self._steps(others, progress), [term.structure.read(others) for _, term in self.terms]
         return self._combined(lambda number: self.parts[number].cross(read[number], steps[number]))
 
     @abstractmethod
@@ -95,7 +95,7 @@ class CombinedRows(ABC):
 
     def _steps(self, others: Documents, progress: Progress | None) -> list[Progress | None]:
         """Progress of each part, by its predicted cost."""
-        costs = [1e-9 + each.cost.seconds(others, self.documents) for _, each in self.terms]
+        costs = [1e-9 + term.cost.seconds(others, self.documents) for _, term in self.terms]
         ends = np.cumsum(costs)
         return [part(progress, end - cost, cost, ends[-1]) for cost, end in zip(costs, ends, strict=True)]
 
@@ -108,8 +108,8 @@ class SumRows(CombinedRows):
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         values, steps = np.zeros((len(others), coef.shape[1])), self._steps(others, progress)
-        for (weight, each), rows, step in zip(self.terms, self.parts, steps, strict=True):
-            values += weight * rows.decision(each.structure.read(others), coef, step)
+        for (weight, term), rows, step in zip(self.terms, self.parts, steps, strict=True):
+            values += weight * rows.decision(term.structure.read(others), coef, step)
         return values
 
     def _add(self, total: Array, values: Array, number: int) -> None:
@@ -120,14 +120,14 @@ class ProductRows(CombinedRows):
     """Rows of a product."""
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
-        super().__init__(kernel, [(1.0, each) for each in kernel.kernels], documents, device)
+        super().__init__(kernel, [(1.0, factor) for factor in kernel.kernels], documents, device)
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return decision_by_rows(self, others, coef, progress)
 
     def _add(self, total: Array, values: Array, number: int) -> None:
-        def multiply(some: slice) -> None:
-            total[some] *= values[some]
+        def multiply(block: slice) -> None:
+            total[block] *= values[block]
 
         _by_blocks(multiply, total)
 
@@ -138,7 +138,9 @@ class SumPredictor:
     def __init__(self, kernel: Any, parts: Sequence[Any], device: Device) -> None:
         self.terms, self.parts = kernel.structure.terms, parts
         # A Python function runs on the host.
-        self.device = device if any(each.device == device for each in self.parts) else self.parts[0].device
+        self.device = (
+            device if any(predictor.device == device for predictor in self.parts) else self.parts[0].device
+        )
 
     def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         total: Array = 0.0
@@ -230,7 +232,7 @@ class _Added:
 
     @property
     def contributions(self) -> Contributions:
-        features = [[(*key, value) for key, value in each.items()] for each in self._features]
+        features = [[(*key, value) for key, value in totals.items()] for totals in self._features]
         return Contributions(self._symbols, features)
 
 
@@ -238,8 +240,8 @@ def add(total: Array, values: Array, weight: float) -> None:
     """total += weight * values in place, float32 arrays on either device, without a large temporary."""
     factor = np.float32(weight)
 
-    def add_block(some: slice) -> None:
-        total[some] += factor * values[some]
+    def add_block(block: slice) -> None:
+        total[block] += factor * values[block]
 
     _by_blocks(add_block, total)
 
@@ -248,8 +250,8 @@ def scale(values: Array, weight: float) -> None:
     """values *= weight in place, on either device."""
     factor = np.float32(weight)
 
-    def scale_block(some: slice) -> None:
-        values[some] *= factor
+    def scale_block(block: slice) -> None:
+        values[block] *= factor
 
     _by_blocks(scale_block, values)
 

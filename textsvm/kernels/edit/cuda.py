@@ -291,9 +291,9 @@ class _Comparison:
         bounds = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(rows)]
         for first, end in pairwise(bounds):
             if end > first:
-                chosen, places = rows[first:end], np.arange(len(rows) - 1 - first, len(rows) - 1 - end, -1)
+                positions, places = rows[first:end], np.arange(len(rows) - 1 - first, len(rows) - 1 - end, -1)
                 variant = (SHORT + MIDDLE + LONG)[variants[first]]
-                yield _Launch(self, variant, picks[chosen], chosen, places)
+                yield _Launch(self, variant, picks[positions], positions, places)
 
 
 class _Launch:

@@ -116,7 +116,7 @@ class EditNearest(Nearest):
 
     def prepare(self, documents: Documents, others: Documents | None, device: Device) -> Near:
         self.kernel.check()
-        if device.kind == "cuda" and all(fits(each) for each in (documents, others) if each is not None):
+        if device.kind == "cuda" and all(fits(texts) for texts in (documents, others) if texts is not None):
             return _cuda().CudaEditNear(self.kernel, documents, others, device)
         # Large alphabets are searched on the CPU.
         return HostEditNear(self.kernel, documents, others)

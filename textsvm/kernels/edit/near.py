@@ -336,13 +336,13 @@ class HostEditNear:
     def __init__(self, kernel: Any, documents: Documents, others: Documents | None) -> None:
         self.kernel, self.own = kernel, others is None
         sets = [documents] if others is None else [documents, others]
-        self.alphabet, classes = max(1, *(len(each.alphabet) for each in sets)), classes_of(sets)
-        mean = sum(len(each.codes) for each in sets) / max(1, sum(map(len, sets)))
+        self.alphabet, classes = max(1, *(len(texts.alphabet) for texts in sets)), classes_of(sets)
+        mean = sum(len(texts.codes) for texts in sets) / max(1, sum(map(len, sets)))
         strings = []
-        for each in sets:
-            codes, offsets = each.codes_for(*sets), np.array(each.offsets)
-            bits = bits_of(each, codes, mean)
-            strings.append(_Strings(codes, offsets, counts_of(each, codes, classes), bits))
+        for texts in sets:
+            codes, offsets = texts.codes_for(*sets), np.array(texts.offsets)
+            bits = bits_of(texts, codes, mean)
+            strings.append(_Strings(codes, offsets, counts_of(texts, codes, classes), bits))
         self.documents, self.others = strings[0], strings[-1]
         self._columns: dict[int, tuple[Ints, NDArray[np.uint8]]] = {}
 
@@ -433,7 +433,7 @@ def _near_rows(
     for i in range(len(picks)):
         text = row_codes[row_offsets[picks[i]] : row_offsets[picks[i] + 1]]
         length = len(text)
-        built = False
+        has_masks = False
         for g in range((first + i) // LANES if first >= 0 else 0, groups):
             low = lengths[g * LANES]
             high = lengths[min(g * LANES + LANES, len(order)) - 1]
@@ -457,14 +457,14 @@ def _near_rows(
                     continue
                 if pairs_apart(row_bits[picks[i]], bits[order[c]]) > 4 * limit:
                     continue
-                if not built:
+                if not has_masks:
                     add_masks(text, masks, slots)
-                    built = True
+                    has_masks = True
                 other = codes[offsets[order[c]] : offsets[order[c] + 1]]
                 distance = bounded_distance(masks, slots, length, other, limit, state)
                 if distance <= limit:
                     distances[i, c] = distance
                     lanes |= np.uint32(1) << np.uint32(lane)
             lanes_within[i, g] = lanes
-        if built:
+        if has_masks:
             remove_masks(text, masks, slots)

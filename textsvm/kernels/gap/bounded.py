@@ -109,8 +109,8 @@ class BoundedGapCost(Cost):
 
     def demand(self, lengths: Ints) -> float:
         p, span = self.kernel.p, self.kernel._span
-        kept = comb(span - 1, p - 1) * p
-        return float(min(kept / MOST_SAVED, KEPT * kept * float(lengths.sum()) / MOST_SECONDS))
+        symbols = comb(span - 1, p - 1) * p
+        return float(min(symbols / MOST_SAVED, KEPT * symbols * float(lengths.sum()) / MOST_SECONDS))
 
 
 class BoundedGapFeatures(Features):

@@ -62,7 +62,7 @@ class _PatternBatch:
         """Key of every word for the stage after these; -1 if the pattern does not occur there."""
         keys = gpu.cupy().zeros(self.n_words, np.int64)
         for stage in stages:
-            self._extend(stage.kept, keys)
+            self._extend(stage.positions, keys)
             keys = stage.find(keys).astype(np.int64)
         self._extend(places, keys)
         return keys
@@ -85,8 +85,8 @@ class _PatternBatch:
         _each("begins_entry", len(words), n_gaps, words, first)
         begins = cp.flatnonzero(first)
         documents, keys, values = (cp.empty(len(begins), kind) for kind in (np.int32, np.int64, np.float32))
-        given = (np.int64(len(words)), words, begins, n_gaps, np.int64(bound), powers)
-        _each("combine", len(begins), *given, documents, keys, values)
+        run_arrays = (np.int64(len(words)), words, begins, n_gaps, np.int64(bound), powers)
+        _each("combine", len(begins), *run_arrays, documents, keys, values)
         return documents, keys, values
 
 

@@ -383,9 +383,9 @@ class Sweep:
             source, stop = first[part], last[part]
             if self.mode in (MIRRORED, FORWARD, TURNED):
                 ends = np.searchsorted(self.sources.places, self.targets.places[packs[:, 2]], side="right")
-                wanted = source < ends[pack]
-                pack, part, source = pack[wanted], part[wanted], source[wanted]
-                stop = np.minimum(stop[wanted], ends[pack])
+                before_end = source < ends[pack]
+                pack, part, source = pack[before_end], part[before_end], source[before_end]
+                stop = np.minimum(stop[before_end], ends[pack])
         tasks = np.empty(len(pack), TASK)
         tasks["first_strip"], tasks["strips"] = packs[pack, 0], packs[pack, 1]
         tasks["first_source"], tasks["sources"] = source, stop - source
@@ -527,11 +527,11 @@ class CudaGap:
         rows, columns = (texts, scale), (self._texts, self._scale)
         for mode, sources, targets in ((FORWARD, rows, columns), (TURNED, columns, rows)):
             output = {"width": self.n, "matrix": matrix, "smallest": self._smallest}
-            for side, (each, of_each) in (("source", sources), ("target", targets)):
+            for side, (own_texts, scale_of_texts) in (("source", sources), ("target", targets)):
                 output |= {
-                    f"{side}_index": each.index,
-                    f"{side}_scale": of_each,
-                    f"{side}_place": each.device_places,
+                    f"{side}_index": own_texts.index,
+                    f"{side}_scale": scale_of_texts,
+                    f"{side}_place": own_texts.device_places,
                 }
             Sweep(self.kernel.recurrence, sources[0], targets[0], mode).launch(output)
 

@@ -361,8 +361,8 @@ class _Columns:
                 if sums.keys().isdisjoint(pairs):
                     pairs = dict.fromkeys(pairs)  # frees their memory; all sums are taken
                 recurrence, least = self._swept([*pairs])
-                wanted = recurrence.p - least + 1
-                values = products(recurrence, wanted, double, rows, lanes, needed, exchanged)
+                n_lengths = recurrence.p - least + 1
+                values = products(recurrence, n_lengths, double, rows, lanes, needed, exchanged)
                 for k, own_pairs in pairs.items():
                     own = values[self._recurrences[k].p - least, :, : len(column_lengths)]
                     if k in sums:

@@ -85,10 +85,10 @@ class Recurrence:
     def of(cls, p: int, decay: float, weights: Sequence[float] | None = None) -> Recurrence:
         """For subsequences of `p` symbols, or the blend of lengths 1 to p with these weights."""
         lengths = np.arange(p) + 1
-        given = np.asarray(lengths == p if weights is None else weights, np.float64)
-        given = np.trim_zeros(given, "b")
+        length_weights = np.asarray(lengths == p if weights is None else weights, np.float64)
+        length_weights = np.trim_zeros(length_weights, "b")
         with np.errstate(divide="ignore"):
-            logs = np.log(given) + 2 * math.log(decay) * np.arange(1, len(given) + 1)
+            logs = np.log(length_weights) + 2 * math.log(decay) * np.arange(1, len(length_weights) + 1)
         return cls(float(decay), np.exp(logs - logs.max())[::-1], float(logs.max()))
 
     @property
@@ -140,9 +140,9 @@ def shared_pass(recurrences: Sequence[Recurrence]) -> tuple[Recurrence, Floats]:
     The blends, of shape (number of kernels, number of lengths), express each kernel, on the scale of its
     level weights, as a sum of the k_q from the smallest length of any kernel to the largest.
     """
-    mix = np.zeros((len(recurrences), max(each.p for each in recurrences)))
-    for row, each in zip(mix, recurrences, strict=True):
-        row[: each.p] = each.level_weights[::-1]
+    mix = np.zeros((len(recurrences), max(recurrence.p for recurrence in recurrences)))
+    for row, recurrence in zip(mix, recurrences, strict=True):
+        row[: recurrence.p] = recurrence.level_weights[::-1]
     return Recurrence.of(mix.shape[1], recurrences[0].decay), mix[:, mix.any(axis=0).argmax() :]
 
 
@@ -229,8 +229,8 @@ def symbol_contributions(
     """
     weights = recurrence.level_weights[::-1] / np.arange(1, recurrence.p + 1)
     source = document.astype(np.int32)
-    chosen = np.flatnonzero(terms)
-    pieces = [chosen[i : i + 16] for i in range(0, len(chosen), 16)]
+    weighted = np.flatnonzero(terms)
+    pieces = [weighted[i : i + 16] for i in range(0, len(weighted), 16)]
     sums = np.zeros((len(pieces), len(source)))
 
     def share(piece: int) -> None:

@@ -108,10 +108,10 @@ class Subsequences:
         ids = xp.zeros(other.size, np.int64)
         for stage in self.stages:
             keys = ids
-            for place in stage.kept.tolist():
+            for place in stage.positions.tolist():
                 code = strings[place]
-                known = (keys >= 0) & (code < self.n_symbols)
-                keys = xp.where(known, keys * self.n_symbols + code, -1)
+                valid = (keys >= 0) & (code < self.n_symbols)
+                keys = xp.where(valid, keys * self.n_symbols + code, -1)
             ids = stage.find(keys)
         return ids
 
@@ -204,7 +204,7 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
 def ids_of(documents: Documents, patterns: Patterns, own: Subsequences) -> Ints:
     """Id of every occurrence in documents whose subsequences are these, ordered as in `_extend`."""
     *before, last = own.stages
-    keys = _keys_of(documents, patterns, (0, len(documents)), before, last.kept)
+    keys = _keys_of(documents, patterns, (0, len(documents)), before, last.positions)
     return last.find(keys).astype(np.int64)
 
 
@@ -226,7 +226,7 @@ def _keys_of(
     keys = np.zeros(int(patterns.occurrences(documents.lengths[first:last]).sum()), np.int64)
     text = (documents.codes, documents.offsets, first, last, patterns.offsets, len(documents.alphabet))
     for stage in stages:
-        _extend(*text, stage.kept, keys)
+        _extend(*text, stage.positions, keys)
         keys = stage.find(keys).astype(np.int64)
     _extend(*text, places, keys)
     return keys

@@ -47,9 +47,9 @@ BITS = 64
 def words_of(indptr: Ints) -> tuple[Ints, Ints]:
     """Words of documents, (document, first l-mer, number of l-mers), and each document's first word."""
     numbers = np.diff(indptr)
-    each = -(-numbers // BITS)
-    begins = np.concatenate([[0], np.cumsum(each)])
-    document = np.repeat(np.arange(len(each)), each)
+    words_per_document = -(-numbers // BITS)
+    begins = np.concatenate([[0], np.cumsum(words_per_document)])
+    document = np.repeat(np.arange(len(words_per_document)), words_per_document)
     place = BITS * (np.arange(len(document)) - begins[document])
     words = [document, indptr[document] + place, np.minimum(numbers[document] - place, BITS)]
     return np.stack(words, axis=1).astype(np.int64), begins
@@ -157,8 +157,8 @@ def add_counts(
 ):  # fmt: skip
     """counts[i, j, d] += pairs of l-mers of row document picks[i] and column document j at distance d."""
     for group in range(0, len(words), LANES):
-        some = words[group : group + LANES]
-        _build(codes, starts, weights, some, length, slots, masks, planes)
+        group_words = words[group : group + LANES]
+        _build(codes, starts, weights, group_words, length, slots, masks, planes)
         for i in range(len(picks)):
             begin, end = row_indptr[picks[i]], row_indptr[picks[i] + 1]
             if begin < end:
@@ -167,9 +167,9 @@ def add_counts(
                     most, upper, sums,
                 )  # fmt: skip
                 for d in range(most + 1):
-                    for lane in range(len(some)):
-                        counts[i, some[lane, 0], d] += np.int64(sums[d * LANES + lane])
-        _forget(codes, starts, some, length, slots)
+                    for lane in range(len(group_words)):
+                        counts[i, group_words[lane, 0], d] += np.int64(sums[d * LANES + lane])
+        _forget(codes, starts, group_words, length, slots)
 
 
 @njit(nogil=True, cache=True)
@@ -292,5 +292,5 @@ class HostMers(MerRows):
                 pieces.append((first, last, row, stop))
                 mers = float(rows.indptr[stop] - rows.indptr[row])
                 work.append(mers * float(self.columns.indptr[last] - self.columns.indptr[first]) + 1)
-        order = np.argsort([-each for each in work], kind="stable")
+        order = np.argsort([-pairs for pairs in work], kind="stable")
         return [pieces[i] for i in order], [work[i] for i in order]

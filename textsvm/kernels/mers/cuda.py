@@ -65,7 +65,7 @@ class CudaColumnMers(CudaRowMers):
         super().__init__(mers)
         cp = gpu.cupy()
         symbols = next((size for size in SYMBOLS if mers.n_symbols <= size), 0)
-        self.most = next(each for each in MOST if most <= each)
+        self.most = next(distance for distance in MOST if most <= distance)
         self.defines = defines_of(mers.length, self.most, weighted, symbols)
         words, begins = words_of(mers.indptr)
         self.begins, planes = cp.asarray(begins), 8 if weighted else 1
@@ -162,9 +162,9 @@ class CudaScoreTable:
         size, keys = self.symbols**self.length, columns.keys(self.symbols)
         gpu.require_memory(16 * size * (len(weights) + len(of_mers)), f"a table of {size:,} l-mers")
         self.scores = cp.empty((size, len(of_mers)))
-        for machine, each in enumerate(of_mers):
+        for machine, machine_weights in enumerate(of_mers):
             # On the host: atomic sums would differ from run to run.
-            own = cp.asarray(np.bincount(keys, each, size).astype(np.float64))
+            own = cp.asarray(np.bincount(keys, machine_weights, size).astype(np.float64))
             self.scores[:, machine] = self._spread(own, weights)
 
     def _spread(self, own: Array, weights: Floats) -> Array:

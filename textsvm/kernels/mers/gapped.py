@@ -69,27 +69,27 @@ class PatternContributions:
 
     def add(self, own: HostMask, target: Ints, weights: Floats) -> None:
         """Add a mask; the weights of feature u are ``weights[target[u]]``, (n,), 0 if target[u] is -1."""
-        counts, kept = own.counts, np.array(own.mask.kept)
+        counts, positions = own.counts, np.array(own.mask.positions)
         owner = np.repeat(np.arange(len(self.documents)), np.diff(counts.indptr))
         at = target[counts.features]
         terms = (
             np.where(at >= 0, own.x.values * weights[at, owner], 0.0) if len(weights) else np.zeros(len(at))
         )
-        each, first = terms / counts.counts, np.empty(len(terms), np.int64)
+        per_occurrence, first = terms / counts.counts, np.empty(len(terms), np.int64)
         slots = np.empty(own.vocabulary.size, np.int64)
-        entries = (counts.indptr, counts.features, each, slots, first)
-        _spread(self.windows.indptr, self.windows.starts, own.ids, kept, *entries, self.shares)
+        entries = (counts.indptr, counts.features, per_occurrence, slots, first)
+        _spread(self.windows.indptr, self.windows.starts, own.ids, positions, *entries, self.shares)
         starts, named = self.windows.starts[first], [""] * own.vocabulary.size
         of_entry = zip(*(a.tolist() for a in (owner, counts.features, counts.counts, terms)), strict=True)
         for entry, (d, u, count, term) in enumerate(of_entry):
-            name = named[u] = named[u] or self._name(starts[entry], own.mask.kept)
-            key = own.mask.kept, name  # texts may have full stops
+            name = named[u] = named[u] or self._name(starts[entry], own.mask.positions)
+            key = own.mask.positions, name  # texts may have full stops
             self.patterns[d][key] = count, term + self.patterns[d].get(key, (0, 0.0))[1]
 
-    def _name(self, start: int, kept: tuple[int, ...]) -> str:
+    def _name(self, start: int, positions: tuple[int, ...]) -> str:
         """A pattern as text; on both strands the smaller of it and its reverse complement."""
         pattern = ["."] * self.kernel.g
-        for place in kept:
+        for place in positions:
             pattern[place] = self.symbols[self.windows.codes[start + place]]
         name = self.documents.join(pattern)
         return min(name, name[::-1].translate(_PAIRED)) if self.kernel.canonical else name
@@ -108,7 +108,7 @@ _PAIRED = str.maketrans("acgt", "tgca")
 
 
 @njit(nogil=True, cache=True)
-def _spread(begins, starts, ids, kept, indptr, features, each, slots, first, shares):
+def _spread(begins, starts, ids, positions, indptr, features, per_occurrence, slots, first, shares):
     n = len(shares)  # the reverse complement of all texts follows: place n is that of the last symbol
     for d in range(len(begins) - 1):
         for entry in range(indptr[d], indptr[d + 1]):
@@ -116,9 +116,9 @@ def _spread(begins, starts, ids, kept, indptr, features, each, slots, first, sha
         for w in range(begins[d + 1] - 1, begins[d] - 1, -1):
             entry = slots[ids[w]]
             first[entry] = w
-            for place in kept:
+            for place in positions:
                 at = starts[w] + place
-                shares[at if at < n else 2 * n - 1 - at] += each[entry] / len(kept)
+                shares[at if at < n else 2 * n - 1 - at] += per_occurrence[entry] / len(positions)
 
 
 #: Symbols a second that are counted and compared, for each mask.
@@ -143,9 +143,9 @@ class GappedCost(Cost):
 
     def demand(self, lengths: Ints) -> float:
         g, m = self.kernel.g, self.kernel.m
-        n_masks, kept = comb(g, m), g - m
-        seconds = n_masks * (MASK + KEPT * kept * float(lengths.sum()))
-        return float(min(n_masks * (kept + OVERHEAD) / MOST_SAVED, seconds / MOST_SECONDS))
+        n_masks, n_positions = comb(g, m), g - m
+        seconds = n_masks * (MASK + KEPT * n_positions * float(lengths.sum()))
+        return float(min(n_masks * (n_positions + OVERHEAD) / MOST_SAVED, seconds / MOST_SECONDS))
 
 
 @dataclass(frozen=True)

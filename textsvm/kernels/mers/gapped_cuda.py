@@ -61,17 +61,17 @@ class CudaMaskedWindows(MaskedWindows):
     """`MaskedWindows` with arrays on the GPU."""
 
     @staticmethod
-    def rank(windows: Any, kept: Array, ids: Array, bound: int) -> tuple[Stage, Array]:
-        keys = CudaMaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
+    def rank(windows: Any, positions: Array, ids: Array, bound: int) -> tuple[Stage, Array]:
+        keys = CudaMaskedWindows.keys_of(windows, positions, ids, windows.n_symbols)
         distinct, new_ids, ranks = ranked(keys, bound)
-        return Stage(kept, distinct, ranks), new_ids
+        return Stage(positions, distinct, ranks), new_ids
 
     @staticmethod
-    def keys_of(windows: Any, kept: Array, ids: Array, n_symbols: int) -> Array:
+    def keys_of(windows: Any, positions: Array, ids: Array, n_symbols: int) -> Array:
         cp = gpu.cupy()
-        keys, places = cp.empty(windows.size, np.int64), cp.asarray(kept.astype(np.int32))
+        keys, places = cp.empty(windows.size, np.int64), cp.asarray(positions.astype(np.int32))
         ids = ids.astype(np.int64, copy=False)
-        sizes = (windows.codes, windows.starts, places, np.int32(len(kept)), ids, np.int64(n_symbols))
+        sizes = (windows.codes, windows.starts, places, np.int32(len(positions)), ids, np.int64(n_symbols))
         gpu.each(gpu.function(LISTS_SOURCE, "masked_keys"), windows.size, *sizes, keys)
         return keys
 
@@ -116,9 +116,9 @@ class DenseMasks:
 
     def groups(self, masks: Sequence[Mask]) -> list[Sequence[Mask]]:
         """Groups of consecutive masks that fit into memory together."""
-        each = 2 * self.parts * max(self.n, 1) * self._padded(masks)
+        bytes_per_mask = 2 * self.parts * max(self.n, 1) * self._padded(masks)
         room = min(GROUP_BYTES, gpu.free_memory() // 4)
-        size = max(1, room // each)
+        size = max(1, room // bytes_per_mask)
         return [masks[first : first + size] for first in range(0, len(masks), size)]
 
     def add_to(self, total: Array, masks: Sequence[Mask]) -> Floats:
@@ -140,7 +140,7 @@ class DenseMasks:
 
     def _fill_rows(self, masks: Sequence[Mask], high: Array, low: Array | None, squares: Array) -> None:
         cp, n_padded = gpu.cupy(), self._padded(masks)
-        kept = cp.asarray(np.array([mask.kept for mask in masks], np.int32))
+        kept = cp.asarray(np.array([mask.positions for mask in masks], np.int32))
         argument = _structure(self.arrays, kept, self.texts, self.texts.n_symbols)
         kernel = gpu.function(SOURCE, "dense_rows")
         kernel.max_dynamic_shared_size_bytes = 4 * n_padded
@@ -151,7 +151,7 @@ class DenseMasks:
 
 
 def _keys(n_symbols: int, masks: Sequence[Mask]) -> int:
-    return n_symbols ** len(masks[0].kept)
+    return n_symbols ** len(masks[0].positions)
 
 
 def _shared() -> int:
@@ -286,9 +286,9 @@ class CudaGapped(GappedRows):
         squares, done, every = np.zeros(self.n), 0, self.kernel.masks
         rows = DenseMasks(texts, values_of(self.kernel.weight, texts.windows).astype(np.float64))
         for times, equal in groupby(every, key=lambda mask: mask.times):
-            for some in rows.groups(list(equal)):
-                squares += times * rows.add_to(total, some)
-                done += len(some)
+            for group in rows.groups(list(equal)):
+                squares += times * rows.add_to(total, group)
+                done += len(group)
                 if progress is not None:
                     progress(done, len(every))
             total *= times

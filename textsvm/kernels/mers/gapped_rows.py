@@ -168,8 +168,8 @@ class GappedRows(ABC):
 
     def few_features(self, n_machines: int) -> bool:
         """Whether a weight vector for each machine fits into memory."""
-        kept = len(self.kernel.masks[0].kept)
-        most = min(len(self.windows.starts), self.windows.n_symbols**kept)
+        n_positions = len(self.kernel.masks[0].positions)
+        most = min(len(self.windows.starts), self.windows.n_symbols**n_positions)
         return most * len(self.kernel.masks) * 8 * (1 + n_machines) <= WEIGHT_BYTES
 
 
@@ -183,8 +183,12 @@ class GappedPredictor:
         scaled = self.columns.scale[:, None] * coef.T
         with devices.use(self.device):
             self.weights: list[MaskWeights] = [
-                (each.mask, each.vocabulary, each.x.transposed_dot(each.mask.times * scaled))
-                for each in rows.masks()
+                (
+                    mask_rows.mask,
+                    mask_rows.vocabulary,
+                    mask_rows.x.transposed_dot(mask_rows.mask.times * scaled),
+                )
+                for mask_rows in rows.masks()
             ]
         self._tables: dict[int, Tables] = {}
 
@@ -206,10 +210,10 @@ class GappedPredictor:
         tables = []
         for mask, vocabulary, weights in self.weights:
             codes = first + np.stack(strings_of(vocabulary.stages, vocabulary.n_symbols), axis=1)
-            kept = np.array([mask.kept], np.int64)
+            positions = np.array([mask.positions], np.int64)
             ones = np.ones(len(codes), np.int64)
             tables.append(
-                FeatureTable(kept, int(kernel.g), np.ones(1), mask.times, codes, None, ones, weights)
+                FeatureTable(positions, int(kernel.g), np.ones(1), mask.times, codes, None, ones, weights)
             )
         alone, values = featureless_of(self.columns, self.coef, examples)
         return [
@@ -249,11 +253,11 @@ class GappedPredictor:
         """The largest code in the vocabularies + 1; 0 if their keys have several stages."""
         if any(len(vocabulary.stages) != 1 for _, vocabulary, _ in self.weights):
             return 0
-        digits = (digits_of(vocabulary, len(mask.kept)) for mask, vocabulary, _ in self.weights)
+        digits = (digits_of(vocabulary, len(mask.positions)) for mask, vocabulary, _ in self.weights)
         return max(int(codes.max(initial=0)) + 1 for codes in digits)
 
     def _has_room(self, texts: CodedTexts, base: int) -> bool:
-        keys = base ** len(self.weights[0][0].kept)
+        keys = base ** len(self.weights[0][0].positions)
         fits = self.rows.can_look_up(texts, keys)
         return fits and 8 * keys * len(self.weights) * len(self.coef) <= WEIGHT_BYTES
 
@@ -265,8 +269,8 @@ def finish(total: Array, own: Normalisation, columns: Normalisation) -> None:
         row_scale, scale = xp.asarray(own.scale), xp.asarray(columns.scale)
         size = max(1, (1 << 22) // max(1, len(scale)))
         for first in range(0, len(total), size):
-            some = slice(first, first + size)
-            total[some] = total[some] * (row_scale[some, None] * scale)
+            block = slice(first, first + size)
+            total[block] = total[block] * (row_scale[block, None] * scale)
     own.finish_rows(total, columns)
 
 
@@ -333,7 +337,7 @@ class Tables:
     @classmethod
     def of(cls, parts: Sequence[MaskWeights], n_symbols: int) -> Tables:
         """Tables of weight vectors, with keys to the base `n_symbols`."""
-        kept = np.array([mask.kept for mask, _, _ in parts], np.int32)
+        kept = np.array([mask.positions for mask, _, _ in parts], np.int32)
         times = np.array([mask.times for mask, _, _ in parts], np.int32)
         xp = array_module(device_of(parts[0][2]))
         tables = xp.zeros((parts[0][2].shape[1], len(parts), n_symbols ** kept.shape[1]))
@@ -425,8 +429,16 @@ class HostGapped(GappedRows):
         sizes = (texts.g, texts.strands, tables.n_symbols)
 
         def fill(first: int, last: int) -> None:
-            given = (texts.codes, texts.counted, texts.offsets, paired, *sizes, tables.kept, tables.times)
-            _look_up(first, last, *given, more, more_square, tables.weights, sums, squares)
+            text_arrays = (
+                texts.codes,
+                texts.counted,
+                texts.offsets,
+                paired,
+                *sizes,
+                tables.kept,
+                tables.times,
+            )
+            _look_up(first, last, *text_arrays, more, more_square, tables.weights, sums, squares)
 
         run_on_ranges(texts.offsets, fill)
         return sums, squares
@@ -434,9 +446,9 @@ class HostGapped(GappedRows):
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         total, squares = np.zeros((self.n, self.n), np.float32), np.zeros(self.n)
         add = self._add_lists if lists_pay(self.windows, self.kernel.masks[0]) else self._add_columns
-        for times, equal in groupby(groups(self.windows, self.kernel.masks), lambda some: some[0].times):
-            for some in equal:
-                add(some, total, squares, progress)
+        for times, equal in groupby(groups(self.windows, self.kernel.masks), lambda group: group[0].times):
+            for group in equal:
+                add(group, total, squares, progress)
             total *= times
         normalisation = Normalisation(self.documents, squares, self.kernel.normalised)
         finish_half(total, normalisation.scale, total)
@@ -444,22 +456,22 @@ class HostGapped(GappedRows):
         return total
 
     def _add_lists(
-        self, some: tuple[Mask, ...], total: AnyArray, squares: AnyArray, progress: Progress | None
+        self, group: tuple[Mask, ...], total: AnyArray, squares: AnyArray, progress: Progress | None
     ) -> None:
         """Add products over some masks to the upper half of `total`, and k(s, s) to `squares`, by lists."""
         most = int(np.diff(self.windows.indptr).max(initial=0))
         values = values_of(self.kernel.weight, most)
-        lists = MaskLists.of(self.windows, some, values, self.kernel.weight == "count")
-        for mask, of_mask in zip(some, lists.squares, strict=True):
+        lists = MaskLists.of(self.windows, group, values, self.kernel.weight == "count")
+        for mask, of_mask in zip(group, lists.squares, strict=True):
             squares += mask.times * of_mask
-        first, every = self.kernel.masks.index(some[0]), self.kernel.masks
-        lists.add_to(total, self.windows.indptr, part(progress, first, len(some), len(every)))
+        first, every = self.kernel.masks.index(group[0]), self.kernel.masks
+        lists.add_to(total, self.windows.indptr, part(progress, first, len(group), len(every)))
 
     def _add_columns(
-        self, some: tuple[Mask, ...], total: AnyArray, squares: AnyArray, progress: Progress | None
+        self, group: tuple[Mask, ...], total: AnyArray, squares: AnyArray, progress: Progress | None
     ) -> None:
         """The same by tile products, where most documents have a feature."""
-        for mask in some:
+        for mask in group:
             own, at = self.represent(self.kernel, self.windows, mask), self.kernel.masks.index(mask)
             squares += own.squares
             Half(own.x.on_grid()).add_to(total, part(progress, at, 1, len(self.kernel.masks)))
@@ -467,16 +479,16 @@ class HostGapped(GappedRows):
 
 @njit(nogil=True, cache=True)
 def _look_up(
-    first, last, codes, counted, offsets, paired, g, n_strands, n_symbols, kept, times, more, more_square,
-    weights, sums, squares,
+    first, last, codes, counted, offsets, paired, g, n_strands, n_symbols, positions, times, more,
+    more_square, weights, sums, squares,
 ):  # fmt: skip
     counts = np.zeros(weights.shape[2], np.int32)
     keys, gains = np.empty(len(more), np.uint32), np.empty(len(more))
     for i in range(first, last):
         begin, size = offsets[i], max(offsets[i + 1] - offsets[i] - g + 1, 0)
-        for mask in range(len(kept)):
+        for mask in range(len(positions)):
             keys[: size * n_strands] = 0
-            for place in kept[mask]:
+            for place in positions[mask]:
                 for w in range(size):
                     keys[w] = keys[w] * n_symbols + codes[begin + place + w]
                 for w in range(size if n_strands == 2 else 0):
@@ -569,8 +581,8 @@ class MaskLists:
 
 def groups(windows: Windows, masks: Sequence[Mask]) -> Iterator[tuple[Mask, ...]]:
     """Groups of consecutive masks with the same `times` whose lists fit in memory together."""
-    each = WINDOW_BYTES * len(windows.starts) + 1
-    size = max(1, GROUP_BYTES // each, min(n_threads(), MOST_BYTES // each))
+    bytes_per_mask = WINDOW_BYTES * len(windows.starts) + 1
+    size = max(1, GROUP_BYTES // bytes_per_mask, min(n_threads(), MOST_BYTES // bytes_per_mask))
     first = 0
     while first < len(masks):
         last = min(first + size, len(masks))
@@ -591,26 +603,26 @@ def lists_pay(windows: Windows, mask: Mask) -> bool:
 
 def ids_of(windows: Windows, mask: Mask) -> tuple[NDArray[np.int32], int]:
     """Id of each window, ordered like the content under the mask, and a bound of the ids."""
-    bound = max(windows.n_symbols, 1) ** len(mask.kept)
+    bound = max(windows.n_symbols, 1) ** len(mask.positions)
     if bound > max(TABLE, len(windows.starts)) or bound > np.iinfo(np.int32).max:
         vocabulary, ids = MaskedWindows.learn(windows, mask)
         return ids, vocabulary.size
     ids = np.empty(len(windows.starts), np.int32)
-    _keys(windows.codes, windows.starts, np.array(mask.kept), windows.n_symbols, ids)
+    _keys(windows.codes, windows.starts, np.array(mask.positions), windows.n_symbols, ids)
     return ids, bound
 
 
 @njit(nogil=True, cache=True)
-def _keys(codes, starts, kept, n_symbols, ids):
+def _keys(codes, starts, positions, n_symbols, ids):
     keys = np.empty(POSITIONS, np.int32)
-    end = len(codes) - kept[-1]
+    end = len(codes) - positions[-1]
     w = 0
     while w < len(starts):
         # Keys of all positions of a block, without branches; positions without a window are skipped below.
         first = starts[w]
         size = min(POSITIONS, end - first)
         keys[:size] = 0
-        for place in kept:
+        for place in positions:
             for at in range(size):
                 keys[at] = keys[at] * n_symbols + codes[first + place + at]
         while w < len(starts) and first <= starts[w] < first + size:

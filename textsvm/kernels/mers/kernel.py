@@ -102,9 +102,13 @@ def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> Floats:  # noq
     if filtered == "full":
         return np.array([float(value) for value in full[: d + 1]])
     last = next((i for i, value in enumerate(full) if value <= 0), l + 1)
-    kept, most = full[:last], last - 1
+    truncated, most = full[:last], last - 1
     return np.array([
-        float(sum(number * kept[a] * kept[c] for a, c, number in around(l, i, b, most) if max(a, c) <= most))
+        float(sum(
+            number * truncated[a] * truncated[c]
+            for a, c, number in around(l, i, b, most)
+            if max(a, c) <= most
+        ))
         for i in range(d + 1)
     ])  # fmt: skip
 
@@ -170,8 +174,8 @@ class MerCost(Cost):
         rows, columns = (
             np.maximum(lengths - definition.length + 1, 0.0) for lengths in (row_lengths, column_lengths)
         )
-        each = (2 if kernel.canonical else 1) * (definition.length + 3 * len(definition.weights)) / 22
-        return rows * columns.sum() * each * (1 if definition.centred is None else 4) / RATE
+        operations = (2 if kernel.canonical else 1) * (definition.length + 3 * len(definition.weights)) / 22
+        return rows * columns.sum() * operations * (1 if definition.centred is None else 4) / RATE
 
     def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
         return True

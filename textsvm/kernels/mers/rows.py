@@ -208,8 +208,10 @@ class ScoreTable:
         self.length, self.symbols = columns.length, max(columns.n_symbols, 1)
         size, keys = self.symbols**self.length, columns.keys(self.symbols)
         self.scores = np.empty((size, len(of_mers)))
-        for machine, each in enumerate(of_mers):
-            self.scores[:, machine] = self._spread(np.bincount(keys, each, size).astype(np.float64), weights)
+        for machine, machine_weights in enumerate(of_mers):
+            self.scores[:, machine] = self._spread(
+                np.bincount(keys, machine_weights, size).astype(np.float64), weights
+            )
 
     def _spread(self, own: Floats, weights: Floats) -> Floats:
         sums = np.zeros((len(weights), len(own)))

@@ -53,7 +53,7 @@ TABLE = 1 << 10
 class Mask:
     """Ascending positions of a window that are compared, and the number of masks with equal counts."""
 
-    kept: tuple[int, ...]
+    positions: tuple[int, ...]
     times: int = 1
 
 
@@ -62,9 +62,13 @@ def masks(g: int, m: int, both_strands: bool) -> tuple[Mask, ...]:
     """All choices of g - m positions of g; on both strands half of the mirror images, `times` 2 first."""
     every = combinations(range(g), g - m)
     if not both_strands:
-        return tuple(Mask(kept) for kept in every)
-    pairs = ((kept, tuple(g - 1 - place for place in reversed(kept))) for kept in every)
-    halves = [Mask(kept, 1 if kept == mirrored else 2) for kept, mirrored in pairs if kept <= mirrored]
+        return tuple(Mask(positions) for positions in every)
+    pairs = ((positions, tuple(g - 1 - place for place in reversed(positions))) for positions in every)
+    halves = [
+        Mask(positions, 1 if positions == mirrored else 2)
+        for positions, mirrored in pairs
+        if positions <= mirrored
+    ]
     return tuple(sorted(halves, key=lambda mask: -mask.times))
 
 
@@ -96,8 +100,8 @@ def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
     starts = np.repeat(begins - ends[:-1], numbers) + np.arange(ends[-1])
     if both_strands and (codes == UNKNOWN).any():
         before = np.concatenate([[0], np.cumsum(codes == UNKNOWN)])
-        known = before[starts + g] == before[starts]
-        starts, ends = starts[known], np.concatenate([[0], np.cumsum(known)])[ends]
+        complete = before[starts + g] == before[starts]
+        starts, ends = starts[complete], np.concatenate([[0], np.cumsum(complete)])[ends]
     return Windows(codes, starts, ends[:: 2 if both_strands else 1], n_symbols)
 
 
@@ -147,12 +151,12 @@ class MaskedWindows:
     @classmethod
     def learn(cls, windows: Any, mask: Mask) -> tuple[Self, Array]:
         """Vocabulary of documents, and the id of each of their windows."""
-        size, stages, rest = 1, [], list(mask.kept)
+        size, stages, rest = 1, [], list(mask.positions)
         ids = _zeros_like(windows.starts, np.int32)
         while rest:
             number, bound = fitting(size, windows.n_symbols, len(rest), len(ids))
-            kept = np.array(rest[:number], np.int64)
-            stage, ids = cls.rank(windows, kept, ids, bound)
+            positions = np.array(rest[:number], np.int64)
+            stage, ids = cls.rank(windows, positions, ids, bound)
             stages.append(stage)
             size, rest = len(stage.keys), rest[number:]
         return cls(windows.n_symbols, tuple(stages)), ids
@@ -166,24 +170,24 @@ class MaskedWindows:
         """Id of every window of other documents, -1 if unknown; unknown symbols have codes >= `n_symbols`."""
         ids = _zeros_like(windows.starts, np.int64)
         for stage in self.stages:
-            ids = stage.find(self.keys_of(windows, stage.kept, ids, self.n_symbols))
+            ids = stage.find(self.keys_of(windows, stage.positions, ids, self.n_symbols))
         return ids
 
     @staticmethod
-    def rank(windows: Any, kept: Ints, ids: Array, bound: int) -> tuple[Stage, NDArray[np.int32]]:
+    def rank(windows: Any, positions: Ints, ids: Array, bound: int) -> tuple[Stage, NDArray[np.int32]]:
         """Extend the ids of windows by more positions; keys are below `bound`."""
-        keys = MaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
+        keys = MaskedWindows.keys_of(windows, positions, ids, windows.n_symbols)
         distinct, new_ids, ranks = ranked(keys, bound, max(TABLE, 8 * len(ids)))
-        return Stage(kept, distinct, ranks), new_ids
+        return Stage(positions, distinct, ranks), new_ids
 
     @staticmethod
-    def keys_of(windows: Any, kept: Ints, ids: AnyArray, n_symbols: int) -> Ints:
+    def keys_of(windows: Any, positions: Ints, ids: AnyArray, n_symbols: int) -> Ints:
         """Key of every window; -1 if its id is -1 or if it has a symbol from `n_symbols` on."""
         keys = np.empty(len(windows.starts), np.int64)
         begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
         run_on_ranges(
             windows.indptr,
-            lambda i, j: _keys(*_range(windows, i, j), codes, begins, kept, ids, n_symbols, keys),
+            lambda i, j: _keys(*_range(windows, i, j), codes, begins, positions, ids, n_symbols, keys),
         )
         return keys
 
@@ -207,10 +211,10 @@ def _range(windows: Windows, first: int, last: int) -> tuple[int, int]:
 
 
 @njit(nogil=True, cache=True)
-def _keys(first, last, codes, starts, kept, ids, n_symbols, keys):
+def _keys(first, last, codes, starts, positions, ids, n_symbols, keys):
     for w in range(first, last):
         key = np.int64(ids[w])
-        for place in kept:
+        for place in positions:
             code = codes[starts[w] + place]
             key = np.int64(-1) if key < 0 or code >= n_symbols else key * n_symbols + code
         keys[w] = key
@@ -304,13 +308,13 @@ def mers_of(
     numbers = np.zeros(n, np.int64)
     run_on_ranges(offsets, lambda i, j: _count(codes, offsets, i, j, length, unknown, numbers))
     indptr = np.concatenate([[0], np.cumsum(numbers)])
-    each = 2 if both_strands else 1
-    starts, weights = np.empty(each * indptr[-1], np.int64), np.empty(each * indptr[-1], np.uint8)
+    n_strands = 2 if both_strands else 1
+    starts, weights = np.empty(n_strands * indptr[-1], np.int64), np.empty(n_strands * indptr[-1], np.uint8)
     own_starts, own_weights = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.uint8)
     sizes = (length, unknown, of_distance, indptr, own_starts, own_weights)
     run_on_ranges(offsets, lambda i, j: _fill(codes, offsets, i, j, *sizes, starts, weights))
     rows = Mers(codes, own_starts, own_weights, indptr, n_symbols, length)
-    return rows, Mers(codes, starts, weights, each * indptr, n_symbols, length) if both_strands else rows
+    return rows, Mers(codes, starts, weights, n_strands * indptr, n_symbols, length) if both_strands else rows
 
 
 @njit(nogil=True, cache=True)
@@ -324,10 +328,10 @@ def _pair(codes, table, first, last, both):
 @njit(nogil=True, cache=True)
 def _count(codes, offsets, first, last, length, unknown, numbers):
     for i in range(first, last):
-        known = 0
+        run_length = 0
         for at in range(offsets[i], offsets[i + 1]):
-            known = 0 if codes[at] == unknown else known + 1
-            numbers[i] += known >= length
+            run_length = 0 if codes[at] == unknown else run_length + 1
+            numbers[i] += run_length >= length
 
 
 @njit(nogil=True, cache=True)
@@ -338,11 +342,11 @@ def _fill(
     # The other strand of all texts lies behind them, from its last symbol to its first.
     both = len(both_starts) > len(starts)
     for i in range(first, last):
-        known, mer, number = 0, indptr[i], indptr[i + 1] - indptr[i]
+        run_length, mer, number = 0, indptr[i], indptr[i + 1] - indptr[i]
         middle = offsets[i] + (offsets[i + 1] - offsets[i] - length + 1) // 2
         for at in range(offsets[i], offsets[i + 1]):
-            known = 0 if codes[at] == unknown else known + 1
-            if known >= length:
+            run_length = 0 if codes[at] == unknown else run_length + 1
+            if run_length >= length:
                 start = at - length + 1
                 starts[mer] = start
                 weights[mer] = of_distance[abs(middle - start)]

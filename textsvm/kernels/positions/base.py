@@ -161,14 +161,14 @@ class HostPositions(HostRows):
         lengths, codes, offsets = others.lengths[order], others.codes_for(), np.array(others.offsets)
 
         def work(piece: tuple[slice, slice]) -> None:
-            chunk, some = piece
-            which, columns = order[chunk], self._groups[some].ravel()[: self.n - some.start * LANES]
-            sums = self._lanes.products((codes, offsets, which), some)[:, : len(columns)]
+            chunk, groups = piece
+            which, columns = order[chunk], self._groups[groups].ravel()[: self.n - groups.start * LANES]
+            sums = self._lanes.products((codes, offsets, which), groups)[:, : len(columns)]
             sums *= own.scale[which, None] * self.normalisation.scale[columns]
             own.take(which).finish_rows(sums, self.normalisation.take(columns))
             for k, row in enumerate(which):
                 # Positions in the order of length; earlier pairs belong to other rows.
-                first = max(0, chunk.start + k - some.start * LANES) if half else 0
+                first = max(0, chunk.start + k - groups.start * LANES) if half else 0
                 values[row, columns[first:]] = sums[k, first:]
                 if half:
                     values[columns[first:], row] = sums[k, first:]
@@ -176,8 +176,8 @@ class HostPositions(HostRows):
         pieces, costs = [], []
         for chunk in cut(lengths, self._symbols):
             first = chunk.start // LANES if half else 0
-            for some in cut(self._widths[first:] * LANES, self._symbols):
-                pieces.append((chunk, slice(first + some.start, first + some.stop)))
+            for groups in cut(self._widths[first:] * LANES, self._symbols):
+                pieces.append((chunk, slice(first + groups.start, first + groups.stop)))
                 costs.append(float(lengths[chunk].sum() + 1) * float(self._widths[pieces[-1][1]].sum() + 1))
         # The longest documents first, so that all cores end together.
         run(work, pieces[::-1], costs[::-1], progress)

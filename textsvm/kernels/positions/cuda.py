@@ -45,7 +45,7 @@ DEFINE_SETS: list[tuple[str, gpu.Defines]] = [("planes.cu", ())] + [
 class _Planes:
     """Documents as bit planes on the GPU, by length: as rows (only symbols below `known`) or columns."""
 
-    def __init__(self, documents: Documents, planes: int, known: int, columns: bool) -> None:
+    def __init__(self, documents: Documents, planes: int, n_symbols: int, columns: bool) -> None:
         cp = gpu.cupy()
         self.order = np.argsort(documents.lengths, kind="stable").astype(np.int32)
         self.lengths = documents.lengths[self.order]
@@ -71,7 +71,7 @@ class _Planes:
                 (THREADS,),
                 (
                     np.int32(len(self.order)), uploaded.codes, uploaded.offsets, self.index,
-                    cp.asarray(starts.astype(np.int64)), np.uint32(known), np.int32(planes),
+                    cp.asarray(starts.astype(np.int64)), np.uint32(n_symbols), np.int32(planes),
                     np.int32(WARP if columns else 1), ones, self.words,
                 ),
             )  # fmt: skip

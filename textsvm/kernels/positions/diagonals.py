@@ -293,11 +293,11 @@ def _pack_lanes(codes, offsets, group, planes, words):
 
 
 @njit(nogil=True, cache=True)
-def _pack_row(codes, known, planes, words):
+def _pack_row(codes, n_symbols, planes, words):
     """words[(w + 1) * planes + p]: plane p of 64 positions, with a word of zeros before and after."""
     words[: ((len(codes) + 63) // 64 + 2) * planes] = 0
     for i in range(len(codes)):
-        if codes[i] < known:
+        if codes[i] < n_symbols:
             code, bit = np.uint64(codes[i]) + np.uint64(1), np.uint64(1) << np.uint64(i & 63)
             for p in range(planes):
                 if (code >> np.uint64(p)) & np.uint64(1):
@@ -333,12 +333,12 @@ def _diagonal(x, n, y, m, planes, shift, first, length, totals):
 
 
 @njit(nogil=True, cache=True)
-def _products(codes, offsets, which, known, planes, x, words, firsts, first, length, weights, sums):
+def _products(codes, offsets, which, n_symbols, planes, x, words, firsts, first, length, weights, sums):
     """sums[(k * groups + g) * LANES + lane]: sums over diagonals of which[k] and the lanes of group g."""
     groups = len(firsts) - 1
     for k in range(len(which)):
         row = codes[offsets[which[k]] : offsets[which[k] + 1]]
-        _pack_row(row, known, planes, x)
+        _pack_row(row, n_symbols, planes, x)
         for g in range(groups):
             y = words[firsts[g] : firsts[g + 1]]
             m, value = 64 * (len(y) // (planes * LANES)), fill(np.float64(0))

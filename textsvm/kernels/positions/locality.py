@@ -96,7 +96,7 @@ class WindowSum:
             self.table[np.convolve(np.ones(n, np.int64), weights)[side : side + n]]
             for n in range(1, min(longest, whole) + 1)
         ]
-        sums = np.array([0.0, *(np.cumsum(each)[-1] for each in terms)])
+        sums = np.array([0.0, *(np.cumsum(term)[-1] for term in terms)])
         if longest <= whole:
             return sums
         rising = np.concatenate([terms[-1][:side], np.full(longest - 2 * side, self.unit)])
@@ -198,15 +198,15 @@ class WindowLanes:
         # Codes of the same type, so that the loop is compiled once for it.
         ours, wide = self.documents.codes_for(), np.uint32
         ours, codes = (ours, codes) if ours.dtype == codes.dtype else (ours.astype(wide), codes.astype(wide))
-        own, chosen = np.array(self.documents.offsets), self.groups[groups]
-        longest = int(np.diff(own)[chosen[chosen >= 0]].max(initial=0))
-        out = np.empty(len(which) * len(chosen) * LANES)
+        own, lane_groups = np.array(self.documents.offsets), self.groups[groups]
+        longest = int(np.diff(own)[lane_groups[lane_groups >= 0]].max(initial=0))
+        out = np.empty(len(which) * len(lane_groups) * LANES)
         _products(
-            codes, offsets, which, ours, own, chosen, self.windows.side, self.windows.inner,
+            codes, offsets, which, ours, own, lane_groups, self.windows.side, self.windows.inner,
             aligned(longest * LANES, np.int32), aligned(LANES, np.int32),
             aligned((longest + 2 * self.windows.side + 2) * LANES, np.int32), out,
         )  # fmt: skip
-        return self.windows.finish(out.reshape(len(which), len(chosen) * LANES))
+        return self.windows.finish(out.reshape(len(which), len(lane_groups) * LANES))
 
 
 @njit(nogil=True, cache=True)

@@ -142,9 +142,9 @@ class Vocabulary:
         right = right[(other_keys % width).astype(np.int64)]
         key = (left * self.size(b) + right).astype(np.uint64)
         rank = xp.searchsorted(own, key)
-        known = (left >= 0) & (right >= 0) & (rank < len(own))
-        known &= own[xp.minimum(rank, len(own) - 1)] == key
-        return xp.where(known, rank, -1)
+        present = (left >= 0) & (right >= 0) & (rank < len(own))
+        present &= own[xp.minimum(rank, len(own) - 1)] == key
+        return xp.where(present, rank, -1)
 
 
 def _find_on_cpu(

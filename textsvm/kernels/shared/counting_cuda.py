@@ -206,9 +206,9 @@ def match_unary(columns: Array, rows: Array, pmers: Array) -> Array:
     if not len(digits):
         return digits
     owner = cp.searchsorted(rows[1:], digits, side="right")
-    known = pmers[owner]
-    target = columns[known] + digits - rows[owner]
-    return cp.where((known >= 0) & (target < columns[known + 1]), target, -1)
+    columns_of_digits = pmers[owner]
+    target = columns[columns_of_digits] + digits - rows[owner]
+    return cp.where((columns_of_digits >= 0) & (target < columns[columns_of_digits + 1]), target, -1)
 
 
 def upload(vocabulary: Vocabulary) -> Vocabulary:

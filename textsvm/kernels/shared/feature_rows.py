@@ -148,9 +148,9 @@ class FeaturePredictor:
     def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         values = np.empty((len(documents), self.weights.shape[1]))
         for first, last in self._batches(documents):
-            some = documents if last - first == len(values) else documents.take(np.arange(first, last))
+            batch = documents if last - first == len(values) else documents.take(np.arange(first, last))
             with devices.use(self.device):
-                sums, own = self.space.products(some, self.columns, self.weights)
+                sums, own = self.space.products(batch, self.columns, self.weights)
             sums *= own.scale[:, None]
             own.finish_values(sums, self.coef, self.columns)
             values[first:last] = sums

@@ -74,11 +74,11 @@ def shared_rows(rows: CudaRows, target: Array, n_features: int) -> tuple[CudaRow
     """Rows of the shared features, and the squared norm of the other features of each document."""
     cp = gpu.cupy()
     features = target[rows.features]
-    kept = features >= 0
-    before = cp.zeros(len(kept) + 1, np.int64)
-    cp.cumsum(kept, dtype=np.int64, out=before[1:])
-    shared = CudaRows(before[rows.indptr], features[kept], rows.values[kept], n_features)
-    lonely = CudaRows(rows.indptr - shared.indptr, features[~kept], rows.values[~kept], 0)
+    is_shared = features >= 0
+    before = cp.zeros(len(is_shared) + 1, np.int64)
+    cp.cumsum(is_shared, dtype=np.int64, out=before[1:])
+    shared = CudaRows(before[rows.indptr], features[is_shared], rows.values[is_shared], n_features)
+    lonely = CudaRows(rows.indptr - shared.indptr, features[~is_shared], rows.values[~is_shared], 0)
     return shared, lonely.squares()
 
 

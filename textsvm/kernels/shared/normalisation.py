@@ -87,11 +87,11 @@ class Normalisation:
 
     def take(self, indices: Ints) -> Self:
         """The normalisation of some of the documents."""
-        some = object.__new__(type(self))
-        some.__dict__ |= self.__dict__
-        some.self_values, some.scale = self.self_values[indices], self.scale[indices]
-        some.groups = self.groups[indices]
-        return some
+        selection = object.__new__(type(self))
+        selection.__dict__ |= self.__dict__
+        selection.self_values, selection.scale = self.self_values[indices], self.scale[indices]
+        selection.groups = self.groups[indices]
+        return selection
 
     def finish_rows(self, matrix: Array, columns: Normalisation) -> None:
         """Set the rows of documents without features, in a matrix (documents, columns) of either device."""

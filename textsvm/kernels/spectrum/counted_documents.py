@@ -65,7 +65,7 @@ class CountedDocuments:
             starts = feature_starts(kernel, self.counts, int(self.vocabulary.first[-1]))
 
             def slabs() -> Iterator[Sparse]:
-                return (matrix_of(kernel, some, None, starts) for some in self.counts.slabs())
+                return (matrix_of(kernel, slab, None, starts) for slab in self.counts.slabs())
 
             df = np.zeros(starts[-1], np.int64)
             for x in slabs():

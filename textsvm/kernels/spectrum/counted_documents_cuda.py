@@ -77,13 +77,13 @@ class CudaCountedDocuments:
         cp = gpu.cupy()
         squares, total = cp.zeros(self.n_pmers), float(max(int(self.df.sum()), 1))
         for c in range(int(classes.max()) + 1):
-            held, in_class = cp.zeros(self.n_pmers, np.int64), cp.asarray(classes == c)
+            class_df, in_class = cp.zeros(self.n_pmers, np.int64), cp.asarray(classes == c)
             for batch in self.batches:
                 entries = repeated(in_class[batch.first : batch.last], batch.indptr)
-                held += cp.bincount(batch.pmers[entries], minlength=self.n_pmers)
-            share = float(held.sum()) / total
+                class_df += cp.bincount(batch.pmers[entries], minlength=self.n_pmers)
+            share = float(class_df.sum()) / total
             if 0 < share < 1:
-                ratio = cp.log((held + PSEUDO * share) / (self.df - held + PSEUDO * (1 - share)))
+                ratio = cp.log((class_df + PSEUDO * share) / (self.df - class_df + PSEUDO * (1 - share)))
                 ratio -= np.log(share / (1 - share))
                 squares += cp.where((self.df > 0) & (abs(ratio) > ROUNDING), share * ratio**2, 0)
         return cp.sqrt(squares)

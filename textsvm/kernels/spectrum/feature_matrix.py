@@ -98,11 +98,11 @@ def transform(
     vocabulary = Vocabulary.empty(documents, *kernel.lengths)
     known_of_length, first = learnt.vocabulary.find_each(vocabulary), learnt.vocabulary.first
     for q, _, counts in count_each(documents, vocabulary):
-        known, k = next(known_of_length), q - vocabulary.p1
+        pmers, k = next(known_of_length), q - vocabulary.p1
         if q <= learnt.vocabulary.p2:
             a, b = first[k], first[k + 1]
             weights = PmerWeights(learnt.vocabulary, learnt.df[a:b], learnt.n, learnt.idf)
-            builder.add(counts, known, FeatureColumns(weights, columns.starts[a : b + 1] - columns.starts[a]))
+            builder.add(counts, pmers, FeatureColumns(weights, columns.starts[a : b + 1] - columns.starts[a]))
         _report(progress, q, vocabulary)
         del counts  # before the next length is counted
     return builder.matrix(len(columns))
@@ -140,14 +140,14 @@ class _MatrixBuilder:
         self.parts: list[tuple[Ints, NDArray[np.int32], NDArray[np.float32]]] = []
         self.bases = [0]
 
-    def add(self, counts: Counts, known: Ints, columns: FeatureColumns) -> None:
-        """Add the counts of a length; `known` is the number of each p-mer in `columns`, or -1."""
+    def add(self, counts: Counts, pmers: Ints, columns: FeatureColumns) -> None:
+        """Add the counts of a length; `pmers` is the number of each p-mer in `columns`, or -1."""
         starts, unary = columns.starts, self.kernel.weight == "intersection"
         indptr, rows = np.zeros_like(counts.indptr), counts.indptr
         # A p-mer without a column counts as unknown: the loops over entries then read a single table.
-        known = np.where(starts[known + 1] > starts[known], known, -1).astype(index_type(len(starts)))
+        pmers = np.where(starts[pmers + 1] > starts[pmers], pmers, -1).astype(index_type(len(starts)))
         entries = (rows, counts.features, counts.counts)
-        run_on_ranges(rows, partial(_count_columns, *entries, known, starts, unary, indptr))
+        run_on_ranges(rows, partial(_count_columns, *entries, pmers, starts, unary, indptr))
         np.cumsum(indptr, out=indptr)
         require_memory(ENTRY_BYTES * int(indptr[-1]), len(indptr) - 1)
         arrays = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
@@ -155,7 +155,7 @@ class _MatrixBuilder:
         weights = np.sqrt(table) if unary else table
         code = _WEIGHT_CODES[self.kernel.weight]
         run_on_ranges(
-            rows, partial(_fill, *entries, known, starts, weights, code, indptr, *arrays, self.squares)
+            rows, partial(_fill, *entries, pmers, starts, weights, code, indptr, *arrays, self.squares)
         )
         self.parts.append((indptr, *arrays))
         self.bases.append(self.bases[-1] + len(columns))
@@ -247,11 +247,11 @@ def _tally(features, counts, df, largest):
 
 
 @njit(nogil=True, cache=True)
-def _count_columns(rows, features, counts, known, starts, unary, indptr, first, last):
+def _count_columns(rows, features, counts, pmers, starts, unary, indptr, first, last):
     for i in range(first, last):
         total = 0
         for k in range(rows[i], rows[i + 1]):
-            u = known[features[k]]
+            u = pmers[features[k]]
             if u >= 0:
                 total += min(starts[u + 1] - starts[u], counts[k]) if unary else 1
         indptr[i + 1] = total
@@ -275,7 +275,7 @@ def _sort_by_digit(keys, n, shift, ends, out):
 
 @njit(nogil=True, cache=True)
 def _fill(
-    rows, features, counts, known, starts, weights, code, indptr, columns, values, squares, first, last
+    rows, features, counts, pmers, starts, weights, code, indptr, columns, values, squares, first, last
 ):
     longest, passes = 0, 0
     for i in range(first, last):
@@ -288,7 +288,7 @@ def _fill(
     for i in range(first, last):
         n = 0
         for k in range(rows[i], rows[i + 1]):
-            u = known[features[k]]
+            u = pmers[features[k]]
             if u >= 0:
                 packed[n] = np.uint64(u) << np.uint64(32) | np.uint64(counts[k])
                 n += 1

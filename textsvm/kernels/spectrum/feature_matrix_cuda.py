@@ -46,8 +46,8 @@ def transform(
 ) -> scipy.sparse.csr_matrix:
     """Matrix of other documents over learnt columns, on the current card."""
     pmers, counts = _counted(kernel, documents)
-    known = gpu.cupy().asarray(upload(columns.learnt.vocabulary).find(pmers.vocabulary))
-    return _matrix(kernel, columns, counts, known)
+    numbers = gpu.cupy().asarray(upload(columns.learnt.vocabulary).find(pmers.vocabulary))
+    return _matrix(kernel, columns, counts, numbers)
 
 
 def _counted(kernel: PmerKernel, documents: Documents) -> tuple[CudaPmers, CudaCounts]:
@@ -56,16 +56,22 @@ def _counted(kernel: PmerKernel, documents: Documents) -> tuple[CudaPmers, CudaC
 
 
 def _matrix(
-    kernel: PmerKernel, columns: FeatureColumns, counts: CudaCounts, known: Array
+    kernel: PmerKernel, columns: FeatureColumns, counts: CudaCounts, numbers: Array
 ) -> scipy.sparse.csr_matrix:
-    """Rows over the columns; `known` is the number of each counted p-mer in their vocabulary, or -1."""
+    """Rows over the columns; `numbers` is the number of each counted p-mer in their vocabulary, or -1."""
     cp = gpu.cupy()
-    own = cp.arange(len(known) + 1) if counts.starts is None else counts.starts
-    weights = cp.asarray(columns.learnt.table)[known] if is_weighted(kernel) else None
-    x = matrix_of(kernel.weight, counts, weights).select(match_unary(cp.asarray(columns.starts), own, known))
-    kept = x.features >= 0
-    entries = {"documents": x.documents[kept], "features": x.features[kept], "values": x.values[kept]}
-    x = replace(x, indptr=starts_of(kept)[x.indptr], **entries)
+    own = cp.arange(len(numbers) + 1) if counts.starts is None else counts.starts
+    weights = cp.asarray(columns.learnt.table)[numbers] if is_weighted(kernel) else None
+    x = matrix_of(kernel.weight, counts, weights).select(
+        match_unary(cp.asarray(columns.starts), own, numbers)
+    )
+    has_column = x.features >= 0
+    entries = {
+        "documents": x.documents[has_column],
+        "features": x.features[has_column],
+        "values": x.values[has_column],
+    }
+    x = replace(x, indptr=starts_of(has_column)[x.indptr], **entries)
     values = x.values
     if kernel.normalised:
         values = (values / cp.sqrt(cp.asarray(x.squares))[x.documents]).astype(np.float32)

@@ -139,9 +139,9 @@ class PmerWeights:
     def weights_each(self, vocabulary: Vocabulary) -> Iterator[Floats]:
         """Yield `weights` per length; `vocabulary` may get its keys during iteration."""
         first = self.vocabulary.first
-        for length, known in enumerate(self.vocabulary.find_each(vocabulary)):
+        for length, ids in enumerate(self.vocabulary.find_each(vocabulary)):
             base = first[length] if length < len(first) else 0
-            yield self.table[np.where(known >= 0, known + base, -1)]
+            yield self.table[np.where(ids >= 0, ids + base, -1)]
 
     def state(self) -> Arrays:
         """Arrays for `from_state`."""
@@ -173,22 +173,22 @@ def log_odds(counts: Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
     """Class odds of each p-mer in `rows`, given their classes and document frequencies."""
     odds, total = np.zeros(len(df)), max(int(df.sum()), 1)
     for c in range(int(classes.max(initial=-1)) + 1):
-        held = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))
-        part = int(held.sum()) / total
+        class_df = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))
+        part = int(class_df.sum()) / total
         if 0 < part < 1:
             size = max(SERIAL_SIZE, len(df) // (4 * n_threads()) + 1)
-            run_pieces(partial(_add_log_odds, part, held, df, odds, size), range(0, len(df), size))
+            run_pieces(partial(_add_log_odds, part, class_df, df, odds, size), range(0, len(df), size))
     return np.sqrt(odds)
 
 
 @njit(nogil=True, cache=True)
-def _add_log_odds(share, held, df, odds, size, first):
+def _add_log_odds(share, class_df, df, odds, size, first):
     """Add the squared log-odds of a class to a range of p-mers."""
     prior = np.log(share / (1 - share))
     for u in range(first, min(first + size, len(df))):
         if df[u] > 0:
-            inside = held[u] + PSEUDO * share
-            outside = df[u] - held[u] + PSEUDO * (1 - share)
+            inside = class_df[u] + PSEUDO * share
+            outside = df[u] - class_df[u] + PSEUDO * (1 - share)
             ratio = np.log(inside / outside) - prior
             if abs(ratio) > ROUNDING:
                 odds[u] += share * ratio * ratio
@@ -269,9 +269,9 @@ class FeatureSpace:
         owner = np.repeat(np.arange(len(documents)), np.diff(x.indptr))
         features = self.find(space)[x.features]
         terms = np.zeros(len(features))
-        known = features >= 0
-        weights = weight_of(features[known], owner[known])
-        terms[known] = x.values[known].astype(float) * weights * own.scale[owner[known]]
+        in_space = features >= 0
+        weights = weight_of(features[in_space], owner[in_space])
+        terms[in_space] = x.values[in_space].astype(float) * weights * own.scale[owner[in_space]]
         if self.kernel.weight == "intersection":  # sum over the digits of each unary code
             ends = np.concatenate([[0], np.cumsum(counts.counts, dtype=np.int64)])
             terms = np.diff(np.concatenate([[0.0], np.cumsum(terms)])[ends])
@@ -354,16 +354,16 @@ def _table(
     number = np.arange(len(row)) - (starts[:-1] - starts[0])[owner] + 1
     rows = np.zeros(len(codes), np.int64)  # up to the last occurrence with a weight
     np.maximum.at(rows, owner[row >= 0], number[row >= 0])
-    kept = rows > 0
+    has_row = rows > 0
     if factors is not None:
-        kept |= factors[pmers] != unknown
-    rows = np.where(kept, np.maximum(rows, 1), 0)
+        has_row |= factors[pmers] != unknown
+    rows = np.where(has_row, np.maximum(rows, 1), 0)
     row = row[number <= rows[owner]]
     weights = np.where(row[:, None] >= 0, vectors.weights[row] if len(vectors.weights) else 0.0, 0.0)
     p = codes.shape[1]
     return FeatureTable(
-        np.arange(p)[None], p, np.ones(1), 1, codes[kept].astype(np.int64),
-        None if factors is None else factors[pmers][kept], rows[kept],
+        np.arange(p)[None], p, np.ones(1), 1, codes[has_row].astype(np.int64),
+        None if factors is None else factors[pmers][has_row], rows[has_row],
         weights.reshape(len(row), vectors.weights.shape[1]).astype(np.float64),
     )  # fmt: skip
 

@@ -392,9 +392,9 @@ def host_grams(
         half.add_to(total, part(progress, q - first, 1, lengths))
         del half  # before the counts of the next length
         while waiting and waiting[0][1].lengths[1] <= q:
-            position, wanted = waiting.pop(0)
-            normalisation = Normalisation(documents, self_values, wanted.normalised)
+            position, member = waiting.pop(0)
+            normalisation = Normalisation(documents, self_values, member.normalised)
             yield position, finished_gram(normalisation, total, in_place=not waiting)
-    for position, wanted in waiting:  # no document is that long
-        normalisation = Normalisation(documents, self_values, wanted.normalised)
+    for position, member in waiting:  # no document is that long
+        normalisation = Normalisation(documents, self_values, member.normalised)
         yield position, finished_gram(normalisation, total, in_place=False)

@@ -124,9 +124,9 @@ def dot(x: Sparse, target: NDArray[np.signedinteger], dense: Floats) -> Floats:
     """X @ dense on all cores; feature u of X is row `target[u]` of `dense`, or dropped if it is -1."""
     out, dense = np.zeros((len(x), dense.shape[1])), np.ascontiguousarray(dense)
     if use_numpy(len(x.values) * dense.shape[1]):
-        known = target[x.features] >= 0
-        owner = np.repeat(np.arange(len(x)), np.diff(x.indptr))[known]
-        terms = x.values[known, None].astype(np.float64) * dense[target[x.features[known]]]
+        has_row = target[x.features] >= 0
+        owner = np.repeat(np.arange(len(x)), np.diff(x.indptr))[has_row]
+        terms = x.values[has_row, None].astype(np.float64) * dense[target[x.features[has_row]]]
         for c, column in enumerate(terms.T):
             out[:, c] = np.bincount(owner, column, len(x))
         return out
@@ -200,9 +200,11 @@ def _read_rows(state: Arrays, n_rows: int) -> NDArray[np.floating]:
     need, free = weights.itemsize * n_rows * shape[1], devices.free_memory(devices.select("cpu"))
     if need > free:
         raise InputError(f"its weights need {need:,} bytes of memory, but only {free:,} are free")
-    held = weights.nbytes + numbers.nbytes + machine.nbytes
-    if need > max(ROOM, MOST_TIMES * held):
-        raise InputError(f"its weights need {need:,} bytes of memory, but only {held:,} bytes in the file")
+    stored_bytes = weights.nbytes + numbers.nbytes + machine.nbytes
+    if need > max(ROOM, MOST_TIMES * stored_bytes):
+        raise InputError(
+            f"its weights need {need:,} bytes of memory, but only {stored_bytes:,} bytes in the file"
+        )
     rows = np.zeros(shape, weights.dtype)
     rows[np.repeat(np.arange(n_rows), numbers.astype(np.int64)), machine] = weights
     return rows

@@ -59,10 +59,10 @@ class DividedVectors:
     def __len__(self) -> int:
         return len(self.dense)
 
-    def take(self, some: slice | Ints) -> DividedVectors:
-        at = np.arange(len(self))[some] if isinstance(some, slice) else some
+    def take(self, indices: slice | Ints) -> DividedVectors:
+        at = np.arange(len(self))[indices] if isinstance(indices, slice) else indices
         lists = None if self.lists is None else self.lists.take(at)
-        return DividedVectors(self.dense[some], self.squares[some], self.exact, lists)
+        return DividedVectors(self.dense[indices], self.squares[indices], self.exact, lists)
 
 
 class VectorProducts:
@@ -142,14 +142,14 @@ def _divided(values: Array) -> tuple[AnyArray, AnyArray]:
     """Columns of a CSR matrix to keep dense, and the other columns with entries."""
     n, d = values.shape
     if d > WIDE:
-        columns, held = np.unique(values.indices, return_counts=True)
+        columns, df = np.unique(values.indices, return_counts=True)
     else:
-        held = np.bincount(values.indices, minlength=d)
-    full = np.flatnonzero(held > DENSE_SHARE * n)
-    full = np.sort(full[np.argsort(-held[full], kind="stable")[: DENSE_BYTES // (8 * max(n, 1))]])
-    held[full] = 0
-    listed = np.flatnonzero(held)
-    return (full, listed) if d <= WIDE else (columns[full], columns[listed])
+        df = np.bincount(values.indices, minlength=d)
+    full = np.flatnonzero(df > DENSE_SHARE * n)
+    full = np.sort(full[np.argsort(-df[full], kind="stable")[: DENSE_BYTES // (8 * max(n, 1))]])
+    df[full] = 0
+    sparse_columns = np.flatnonzero(df)
+    return (full, sparse_columns) if d <= WIDE else (columns[full], columns[sparse_columns])
 
 
 def _chosen(values: Array, columns: AnyArray) -> Array:
@@ -157,9 +157,11 @@ def _chosen(values: Array, columns: AnyArray) -> Array:
     if values.shape[1] <= WIDE:
         return values[:, columns]
     place = np.searchsorted(columns, values.indices)
-    known = np.append(columns, -1)[place] == values.indices
-    indptr = np.append(0, np.cumsum(known))[values.indptr]
-    return scipy.sparse.csr_array((values.data[known], place[known], indptr), (values.shape[0], len(columns)))
+    selected = np.append(columns, -1)[place] == values.indices
+    indptr = np.append(0, np.cumsum(selected))[values.indptr]
+    return scipy.sparse.csr_array(
+        (values.data[selected], place[selected], indptr), (values.shape[0], len(columns))
+    )
 
 
 def _divided_vectors(dense: AnyArray, norms: AnyArray, lists: Sparse | None = None) -> DividedVectors:
@@ -243,9 +245,9 @@ class HostVectorRows(HostRows):
         width = max(TILE_COLUMNS, TILE // max(1, len(rows)))
 
         def fill(piece: tuple[slice, slice]) -> None:
-            some, columns = piece
-            for tile, place in self._tiles(rows.take(some), columns, width):
-                matrix[some, place] = tile
+            block, columns = piece
+            for tile, place in self._tiles(rows.take(block), columns, width):
+                matrix[block, place] = tile
 
         few = len(rows) < 2 * TILE_ROWS * n_threads()
         size = max(width, -(-self.n // n_threads())) if few else self.n
@@ -263,7 +265,7 @@ class HostVectorRows(HostRows):
         for place in _slices(columns.stop, width, columns.start):
             shape = len(rows), place.stop - place.start
             # Contiguous, which is quickest for compiled loops.
-            tile, out = (each[: shape[0] * shape[1]].reshape(shape) for each in (products, values))
+            tile, out = (buffer[: shape[0] * shape[1]].reshape(shape) for buffer in (products, values))
             self._columns.tile(rows, place, at, tile)
             self._function.put(tile, rows.squares[:, None], self._squares[place], out)
             yield out, place

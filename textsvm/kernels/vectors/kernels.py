@@ -125,10 +125,10 @@ class ScaledKernel(VectorKernel):
 
     def check(self) -> None:
         gamma = self.gamma
-        known = (
+        valid = (
             gamma in ("scale", "auto") if isinstance(gamma, str) else is_number(gamma) and 0 < gamma < np.inf
         )
-        if not known:
+        if not valid:
             raise InputError(
                 f"gamma={gamma!r} of the {self.name} kernel must be a finite number above 0, 'scale' or "
                 "'auto'"
