@@ -54,8 +54,10 @@ from textsvm.text.tokens import Tokens, check_tokens
 if TYPE_CHECKING:
     from typing import Self
 
-#: Limits of a sum or product: number of leaves, and levels of nesting.
-MOST_PARTS, MOST_DEPTH = 100, 10
+#: Greatest number of leaves of a sum or product.
+MOST_PARTS = 100
+#: Greatest number of nested sums and products.
+MOST_DEPTH = 10
 
 
 class Kernel(Parameters, ABC):

@@ -32,7 +32,7 @@ from textsvm.text.documents import Documents, MultiView, View
 BLOCK_BYTES = 32 << 20
 #: Rows that a solver requests at a time by default; more would evict rows in use (reports/tiers.md).
 AHEAD = 8
-#: Floats a second of a kernel without a cost model, such as a Python function.
+#: Values a second of a kernel without a cost model, such as a Python function.
 UNKNOWN_RATE = 5e5 / 60
 #: Prefix of the saved arrays of a kernel on a column.
 OWN = "own."

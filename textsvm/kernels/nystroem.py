@@ -45,8 +45,10 @@ from textsvm.runtime.parallel import Progress, part
 from textsvm.runtime.workers import current
 from textsvm.text.documents import Documents, View
 
-#: Bytes of kernel values in float64 at a time, on the host and on a card.
-HOST_BLOCK, DEVICE_BLOCK = 64 << 20, 1 << 30
+#: Bytes of a block of kernel values in float64 on the host.
+HOST_BLOCK = 64 << 20
+#: Bytes of such a block on a card.
+DEVICE_BLOCK = 1 << 30
 #: Eigenvalues up to this many rounding errors are left out.
 ROUNDING = 10.0
 

@@ -21,7 +21,7 @@ class Option:
     help: str  #: Description without kernel names and defaults
     metavar: str = ""  #: Form of a value; empty for a flag, which sets the parameter to True
     default: str = ""  #: Value if the option is not given
-    tuned: str = ""  #: Floats that `textsvm tune` tries by default; `default` if empty
+    tuned: str = ""  #: Values that `textsvm tune` tries by default; `default` if empty
     #: From text to a hashable value. Raises ValueError if it is no number, and InputError with the predicate
     #: of a sentence about the text for other errors.
     convert: Callable[[str], Any] = str
@@ -93,8 +93,9 @@ ALPHABET = Option(
 )
 
 WEIGHTS = ("count", "presence", "intersection", "log")
-#: Help texts.
-LENGTH, COUNT = "length of substrings or subsequences, or a range such as 3-5", "function of a count"
+#: Help texts of several options.
+LENGTH = "length of substrings or subsequences, or a range such as 3-5"
+COUNT = "function of a count"
 
 
 def _p(low_and_high: tuple[int, int]) -> dict[str, Any]:

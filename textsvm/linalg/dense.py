@@ -39,9 +39,15 @@ def padded(array: Array, width: int) -> Array:
 
 
 SOURCE = "dense.cu"
-BLOCK, WARPS = 256, 8
-#: Rows per warp of `dense_dot`, features per warp of `dense_transposed_dot`; warps that keep a GPU busy.
-ROWS, FEATURES, BUSY = 4, 128, 1 << 14
+#: Threads and warps per block.
+BLOCK = 256
+WARPS = 8
+#: Rows per warp of `dense_dot`.
+ROWS = 4
+#: Features per warp of `dense_transposed_dot`.
+FEATURES = 128
+#: Warps that keep a GPU busy.
+BUSY = 1 << 14
 TYPES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [
@@ -101,8 +107,10 @@ class CudaDense:
             gpu.function(SOURCE, name, defines)((-(-warps // WARPS),), (BLOCK,), (arguments,))
 
 
-#: Bytes of the float64 copy of a block of rows, on the host and on a GPU.
-HOST_BLOCK, DEVICE_BLOCK = 16 << 20, 1 << 30
+#: Bytes of the float64 copy of a block of rows on the host.
+HOST_BLOCK = 16 << 20
+#: Bytes of such a copy on a GPU.
+DEVICE_BLOCK = 1 << 30
 #: Bytes of rows kept in float64 on the host for many products.
 HOST_DOUBLE = 256 << 20
 

@@ -35,8 +35,10 @@ DEFINE_SETS = [(SOURCE, (("COLUMNS", width), ("GROUP", group))) for width in WID
 BLOCK = 256
 #: Mean entries per row up to which a row is read by a single warp.
 SHORT = 192
-#: Bits of a sum, and entries of a list per warp.
-BITS, LIST = 61, 2048
+#: Bits of a sum.
+BITS = 61
+#: Entries of a list per warp.
+LIST = 2048
 #: Entries sorted together.
 PART = 1 << 28
 #: structs Pass and Lists of newton.cu.

@@ -26,13 +26,18 @@ from textsvm.runtime.parallel import Progress
 
 #: Bytes of products per block that a user's kernel finishes.
 BLOCK_BYTES = 1 << 28
-#: Seconds per value by digits, and per number of a vector; for whole numbers up to 127, and others.
+#: Seconds per value by digits and per number of a vector, by whether all numbers are whole and at most 127.
 DIGITS = {True: (1.78e-12, 1.53e-15), False: (3.2e-12, 1.13e-14)}
-#: Multiply-adds per second of dense features (same two kinds); additions per second of lists, and columns per
-#: pass over them; seconds per pair of vectors, and for the launches.
+#: Multiply-adds per second of dense features, for the same two kinds.
 WIDE = {True: 3.0e14, False: 1.7e13}
-LISTS, PASS = 3.6e10, 12_800
-PAIR, LAUNCHES = 1.4e-11, 5.0e-4
+#: Additions per second of lists.
+LISTS = 3.6e10
+#: Columns per pass over the lists.
+PASS = 12_800
+#: Seconds per pair of vectors.
+PAIR = 1.4e-11
+#: Seconds for the launches.
+LAUNCHES = 5.0e-4
 #: Bytes per number of a dense vector, before and after conversion to digits.
 DENSE = 8 + 3
 

@@ -29,8 +29,10 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.text.documents import Documents, MultiView
 
-#: Floats that are added at a time, by a core and by a card.
-_HOST_BLOCK, _DEVICE_BLOCK = 1 << 18, 1 << 26
+#: Values that a core adds at a time.
+_HOST_BLOCK = 1 << 18
+#: Values that a card adds at a time.
+_DEVICE_BLOCK = 1 << 26
 
 
 class CombinedRows(ABC):

@@ -52,10 +52,16 @@ from textsvm.runtime.compiled import njit, popcount
 from textsvm.runtime.parallel import run
 from textsvm.text.documents import Documents
 
-#: Classes of symbols, the maximum of a counter, and classes of pairs of symbols (2^12).
-CLASSES, FULL, PAIRS = 32, 255, 4096
-#: Bits per symbol of a text of mean length, and the largest number of words.
-BITS, WORDS = 10, 64
+#: Classes of symbols.
+CLASSES = 32
+#: Largest count of a class.
+FULL = 255
+#: Classes of pairs of symbols, 2^12.
+PAIRS = 4096
+#: Bits per symbol of a text of mean length.
+BITS = 10
+#: Largest number of words of bits.
+WORDS = 64
 #: Text symbols between checks whether any cell is within the limit.
 LOOK = 32
 #: Rows per piece of work.

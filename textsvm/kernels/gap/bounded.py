@@ -94,8 +94,12 @@ MOST_PATTERNS = 10_000
 RATE = 2.5e7
 #: Time to compare an occurrence with a document, relative to counting it.
 COMPARED = 0.005
-#: Limits of a saved model: symbols of all patterns, and predicted seconds at KEPT a symbol.
-MOST_SAVED, MOST_SECONDS, KEPT = 50_000, 3.0, 1e-8
+#: Greatest number of symbols of all patterns of a saved model.
+MOST_SAVED = 50_000
+#: Greatest predicted seconds of a prediction by a saved model.
+MOST_SECONDS = 3.0
+#: Seconds that a core takes for a symbol of a pattern and a symbol of the texts.
+SYMBOL_SECONDS = 1e-8
 
 
 class BoundedGapCost(Cost):
@@ -110,7 +114,9 @@ class BoundedGapCost(Cost):
     def demand(self, lengths: Ints) -> float:
         p, span = self.kernel.p, self.kernel._span
         symbols = comb(span - 1, p - 1) * p
-        return float(min(symbols / MOST_SAVED, KEPT * symbols * float(lengths.sum()) / MOST_SECONDS))
+        return float(
+            min(symbols / MOST_SAVED, SYMBOL_SECONDS * symbols * float(lengths.sum()) / MOST_SECONDS)
+        )
 
 
 class BoundedGapFeatures(Features):

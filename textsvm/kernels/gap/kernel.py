@@ -28,10 +28,14 @@ from textsvm.runtime.parallel import Progress, part, run
 from textsvm.runtime.simd import LANES
 from textsvm.text.documents import Documents
 
-#: Cells times p a second: of the sweep, and of attribution.
-RATE, ATTRIBUTION_RATE = 3.3e9, 5e9 / 60
-#: Greatest p of a saved model whatever its texts, and greatest predicted seconds for a text.
-MOST_SAVED, MOST_SECONDS = 64, 0.5
+#: Cells times p a second of the sweep.
+RATE = 3.3e9
+#: Cells times p a second of attribution.
+ATTRIBUTION_RATE = 5e9 / 60
+#: Greatest p of a saved model.
+MOST_SAVED = 64
+#: Greatest predicted seconds for a text of a saved model.
+MOST_SECONDS = 0.5
 
 
 @dataclass(frozen=True)

@@ -200,8 +200,10 @@ def weigh_counts(counts, weights, row_scale, scale, out):
             out[i, j] = total * (row_scale[i] * scale[j])
 
 
-#: Words of a batch of columns, and counts of a piece.
-WORDS, COUNTS = 256, 1 << 19
+#: Words of a batch of columns.
+WORDS = 256
+#: Counts of a piece of work.
+COUNTS = 1 << 19
 
 
 class HostMers(MerRows):

@@ -14,10 +14,16 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 
 SOURCE, WARP, THREADS = "mers.cu", 32, 256
-#: Distances and alphabet sizes that kernels are compiled for; larger alphabets are compared by symbol.
-MOST, SYMBOLS = (3, 4, 7, 15), (4, 32)
-#: Rows per block, pairs of l-mers per launch, bytes of shared memory.
-TILE, LAUNCH, SHARED = 256, 1e12, 48 << 10
+#: Largest distances that kernels are compiled for.
+MOST = (3, 4, 7, 15)
+#: Alphabet sizes that kernels are compiled for; larger alphabets are compared by symbol.
+SYMBOLS = (4, 32)
+#: Rows per block.
+TILE = 256
+#: Pairs of l-mers per launch.
+LAUNCH = 1e12
+#: Bytes of shared memory per block.
+SHARED = 48 << 10
 
 #: struct Task of kernels_cu/mers.cu.
 TASK = np.dtype(

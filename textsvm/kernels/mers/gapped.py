@@ -127,10 +127,15 @@ RATE = 1e10
 NAMING_RATE = 5e5
 #: Choices of positions of a window; more take hours whatever the texts.
 MOST_MASKS = 20_000
-#: Limits of a saved model: symbols of all masks, with OVERHEAD more for each mask, and predicted seconds.
-MOST_SAVED, OVERHEAD, MOST_SECONDS = 500_000, 10, 3.0
-#: Seconds that a core takes for a mask, and for each symbol that it keeps of each of the texts.
-MASK, KEPT = 5e-4, 4e-9
+#: Greatest number of symbols of all masks of a saved model, with OVERHEAD more for each mask.
+MOST_SAVED = 500_000
+OVERHEAD = 10
+#: Greatest predicted seconds of a prediction by a saved model.
+MOST_SECONDS = 3.0
+#: Seconds that a core takes for a mask.
+MASK_SECONDS = 5e-4
+#: Seconds that a core takes for a position of a mask and a symbol of the texts.
+SYMBOL_SECONDS = 4e-9
 
 
 class GappedCost(Cost):
@@ -144,7 +149,7 @@ class GappedCost(Cost):
     def demand(self, lengths: Ints) -> float:
         g, m = self.kernel.g, self.kernel.m
         n_masks, n_positions = comb(g, m), g - m
-        seconds = n_masks * (MASK + KEPT * n_positions * float(lengths.sum()))
+        seconds = n_masks * (MASK_SECONDS + SYMBOL_SECONDS * n_positions * float(lengths.sum()))
         return float(min(n_masks * (n_positions + OVERHEAD) / MOST_SAVED, seconds / MOST_SECONDS))
 
 

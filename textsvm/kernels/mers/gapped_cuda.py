@@ -79,10 +79,21 @@ class CudaMaskedWindows(MaskedWindows):
 NAME = "the kernel of gapped k-mers"
 #: Kernels launched: (source, defines).
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(LISTS_SOURCE, ()), (SOURCE, ())]
-#: Largest number of keys of a mask and windows of a text for dense X; of windows for look-ups.
-MOST_KEYS, MOST_COUNT, MOST_WINDOWS = 1 << 14, 1 << 11, 1 << 14
-GROUP_BYTES, TILE, PAD = 1 << 30, 2048, 8
-FLOAT16, FLOAT32 = 2, 0  # cudaDataType
+#: Largest number of keys of a mask for dense X and for look-ups.
+MOST_KEYS = 1 << 14
+#: Largest number of windows of a text for dense X: larger counts are not exact in float16.
+MOST_COUNT = 1 << 11
+#: Largest number of windows of a text for look-ups.
+MOST_WINDOWS = 1 << 14
+#: Bytes of the dense rows of a group of masks.
+GROUP_BYTES = 1 << 30
+#: Rows per product.
+TILE = 2048
+#: Numbers of keys are padded to multiples of this.
+PAD = 8
+#: cudaDataType.
+FLOAT16 = 2
+FLOAT32 = 0
 #: struct Texts of gapped_dense.cu.
 TEXTS = np.dtype(
     [(name, np.uint64) for name in ("codes", "counted", "offsets", "kept")]

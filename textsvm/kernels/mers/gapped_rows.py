@@ -44,8 +44,10 @@ from textsvm.runtime.device import Device, array_module, device_of
 from textsvm.runtime.parallel import Progress, n_threads, part, run
 from textsvm.text.documents import Documents, batches
 
-#: Bytes of the features of the column documents that are kept; larger ones are recomputed. Bytes per entry.
-KEEP_BYTES, ENTRY_BYTES = 1 << 29, 48
+#: Features of the column documents of up to these bytes are cached.
+KEEP_BYTES = 1 << 29
+#: Bytes per entry of the features.
+ENTRY_BYTES = 48
 #: Bytes of weight vectors; above, prediction uses kernel values with the support vectors.
 WEIGHT_BYTES = 1 << 30
 #: Symbols of documents that are predicted together.
@@ -56,14 +58,18 @@ MOST_SYMBOLS = 256
 MOST_KEYS = 1 << 17
 #: Number of possible keys of a mask up to which keys are never ranked.
 TABLE = 1 << 16
-#: Bytes of the lists of a group of masks; upper bound for a group of one mask per core.
-GROUP_BYTES, MOST_BYTES = 1 << 26, 1 << 30
+#: Bytes of the lists of a group of masks.
+GROUP_BYTES = 1 << 26
+#: Largest bytes of the lists of a group of a mask per core.
+MOST_BYTES = 1 << 30
 #: Bytes of the lists of one mask, for each window.
 WINDOW_BYTES = 20
 #: Multiply-adds of a tile product in the time of one addition from a list.
 TILE_RATE = 20.0
-#: Rows per piece of work, and positions whose keys are computed together.
-ROWS, POSITIONS = 32, 4096
+#: Rows per piece of work.
+ROWS = 32
+#: Positions whose keys are computed together.
+POSITIONS = 4096
 #: A mask, its vocabulary, and weights of shape (features, machines).
 MaskWeights = tuple[Mask, MaskedWindows, Array]
 

@@ -151,8 +151,10 @@ def _binomial(n: int, r: int) -> int:
 
 #: Pairs of l-mers a second, of weight 1.
 RATE = 8e9
-#: Greatest number of mismatches, and symbols of a k-mer.
-MOST, LONGEST = 15, 1000
+#: Greatest number of mismatches.
+MOST = 15
+#: Greatest number of symbols of a k-mer.
+LONGEST = 1000
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,10 @@ MOST = 32
 MOST_SHIFT = 100_000
 #: Multiple of sigma beyond which distances are left out.
 REACH = 12
-#: Words of 64 positions compared per second, and pairs of texts written per second.
-RATE, WRITTEN = 2e8, 2.5e7
+#: Words of 64 positions that a core compares per second.
+RATE = 2e8
+#: Pairs of texts whose values a core writes per second.
+WRITE_RATE = 2.5e7
 #: Positions attributed per second and shift.
 ATTRIBUTION_RATE = 1e8
 KMERS = Attribution(
@@ -137,7 +139,7 @@ class DiagonalCost(PositionCost):
     def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         words = overlaps(row_lengths, column_lengths) / 64 + len(column_lengths)
         shifts = _shifts(self.kernel, row_lengths, column_lengths)
-        return shifts * words / RATE + len(column_lengths) / WRITTEN
+        return shifts * words / RATE + len(column_lengths) / WRITE_RATE
 
 
 class DiagonalAttributor(PositionAttributor):

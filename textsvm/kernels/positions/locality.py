@@ -48,10 +48,14 @@ from textsvm.runtime.simd import (
 )
 from textsvm.text.documents import Documents
 
-#: Greatest window, limited by the words of matches on a GPU, and greatest degree.
-MOST_WINDOW, MOST_DEGREE = 31, 10
-#: Positions a second, and positions times window a second of attribution.
-RATE, ATTRIBUTION_RATE = 7e8, 2e8
+#: Greatest window, limited by the words of matches on a GPU.
+MOST_WINDOW = 31
+#: Greatest degree.
+MOST_DEGREE = 10
+#: Positions that a core compares per second.
+RATE = 7e8
+#: Positions times window that a core attributes per second.
+ATTRIBUTION_RATE = 2e8
 WINDOWS = Attribution(
     "windows",
     "exact: the contribution of each window, spread over its matching symbols by weight",

@@ -5,9 +5,9 @@ length a at its start and a window of length b at its end, max(a, b) < q <= a + 
 
     key = id_a(start) * size_b + id_b(end)                  (both below 2^31: a key fits 64 bits)
 
-and its id is the rank of its key among the distinct keys of the documents. Ints double (1, 2, 4, ...) up
+and its id is the rank of its key among the distinct keys of the documents. Lengths double (1, 2, 4, ...) up
 to the shortest requested length and then grow by a symbol, so 64 symbols take seven steps, and neither p nor
-the alphabet is limited by the size of a word. Ints that no document has are omitted. The sorted distinct
+the alphabet is limited by the size of a word. Lengths that no document has are omitted. The sorted distinct
 keys of every length are the whole vocabulary: they map the p-mers of other documents to these ids exactly.
 
 Documents of fewer than 2^31 symbols have fewer than 2^31 windows of a length, so ids within a length and

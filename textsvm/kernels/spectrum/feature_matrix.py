@@ -4,7 +4,7 @@ A p-mer of at least `least` training documents has a column, or with weight "int
 digit of the unary code of its largest count (see kernel.py): 1, 2, ... occurrences. Columns are ordered by
 the length of their p-mers, then by symbols. p-mers without a column are dropped before a row is normalised.
 
-Ints are processed in turn: entries are filtered, weighted and sorted immediately, so memory
+Lengths are processed in turn: entries are filtered, weighted and sorted immediately, so memory
 holds the matrix and the counts of a single length.
 """
 
@@ -34,8 +34,10 @@ SYMBOL_BYTES = 28
 COUNTED_BYTES = 2 * ENTRY_BYTES
 #: Number of documents from which the number of entries is extrapolated.
 SAMPLE = 256
-#: Bits of a digit of the radix sort of a row's entries, and entries below which comparisons are faster.
-DIGIT_BITS, FEW_KEYS = 8, 64
+#: Bits of a digit of the radix sort of a row's entries.
+DIGIT_BITS = 8
+#: Number of entries below which a sort by comparisons is faster.
+FEW_KEYS = 64
 #: Counts whose logarithms are computed in advance.
 LOGS = 256
 #: Codes of weights for compiled loops.

@@ -79,7 +79,7 @@ class PmerKernel(SymbolKernel):
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Ints of the shortest and of the longest p-mers."""
+        """Lengths of the shortest and of the longest p-mers."""
         p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
         return int(p[0]), int(p[1])
 

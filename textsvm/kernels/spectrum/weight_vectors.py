@@ -24,7 +24,8 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit, use_numpy
 
 #: Sparse weights that are read may use ROOM bytes of memory, or MOST_TIMES their size in the file.
-ROOM, MOST_TIMES = 1 << 28, 500
+ROOM = 1 << 28
+MOST_TIMES = 500
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,10 @@ from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, n_threads, one_blas_thread, run
 
-#: Columns held by this share of the vectors are kept dense, up to these bytes.
-DENSE_SHARE, DENSE_BYTES = 0.15, 1 << 28
+#: Columns of which more than this share of the vectors have a number are dense.
+DENSE_SHARE = 0.15
+#: Greatest bytes of dense columns.
+DENSE_BYTES = 1 << 28
 #: Number of columns up to which arrays over all columns are used.
 WIDE = 1 << 22
 #: Bytes up to which dense vectors are copied to float64; larger ones are converted tile by tile.

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-#: Seconds that a core takes for a value, and for each number of a vector in it.
-VALUE_RATE, NUMBER_RATE = 2e-9, 3e-11
+#: Seconds that a core takes for a kernel value.
+VALUE_SECONDS = 2e-9
+#: Seconds that a core takes for a number of a vector in a kernel value.
+NUMBER_SECONDS = 3e-11
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class VectorCost(Cost):
 
     def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         # The time of a product of sparse vectors depends on the numbers that both have.
-        return (VALUE_RATE + NUMBER_RATE * np.asarray(row_lengths, np.float64)) * len(column_lengths)
+        return (VALUE_SECONDS + NUMBER_SECONDS * np.asarray(row_lengths, np.float64)) * len(column_lengths)
 
 
 class VectorNearest(Nearest):
