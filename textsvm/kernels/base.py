@@ -77,6 +77,10 @@ class Kernel(Parameters, ABC):
     _column: str | None = None
     #: Number of symbols of the shortest documents that have features, or the parameter with this number.
     _shortest: ClassVar[int | str] = 0
+    #: Whether windows of the reverse complement count, of kernels of DNA.
+    canonical: bool = False
+    #: Method of kernels that are exported with their support vectors: machines as a `PairTerm`.
+    _pair_term: Any = None
     #: Makes ``np.float64(2) * kernel`` call `__rmul__` of the kernel.
     __array_ufunc__ = None
 

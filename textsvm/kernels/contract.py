@@ -381,12 +381,13 @@ class Structure:
     @property
     def letters(self) -> str:
         """The letters that the kernel accepts, "" for all: kernels of both strands read DNA and RNA only."""
-        return "acgtunrykmswbdhv" if getattr(self.kernel, "canonical", False) else ""
+        return "acgtunrykmswbdhv" if self.kernel.canonical else ""
 
     @property
     def pair_term(self) -> Callable[[Documents, Floats], PairTerm] | None:
         """Machines, coef (n_machines, n_sv), with their support vectors for export; None if not supported."""
-        return getattr(self.kernel, "_pair_term", None)
+        term: Callable[[Documents, Floats], PairTerm] | None = self.kernel._pair_term
+        return term
 
     @property
     def near_duplicate_kernel(self) -> Any:

@@ -280,7 +280,8 @@ def joined(parts: Sequence[CudaRows]) -> CudaRows:
     before = np.cumsum([0] + [len(part.values) for part in parts])
     starts = [part.indptr[:-1] + first for part, first in zip(parts, before, strict=False)]
     indptr = cp.concatenate([*starts, cp.asarray(before[-1:])])
-    features, values = (cp.concatenate([getattr(part, a) for part in parts]) for a in ("features", "values"))
+    features = cp.concatenate([part.features for part in parts])
+    values = cp.concatenate([part.values for part in parts])
     return CudaRows(indptr, features, values, parts[0].n_features)
 
 

@@ -9,11 +9,9 @@ select. The value of u in a document is
 without the common factor decay^p. It is summed in float64 in the order of g, so it depends neither on other
 documents nor on the division of work, and is rounded to float32 once.
 
-Ids are ranks, never hashes, in stages as in `kernels.shared.stages`: as many symbols as fit a word form a key
-with the id of the preceding ones, and the id is the rank of the key among the distinct keys. Only long
-strings over large alphabets need two stages. Documents are processed in pieces: the words (document, key,
-gap) of their occurrences are sorted, and each run becomes an entry. Memory holds the entries and a piece per
-core, whatever the number of patterns.
+Ids are exact, in stages (shared/stages.py); only long strings over large alphabets need two. Documents are
+processed in pieces: the words (document, key, gap) of their occurrences are sorted, and each run becomes an
+entry. Memory holds the entries and a piece per core, whatever the number of patterns.
 """
 
 from __future__ import annotations

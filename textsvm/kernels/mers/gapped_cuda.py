@@ -177,7 +177,8 @@ def _unit(bound: float) -> float:
 
 
 def _on_card(texts: CodedTexts) -> dict[str, Array]:
-    return {name: gpu.cupy().asarray(getattr(texts, name)) for name in ("codes", "counted", "offsets")}
+    copy = gpu.cupy().asarray
+    return {"codes": copy(texts.codes), "counted": copy(texts.counted), "offsets": copy(texts.offsets)}
 
 
 def _structure(arrays: dict[str, Array], kept: Array, texts: CodedTexts, n_symbols: int) -> Any:

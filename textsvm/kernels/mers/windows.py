@@ -1,14 +1,9 @@
 """Windows of documents: gapped k-mers (windows under a mask) with exact ids, and l-mers with weights.
 
-A mask keeps k of the g positions of a window. Ids of masked windows are ranks, never hashes: with codes below
-n_symbols the kept symbols c_1, c_2, ... form the key
+A mask selects k of the g positions of a window. The symbols c_1, c_2, ... at these positions have exact
+ids, in stages (shared/stages.py). With codes below n_symbols the key of a stage is
 
     key = (... (id * n_symbols + c_1) * n_symbols + c_2 ...)          (id = 0 at first)
-
-from as many symbols as fit a word beside the window's position; the id is the rank of the key among the
-distinct keys of the documents. Remaining symbols extend that id in further stages, so neither the number of
-kept symbols nor the alphabet is limited. The distinct keys of the stages find masked windows in other
-documents.
 
 On both strands of DNA a document has the windows of its text and of the reverse complement. A mask and its
 mirror image then have the same counts: only the first is used, with `times` 2. l-mers and their reverse

@@ -162,7 +162,7 @@ def normalisation_of(
 def featureless_groups(
     documents: Documents, featureless: Bools
 ) -> tuple[Ints, NDArray[np.int32], Floats, int]:
-    """Features that give equal documents without features the kernel value 1: a feature for each such text.
+    """Private features of texts too short for any feature: equal texts share one, so that their value is 1.
 
     Returns indptr and features of the documents, their ridges, and the number of features.
     """

@@ -26,7 +26,7 @@ class CudaVectorRows:
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
-        self._name = f"the {getattr(kernel, 'name', 'vector')} kernel"
+        self._name = f"the {kernel.name} kernel"
 
     @cached_property
     def columns(self) -> Any:
