@@ -69,8 +69,7 @@ class Attributor:
 
     def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         """Predicted seconds of a core for the contributions to each document."""
-        seconds: Floats = PIECES * self.kernel.cost.of_rows(lengths, support_lengths)
-        return seconds
+        return PIECES * self.kernel.cost.of_rows(lengths, support_lengths)
 
 
 def occlusion(

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +50,6 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parameters import Parameters
 from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.tokens import Tokens, check_tokens
-
-if TYPE_CHECKING:
-    from typing import Self
 
 #: Greatest number of leaves of a sum or product.
 MOST_PARTS = 100

@@ -386,8 +386,7 @@ class Structure:
     @property
     def pair_term(self) -> Callable[[Documents, Floats], PairTerm] | None:
         """Machines, coef (n_machines, n_sv), with their support vectors for export; None if not supported."""
-        term: Callable[[Documents, Floats], PairTerm] | None = self.kernel._pair_term
-        return term
+        return self.kernel._pair_term
 
     @property
     def near_duplicate_kernel(self) -> Any:
@@ -522,8 +521,7 @@ class Features:
 
     def rows_of(self, counted: Any, train: Ints) -> FeatureRows:
         """Feature matrix of counted documents, for a kernel fitted to `train`."""
-        rows: FeatureRows = counted.rows(self.kernel, train)
-        return rows
+        return counted.rows(self.kernel, train)
 
     def rows(self, documents: Documents | MultiView, device: Device) -> FeatureRows:
         """Fit the kernel to documents and return their feature matrix."""
@@ -572,8 +570,7 @@ def _fitted_rows(term: Any, counted: dict[Hashable, Any], train: Ints) -> Featur
     """Fit a term to some counted documents; the feature matrix of all."""
     features = term.features
     features.fit_counted(counted[features.key], train)
-    rows: FeatureRows = features.rows_of(counted[features.key], train)
-    return rows
+    return features.rows_of(counted[features.key], train)
 
 
 def strip_prefix(prefix: str, state: Arrays) -> Arrays:

@@ -402,8 +402,7 @@ def values_of(
 ) -> NDArray[np.float32]:
     """Kernel values of pairs, given their distances and lengths, all of shape (m,)."""
     longer = np.maximum(np.maximum(row_lengths, column_lengths), 1) if kernel.relative else 1
-    values: NDArray[np.float32] = np.exp(-kernel.gamma * (distances / longer)).astype(np.float32)
-    return values
+    return np.exp(-kernel.gamma * (distances / longer)).astype(np.float32)
 
 
 @njit(inline="always")

@@ -128,8 +128,7 @@ class BoundedGapFeatures(Features):
         return kernel.name, kernel.structure.view, kernel.p, kernel._span, kernel.decay
 
     def occurrences(self, lengths: Ints) -> Ints:
-        occurrences: Ints = self.kernel.patterns.occurrences(lengths)
-        return occurrences
+        return self.kernel.patterns.occurrences(lengths)
 
     def count(self, documents: Documents, device: Device | None = None) -> Any:
         self.kernel.check()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from math import log
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,6 @@ from textsvm.linalg.sparse import run_on_ranges
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import array_module, device_of
 from textsvm.text.documents import Documents
-
-if TYPE_CHECKING:
-    from typing import Self
-
 
 #: Letters of DNA and RNA by code: u counts as t; the codes of bases pair with 3 - code. Windows with n or
 #: another code of an ambiguous base are left out.
@@ -266,8 +262,7 @@ class Mers:
             return np.zeros(len(self.numbers), bool)
         new = np.concatenate([[0], np.cumsum(self.codes >= symbols)])
         of_mers = np.concatenate([[0], np.cumsum(new[self.starts + self.length] > new[self.starts])])
-        result: Bools = np.diff(of_mers[self.indptr]) > 0
-        return result
+        return np.diff(of_mers[self.indptr]) > 0
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ texts of such documents from 1; documents with features have number 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,6 @@ from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
 from textsvm.text.documents import Documents
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 def inverse_roots(self_values: Floats) -> Floats:

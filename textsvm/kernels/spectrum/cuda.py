@@ -114,8 +114,7 @@ class CudaSpectrum(CudaFeatureRows):
         self.__dict__.pop("columns", None)
 
     def project(self, others: Documents) -> tuple[CudaSparse, Normalisation]:
-        result: tuple[CudaSparse, Normalisation] = self.space.project(others, self.normalisation)
-        return result
+        return self.space.project(others, self.normalisation)
 
 
 def cuda_grams(

@@ -400,8 +400,6 @@ class SpectrumPredictor(FeaturePredictor):
         """Contributions of symbols to sums of machines, weighted by `mixes` (n, n_machines), on the CPU."""
 
         def weight_of(features: Ints, owner: Ints) -> Floats:
-            weights: Floats = np.einsum("ij,ij->i", self.weights[features], mixes[owner])
-            return weights
+            return np.einsum("ij,ij->i", self.weights[features], mixes[owner])
 
-        contributions: Contributions = self.space.attribute(documents, weight_of)
-        return contributions
+        return self.space.attribute(documents, weight_of)

@@ -262,8 +262,7 @@ class SpectrumAttributor(Attributor):
         progress: Progress | None = None,
     ) -> Contributions:
         weights = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
-        contributions: Contributions = rows.space.attribute(documents, lambda at, owner: weights[at, owner])
-        return contributions
+        return rows.space.attribute(documents, lambda at, owner: weights[at, owner])
 
     def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         return SpectrumCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))

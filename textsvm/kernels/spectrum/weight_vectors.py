@@ -216,14 +216,12 @@ def sizes_of(state: Arrays, name: str, n: int) -> list[int]:
     array = state[name]
     if array.dtype != np.int64 or array.shape != (n,) or (array < 0).any():
         raise ValueError(f"{name} must be {n} non-negative int64 numbers")
-    sizes: list[int] = array.tolist()
-    return sizes
+    return array.tolist()
 
 
 def _small(numbers: AnyArray) -> NDArray[np.unsignedinteger]:
     """Numbers in the smallest unsigned type."""
-    small: NDArray[np.unsignedinteger] = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
-    return small
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
 def _unsigned(state: Arrays, name: str) -> NDArray[np.unsignedinteger]:
