@@ -525,13 +525,13 @@ class Features:
 
     def rows(self, documents: Documents | MultiView, device: Device) -> FeatureRows:
         """Fit the kernel to documents and return their feature matrix."""
-        everyone, terms = np.arange(len(documents)), [term for _, term in self.kernel.structure.terms]
+        every_document, terms = np.arange(len(documents)), [term for _, term in self.kernel.structure.terms]
         keys, parts = [term.features.key for term in terms], {}
         for key in dict.fromkeys(keys):
             counted = terms[keys.index(key)].features.count_terms(documents, device)
             for k, term in enumerate(terms):
                 if keys[k] == key:
-                    parts[k] = _fitted_rows(term, counted, everyone)
+                    parts[k] = _fitted_rows(term, counted, every_document)
             del counted  # before the terms of the next key are counted: counts are larger than rows
         return self._side_by_side([parts.pop(k) for k in range(len(terms))], device)
 

@@ -117,21 +117,19 @@ class CudaColumns:
         self._each("fill_lists", len(x.features), *entries, cursor, self.list_documents, self.list_values)
         self.narrow, self.wide = self._dense(x, 0, self.n, self.height, 0)
 
-    def half(self, what: str, progress: Progress | None = None) -> Array:
-        """finish(<x[i], x[j]>) for j > i, shape (n, n), others arbitrary; `what` names the matrix."""
-        out, everyone = self._empty(self.n, what), gpu.cupy().arange(self.n)
+    def half(self, label: str, progress: Progress | None = None) -> Array:
+        """finish(<x[i], x[j]>) for j > i, shape (n, n), others arbitrary; `label` names the matrix."""
+        out, indices = self._empty(self.n, label), gpu.cupy().arange(self.n)
         for first, last in self._tiles(self.n):
             end = first + _padded(last - first)
-            tile = _ProductTile(
-                self.x, everyone[first:last], self.narrow[first:end], self.wide[first:end], []
-            )
+            tile = _ProductTile(self.x, indices[first:last], self.narrow[first:end], self.wide[first:end], [])
             self._fill(out[first:last], tile, self.factors, first)
             gpu.report(progress, last * (2 * self.n - last), self.n * self.n)
         return out
 
-    def rows(self, which: Array, what: str) -> Array:
+    def rows(self, which: Array, label: str) -> Array:
         """finish(<x[i], x[j]>) for the rows i of `which`, an int64 array on the GPU, and all j."""
-        out = self._empty(len(which), what)
+        out = self._empty(len(which), label)
         for first, last in self._tiles(len(which)):
             block = which[first:last]
             padded = gpu.cupy().zeros(_padded(len(block)), np.int64)
@@ -140,17 +138,17 @@ class CudaColumns:
             self._fill(out[first:last], tile, self.factors)
         return out
 
-    def cross(self, x: CudaSparse, factors: Factors, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, x: CudaSparse, factors: Factors, label: str, progress: Progress | None = None) -> Array:
         """finish(<row i of another matrix over the same features, x[j]>) for all i and j."""
         x, factors = self._on_grid(x, factors)
-        out, everyone = self._empty(len(x), what), gpu.cupy().arange(len(x))
+        out, indices = self._empty(len(x), label), gpu.cupy().arange(len(x))
         largest = self._largest(x)
         for first, last in self._tiles(len(x)):
             height = _padded(last - first)
             narrow, wide = self._dense(x, first, last, height, 0)
             more = range(1, -(-largest.bit_length() // 7))
             digits = [self._dense(x, first, last, height, digit)[0] for digit in more]
-            tile = _ProductTile(x, everyone[first:last], narrow, wide, digits)
+            tile = _ProductTile(x, indices[first:last], narrow, wide, digits)
             self._fill(out[first:last], tile, factors)
             gpu.report(progress, last, len(x))
         return out

@@ -95,7 +95,7 @@ def sparse_columns(values: Array, finish: Finish) -> DigitColumns | SparseColumn
     sparsity = sparsity_of(x, finish)
     way = choose(sparsity)
     if way.name == "digits":
-        digits = digits_of(made_dense(x, values.dtype), finish)
+        digits = digits_of(dense_vectors(x, values.dtype), finish)
         if digits is not None:
             return DigitColumns(values, digits, finish, way.description)
         way = choose(replace(sparsity, room=0))
@@ -116,22 +116,22 @@ class SparseColumns:
         squares = self._factors.scale
         return self.finish.value(squares[None].copy(), squares[None], squares)[0].astype(np.float32)
 
-    def half(self, what: str, progress: Progress | None = None) -> Array:
+    def half(self, label: str, progress: Progress | None = None) -> Array:
         """Values of all pairs, shape (n, n), one half computed."""
-        products = self._columns(self._x.whole).half(what, progress)
+        products = self._columns(self._x.whole).half(label, progress)
         matrix = self._values(products, self._factors.scale)
         mirror(matrix, self.diagonal.get())
         return matrix
 
-    def rows(self, which: Array, what: str) -> Array:
+    def rows(self, which: Array, label: str) -> Array:
         """Values of the rows of `which`, an int64 array on the GPU, with all."""
-        return self._values(self._columns(self._x.whole).rows(which, what), self._factors.scale[which])
+        return self._values(self._columns(self._x.whole).rows(which, label), self._factors.scale[which])
 
-    def cross(self, values: Array, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, values: Array, label: str, progress: Progress | None = None) -> Array:
         """Values of other vectors, an array or CSR matrix (m, d), with all."""
         x = upload(gpu.to_host(values))
         factors = factors_of(x, self.finish)
-        products = self._columns(self._x.whole and x.whole).cross(x, factors, what, progress)
+        products = self._columns(self._x.whole and x.whole).cross(x, factors, label, progress)
         return self._values(products, factors.scale)
 
     def _columns(self, whole: bool) -> Any:
@@ -175,7 +175,7 @@ def upload(values: Array) -> CudaSparse:
     return CudaSparse(indptr, rows_of(indptr, entries), features, numbers, df, highest, whole)
 
 
-def made_dense(x: CudaSparse, dtype: Any) -> Array:
+def dense_vectors(x: CudaSparse, dtype: Any) -> Array:
     """Dense form of sparse vectors on the GPU: float32 if `dtype` is float32, else float64."""
     cp, (n, d) = gpu.cupy(), (len(x), len(x.df))
     kind = np.dtype(np.float32 if dtype == np.float32 else np.float64)

@@ -246,9 +246,9 @@ class DigitColumns:
         squares = self.digits.squares * self.digits.units**2
         return self.finish.value(squares[None].copy(), squares[None], squares)[0].astype(np.float32)
 
-    def half(self, what: str, progress: Progress | None = None) -> Array:
-        """Values of all pairs, shape (n, n), one half computed; `what` names the matrix."""
-        out = empty_matrix(self.n, self.n, what)
+    def half(self, label: str, progress: Progress | None = None) -> Array:
+        """Values of all pairs, shape (n, n), one half computed; `label` names the matrix."""
+        out = empty_matrix(self.n, self.n, label)
         total = sum(_groups(self.digits, self.n, self.n, half=True))
         size = total if progress is None else max(1, -(-total // PARTS))
         for first in range(0, total, size):
@@ -257,19 +257,19 @@ class DigitColumns:
             gpu.report(progress, blocks.stop, total)
         return out
 
-    def rows(self, which: Array, what: str) -> Array:
+    def rows(self, which: Array, label: str) -> Array:
         """Values of the rows of `which`, an int64 array on the GPU, with all."""
-        out = empty_matrix(len(which), self.n, what)
+        out = empty_matrix(len(which), self.n, label)
         self._fill(out, self.digits, which, self.digits)
         return out
 
-    def cross(self, values: Array, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, values: Array, label: str, progress: Progress | None = None) -> Array:
         """Values of other vectors, an array or CSR matrix (m, d), with all."""
         others = on_card(values)
         digits, columns = self._on_one_grid(others)
         if digits is None or columns is None:
-            return Float64Columns(on_card(self.values), self.finish).cross(others, what, progress)
-        out = empty_matrix(len(others), self.n, what)
+            return Float64Columns(on_card(self.values), self.finish).cross(others, label, progress)
+        out = empty_matrix(len(others), self.n, label)
         self._fill(out, digits, None, columns)
         gpu.report(progress, len(others), len(others))
         return out
@@ -372,9 +372,9 @@ class Float64Columns:
         squares = self.squares
         return self.finish.value(squares[None].copy(), squares[None], squares)[0].astype(np.float32)
 
-    def half(self, what: str, progress: Progress | None = None) -> Array:
+    def half(self, label: str, progress: Progress | None = None) -> Array:
         """Values of all pairs, shape (n, n), one half computed."""
-        out = self._empty(self.n, what)
+        out = self._empty(self.n, label)
         for first, last in self._tiles(self.n):
             rows = slice(first, last)
             out[rows, first:] = self._block(self.values[rows], self.squares[rows], first)
@@ -382,19 +382,19 @@ class Float64Columns:
         mirror(out, self.diagonal.get())
         return out
 
-    def rows(self, which: Array, what: str) -> Array:
+    def rows(self, which: Array, label: str) -> Array:
         """Values of the rows of `which`, an int64 array on the GPU, with all."""
-        out = self._empty(len(which), what)
+        out = self._empty(len(which), label)
         for first, last in self._tiles(len(which)):
             indices = which[first:last]
             out[first:last] = self._block(self.values[indices], self.squares[indices])
         out[gpu.cupy().arange(len(which)), which] = self.diagonal[which]
         return out
 
-    def cross(self, values: Array, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, values: Array, label: str, progress: Progress | None = None) -> Array:
         """Values of other vectors, (m, d), with all."""
         others = gpu.cupy().asarray(values, np.float64) - self.centre
-        out = self._empty(len(others), what)
+        out = self._empty(len(others), label)
         for first, last in self._tiles(len(others)):
             block = others[first:last]
             out[first:last] = self._block(block, _squares(block))

@@ -78,8 +78,8 @@ def shared_rows(rows: CudaRows, target: Array, n_features: int) -> tuple[CudaRow
     before = cp.zeros(len(is_shared) + 1, np.int64)
     cp.cumsum(is_shared, dtype=np.int64, out=before[1:])
     shared = CudaRows(before[rows.indptr], features[is_shared], rows.values[is_shared], n_features)
-    lonely = CudaRows(rows.indptr - shared.indptr, features[~is_shared], rows.values[~is_shared], 0)
-    return shared, lonely.squares()
+    private = CudaRows(rows.indptr - shared.indptr, features[~is_shared], rows.values[~is_shared], 0)
+    return shared, private.squares()
 
 
 def normalised_rows(rows: CudaRows, alone: Array) -> tuple[CudaRows, Array]:
