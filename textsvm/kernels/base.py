@@ -26,9 +26,8 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Arrays, Floats, Ints, Json
+from textsvm.arrays import Arrays, Floats, Floats32, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.combined.rows import ProductRows, SumPredictor, SumRows, SumWeights, sum_contributions
@@ -134,7 +133,7 @@ class Kernel(Parameters, ABC):
     def restore(self, state: Arrays) -> None:
         """Restore the learnt arrays of `state`."""
 
-    def __call__(self, texts: Any, others: Any = None) -> NDArray[np.float32]:
+    def __call__(self, texts: Any, others: Any = None) -> Floats32:
         """Kernel values of texts with others, or with each other.
 
         Texts are normalised as `textsvm.SVC` does by default, and values computed on the device that it would

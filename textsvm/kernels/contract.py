@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints, Json
+from textsvm.arrays import AnyArray, Array, Arrays, Floats, Floats32, Ints, Json
 from textsvm.errors import InputError
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
@@ -86,7 +86,7 @@ class HostRows(ABC):
     ahead: int = AHEAD
 
     @abstractmethod
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Floats32:
         """k(others, documents), shape (len(others), n)."""
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
@@ -148,7 +148,7 @@ class FeatureTable:
     span: int
     values: Floats  #: shape (n_patterns,): Value of an occurrence; 1 for plain counts
     times: int  #: Factor of the squares of these features in k(s, s)
-    codes: Ints  #: shape (n, p): Codes of the symbols of each known string
+    codes: Ints  #: shape (n, p): UnsignedInts of the symbols of each known string
     factors: Floats | None  #: shape (n,): Learnt factor of each string; None: 1
     #: shape (n,): Number of rows of `weights` of each string. Intersection kernels have a row for each
     #: occurrence up to the largest count, all others have a single row.
@@ -176,7 +176,7 @@ class FeatureTerm:
     unknown: float = 1.0  #: Factor of strings that no table has
     scale: float = 1.0
     both_strands: bool = False  #: Whether windows of the reverse complement count (DNA)
-    #: Codes of texts without any feature, and values of equal texts, shape (n, n_machines).
+    #: UnsignedInts of texts without any feature, and values of equal texts, shape (n, n_machines).
     featureless: Sequence[Ints] = ()
     featureless_values: Floats | None = None
 

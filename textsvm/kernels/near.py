@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Ints
+from textsvm.arrays import Array, Floats32, Ints, Ints32
 from textsvm.kernels.contract import KernelRows
 from textsvm.runtime.device import Device, array_module, to_host, use
 from textsvm.text.documents import Documents
@@ -25,8 +24,8 @@ class Bound:
     """Least value of the pairs to search for."""
 
     #: shapes (m,) and (n,): Bounds; the value of a pair must reach that of its row or of its column.
-    rows: NDArray[np.float32]
-    columns: NDArray[np.float32]
+    rows: Floats32
+    columns: Floats32
     within: int | None = None  #: Greatest distance
 
 
@@ -37,8 +36,8 @@ class Pairs:
     #: shape (m,): Indices among all rows and all columns; within a single set, rows < columns.
     rows: Ints
     columns: Ints
-    values: NDArray[np.float32]  #: shape (m,): Normalised kernel values
-    distances: NDArray[np.int32] | None = None  #: shape (m,): Distances, of kernels that have them
+    values: Floats32  #: shape (m,): Normalised kernel values
+    distances: Ints32 | None = None  #: shape (m,): Distances, of kernels that have them
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -10,9 +10,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Floats, Ints
+from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import BLOCK_BYTES, HostRows, KernelRows, Predictor, Structure
@@ -117,7 +116,7 @@ class UserRows(HostRows):
     def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         return self._move(self._values(_texts(others), progress))
 
-    def _values(self, texts: list[str], progress: Progress | None = None) -> NDArray[np.float32]:
+    def _values(self, texts: list[str], progress: Progress | None = None) -> Floats32:
         values = np.empty((len(texts), self.n), np.float32)
         for first, last in self._blocks(len(texts)):
             values[first:last] = self._call(texts[first:last], self.texts)
@@ -125,7 +124,7 @@ class UserRows(HostRows):
                 progress(last, len(texts))
         return values
 
-    def _move(self, values: NDArray[np.float32]) -> Array:
+    def _move(self, values: Floats32) -> Array:
         """Values on the device of the rows."""
         if self.device.kind == "cpu":
             return values
@@ -137,7 +136,7 @@ class UserRows(HostRows):
         size = min(ROWS, max(1, BLOCK_BYTES // (8 * max(1, self.n))))
         return [(first, min(first + size, m)) for first in range(0, m, size)]
 
-    def _call(self, rows: list[str], columns: list[str]) -> NDArray[np.float32]:
+    def _call(self, rows: list[str], columns: list[str]) -> Floats32:
         """Values as float32, checked."""
         try:
             returned = self.kernel.function(list(rows), list(columns))
@@ -176,7 +175,7 @@ def _texts(documents: Documents) -> list[str]:
     return [documents.text(i) for i in range(len(documents))]
 
 
-def _check_symmetric(block: NDArray[np.float32], first: int) -> None:
+def _check_symmetric(block: Floats32, first: int) -> None:
     unequal = np.abs(block - block.T) > ASYMMETRY * np.abs(block).max(initial=0)
     if unequal.any():
         i, j = np.argwhere(unequal)[0]

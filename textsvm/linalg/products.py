@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.linalg.sparse import Sparse, are_whole, index_type
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, one_blas_thread, run
@@ -64,7 +64,7 @@ class InvertedIndex:
         rows: Sparse,
         row_scale: Floats,
         scale: Floats,
-        out: NDArray[np.float32],
+        out: Floats32,
         progress: Progress | None = None,
     ) -> None:
         """out[i, j] = finish(<rows[i], x[j]>, row_scale[i], scale[j])."""
@@ -133,7 +133,7 @@ class Half:
         #: None if all are 1 (presence, intersection) and need not be read.
         self.values = None if bool(np.all(self.rest.values == 1)) else self.columns.values
 
-    def add_to(self, total: NDArray[np.float32], progress: Progress | None = None) -> None:
+    def add_to(self, total: Floats32, progress: Progress | None = None) -> None:
         """total[i, j] += <x[i], x[j]> for j >= i, each rounded once."""
         rest, columns = self.rest, self.columns
         entries = (rest.indptr, rest.features, rest.values, columns.after)
@@ -148,7 +148,7 @@ class Half:
         _run(add, work, [(b - a) * (len(total) - a) for a, b in work], progress)
 
 
-def finish_half(total: NDArray[np.float32], scale: Floats, out: NDArray[np.float32]) -> None:
+def finish_half(total: Floats32, scale: Floats, out: Floats32) -> None:
     """out[i, j] = out[j, i] = finish(total[i, j], scale[i], scale[j]) for j >= i; `out` may be `total`."""
 
     def fill(piece: tuple[int, int]) -> None:

@@ -26,9 +26,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array
+from textsvm.arrays import Array, Floats32
 from textsvm.linalg.sparse_cuda import (
     EXACT,
     FINISHES,
@@ -294,7 +293,7 @@ def empty_matrix(m: int, n: int, values: str, beside: int = 0) -> Array:
     return gpu.cupy().empty((m, n), np.float32)
 
 
-def mirror(matrix: Array, diagonal: NDArray[np.float32]) -> None:
+def mirror(matrix: Array, diagonal: Floats32) -> None:
     """Copy the upper half of a square matrix to the lower half, and set its diagonal."""
     blocks = -(-len(matrix) // 64)
     if blocks:

@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, SignedInts
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.sparse import Counts, Sparse, count_kept, index_type, run_on_ranges
 from textsvm.runtime.compiled import njit
@@ -42,8 +41,8 @@ class SharedFeatures:
 
     indptr: Ints  #: shape (n + 1,)
     #: int32 or int64, shape (entries,): Shared features, numbered by decreasing frequency for locality.
-    features: NDArray[np.signedinteger]
-    values: NDArray[np.float32]  #: shape (entries,)
+    features: SignedInts
+    values: Floats32  #: shape (entries,)
     number: Ints  #: shape (n_features,): Original number of each shared feature
     alone: Floats  #: shape (n,): Sum of squares of the features that only this document has
 
@@ -71,7 +70,7 @@ class SharedFeatures:
         return cls(np.concatenate(indptr), features, values, number, np.concatenate(alone))
 
     @classmethod
-    def of_counts(cls, counts: Counts, table: NDArray[np.float32], df: Ints) -> SharedFeatures:
+    def of_counts(cls, counts: Counts, table: Floats32, df: Ints) -> SharedFeatures:
         """From counts and the value of each count; like `of`, without all values in memory."""
         number, target = _numbered(df)
         indptr, alone = np.zeros_like(counts.indptr), np.empty(len(counts.indptr) - 1)
@@ -135,7 +134,7 @@ def _joined(
     return out
 
 
-def _numbered(df: Ints) -> tuple[Ints, NDArray[np.signedinteger]]:
+def _numbered(df: Ints) -> tuple[Ints, SignedInts]:
     """Shared features by decreasing frequency, and the position of every feature among them, or -1."""
     number = _commonest_first(df)
     target = np.full(len(df), -1, index_type(len(df)))

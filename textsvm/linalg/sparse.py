@@ -12,9 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Floats32, Ints, Ints32, SignedInts, UnsignedInts
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import n_threads, run
@@ -38,7 +37,7 @@ def index_type(size: int) -> type[np.signedinteger]:
     return np.int32 if size <= MAX_INT32 else np.int64
 
 
-def unsigned(numbers: NDArray[np.signedinteger]) -> NDArray[np.unsignedinteger]:
+def unsigned(numbers: SignedInts) -> UnsignedInts:
     """The same numbers >= 0, in the same memory, as indices for compiled loops.
 
     Numba tests signed indices for being negative, which makes a product with a vector three times as slow.
@@ -78,8 +77,8 @@ class Counts:
 
     indptr: Ints  #: shape (n + 1,)
     #: int32 or int64 array, shape (number of entries,): In order of first occurrence.
-    features: NDArray[np.signedinteger]
-    counts: NDArray[np.int32]  #: shape (number of entries,)
+    features: SignedInts
+    counts: Ints32  #: shape (number of entries,)
 
     def slabs(self) -> Iterator[Counts]:
         """The counts of some rows at a time, about `SLAB` entries."""
@@ -96,14 +95,14 @@ class Sparse:
     """Sparse matrix X: row i has `values[indptr[i]:indptr[i + 1]]` at these `features`."""
 
     indptr: Ints  #: shape (n + 1,)
-    features: NDArray[np.signedinteger]  #: int32 or int64 array, shape (number of entries,)
-    values: NDArray[np.float32]  #: shape (number of entries,)
+    features: SignedInts  #: int32 or int64 array, shape (number of entries,)
+    values: Floats32  #: shape (number of entries,)
     n_features: int
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    def select(self, target: NDArray[np.signedinteger], n_features: int) -> Sparse:
+    def select(self, target: SignedInts, n_features: int) -> Sparse:
         """Renumber features to `target` (of `n_features`); -1 drops a feature."""
         indptr, target = np.zeros_like(self.indptr), target.astype(index_type(n_features), copy=False)
         run_on_ranges(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
@@ -132,7 +131,7 @@ class Sparse:
         run_on_ranges(indptr, lambda i, j: _take(i, j, *arrays, indptr, selection.features, selection.values))
         return selection
 
-    def unary(self, counts: NDArray[np.int32], starts: Ints) -> Sparse:
+    def unary(self, counts: Ints32, starts: Ints) -> Sparse:
         """Repeat every entry `counts` times, at the features from `starts[feature]` on."""
         ends = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=ends[1:])
@@ -227,7 +226,7 @@ def count_features_of(indptr: AnyArray, features: AnyArray, rows: Ints, size: in
     return np.asarray(counts.sum(axis=0, dtype=np.int64))
 
 
-def unary_starts(features: AnyArray, counts: NDArray[np.int32], size: int) -> Ints:
+def unary_starts(features: AnyArray, counts: Ints32, size: int) -> Ints:
     """First column of the unary code of each of `size` features, and their total.
 
     The code of a feature has as many columns as its largest count.

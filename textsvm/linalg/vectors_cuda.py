@@ -176,7 +176,11 @@ def encode(values: Array, grid: Grid, finish: Finish) -> Digits:
     width, places = -(-d // SLAB) * SLAB, 1 if grid.way == ONE else 3
     gpu.require_memory(n * width * places, f"{n:,} vectors of {d:,} numbers")
     digits, flags = cp.empty((n, places, width), np.int8), cp.zeros(2, np.int32)
-    units = cp.full(n, grid.unit) if grid.unit is not None else _units_of(values)
+    if grid.unit is None:  # a unit for each vector
+        most = cp.maximum(values.max(axis=1), -values.min(axis=1)).astype(np.float64)
+        units = cp.where(most > 0, most / MAX_NUMBER, 1.0)
+    else:
+        units = cp.full(n, grid.unit)
     name = "encode_double" if values.dtype == np.float64 else "encode_float"
     sizes = (np.int32(d), np.int32(width))
     gpu.each(_function(name, grid.way), n * width, *sizes, values, grid.centre, units, digits, flags)
@@ -185,13 +189,6 @@ def encode(values: Array, grid: Grid, finish: Finish) -> Digits:
     gpu.each(_function("self_products", grid.way), 32 * n, np.int32(width // SLAB), digits, squares)
     factor = FACTOR[grid.way] * (1 if finish.gamma is None else np.sqrt(finish.gamma / np.log(2)))
     return Digits(grid, digits, units * factor, squares, not (outside or (rounded and grid.exact)))
-
-
-def _units_of(values: Array) -> Array:
-    """Unit of each vector."""
-    cp = gpu.cupy()
-    most = cp.maximum(values.max(axis=1), -values.min(axis=1)).astype(np.float64)
-    return cp.where(most > 0, most / MAX_NUMBER, 1.0)
 
 
 def _function(name: str, way: int) -> Any:

@@ -12,9 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Floats, Ints
+from textsvm.arrays import Array, Floats, Ints, Ints32
 from textsvm.kernels.edit.cpu import fits, narrow_runs
 from textsvm.kernels.edit.near import NEAR_FIELDS, classes_of, counts_of, rates, values_of
 from textsvm.kernels.near import Bound, Pairs
@@ -314,7 +313,7 @@ class _Launch:
         self.documents, self.rows, self.places = map(self._padded, (documents, rows, places))
         self.text_blocks = -(-job.texts.n // THREADS)
 
-    def _padded(self, indices: Ints) -> NDArray[np.int32]:
+    def _padded(self, indices: Ints) -> Ints32:
         padded = np.full(self.packs * self.variant.fields, -1, np.int32)
         padded[: len(indices)] = indices
         return padded

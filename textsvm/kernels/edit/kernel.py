@@ -37,9 +37,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32
 from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
 from textsvm.kernels.contract import Ability, Cost, HostRows, PairTerm, SharedColumns, Sharing
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
@@ -84,7 +83,7 @@ class SharedDistances(Sharing):
 
     def cross(
         self, kernels: Sequence[EditDistance], others: Documents, documents: Documents
-    ) -> list[NDArray[np.float32]]:
+    ) -> list[Floats32]:
         return _SharedRows(kernels, documents, select("cpu")).cross(others)
 
 
@@ -173,9 +172,7 @@ class EditDistance(SymbolKernel):
             self, self.structure.view, "edit", support, coef.T, self._bounded_gamma, relative=relative
         )
 
-    def values(
-        self, distances: NDArray[np.int32], row_lengths: Ints, column_lengths: Ints
-    ) -> NDArray[np.float32]:
+    def values(self, distances: Ints32, row_lengths: Ints, column_lengths: Ints) -> Floats32:
         """Kernel values from distances (m, n) and the lengths of the documents, (m,) and (n,)."""
         out = np.empty(distances.shape, np.float32)
         self._fill(distances, row_lengths, column_lengths, out)
@@ -198,13 +195,13 @@ class _SharedRows:
         self.kernels, self.documents = kernels, documents
         self._rows = HostEdit(kernels[0], documents, device)
 
-    def diags(self) -> list[NDArray[np.float32]]:
+    def diags(self) -> list[Floats32]:
         return [self._rows.diag() for _ in self.kernels]
 
-    def rows(self, indices: Ints) -> list[NDArray[np.float32]]:
+    def rows(self, indices: Ints) -> list[Floats32]:
         return self.cross(self.documents.take(indices))
 
-    def cross(self, others: Documents) -> list[NDArray[np.float32]]:
+    def cross(self, others: Documents) -> list[Floats32]:
         """Values of other documents with the columns, a matrix for each kernel."""
         distances, lengths = self._rows.distances(others), self.documents.lengths
         return [kernel.values(distances, others.lengths, lengths) for kernel in self.kernels]
@@ -222,7 +219,7 @@ class HostEdit(HostRows):
         self.place[self.order] = np.arange(self.n)
         self.codes, self.offsets = documents.codes_for(), np.array(documents.offsets)
 
-    def diag(self) -> NDArray[np.float32]:
+    def diag(self) -> Floats32:
         return np.ones(self.n, np.float32)
 
     def rows(self, indices: Ints) -> AnyArray:
@@ -242,7 +239,7 @@ class HostEdit(HostRows):
         """d(documents, documents), shape (n, n), of which half is computed."""
         return self._compute(self.documents, None, np.int32, progress)
 
-    def gram_of(self, kernel: EditDistance, distances: NDArray[np.int32]) -> NDArray[np.float32]:
+    def gram_of(self, kernel: EditDistance, distances: Ints32) -> Floats32:
         """The kernel matrix for another gamma from `distances_gram`."""
         out = np.empty((self.n, self.n), np.float32)
         batch = max(1, (1 << 18) // max(self.n, 1))
@@ -268,7 +265,7 @@ class HostEdit(HostRows):
         self._finish(distances, None if dtype == np.int32 else lengths, out)
         return out
 
-    def _half(self, out: NDArray[np.int32], progress: Progress | None) -> None:
+    def _half(self, out: Ints32, progress: Progress | None) -> None:
         """All distances of the symmetric matrix, columns in the order of length."""
         self._block(self.documents, self.order, out, progress, symmetric=True)
         mirror_tile = 8 * LANES
@@ -286,7 +283,7 @@ class HostEdit(HostRows):
         self,
         others: Documents,
         picks: Ints,
-        out: NDArray[np.int32],
+        out: Ints32,
         progress: Progress | None,
         symmetric: bool = False,
     ) -> None:
@@ -331,7 +328,7 @@ class HostEdit(HostRows):
                 row = stop
         return pieces, work
 
-    def _finish(self, distances: NDArray[np.int32], row_lengths: Array, out: Array) -> None:
+    def _finish(self, distances: Ints32, row_lengths: Array, out: Array) -> None:
         """Columns from the order of length to that of the documents; with `row_lengths`, kernel values."""
         batch = max(1, (1 << 18) // max(self.n, 1))
 

@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Floats32, Ints, Ints32, Words
 from textsvm.kernels.edit.cpu import LANES
 from textsvm.kernels.near import Bound, Pairs
 from textsvm.runtime.compiled import njit, popcount
@@ -97,7 +97,7 @@ def counts_of(documents: Documents, codes: AnyArray, classes: NDArray[np.uint8])
     return out
 
 
-def bits_of(documents: Documents, codes: AnyArray, mean: float) -> NDArray[np.uint64]:
+def bits_of(documents: Documents, codes: AnyArray, mean: float) -> Words:
     """Bit set of the pairs of symbols of each document, shape (n, words), sized for the mean length."""
     words = 1 << int(np.ceil(np.log2(max(1.0, BITS * mean / 64))))
     out = np.zeros((len(documents), min(WORDS, words)), np.uint64)
@@ -315,7 +315,7 @@ def _hopeless(vps, vns, first, end, words, length, distance, limit):
     return True
 
 
-def rates(least: NDArray[np.float32], gamma: float) -> Floats:
+def rates(least: Floats32, gamma: float) -> Floats:
     """Distance limits of pairs with values >= `least`; with `relative`, per symbol of the longer string."""
     with np.errstate(divide="ignore", invalid="ignore"):
         limits = -np.log(np.maximum(least.astype(np.float64), 0) * (1 - SLACK)) / gamma
@@ -329,7 +329,7 @@ class _Strings:
     codes: AnyArray
     offsets: Ints
     counts: NDArray[np.uint8]
-    bits: NDArray[np.uint64]
+    bits: Words
 
     @property
     def lengths(self) -> Ints:
@@ -368,7 +368,7 @@ class HostEditNear:
 
     def _within(
         self, picks: Ints, first_row: int, first_column: int, bound: Bound, same: bool
-    ) -> tuple[Ints, Ints, NDArray[np.int32]]:
+    ) -> tuple[Ints, Ints, Ints32]:
         """Rows, columns and distances of the pairs within their limits."""
         order, counts = self._columns[first_column]
         gamma, groups = self.kernel.gamma, len(counts)
@@ -397,9 +397,7 @@ class HostEditNear:
         return picks[row], order[position], distances[row, position]
 
 
-def values_of(
-    kernel: Any, distances: NDArray[np.int32], row_lengths: Ints, column_lengths: Ints
-) -> NDArray[np.float32]:
+def values_of(kernel: Any, distances: Ints32, row_lengths: Ints, column_lengths: Ints) -> Floats32:
     """Kernel values of pairs, given their distances and lengths, all of shape (m,)."""
     longer = np.maximum(np.maximum(row_lengths, column_lengths), 1) if kernel.relative else 1
     return np.exp(-kernel.gamma * (distances / longer)).astype(np.float32)

@@ -54,9 +54,8 @@ from math import comb
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import is_whole
@@ -318,7 +317,7 @@ class HostBoundedGap(HostFeatureRows, SubsequenceRows):
     def select(self, x: Sparse, target: Ints) -> Sparse:
         return x.select(target, self.features.size)
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         total = np.zeros((self.n, self.n), np.float32)
         Half(self.x.on_grid()).add_to(total, progress)
         return finished_gram(self.normalisation, total, in_place=True)

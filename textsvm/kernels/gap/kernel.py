@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Floats, Ints
+from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_weights, check_whole, is_number
@@ -81,7 +80,7 @@ class SharedRecurrence(Sharing):
 
     def cross(
         self, kernels: Sequence[GapWeighted], others: Documents, documents: Documents
-    ) -> list[NDArray[np.float32]]:
+    ) -> list[Floats32]:
         columns = _Columns(kernels, documents)
         matrices = [np.empty((len(others), len(documents)), np.float32) for _ in kernels]
         columns.fill(matrices, others, columns.self_values(others, columns.selves))
@@ -227,16 +226,16 @@ class HostGap(HostRows):
         self._columns = _Columns([kernel], documents)
         (self._self,) = self._columns.selves
 
-    def diag(self) -> NDArray[np.float32]:
+    def diag(self) -> Floats32:
         return self._self.diagonal()
 
-    def rows(self, indices: Ints) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> Floats32:
         return self._columns.rows(np.asarray(indices))[0]
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         return self._columns.grams(progress)[0]
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Floats32:
         values = np.empty((len(others), self.n), np.float32)
         own = self._columns.self_values(others, [self._self])
         self._columns.fill([values], others, own, progress)
@@ -278,10 +277,10 @@ class _Columns:
         largest = max(recurrences, key=lambda recurrence: recurrence.p)
         return largest, min(recurrence.p for recurrence in recurrences)
 
-    def diags(self) -> list[NDArray[np.float32]]:
+    def diags(self) -> list[Floats32]:
         return [own.diagonal() for own in self.selves]
 
-    def rows(self, indices: Ints) -> list[NDArray[np.float32]]:
+    def rows(self, indices: Ints) -> list[Floats32]:
         matrices = [np.empty((len(indices), self.n), np.float32) for _ in self.kernels]
         selves = [own.take(indices) for own in self.selves]
         self.fill(matrices, self.documents.take(indices), selves, places=self._places[indices])
@@ -289,7 +288,7 @@ class _Columns:
             matrix[np.arange(len(indices)), indices] = own.diagonal()
         return matrices
 
-    def grams(self, progress: Progress | None = None) -> list[NDArray[np.float32]]:
+    def grams(self, progress: Progress | None = None) -> list[Floats32]:
         matrices = [np.empty((self.n, self.n), np.float32) for _ in self.kernels]
         self.fill(matrices, self.documents, self.selves, progress, self._places, half=True)
         for matrix, own in zip(matrices, self.selves, strict=True):
@@ -298,7 +297,7 @@ class _Columns:
 
     def fill(
         self,
-        matrices: Sequence[NDArray[np.float32]],
+        matrices: Sequence[Floats32],
         others: Documents,
         others_selves: Sequence[SelfValues],
         progress: Progress | None = None,

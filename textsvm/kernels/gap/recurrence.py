@@ -57,9 +57,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Bools, Floats, Ints
+from textsvm.arrays import Bools, Floats, Floats32, Ints, UnsignedInts
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.shared.normalisation import Normalisation, inverse_roots, require_float32
@@ -188,7 +187,7 @@ class SelfValues(Normalisation):
         """Kernel values of an unnormalised kernel as a multiple of the sums."""
         return math.exp(max(-700.0, self.log_scale))
 
-    def diagonal(self) -> NDArray[np.float32]:
+    def diagonal(self) -> Floats32:
         """Kernel values of the documents with themselves."""
         return super().diagonal() if self.normalised else self.raw().astype(np.float32)
 
@@ -219,7 +218,7 @@ SUBSEQUENCES = Attribution(
 def symbol_contributions(
     recurrence: Recurrence,
     support: Documents,
-    document: NDArray[np.unsignedinteger],
+    document: UnsignedInts,
     terms: Floats,
     progress: Progress | None = None,
 ) -> Floats:

@@ -23,9 +23,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.normalisation import Normalisation, require_float32
@@ -96,7 +95,7 @@ class Subsequences:
         return len(self.stages[-1].keys)
 
     def strings(self) -> list[Array]:
-        """Codes of the symbols of all subsequences: p int64 arrays, shape (size,)."""
+        """UnsignedInts of the symbols of all subsequences: p int64 arrays, shape (size,)."""
         return strings_of(self.stages, self.n_symbols)
 
     def find(self, other: Subsequences) -> Array:
@@ -232,7 +231,7 @@ def _keys_of(
 
 def _entries(
     documents: Documents, patterns: Patterns, decay: float, stages: list[Stage], places: AnyArray, bound: int
-) -> tuple[Ints, Ints, NDArray[np.float32]]:
+) -> tuple[Ints, Ints, Floats32]:
     """Offsets of the documents, and keys below `bound`, ascending, and values of their subsequences."""
     numbers = np.zeros(len(documents), np.int64)
     powers = float(decay) ** np.arange(patterns.n_gaps)

@@ -17,9 +17,8 @@ of the group has. Weights of l-mers, up to 255, are bit planes of the columns.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints
 from textsvm.kernels.mers.rows import MerRows, ScoreTable
 from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime.compiled import njit
@@ -231,12 +230,12 @@ class HostMers(MerRows):
         weigh_counts(counts, weights, ones, ones[:1], values)
         return values[:, 0]
 
-    def products(self, rows: Mers, scale: Floats, progress: Progress | None = None) -> NDArray[np.float32]:
+    def products(self, rows: Mers, scale: Floats, progress: Progress | None = None) -> Floats32:
         out = np.empty((len(rows.numbers), self.n), np.float32)
         self._fill(rows, scale, out, False, progress)
         return out
 
-    def half(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def half(self, progress: Progress | None = None) -> Floats32:
         out = np.empty((self.n, self.n), np.float32)
         self._fill(self.own, self.normalisation.scale, out, True, progress)
         return out

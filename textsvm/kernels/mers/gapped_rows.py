@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32, UnsignedInts
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, Predictor, RowsPredictor, decision_by_rows
 from textsvm.kernels.mers.windows import LETTERS, UNKNOWN, Mask, MaskedWindows, Windows, strands, windows_of
 from textsvm.kernels.shared.counting import count_ids, weigh
@@ -52,7 +52,7 @@ ENTRY_BYTES = 48
 WEIGHT_BYTES = 1 << 30
 #: Symbols of documents that are predicted together.
 BATCH = 1 << 23
-#: Codes of one byte.
+#: UnsignedInts of one byte.
 MOST_SYMBOLS = 256
 #: Possible keys of a mask whose counts stay in the cache.
 MOST_KEYS = 1 << 17
@@ -280,7 +280,7 @@ def finish(total: Array, own: Normalisation, columns: Normalisation) -> None:
     own.finish_rows(total, columns)
 
 
-def values_of(weight: str, most: int) -> NDArray[np.float32]:
+def values_of(weight: str, most: int) -> Floats32:
     """Feature values of 0, 1, ..., `most` occurrences."""
     return np.append(0, weigh(weight, np.arange(1, most + 1, dtype=np.int32))).astype(np.float32)
 
@@ -336,8 +336,8 @@ class Tables:
     """
 
     n_symbols: int
-    kept: NDArray[np.int32]
-    times: NDArray[np.int32]
+    kept: Ints32
+    times: Ints32
     weights: Array
 
     @classmethod
@@ -356,7 +356,7 @@ class Tables:
 
 
 def digits_of(vocabulary: MaskedWindows, number: int) -> Ints:
-    """Codes of each key of a vocabulary with a single stage, shape (number, size), on the host."""
+    """UnsignedInts of each key of a vocabulary with a single stage, shape (number, size), on the host."""
     rest = devices.to_host(vocabulary.stages[0].keys).astype(np.int64)
     digits = np.empty((number, len(rest)), np.int64)
     for place in range(number - 1, -1, -1):
@@ -371,7 +371,7 @@ class HostMask:
     mask: Mask
     vocabulary: MaskedWindows
     windows: Windows
-    ids: NDArray[np.int32]  #: shape (number of windows,): Feature of each window
+    ids: Ints32  #: shape (number of windows,): Feature of each window
     counts: Counts
     x: Sparse
 
@@ -395,14 +395,14 @@ class HostMask:
         """X over the features of other documents."""
         return self.x.select(self.target(vocabulary), vocabulary.size)
 
-    def products(self, x: Sparse) -> NDArray[np.float32]:
+    def products(self, x: Sparse) -> Floats32:
         """Products of the rows of x with those of X, for all masks with the same counts."""
         out = np.empty((len(x), len(self.x)), np.float32)
         times = np.full(len(x), float(self.mask.times))
         self.columns.products(x.on_grid(), times, np.ones(len(self.x)), out)
         return out
 
-    def rows(self, indices: Ints) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> Floats32:
         return self.products(self.x.take(indices))
 
 
@@ -449,7 +449,7 @@ class HostGapped(GappedRows):
         run_on_ranges(texts.offsets, fill)
         return sums, squares
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         total, squares = np.zeros((self.n, self.n), np.float32), np.zeros(self.n)
         add = self._add_lists if lists_pay(self.windows, self.kernel.masks[0]) else self._add_columns
         for times, equal in groupby(groups(self.windows, self.kernel.masks), lambda group: group[0].times):
@@ -528,17 +528,15 @@ class MaskLists:
     squares : float64, (masks, n), |x|^2
     """
 
-    ids: NDArray[np.int32]
-    places: NDArray[np.int32]
-    starts: NDArray[np.int32]
-    documents: NDArray[np.unsignedinteger]
-    values: NDArray[np.float32]
+    ids: Ints32
+    places: Ints32
+    starts: Ints32
+    documents: UnsignedInts
+    values: Floats32
     squares: Floats
 
     @classmethod
-    def of(
-        cls, windows: Windows, masks: Sequence[Mask], values: NDArray[np.float32], repeat: bool
-    ) -> MaskLists:
+    def of(cls, windows: Windows, masks: Sequence[Mask], values: Floats32, repeat: bool) -> MaskLists:
         """Lists of documents, with the feature values of 0, 1, 2, ... occurrences.
 
         With `repeat`, lists name a document once per occurrence instead of storing values.
@@ -572,7 +570,7 @@ class MaskLists:
     def arrays(self) -> tuple[AnyArray, ...]:
         return self.ids, self.places, self.starts, self.documents, self.values, self.squares
 
-    def add_to(self, total: NDArray[np.float32], indptr: Ints, progress: Progress | None = None) -> None:
+    def add_to(self, total: Floats32, indptr: Ints, progress: Progress | None = None) -> None:
         """total[i, j] += <x[i], x[j]> for j > i, mask by mask; `indptr` of the windows."""
         n = len(total)
         whole = self.values.shape[1] == 0 and int(np.diff(indptr).max(initial=0)) < 1 << 12
@@ -607,7 +605,7 @@ def lists_pay(windows: Windows, mask: Mask) -> bool:
     return float(full @ full) <= n * n * len(full) / TILE_RATE
 
 
-def ids_of(windows: Windows, mask: Mask) -> tuple[NDArray[np.int32], int]:
+def ids_of(windows: Windows, mask: Mask) -> tuple[Ints32, int]:
     """Id of each window, ordered like the content under the mask, and a bound of the ids."""
     bound = max(windows.n_symbols, 1) ** len(mask.positions)
     if bound > max(TABLE, len(windows.starts)) or bound > np.iinfo(np.int32).max:

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import comb
@@ -197,7 +197,8 @@ class MerAttributor(Attributor):
         scale, result = rows.normalise(documents, mers, columns).scale, Contributions([], [])
         for d, begin in enumerate(documents.offsets[:-1]):
             own = mers.take(np.array([d]))
-            products = devices.to_host(rows.products(own.singly(), np.ones(len(own.starts))))
+            l_mers = replace(own.alike(), indptr=np.arange(len(own.starts) + 1))  # each a document
+            products = devices.to_host(rows.products(l_mers, np.ones(len(own.starts))))
             terms = scale[d] * own.weights * (products.astype(np.float64) @ coef[d])
             shares = np.zeros(int(documents.lengths[d]))
             for place in range(mers.length):

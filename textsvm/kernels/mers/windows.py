@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Bools, Ints
+from textsvm.arrays import AnyArray, Array, Bools, Ints, Ints32
 from textsvm.errors import InputError
 from textsvm.kernels.base import check_flag
 from textsvm.kernels.shared.counting import check_symbols
@@ -72,7 +72,7 @@ class Windows:
     indptr : int64, (n + 1,), document i has the windows ``indptr[i]`` to ``indptr[i + 1]``
     """
 
-    codes: NDArray[np.int32]
+    codes: Ints32
     starts: Ints
     indptr: Ints
     n_symbols: int
@@ -105,8 +105,8 @@ def check_strands(kernel: Any) -> None:
         )
 
 
-def strands(documents: Documents) -> NDArray[np.int32]:
-    """Codes of `LETTERS` of the texts followed by the reverse complement of all of them."""
+def strands(documents: Documents) -> Ints32:
+    """UnsignedInts of `LETTERS` of the texts followed by the reverse complement of all of them."""
     code_of = {letter: code for code, letters in enumerate(LETTERS) for letter in letters}
     symbols, present = symbols_of(documents), np.zeros(len(documents.alphabet), bool)
     table = np.array([code_of.get(str(symbol), -1) for symbol in symbols], np.int32)
@@ -165,7 +165,7 @@ class MaskedWindows:
         return ids
 
     @staticmethod
-    def rank(windows: Any, positions: Ints, ids: Array, bound: int) -> tuple[Stage, NDArray[np.int32]]:
+    def rank(windows: Any, positions: Ints, ids: Array, bound: int) -> tuple[Stage, Ints32]:
         """Extend the ids of windows by more positions; keys are below `bound`."""
         keys = MaskedWindows.keys_of(windows, positions, ids, windows.n_symbols)
         distinct, new_ids, ranks = ranked(keys, bound, max(TABLE, 8 * len(ids)))
@@ -222,7 +222,7 @@ class Mers:
     length : l
     """
 
-    codes: NDArray[np.int32]
+    codes: Ints32
     starts: Ints
     weights: NDArray[np.uint8]
     indptr: Ints
@@ -244,10 +244,6 @@ class Mers:
     def alike(self) -> Mers:
         """The same l-mers with weight 1."""
         return replace(self, weights=np.ones_like(self.weights))
-
-    def singly(self) -> Mers:
-        """Each l-mer as a document of its own, with weight 1."""
-        return replace(self.alike(), indptr=np.arange(len(self.starts) + 1))
 
     def keys(self, symbols: int) -> Ints:
         """Number of each l-mer among all l-mers over an alphabet of this size."""

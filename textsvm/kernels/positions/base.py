@@ -14,9 +14,8 @@ from abc import abstractmethod
 from typing import ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Floats32, Ints
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel
 from textsvm.kernels.contract import Cost, HostRows, KernelRows
@@ -128,29 +127,29 @@ class HostPositions(HostRows):
         self._lanes = kernel._lanes(documents, self._groups)
         self.normalisation = normalisation_of(kernel, documents)
 
-    def diag(self) -> NDArray[np.float32]:
+    def diag(self) -> Floats32:
         return self.normalisation.diagonal()
 
-    def rows(self, indices: Ints) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> Floats32:
         indices = np.asarray(indices, np.int64)
         values = np.empty((len(indices), self.n), np.float32)
         self._fill(values, self.documents.take(indices), self.normalisation.take(indices))
         return values
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         values = np.empty((self.n, self.n), np.float32)
         self._fill(values, self.documents, self.normalisation, progress, half=True)
         values[np.diag_indices(self.n)] = self.diag()
         return values
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Floats32:
         values = np.empty((len(others), self.n), np.float32)
         self._fill(values, others, normalisation_of(self.kernel, others, self.normalisation), progress)
         return values
 
     def _fill(
         self,
-        values: NDArray[np.float32],
+        values: Floats32,
         others: Documents,
         own: Normalisation,
         progress: Progress | None = None,

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Ints
+from textsvm.arrays import AnyArray, Array, Ints, Ints32, Words
 from textsvm.errors import InputError
 from textsvm.linalg.sparse import SERIAL_SIZE, Counts, index_type, run_on_ranges, run_pieces
 from textsvm.runtime.compiled import njit, popcount, use_numpy
@@ -194,7 +194,7 @@ def _arrays(vocabulary: Vocabulary) -> Any:
     return array_module(device_of(next(iter(vocabulary.keys.values()), None)))
 
 
-def pmer_codes(vocabulary: Vocabulary) -> Iterator[NDArray[np.int32]]:
+def pmer_codes(vocabulary: Vocabulary) -> Iterator[Ints32]:
     """Yield the codes of the p-mers of each length in the order of ids, shape (number, length)."""
     codes = {1: np.arange(vocabulary.n_symbols, dtype=np.int32)[:, None]}
     if vocabulary.p1 == 1:
@@ -207,7 +207,7 @@ def pmer_codes(vocabulary: Vocabulary) -> Iterator[NDArray[np.int32]]:
             yield codes[q]
 
 
-def pmer_texts(codes: NDArray[np.int32], alphabet: AnyArray) -> NDArray[np.object_]:
+def pmer_texts(codes: Ints32, alphabet: AnyArray) -> NDArray[np.object_]:
     """Text of every row of codes, shape (n, length); tokens are separated by spaces."""
     if alphabet.dtype == object:
         names = alphabet[codes[:, 0]]
@@ -246,12 +246,12 @@ def count_each(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[i
         yield q, size, _count_length(documents.offsets, q, ids, size, 0)
 
 
-def count_ids(offsets: Ints, ids: NDArray[np.int32], size: int) -> Counts:
+def count_ids(offsets: Ints, ids: Ints32, size: int) -> Counts:
     """Count ids from 0 to size - 1, given the offsets of each document's ids."""
     return _count_length(offsets, 1, ids, size, 0)
 
 
-def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, NDArray[np.int32], int]]:
+def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, Ints32, int]]:
     """Yield (length, id of the window at every position, number of ids) and fill an empty vocabulary.
 
     Ids are arbitrary at positions where a document has no complete window.
@@ -273,7 +273,7 @@ def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int,
 
 def _pair(
     offsets: AnyArray, q: int, left: AnyArray, right: AnyArray, b: int, sizes: tuple[int, int]
-) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+) -> tuple[Words, Ints32]:
     """Distinct keys of the windows of length q, and the id of the window at every position.
 
     `left` and `right` are the ids of both parts, `sizes` their numbers of ids, b is the length of the right.
@@ -316,7 +316,7 @@ def _window_starts(offsets: Ints, q: int) -> Ints:
 
 def _mark_keys(
     offsets: AnyArray, q: int, left: AnyArray, right: AnyArray, b: int, sizes: tuple[int, int]
-) -> NDArray[np.uint64]:
+) -> Words:
     """Bit table of the keys that occur: the union of a table per thread, as far as memory allows."""
     size_b = sizes[1]
     words = sizes[0] * size_b // 64 + 1
@@ -336,7 +336,7 @@ def _mark_keys(
     return np.asarray(tables[0])
 
 
-def _list_marked(seen: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+def _list_marked(seen: Words) -> tuple[Ints32, Words]:
     """Number of keys before each word of a bit table, and all keys."""
     before = np.zeros(len(seen) + 1, np.int32)
     parts = 4 * n_threads() if len(seen) > SERIAL_SIZE else 1
@@ -348,7 +348,7 @@ def _list_marked(seen: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[n
     return before, keys
 
 
-def rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+def rank(keys: Words, bound: int) -> tuple[Words, Ints32]:
     """Sorted distinct keys and the rank of each key; keys are below `bound`."""
     bits = max(len(keys) - 1, 1).bit_length()
     if bound << bits <= 1 << 64:  # sorting (key, position) in one word is several times faster
@@ -366,7 +366,7 @@ def rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDAr
     return ordered[new], ranks
 
 
-def _sort(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _sort(words: Words) -> Words:
     """Sort distinct words in place: a sample splits them into ranges that threads sort."""
     threads = n_threads()
     if threads == 1 or len(words) <= SORTED:
@@ -386,7 +386,7 @@ def _sort(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.concatenate(parts, out=words)
 
 
-def _count_length(offsets: Ints, q: int, ids: NDArray[np.int32], size: int, base: int) -> Counts:
+def _count_length(offsets: Ints, q: int, ids: Ints32, size: int, base: int) -> Counts:
     """Count the windows of length q; features are `base` + id."""
     if use_numpy(len(ids)):
         return _count_few(offsets, q, ids, size, base)
@@ -413,7 +413,7 @@ def _count_length(offsets: Ints, q: int, ids: NDArray[np.int32], size: int, base
     return Counts(indptr, *(joined([part[k] for part in parts]) for k in (0, 1)))
 
 
-def _count_few(offsets: Ints, q: int, ids: NDArray[np.int32], size: int, base: int) -> Counts:
+def _count_few(offsets: Ints, q: int, ids: Ints32, size: int, base: int) -> Counts:
     """`_count_length` by NumPy."""
     starts = _window_starts(offsets, q)
     owner = np.searchsorted(offsets, starts, side="right") - 1
@@ -568,7 +568,7 @@ def _move(indptr, features, counts, begin, to_features, to_counts, first, last):
             to_counts[begin[d] + k] = counts[indptr[d] + k]
 
 
-def weigh(weight: str, counts: NDArray[np.int32]) -> NDArray[np.floating]:
+def weigh(weight: str, counts: Ints32) -> NDArray[np.floating]:
     """Values of numbers of occurrences c: c ("count"), 1 + ln c ("log") or 1."""
     if weight == "count":
         return counts.astype(np.float64)

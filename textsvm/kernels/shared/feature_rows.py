@@ -12,9 +12,8 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Floats, Ints
+from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.sparse import Sparse
@@ -96,13 +95,13 @@ class HostFeatureRows(FeatureKernelRows):
         """X by columns."""
         return InvertedIndex(self.x.on_grid(self.ends), self.ends)
 
-    def compare(self, x: Sparse, own: Normalisation, progress: Progress | None = None) -> NDArray[np.float32]:
+    def compare(self, x: Sparse, own: Normalisation, progress: Progress | None = None) -> Floats32:
         values = np.empty((len(x), self.n), np.float32)
         scale = self.normalisation.scale
         self.columns.products(x.on_grid(self.ends), own.scale, scale, values, progress)
         return values
 
-    def compare_own(self, indices: Ints, own: Normalisation) -> NDArray[np.float32]:
+    def compare_own(self, indices: Ints, own: Normalisation) -> Floats32:
         return self.compare(self.x.take(indices), own)
 
 

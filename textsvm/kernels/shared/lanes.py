@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Ints
+from textsvm.arrays import Ints, UnsignedInts
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.simd import LANES
 from textsvm.text.documents import Documents
@@ -17,7 +16,7 @@ PIECE = 12_800
 
 
 #: Selected documents: codes, offsets, indices.
-Picked = tuple[NDArray[np.unsignedinteger], Ints, Ints]
+Picked = tuple[UnsignedInts, Ints, Ints]
 
 
 def in_lanes(documents: Documents) -> tuple[Ints, Ints]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Bools, Floats, Ints
+from textsvm.arrays import Array, Bools, Floats, Floats32, Ints, Ints32
 from textsvm.errors import InputError
 from textsvm.linalg.products import finish_half
 from textsvm.linalg.rows import FeatureRows, side_by_side
@@ -78,7 +77,7 @@ class Normalisation:
         """Documents without any feature, of a normalised kernel."""
         return np.flatnonzero(self.groups)
 
-    def diagonal(self) -> NDArray[np.float32]:
+    def diagonal(self) -> Floats32:
         """Kernel values of the documents with themselves, shape (n,)."""
         return (np.ones(len(self.groups)) if self.normalised else self.self_values).astype(np.float32)
 
@@ -120,7 +119,7 @@ class Normalisation:
 
 
 def featureless_of(columns: Normalisation, coef: Floats, examples: Documents) -> tuple[list[Ints], Floats]:
-    """Codes of the distinct support vectors without features, and the values of texts equal to them.
+    """UnsignedInts of the distinct support vectors without features, and the values of texts equal to them.
 
     `columns` belongs to the support vectors, `coef` has shape (n_machines, n_sv); both may be empty.
     """
@@ -133,9 +132,7 @@ def featureless_of(columns: Normalisation, coef: Floats, examples: Documents) ->
     return texts, np.array(values).reshape(len(texts), len(coef))
 
 
-def finished_gram(
-    normalisation: Normalisation, total: NDArray[np.float32], in_place: bool
-) -> NDArray[np.float32]:
+def finished_gram(normalisation: Normalisation, total: Floats32, in_place: bool) -> Floats32:
     """Kernel matrix from the sums in the upper half of a matrix."""
     out = total if in_place else np.empty_like(total)
     finish_half(total, normalisation.scale, out)
@@ -156,9 +153,7 @@ def normalisation_of(
     return Normalisation(documents, values, bool(kernel.normalised), columns)
 
 
-def featureless_groups(
-    documents: Documents, featureless: Bools
-) -> tuple[Ints, NDArray[np.int32], Floats, int]:
+def featureless_groups(documents: Documents, featureless: Bools) -> tuple[Ints, Ints32, Floats, int]:
     """Private features of texts too short for any feature: equal texts share one, so that their value is 1.
 
     Returns indptr and features of the documents, their ridges, and the number of features.

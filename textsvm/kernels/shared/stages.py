@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Ints
+from textsvm.arrays import Array, Ints, Ints32, Words
 from textsvm.kernels.shared.counting import rank
 from textsvm.linalg.sparse import run_pieces
 from textsvm.runtime.compiled import njit
@@ -50,7 +49,7 @@ class Stage:
 
 
 def strings_of(stages: tuple[Stage, ...], n_symbols: int) -> list[Array]:
-    """Codes of the symbols of all ids of the last stage: an int64 array for each symbol."""
+    """UnsignedInts of the symbols of all ids of the last stage: an int64 array for each symbol."""
     keys, symbols = stages[-1].keys.astype(np.int64), []
     for number in range(len(stages) - 1, -1, -1):
         for _ in stages[number].positions:
@@ -60,9 +59,7 @@ def strings_of(stages: tuple[Stage, ...], n_symbols: int) -> list[Array]:
     return symbols[::-1]
 
 
-def ranked(
-    keys: Ints, bound: int, most: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int32] | None]:
+def ranked(keys: Ints, bound: int, most: int) -> tuple[Words, Ints32, Ints32 | None]:
     """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if these are tabulated.
 
     Keys are below `bound`. Ranks are tabulated if there are at most `most` possible keys.

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Ints
+from textsvm.arrays import Floats32, Ints, Ints32
 from textsvm.errors import InputError
 from textsvm.kernels.shared.counting import Vocabulary, count_each, windows_of
 from textsvm.kernels.spectrum.features import PmerKernel, PmerWeights, is_weighted
@@ -40,7 +40,7 @@ DIGIT_BITS = 8
 FEW_KEYS = 64
 #: Counts whose logarithms are computed in advance.
 LOGS = 256
-#: Codes of weights for compiled loops.
+#: UnsignedInts of weights for compiled loops.
 _WEIGHT_CODES = {"count": 0, "presence": 1, "log": 2, "intersection": 3}
 _HOST = Device("cpu", 0, "cpu")
 
@@ -139,7 +139,7 @@ class _MatrixBuilder:
 
     def __init__(self, kernel: PmerKernel, n: int) -> None:
         self.kernel, self.squares = kernel, np.zeros(n)
-        self.parts: list[tuple[Ints, NDArray[np.int32], NDArray[np.float32]]] = []
+        self.parts: list[tuple[Ints, Ints32, Floats32]] = []
         self.bases = [0]
 
     def add(self, counts: Counts, pmers: Ints, columns: FeatureColumns) -> None:

@@ -25,9 +25,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Arrays, Floats, Ints
+from textsvm.arrays import Arrays, Floats, Ints, Ints32, SignedInts, Words
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
@@ -196,7 +195,7 @@ def _add_log_odds(share, class_df, df, odds, size, first):
 
 def read_vocabulary(state: Arrays, p1: int, p2: int, n_symbols: int) -> Vocabulary:
     """Vocabulary from the arrays "keys_q"; ValueError if they are not sorted or out of range."""
-    keys: dict[int, NDArray[np.uint64]] = {}
+    keys: dict[int, Words] = {}
     sizes, last = {1: n_symbols}, max(p1 - 1, 1)
     for q, a, b in plan(p1, p2):
         array = state.get(f"keys_{q}")
@@ -228,13 +227,13 @@ class FeatureSpace:
     starts: Ints  #: shape (number of p-mers + 1,): First feature of each p-mer
     #: int32 or int64 array, shape (number of features + 1,): New number of each feature, -1 to drop it; the
     #: last entry is -1.
-    row: NDArray[np.signedinteger] | None = None
+    row: SignedInts | None = None
 
-    def find(self, other: FeatureSpace) -> NDArray[np.signedinteger]:
+    def find(self, other: FeatureSpace) -> SignedInts:
         """Number here of each feature of another space, or -1."""
         return self._features(other.starts, self.vocabulary.find(other.vocabulary))
 
-    def _features(self, starts: Ints, pmers: Ints) -> NDArray[np.signedinteger]:
+    def _features(self, starts: Ints, pmers: Ints) -> SignedInts:
         """`find`, given the first features of the other p-mers and their numbers here."""
         features = match_unary(self.starts, starts, pmers) if self.kernel.weight == "intersection" else pmers
         return features if self.row is None else self.row[features]
@@ -345,7 +344,7 @@ def spread_contributions(
 
 
 def _table(
-    codes: NDArray[np.int32], pmers: slice, vectors: WeightVectors, factors: Floats | None, unknown: float
+    codes: Ints32, pmers: slice, vectors: WeightVectors, factors: Floats | None, unknown: float
 ) -> FeatureTable:
     """Features of the p-mers of a length, without those that count as unknown and have no weight."""
     starts = vectors.starts[pmers.start : pmers.stop + 1]

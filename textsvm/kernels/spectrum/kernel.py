@@ -45,9 +45,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Arrays, Floats, Ints
+from textsvm.arrays import Array, Arrays, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Sharing
@@ -365,13 +364,13 @@ class HostSpectrum(HostFeatureRows):
     def project(self, others: Documents) -> tuple[Sparse, Normalisation]:
         return self.space.project(others, self.normalisation)
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         return next(host_grams([self.kernel], self.documents, self.device, progress))[1]
 
 
 def host_grams(
     kernels: Sequence[PmerKernel], documents: Documents, device: Device, progress: Progress | None = None
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
+) -> Iterator[tuple[int, Floats32]]:
     """Numbered Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2.
 
     Each addition to the running sum over lengths rounds to float32: at most 2^-24 of the value.

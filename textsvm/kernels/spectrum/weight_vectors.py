@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Arrays, Bools, Floats, Ints
+from textsvm.arrays import AnyArray, Arrays, Bools, Floats, Ints, SignedInts, UnsignedInts, Words
 from textsvm.errors import InputError
 from textsvm.kernels.shared.counting import Vocabulary, plan
 from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges
@@ -36,7 +36,7 @@ class WeightVectors:
     starts: Ints  #: shape (number of p-mers + 1,): First feature of each p-mer
     #: int32 or int64 array, shape (n_features + 1,): Row of `weights` of each feature, -1 if all of its
     #: weights are 0; the last entry is -1.
-    row: NDArray[np.signedinteger]
+    row: SignedInts
     weights: NDArray[np.floating]  #: float32 or float64 array, shape (n_rows, n_machines)
 
     @classmethod
@@ -103,9 +103,9 @@ def pack(vocabulary: Vocabulary) -> Arrays:
     return state
 
 
-def unpack(state: Arrays, p1: int, p2: int, n_symbols: int) -> dict[str, NDArray[np.uint64]]:
+def unpack(state: Arrays, p1: int, p2: int, n_symbols: int) -> dict[str, Words]:
     """Keys of each length as "keys_q", not checked to be sorted; ValueError if the arrays are damaged."""
-    keys: dict[str, NDArray[np.uint64]] = {}
+    keys: dict[str, Words] = {}
     sizes = {1: n_symbols}
     for q, a, b in plan(p1, p2):
         if f"ends_{q}" not in state:
@@ -121,7 +121,7 @@ def unpack(state: Arrays, p1: int, p2: int, n_symbols: int) -> dict[str, NDArray
     return keys
 
 
-def dot(x: Sparse, target: NDArray[np.signedinteger], dense: Floats) -> Floats:
+def dot(x: Sparse, target: SignedInts, dense: Floats) -> Floats:
     """X @ dense on all cores; feature u of X is row `target[u]` of `dense`, or dropped if it is -1."""
     out, dense = np.zeros((len(x), dense.shape[1])), np.ascontiguousarray(dense)
     if use_numpy(len(x.values) * dense.shape[1]):
@@ -159,7 +159,7 @@ def _dot(indptr, features, values, target, dense, out, first, last):
                     out[i, machine] += value * dense[row, machine]
 
 
-def _rows_of(weighed: Bools) -> NDArray[np.signedinteger]:
+def _rows_of(weighed: Bools) -> SignedInts:
     """Row of each feature with weights, -1 for the others and as the last entry."""
     row = np.full(len(weighed) + 1, -1, index_type(len(weighed)))
     row[:-1][weighed] = np.arange(np.count_nonzero(weighed))
@@ -219,12 +219,12 @@ def sizes_of(state: Arrays, name: str, n: int) -> list[int]:
     return array.tolist()
 
 
-def _small(numbers: AnyArray) -> NDArray[np.unsignedinteger]:
+def _small(numbers: AnyArray) -> UnsignedInts:
     """Numbers in the smallest unsigned type."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
-def _unsigned(state: Arrays, name: str) -> NDArray[np.unsignedinteger]:
+def _unsigned(state: Arrays, name: str) -> UnsignedInts:
     array = state[name]
     if array.dtype.kind != "u" or array.ndim != 1:
         raise ValueError(f"{name} must be a vector of unsigned integers")

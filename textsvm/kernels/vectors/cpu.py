@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.contract import HostRows
 from textsvm.linalg.sparse import Sparse
@@ -216,19 +215,19 @@ class HostVectorRows(HostRows):
                 "StandardScaler does"
             )
 
-    def diag(self) -> NDArray[np.float32]:
+    def diag(self) -> Floats32:
         row = self._squares[None]
         with np.errstate(over="ignore"):
             return self._function.value(row.copy(), row, row[0])[0].astype(np.float32)
 
-    def rows(self, indices: Ints) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> Floats32:
         return self._with(self._columns.rows.take(indices), None)
 
-    def cross(self, others: Any, progress: Progress | None = None) -> NDArray[np.float32]:
+    def cross(self, others: Any, progress: Progress | None = None) -> Floats32:
         values = devices.to_host(others.values)
         return self._with(self._columns.divide(values), progress)
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         n, matrix = self.n, np.empty((self.n, self.n), np.float32)
         every = self._columns.rows
 
@@ -242,7 +241,7 @@ class HostVectorRows(HostRows):
         np.fill_diagonal(matrix, self.diag())
         return matrix
 
-    def _with(self, rows: DividedVectors, progress: Progress | None) -> NDArray[np.float32]:
+    def _with(self, rows: DividedVectors, progress: Progress | None) -> Floats32:
         matrix = np.empty((len(rows), self.n), np.float32)
         width = max(TILE_COLUMNS, TILE // max(1, len(rows)))
 

@@ -17,9 +17,8 @@ from dataclasses import astuple, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Arrays, Floats, Ints
+from textsvm.arrays import Array, Arrays, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, check_whole, is_number
 from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Predictor, Structure
@@ -58,7 +57,7 @@ class VectorFunction(ABC):
         The products may be overwritten.
         """
 
-    def put(self, products: Floats, rows: Array, columns: Array, out: NDArray[np.float32]) -> None:
+    def put(self, products: Floats, rows: Array, columns: Array, out: Floats32) -> None:
         """Write kernel values to `out`, (m, n), on the host."""
         with np.errstate(over="ignore"):  # solvers report infinite values
             out[...] = self.value(products, rows, columns)
@@ -346,7 +345,7 @@ class GaussianFunction(VectorFunction):
         products += columns
         return xp.exp(-self.gamma * xp.maximum(products, 0))
 
-    def put(self, products: Floats, rows: Array, columns: Array, out: NDArray[np.float32]) -> None:
+    def put(self, products: Floats, rows: Array, columns: Array, out: Floats32) -> None:
         _exponents(products, rows, columns, self.gamma, out)
         np.exp(out, out=out)
         _correct(products, out)
