@@ -33,7 +33,7 @@ from textsvm.text.documents import encode
 from textsvm.text.encoding import Reading
 from textsvm.text.normal_form import normal_form
 
-#: UnsignedInts of bases that may be one of several.
+#: Codes of bases that may be one of several.
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
 ONE_CLASS = "OneClassSVM"
 #: A document is much longer than the others if it has more symbols than this, and than this many medians.

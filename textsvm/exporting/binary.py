@@ -32,7 +32,7 @@ COMBINATIONS = ("identity", "difference", "ovo")
 NORMAL_FORMS = ("none", "unicode", "paper")
 TOKENS = ("characters", "words", "whitespace", "blosum62")
 COUNTS = ("count", "presence", "log", "intersection", "edit", "gap")
-#: UnsignedInts of the types of weights and factors; 0 is no array.
+#: Codes of the types of weights and factors; 0 is no array.
 TYPES = {np.dtype(np.float32): 1, np.dtype(np.float64): 2, np.dtype(np.int16): 3, np.dtype(np.int8): 4}
 #: Strings per bucket.
 PER_BUCKET = 2

@@ -148,7 +148,7 @@ class FeatureTable:
     span: int
     values: Floats  #: shape (n_patterns,): Value of an occurrence; 1 for plain counts
     times: int  #: Factor of the squares of these features in k(s, s)
-    codes: Ints  #: shape (n, p): UnsignedInts of the symbols of each known string
+    codes: Ints  #: shape (n, p): Codes of the symbols of each known string
     factors: Floats | None  #: shape (n,): Learnt factor of each string; None: 1
     #: shape (n,): Number of rows of `weights` of each string. Intersection kernels have a row for each
     #: occurrence up to the largest count, all others have a single row.
@@ -176,7 +176,7 @@ class FeatureTerm:
     unknown: float = 1.0  #: Factor of strings that no table has
     scale: float = 1.0
     both_strands: bool = False  #: Whether windows of the reverse complement count (DNA)
-    #: UnsignedInts of texts without any feature, and values of equal texts, shape (n, n_machines).
+    #: Codes of texts without any feature, and values of equal texts, shape (n, n_machines).
     featureless: Sequence[Ints] = ()
     featureless_values: Floats | None = None
 

@@ -53,7 +53,7 @@ def as_classes(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def as_known(y: Any, n: int, classes: NDArray[Any]) -> NDArray[np.int64]:
-    """UnsignedInts of the labels of n documents among known classes, which are sorted."""
+    """Codes of the labels of n documents among known classes, which are sorted."""
     numbers = {name: number for number, name in enumerate(classes.tolist())}
     labels = _column_of(y, n, "label").tolist()
     for i in [i for i, label in enumerate(labels) if label not in numbers][:1]:

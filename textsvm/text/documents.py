@@ -1,6 +1,6 @@
 """Documents: encoded texts, the array form that every kernel reads on every device.
 
-A symbol is a Unicode code point of the normalised text (never a byte), or a token such as a word. UnsignedInts are
+A symbol is a Unicode code point of the normalised text (never a byte), or a token such as a word. Codes are
 indices into an alphabet of distinct symbols, never hashes: uint8 for up to 256 symbols, uint16 up to 65,536,
 uint32 beyond.
 """

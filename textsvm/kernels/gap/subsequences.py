@@ -95,7 +95,7 @@ class Subsequences:
         return len(self.stages[-1].keys)
 
     def strings(self) -> list[Array]:
-        """UnsignedInts of the symbols of all subsequences: p int64 arrays, shape (size,)."""
+        """Codes of the symbols of all subsequences: p int64 arrays, shape (size,)."""
         return strings_of(self.stages, self.n_symbols)
 
     def find(self, other: Subsequences) -> Array:

@@ -52,7 +52,7 @@ ENTRY_BYTES = 48
 WEIGHT_BYTES = 1 << 30
 #: Symbols of documents that are predicted together.
 BATCH = 1 << 23
-#: UnsignedInts of one byte.
+#: Codes of one byte.
 MOST_SYMBOLS = 256
 #: Possible keys of a mask whose counts stay in the cache.
 MOST_KEYS = 1 << 17
@@ -356,7 +356,7 @@ class Tables:
 
 
 def digits_of(vocabulary: MaskedWindows, number: int) -> Ints:
-    """UnsignedInts of each key of a vocabulary with a single stage, shape (number, size), on the host."""
+    """Codes of each key of a vocabulary with a single stage, shape (number, size), on the host."""
     rest = devices.to_host(vocabulary.stages[0].keys).astype(np.int64)
     digits = np.empty((number, len(rest)), np.int64)
     for place in range(number - 1, -1, -1):

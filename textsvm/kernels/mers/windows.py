@@ -106,7 +106,7 @@ def check_strands(kernel: Any) -> None:
 
 
 def strands(documents: Documents) -> Ints32:
-    """UnsignedInts of `LETTERS` of the texts followed by the reverse complement of all of them."""
+    """Codes of `LETTERS` of the texts followed by the reverse complement of all of them."""
     code_of = {letter: code for code, letters in enumerate(LETTERS) for letter in letters}
     symbols, present = symbols_of(documents), np.zeros(len(documents.alphabet), bool)
     table = np.array([code_of.get(str(symbol), -1) for symbol in symbols], np.int32)

@@ -199,7 +199,7 @@ class WindowLanes:
 
     def products(self, rows: Picked, groups: slice) -> Floats:
         codes, offsets, which = rows
-        # UnsignedInts of the same type, so that the loop is compiled once for it.
+        # Codes of the same type, so that the loop is compiled once for it.
         ours, wide = self.documents.codes_for(), np.uint32
         ours, codes = (ours, codes) if ours.dtype == codes.dtype else (ours.astype(wide), codes.astype(wide))
         own, lane_groups = np.array(self.documents.offsets), self.groups[groups]

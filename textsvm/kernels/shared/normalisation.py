@@ -119,7 +119,7 @@ class Normalisation:
 
 
 def featureless_of(columns: Normalisation, coef: Floats, examples: Documents) -> tuple[list[Ints], Floats]:
-    """UnsignedInts of the distinct support vectors without features, and the values of texts equal to them.
+    """Codes of the distinct support vectors without features, and the values of texts equal to them.
 
     `columns` belongs to the support vectors, `coef` has shape (n_machines, n_sv); both may be empty.
     """

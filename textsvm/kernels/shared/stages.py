@@ -49,7 +49,7 @@ class Stage:
 
 
 def strings_of(stages: tuple[Stage, ...], n_symbols: int) -> list[Array]:
-    """UnsignedInts of the symbols of all ids of the last stage: an int64 array for each symbol."""
+    """Codes of the symbols of all ids of the last stage: an int64 array for each symbol."""
     keys, symbols = stages[-1].keys.astype(np.int64), []
     for number in range(len(stages) - 1, -1, -1):
         for _ in stages[number].positions:

@@ -40,7 +40,7 @@ DIGIT_BITS = 8
 FEW_KEYS = 64
 #: Counts whose logarithms are computed in advance.
 LOGS = 256
-#: UnsignedInts of weights for compiled loops.
+#: Codes of weights for compiled loops.
 _WEIGHT_CODES = {"count": 0, "presence": 1, "log": 2, "intersection": 3}
 _HOST = Device("cpu", 0, "cpu")
 
