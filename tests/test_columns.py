@@ -13,8 +13,8 @@ from test_spectrum import CPU, news
 from textsvm import SVC, Compute, GapWeighted, Spectrum, Sum
 from textsvm.choice.choose import TrialExamples, Trials
 from textsvm.gram.base import DenseGram
+from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
-from textsvm.kernels.spectrum.kernel import WEIGHTS
 from textsvm.runtime.parallel import limit
 from textsvm.solvers import columns
 from textsvm.solvers.feature_machines import solve_by_descent

@@ -13,11 +13,12 @@ from problems import random_sparse
 from test_spectrum import CPU, news
 
 from textsvm.errors import InputError
+from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared import counting
 from textsvm.kernels.shared import counting as vocabulary
 from textsvm.kernels.shared.counting import count, plan
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
-from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum
+from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import SharedFeatures
 from textsvm.linalg.sparse import Counts, Sparse

@@ -200,8 +200,8 @@ def test_masks_are_all_choices_once(g, m, canonical):
     found = masks(g, m, canonical)
     every = [kept for kept in product([False, True], repeat=g) if sum(kept) == g - m]
     assert sum(mask.times for mask in found) == len(every)
-    mirrored = {tuple(g - 1 - i for i in mask.kept[::-1]) for mask in found if mask.times == 2}
-    assert len({mask.kept for mask in found} | mirrored) == len(every)
+    mirrored = {tuple(g - 1 - i for i in mask.positions[::-1]) for mask in found if mask.times == 2}
+    assert len({mask.positions for mask in found} | mirrored) == len(every)
 
 
 @pytest.mark.parametrize("n_letters", [4, 70, 3000])
@@ -220,11 +220,11 @@ def test_ids_are_exact_in_stages_and_tables(n_letters, mask, monkeypatch):
     for table in (features.TABLE, 1):
         monkeypatch.setattr(features, "TABLE", table)
         vocabulary, ids = MaskedWindows.learn(windows_of(known, g, False), mask)
-        kept = [tuple(t[i + place] for place in mask.kept) for t in texts for i in range(len(t) - g + 1)]
+        kept = [tuple(t[i + place] for place in mask.positions) for t in texts for i in range(len(t) - g + 1)]
         number = dict(zip(kept, ids.tolist(), strict=True))
         assert [number[u] for u in kept] == ids.tolist()
         assert sorted(set(number.values())) == list(range(len(number))) == list(range(vocabulary.size))
-        theirs = [tuple(t[i + place] for place in mask.kept) for t in new for i in range(len(t) - g + 1)]
+        theirs = [tuple(t[i + place] for place in mask.positions) for t in new for i in range(len(t) - g + 1)]
         assert vocabulary.find(windows_of(others, g, False)).tolist() == [number.get(u, -1) for u in theirs]
     assert fitting(1, n_letters, 1000, 1 << 20)[1] << 20 <= 1 << 64
 

@@ -245,9 +245,7 @@ def test_a_fold_takes_as_many_grams_as_before_for_texts_that_learn_nothing():
 def test_a_grid_over_other_columns_shares_what_kernels_have_in_common():
     ranges = [On("body", Spectrum((1, p))) for p in (1, 2, 3)]
     kernels = list(map(as_kernel, ranges))
-    shared = [
-        gram.description for _, gram in grams(kernels, svc(BOTH).settings.source.encode(TABLE), CPU)
-    ]
+    shared = [gram.description for _, gram in grams(kernels, svc(BOTH).settings.source.encode(TABLE), CPU)]
     assert all(description.endswith("from the sum over lengths") for description in shared)
     kernels = [*ranges, On("subject", Spectrum((1, 2))), BOTH]
     found = tune(svc(kernels[0]), TABLE, LABELS, {"kernel": kernels}, cv=3)

@@ -11,10 +11,11 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers
+from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared import counting
 from textsvm.kernels.shared.counting import count, plan
 from textsvm.kernels.spectrum import features as spectrum_features
-from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum, host_grams
+from textsvm.kernels.spectrum.kernel import Spectrum, host_grams
 from textsvm.linalg.products import DENSE_SHARE
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as

@@ -13,8 +13,8 @@ from test_spectrum import CPU, news, oracle
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, InputError, OneClassSVM, Spectrum, Sum, cross_validate, tune
 from textsvm.evaluation.explanation import explain
+from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum.features import PSEUDO
-from textsvm.kernels.spectrum.kernel import WEIGHTS
 from textsvm.text.documents import encode, encode_as
 
 TRAIN = ["banana", "bandana", "the cat sat on the mat", "nab", "", "aaaa", "a cat", "a mat", "nab"]

@@ -9,9 +9,10 @@ from test_spectrum import CPU, news, oracle, variants
 
 from textsvm import SVC, Sum, save
 from textsvm.errors import InputError
+from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum import features as spectrum_features
 from textsvm.kernels.spectrum.cuda import cuda_grams
-from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum
+from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.linalg import products_cuda, sparse_cuda
 from textsvm.runtime import device as devices
 from textsvm.text.documents import encode

@@ -14,6 +14,14 @@ AnyArray: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
+Floats32: TypeAlias = NDArray[np.float32]
+Ints32: TypeAlias = NDArray[np.int32]
+#: Keys of p-mers, and sets of bits.
+Words: TypeAlias = NDArray[np.uint64]
+#: int32 or int64, as few bytes as the largest number needs.
+SignedInts: TypeAlias = NDArray[np.signedinteger]
+#: uint8, uint16 or uint32, such as codes of symbols.
+UnsignedInts: TypeAlias = NDArray[np.unsignedinteger]
 #: Object of a JSON document.
 Json: TypeAlias = dict[str, Any]
 #: Arrays of a file, by name.

@@ -60,8 +60,7 @@ class Kernels(UserDict[str, Any]):
 
     def options(self, name: str) -> tuple[Option, ...]:
         """Options of a kernel, without importing it; none for kernels that are not registered."""
-        options: tuple[Option, ...] = self.data[name][1] if name in self.data else ()
-        return options
+        return self.data[name][1] if name in self.data else ()
 
     def simple(self) -> list[str]:
         """Names of the kernels that are not composed of others."""

@@ -13,14 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents, MultiView
 
-Array = NDArray[np.float64]
-Lengths = NDArray[np.int64]
-Values = NDArray[np.float64]
 #: Number of pieces of a document for occlusion.
 PIECES = 64
 
@@ -46,7 +43,7 @@ class Contributions:
     """Contributions to sums of kernel values, for each document."""
 
     #: list of float64 arrays: Contributions of the characters of each document, as shown (`Documents.shown`).
-    symbols: list[Array]
+    symbols: list[Floats]
     #: Text, number of occurrences and contribution of each feature of each document; empty for kernels
     #: without named features.
     features: list[list[tuple[str, int, float]]] = field(default_factory=list)
@@ -61,7 +58,7 @@ class Attributor:
         self.kernel = kernel
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Array, values: Array, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
     ) -> Contributions:
         """Contributions of symbols to sum_i coef[d, i] k(support_i, documents[d]).
 
@@ -70,16 +67,15 @@ class Attributor:
         """
         return occlusion(rows.decision, documents, coef, progress)
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         """Predicted seconds of a core for the contributions to each document."""
-        seconds: Array = PIECES * self.kernel.cost.of_rows(lengths, support_lengths)
-        return seconds
+        return PIECES * self.kernel.cost.of_rows(lengths, support_lengths)
 
 
 def occlusion(
-    decide: Callable[[Any, Array], Array],
+    decide: Callable[[Any, Floats], Floats],
     documents: Documents | MultiView,
-    coef: Array,
+    coef: Floats,
     progress: Progress | None = None,
 ) -> Contributions:
     """Changes of the values without each piece of the texts, spread evenly over the symbols of a piece.
@@ -100,7 +96,7 @@ def occlusion(
     return Contributions(symbols)
 
 
-def complete(contributions: Contributions, values: Array) -> Contributions:
+def complete(contributions: Contributions, values: Floats) -> Contributions:
     """Complete exact contributions for documents without features; values has shape (n,).
 
     A document too short for features equals a support vector or has value 0 with all: its value is spread
@@ -123,8 +119,8 @@ def pieces(text: str, most: int = PIECES) -> Sequence[tuple[int, int]]:
     if len(starts) < 2 or longest > max(40, 2 * size):  # a script without spaces
         starts = list(range(0, len(text), size))
     starts[0] = 0
-    kept = [0]
+    cuts = [0]
     for start in starts[1:]:
-        if len(starts) <= most or start - kept[-1] >= size:
-            kept.append(start)
-    return list(zip(kept, [*kept[1:], len(text)], strict=True))
+        if len(starts) <= most or start - cuts[-1] >= size:
+            cuts.append(start)
+    return list(zip(cuts, [*cuts[1:], len(text)], strict=True))

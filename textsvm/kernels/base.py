@@ -23,11 +23,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Arrays, Floats, Floats32, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.combined.rows import ProductRows, SumPredictor, SumRows, SumWeights, sum_contributions
@@ -36,11 +36,9 @@ from textsvm.kernels.contract import (
     Cost,
     Features,
     KernelRows,
-    Lengths,
     Predictor,
     RowsPredictor,
     Structure,
-    Values,
     strip_prefix,
 )
 from textsvm.kernels.inputs import encode_inputs
@@ -52,11 +50,10 @@ from textsvm.runtime.parameters import Parameters
 from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.tokens import Tokens, check_tokens
 
-if TYPE_CHECKING:
-    from typing import Self
-
-#: Limits of a sum or product: number of leaves, and levels of nesting.
-MOST_PARTS, MOST_DEPTH = 100, 10
+#: Greatest number of leaves of a sum or product.
+MOST_PARTS = 100
+#: Greatest number of nested sums and products.
+MOST_DEPTH = 10
 
 
 class Kernel(Parameters, ABC):
@@ -76,6 +73,10 @@ class Kernel(Parameters, ABC):
     _column: str | None = None
     #: Number of symbols of the shortest documents that have features, or the parameter with this number.
     _shortest: ClassVar[int | str] = 0
+    #: Whether windows of the reverse complement count, of kernels of DNA.
+    canonical: bool = False
+    #: Method of kernels that are exported with their support vectors: machines as a `PairTerm`.
+    _pair_term: Any = None
     #: Makes ``np.float64(2) * kernel`` call `__rmul__` of the kernel.
     __array_ufunc__ = None
 
@@ -121,18 +122,18 @@ class Kernel(Parameters, ABC):
         The columns are `documents`; the rows are these documents, or others (`KernelRows.cross`).
         """
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         """Prepare machines for prediction; `coef` is a float64 array of shape (n_machines, n_sv)."""
         return RowsPredictor(self.rows(support, device), coef)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         """Arrays learnt by `fit`, to be saved with a model."""
         return {}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Restore the learnt arrays of `state`."""
 
-    def __call__(self, texts: Any, others: Any = None) -> NDArray[np.float32]:
+    def __call__(self, texts: Any, others: Any = None) -> Floats32:
         """Kernel values of texts with others, or with each other.
 
         Texts are normalised as `textsvm.SVC` does by default, and values computed on the device that it would
@@ -307,7 +308,7 @@ class CompositeStructure(Structure):
     def read(self, documents: Documents | MultiView) -> Any:
         return documents
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         kernels = [part.structure.as_dict() for part in self.kernel.kernels]
         return {"name": self.kernel.name, **self.kernel.get_params(deep=False), "kernels": kernels}
 
@@ -315,7 +316,7 @@ class CompositeStructure(Structure):
 class CompositeCost(Cost):
     """Cost of a sum or product."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         return np.sum(
             [part.cost.of_rows(row_lengths, column_lengths) for part in self.kernel.kernels], axis=0
         )
@@ -400,14 +401,14 @@ class Composite(Kernel):
                 f"most {MOST_PARTS} kernels and {MOST_DEPTH} levels are allowed"
             )
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         return {
             f"{number}.{name}": array
             for number, part in enumerate(self.kernels)
             for name, array in part.structure.state().items()
         }
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: Arrays) -> None:
         for number, part in enumerate(self.kernels):
             part.structure.restore(strip_prefix(f"{number}.", state))
 
@@ -472,12 +473,12 @@ class SumFeatures(Features):
     def has_weights(self) -> bool:  # type: ignore[override]
         return all(term.features.has_weights for _, term in self.kernel.structure.terms)
 
-    def weights(self, support: Documents, coef: NDArray[np.float64]) -> SumWeights:
+    def weights(self, support: Documents, coef: Floats) -> SumWeights:
         terms = self.kernel.structure.terms
         parts = [term.features.weights(term.structure.read(support), weight * coef) for weight, term in terms]
         return SumWeights(self.kernel, parts)
 
-    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | MultiView) -> SumWeights:
+    def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> SumWeights:
         terms = enumerate(self.kernel.structure.terms)
         parts = [
             term.features.restore_weights(strip_prefix(f"{k}.", state), alphabets) for k, (_, term) in terms
@@ -500,11 +501,16 @@ class SumAttributor(Attributor):
         )
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self,
+        rows: SumRows,
+        documents: Documents,
+        coef: Floats,
+        values: Floats,
+        progress: Progress | None = None,
     ) -> Contributions:
         return sum_contributions(rows, documents, coef, progress)
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         terms = self.kernel.structure.terms
         return np.sum([term.attribution.seconds(lengths, support_lengths) for _, term in terms], axis=0)
 
@@ -545,7 +551,7 @@ class Sum(Composite):
         return SumFeatures(self) if all(term.features is not None for _, term in terms) else None
 
     @property
-    def _shares(self) -> NDArray[np.float64]:
+    def _shares(self) -> Floats:
         """The weights, of sum 1."""
         weights = np.ones(len(self.kernels)) if self.weights is None else np.asarray(self.weights, float)
         return weights / weights.sum()
@@ -559,7 +565,7 @@ class Sum(Composite):
         self.check()
         return SumRows(self, documents, device)
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         parts = [
             term.predictor(term.structure.read(support), weight * coef, device)
             for weight, term in self.structure.terms

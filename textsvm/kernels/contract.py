@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Array, Arrays, Floats, Floats32, Ints, Json
 from textsvm.errors import InputError
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
@@ -35,10 +36,6 @@ AHEAD = 8
 UNKNOWN_RATE = 5e5 / 60
 #: Prefix of the saved arrays of a kernel on a column.
 OWN = "own."
-#: Number of symbols of each document.
-Lengths = NDArray[np.int64]
-#: Seconds, coefficients or decision values.
-Values = NDArray[np.float64]
 AbilityT = TypeVar("AbilityT", covariant=True)
 
 
@@ -51,13 +48,13 @@ class MatrixRows(Protocol):
     n: int
     device: Device
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         """k(d, d) of each column document, shape (n,)."""
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         """k(documents[indices], documents), shape (len(indices), n)."""
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         """The whole matrix, shape (n, n), of which half is computed."""
 
 
@@ -70,15 +67,13 @@ class KernelRows(MatrixRows, Protocol):
     kernel: Any
     documents: Documents
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         """k(others, documents), shape (len(others), n).
 
         The alphabet of `others` must extend that of the column documents.
         """
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         """k(others, documents) @ coef in bounded memory: coef (n, k) -> (len(others), k), on the host."""
 
 
@@ -91,23 +86,21 @@ class HostRows(ABC):
     ahead: int = AHEAD
 
     @abstractmethod
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Floats32:
         """k(others, documents), shape (len(others), n)."""
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return decision_by_rows(self, others, coef, progress, on_host=True)
 
 
 def decision_by_rows(
     rows: Any,
     others: Any,
-    coef: NDArray[np.float64],
+    coef: Floats,
     progress: Progress | None = None,
     on_host: bool = False,
     size: int | None = None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """k(others, documents) @ coef, `size` of `others` at a time, multiplied on the device or on the host."""
     values = np.empty((len(others), coef.shape[1]))
     size = size or max(1, BLOCK_BYTES // (4 * max(1, rows.n)))
@@ -128,7 +121,7 @@ class Predictor(Protocol):
 
     device: Device
 
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+    def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         """Values without bias, shape (len(documents), n_machines), on the host, in bounded memory.
 
         The alphabet of `documents` must extend that of the support vectors.
@@ -141,7 +134,7 @@ class FeatureWeights:
 
     kind: str  #: "substrings", "words" or "numbers"
     names: NDArray[np.object_]  #: shape (n_features,)
-    weights: NDArray[np.float64]  #: shape (n_features, n_machines)
+    weights: Floats  #: shape (n_features, n_machines)
     kernel: Any = None  #: The kernel, if it is a term of a sum
 
 
@@ -149,18 +142,18 @@ class FeatureWeights:
 class FeatureTable:
     """Features of a kernel that are counted together: strings at some offsets of a window."""
 
-    offsets: NDArray[np.int64]  #: shape (n_patterns, p): Places of the symbols of an occurrence in its window
+    offsets: Ints  #: shape (n_patterns, p): Places of the symbols of an occurrence in its window
     #: Symbols of a window, which must lie within the text; of several patterns each has its own window, up
     #: to its last symbol.
     span: int
-    values: NDArray[np.float64]  #: shape (n_patterns,): Value of an occurrence; 1 for plain counts
+    values: Floats  #: shape (n_patterns,): Value of an occurrence; 1 for plain counts
     times: int  #: Factor of the squares of these features in k(s, s)
-    codes: NDArray[np.int64]  #: shape (n, p): Codes of the symbols of each known string
-    factors: NDArray[np.float64] | None  #: shape (n,): Learnt factor of each string; None: 1
+    codes: Ints  #: shape (n, p): Codes of the symbols of each known string
+    factors: Floats | None  #: shape (n,): Learnt factor of each string; None: 1
     #: shape (n,): Number of rows of `weights` of each string. Intersection kernels have a row for each
     #: occurrence up to the largest count, all others have a single row.
-    rows: NDArray[np.int64]
-    weights: NDArray[np.float64]  #: shape (sum of rows, n_machines)
+    rows: Ints
+    weights: Floats  #: shape (sum of rows, n_machines)
 
 
 @dataclass(frozen=True)
@@ -176,7 +169,7 @@ class FeatureTerm:
 
     kernel: Any
     view: Any  #: Symbols that the kernel reads (`textsvm.text.documents.View`)
-    alphabet: NDArray[Any]  #: Symbol of each code: code points (uint32) or tokens (object)
+    alphabet: AnyArray  #: Symbol of each code: code points (uint32) or tokens (object)
     count: str  #: Function f: "count", "presence", "log" or "intersection"
     normalised: bool
     tables: Sequence[FeatureTable]
@@ -184,8 +177,8 @@ class FeatureTerm:
     scale: float = 1.0
     both_strands: bool = False  #: Whether windows of the reverse complement count (DNA)
     #: Codes of texts without any feature, and values of equal texts, shape (n, n_machines).
-    featureless: Sequence[NDArray[np.int64]] = ()
-    featureless_values: NDArray[np.float64] | None = None
+    featureless: Sequence[Ints] = ()
+    featureless_values: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -200,21 +193,21 @@ class PairTerm:
     view: Any  #: Symbols that the kernel reads (`textsvm.text.documents.View`)
     recurrence: str  #: "edit" or "gap"
     support: Documents  #: n support vectors
-    coef: NDArray[np.float64]  #: shape (n, n_machines)
+    coef: Floats  #: shape (n, n_machines)
     rate: float  #: gamma or decay
     relative: bool = False
     normalised: bool = True
     scale: float = 1.0  #: k(s, t) = scale times the recurrence, if the kernel is not normalised
-    levels: NDArray[np.float64] | None = None  #: shape (p,): Level weights of the recurrence
+    levels: Floats | None = None  #: shape (p,): Level weights of the recurrence
     #: shape (n,): 1 / sqrt of the recurrence of each support vector with itself, 0 without features
-    roots: NDArray[np.float64] | None = None
+    roots: Floats | None = None
     shortest: int = 0  #: Texts with fewer symbols have no features
     #: As in `FeatureTerm`.
-    featureless: Sequence[NDArray[np.int64]] = ()
-    featureless_values: NDArray[np.float64] | None = None
+    featureless: Sequence[Ints] = ()
+    featureless_values: Floats | None = None
 
     @property
-    def alphabet(self) -> NDArray[Any]:
+    def alphabet(self) -> AnyArray:
         """Symbol of each code."""
         return self.support.alphabet
 
@@ -233,20 +226,20 @@ class Weights(Protocol):
     def predictor(self, device: Device) -> Predictor:
         """Prepare for prediction; the predictor of a CPU has `contributions` (`SpectrumPredictor`), too."""
 
-    def named(self, examples: Any) -> list[FeatureWeights]:
+    def named(self, examples: Documents | MultiView) -> list[FeatureWeights]:
         """Features with a weight, for each term of the kernel; `examples` have the alphabets of training."""
 
-    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+    def state(self, tolerance: float) -> Arrays:
         """Arrays for `Features.restore_weights`; normalised values change by at most `tolerance`."""
 
 
 class RowsPredictor:
     """`Predictor` from kernel values with the support vectors; coef has shape (n_machines, n_sv)."""
 
-    def __init__(self, rows: KernelRows, coef: NDArray[np.float64]) -> None:
+    def __init__(self, rows: KernelRows, coef: Floats) -> None:
         self.rows, self.coef, self.device = rows, coef, rows.device
 
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+    def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         return self.rows.decision(documents, self.coef.T, progress)
 
     def feature_terms(self, examples: Any) -> list[PairTerm]:
@@ -260,10 +253,10 @@ class RowsPredictor:
 class SharedColumns(Protocol):
     """Rows of several kernels from a shared pass, with the same bits as rows of each kernel alone."""
 
-    def diags(self) -> list[Any]:
+    def diags(self) -> list[Array]:
         """K[i, i] of each kernel, shape (n,), float32."""
 
-    def rows(self, indices: NDArray[np.int64]) -> list[Any]:
+    def rows(self, indices: Ints) -> list[Array]:
         """Rows of each kernel, shape (len(indices), n), float32."""
 
 
@@ -288,7 +281,7 @@ class Sharing(ABC):
     @abstractmethod
     def grams(
         self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
+    ) -> Iterator[tuple[int, Array]]:
         """Position and matrix of each kernel of a pass; the caller may keep the matrix."""
 
     def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
@@ -299,7 +292,7 @@ class Sharing(ABC):
         """Whether tiles of the matrices of a pass have the same bits; see `Cost.tileable`."""
         return False
 
-    def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Any]:
+    def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Array]:
         """Kernel values of others with documents, a matrix for each kernel, on the CPU."""
         raise TypeError(f"{type(self).__name__} has no tiles")
 
@@ -388,12 +381,12 @@ class Structure:
     @property
     def letters(self) -> str:
         """The letters that the kernel accepts, "" for all: kernels of both strands read DNA and RNA only."""
-        return "acgtunrykmswbdhv" if getattr(self.kernel, "canonical", False) else ""
+        return "acgtunrykmswbdhv" if self.kernel.canonical else ""
 
     @property
-    def pair_term(self) -> Callable[[Documents, NDArray[np.float64]], PairTerm] | None:
+    def pair_term(self) -> Callable[[Documents, Floats], PairTerm] | None:
         """Machines, coef (n_machines, n_sv), with their support vectors for export; None if not supported."""
-        return getattr(self.kernel, "_pair_term", None)
+        return self.kernel._pair_term
 
     @property
     def near_duplicate_kernel(self) -> Any:
@@ -405,9 +398,7 @@ class Structure:
         """Quality of a Nystroem approximation (`textsvm.kernels.nystroem.Approximation`); otherwise None."""
         return None
 
-    def condense(
-        self, index: NDArray[np.int64], coef: NDArray[np.float64]
-    ) -> tuple[Any, NDArray[np.int64], NDArray[np.float64]]:
+    def condense(self, index: Ints, coef: Floats) -> tuple[Any, Ints, Floats]:
         """Kernel, index and coef of machines with the same decision values, to keep for prediction.
 
         `index`, shape (m,), are positions in the documents for which `rows` was called last; coef has shape
@@ -415,7 +406,7 @@ class Structure:
         """
         return self.kernel, index, coef
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Name and parameters as JSON values and arrays: the form of model files and of ``--json``."""
         own = {"name": self.kernel.name, **self.kernel.get_params(deep=False)}
         column = self.view.column
@@ -427,12 +418,12 @@ class Structure:
         # Different functions of tokens may have the same repr.
         return (f"{type(self.kernel)} {self.as_dict()}", self.views) if self.comparable else id(self.kernel)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         """The arrays that the kernel learnt, under the names of a model file."""
         prefix = "" if self.view.column is None else OWN
         return {prefix + name: array for name, array in self.kernel.state().items()}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Restore a kernel from the arrays of `state`."""
         self.kernel.restore(state if self.view.column is None else strip_prefix(OWN, state))
 
@@ -451,7 +442,7 @@ class Cost:
         """Work that is shared with kernels of equal `sharing`."""
         return None
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         """Predicted seconds of a core for the kernel values of each row document with all columns, (m,)."""
         return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
 
@@ -459,8 +450,10 @@ class Cost:
         """Predicted seconds of a core for all values of some documents with others."""
         total = 0.0
         for leaf in self.kernel.structure.leaves:
-            some, others = (leaf.structure.read(documents).lengths for documents in (rows, columns))
-            total += float(leaf.cost.of_rows(some, others).sum())
+            row_lengths, column_lengths = (
+                leaf.structure.read(documents).lengths for documents in (rows, columns)
+            )
+            total += float(leaf.cost.of_rows(row_lengths, column_lengths).sum())
         return total
 
     def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
@@ -477,7 +470,7 @@ class Cost:
         once, twice = (self.of_rows(length, length)[0] for length in (np.array([1000]), np.array([2000])))
         return bool(twice > 3 * once)
 
-    def demand(self, lengths: NDArray[np.int64]) -> float:
+    def demand(self, lengths: Ints) -> float:
         """Work of prediction with support vectors of these lengths, relative to the limit of saved models."""
         return 0.0
 
@@ -510,7 +503,7 @@ class Features:
         """Whether the features of all terms can be counted, so that `rows` is available."""
         return self.key is not None
 
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def occurrences(self, lengths: Ints) -> Ints:
         """Upper bound of the number of features of documents of these lengths, shape (n,)."""
         raise NotImplementedError
 
@@ -518,7 +511,7 @@ class Features:
         """Count the features of documents (`kernels.spectrum.counted_documents`), on a CPU by default."""
         raise NotImplementedError
 
-    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+    def fit_counted(self, counted: Any, train: Ints) -> None:
         """Fit the kernel to some of the counted documents."""
         self.kernel.check()
 
@@ -526,20 +519,19 @@ class Features:
         """Predicted bytes of the features, if they can lie on disk; otherwise 0."""
         return 0
 
-    def rows_of(self, counted: Any, train: NDArray[np.int64]) -> FeatureRows:
+    def rows_of(self, counted: Any, train: Ints) -> FeatureRows:
         """Feature matrix of counted documents, for a kernel fitted to `train`."""
-        rows: FeatureRows = counted.rows(self.kernel, train)
-        return rows
+        return counted.rows(self.kernel, train)
 
     def rows(self, documents: Documents | MultiView, device: Device) -> FeatureRows:
         """Fit the kernel to documents and return their feature matrix."""
-        everyone, terms = np.arange(len(documents)), [term for _, term in self.kernel.structure.terms]
+        every_document, terms = np.arange(len(documents)), [term for _, term in self.kernel.structure.terms]
         keys, parts = [term.features.key for term in terms], {}
         for key in dict.fromkeys(keys):
             counted = terms[keys.index(key)].features.count_terms(documents, device)
             for k, term in enumerate(terms):
                 if keys[k] == key:
-                    parts[k] = _fitted_rows(term, counted, everyone)
+                    parts[k] = _fitted_rows(term, counted, every_document)
             del counted  # before the terms of the next key are counted: counts are larger than rows
         return self._side_by_side([parts.pop(k) for k in range(len(terms))], device)
 
@@ -551,9 +543,7 @@ class Features:
                 counted[term.features.key] = term.features.count(term.structure.read(documents), device)
         return counted
 
-    def counted_rows(
-        self, counted: dict[Hashable, Any], train: NDArray[np.int64], device: Device
-    ) -> FeatureRows:
+    def counted_rows(self, counted: dict[Hashable, Any], train: Ints, device: Device) -> FeatureRows:
         """Fit the kernel to some documents of `count_terms` and return the feature matrix of all."""
         terms = [term for _, term in self.kernel.structure.terms]
         return self._side_by_side([_fitted_rows(term, counted, train) for term in terms], device)
@@ -567,23 +557,22 @@ class Features:
             return rows_cuda.side_by_side(parts, weights)
         return side_by_side(parts, weights)
 
-    def weights(self, support: Documents, coef: NDArray[np.float64]) -> Weights:
+    def weights(self, support: Documents, coef: Floats) -> Weights:
         """Machines, coef (n_machines, n_sv), as weights of features."""
         raise NotImplementedError
 
-    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Documents | MultiView) -> Weights:
+    def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> Weights:
         """Restore weights, and the state of the kernel, from `Weights.state`."""
         raise NotImplementedError
 
 
-def _fitted_rows(term: Any, counted: dict[Hashable, Any], train: NDArray[np.int64]) -> FeatureRows:
+def _fitted_rows(term: Any, counted: dict[Hashable, Any], train: Ints) -> FeatureRows:
     """Fit a term to some counted documents; the feature matrix of all."""
     features = term.features
     features.fit_counted(counted[features.key], train)
-    rows: FeatureRows = features.rows_of(counted[features.key], train)
-    return rows
+    return features.rows_of(counted[features.key], train)
 
 
-def strip_prefix(prefix: str, state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def strip_prefix(prefix: str, state: Arrays) -> Arrays:
     """The arrays whose names begin with a prefix, by their names without it."""
     return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}

@@ -12,8 +12,8 @@ from datetime import date, time, timedelta
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Bools
 from textsvm.errors import InputError
 from textsvm.kernels.combined.table import Numbers, Table
 from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
@@ -178,8 +178,8 @@ class InputTable:
         if not self._n and isinstance(self._table, list | tuple):
             return []
         if name not in self.names:
-            some = ", ".join(map(str, self.names[:LISTED])) + ", ..." * (len(self.names) > LISTED)
-            raise InputError(f"the table has no column {name!r}; it has {some or 'none'}")
+            listing = ", ".join(map(str, self.names[:LISTED])) + ", ..." * (len(self.names) > LISTED)
+            raise InputError(f"the table has no column {name!r}; it has {listing or 'none'}")
         if self.names.count(name) > 1:
             raise InputError(f"the table has {self.names.count(name)} columns {name!r}; rename one")
         if isinstance(self._table, list | tuple):
@@ -216,7 +216,7 @@ def as_numbers(name: str, column: Any) -> Any:
     return values
 
 
-def _dense(name: str, column: Any) -> NDArray[Any]:
+def _dense(name: str, column: Any) -> AnyArray:
     """A column as an array of real numbers."""
     try:
         values = np.asarray(column)
@@ -269,7 +269,7 @@ def _trouble(cell: Any) -> str:
     return ""
 
 
-def _usable(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _usable(values: AnyArray) -> Bools:
     """Mask of values that are finite and can be squared."""
     return np.abs(values) <= LARGEST
 

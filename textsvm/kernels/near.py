@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats32, Ints, Ints32
+from textsvm.kernels.contract import KernelRows
 from textsvm.runtime.device import Device, array_module, to_host, use
 from textsvm.text.documents import Documents
 
@@ -23,8 +24,8 @@ class Bound:
     """Least value of the pairs to search for."""
 
     #: shapes (m,) and (n,): Bounds; the value of a pair must reach that of its row or of its column.
-    rows: NDArray[np.float32]
-    columns: NDArray[np.float32]
+    rows: Floats32
+    columns: Floats32
     within: int | None = None  #: Greatest distance
 
 
@@ -33,18 +34,18 @@ class Pairs:
     """Similar pairs, unordered."""
 
     #: shape (m,): Indices among all rows and all columns; within a single set, rows < columns.
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    values: NDArray[np.float32]  #: shape (m,): Normalised kernel values
-    distances: NDArray[np.int32] | None = None  #: shape (m,): Distances, of kernels that have them
+    rows: Ints
+    columns: Ints
+    values: Floats32  #: shape (m,): Normalised kernel values
+    distances: Ints32 | None = None  #: shape (m,): Distances, of kernels that have them
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, some: Any) -> Pairs:
+    def take(self, positions: Array) -> Pairs:
         """The pairs at some positions."""
-        distances = None if self.distances is None else self.distances[some]
-        return Pairs(self.rows[some], self.columns[some], self.values[some], distances)
+        distances = None if self.distances is None else self.distances[positions]
+        return Pairs(self.rows[positions], self.columns[positions], self.values[positions], distances)
 
 
 class Near(Protocol):
@@ -81,8 +82,8 @@ class NearByValues:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.others = documents if others is None else others
         self.own = others is None
-        self._columns: dict[int, tuple[Any, Any]] = {}  # rows of kernel values and their scale
-        self._row_scales: dict[int, Any] = {}
+        self._columns: dict[int, tuple[KernelRows, Array]] = {}  # rows of kernel values and their scale
+        self._row_scales: dict[int, Array] = {}
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
         xp = array_module(self.device)
@@ -100,12 +101,12 @@ class NearByValues:
                 to_host(values[at, column]),
             )
 
-    def _prepare_columns(self, block: slice) -> tuple[Any, Any]:
+    def _prepare_columns(self, block: slice) -> tuple[KernelRows, Array]:
         if block.start not in self._columns:
             self._columns[block.start] = self._prepare(self.documents, block)
         return self._columns[block.start]
 
-    def _scale(self, block: slice) -> Any:
+    def _scale(self, block: slice) -> Array:
         """Scale of the rows of a block."""
         if self.own:
             return self._prepare_columns(block)[1]
@@ -113,12 +114,12 @@ class NearByValues:
             self._row_scales[block.start] = self._prepare(self.others, block)[1]
         return self._row_scales[block.start]
 
-    def _prepare(self, documents: Documents, block: slice) -> tuple[Any, Any]:
+    def _prepare(self, documents: Documents, block: slice) -> tuple[KernelRows, Array]:
         rows = self.kernel.rows(_block(documents, block), self.device)
         return rows, scale_of(rows.diag(), self.device)
 
 
-def scale_of(diag: Any, device: Device) -> Any:
+def scale_of(diag: Array, device: Device) -> Array:
     """1 / sqrt(K(s, s)), or 0 if K(s, s) <= 0, float32, on the device of `diag`."""
     xp = array_module(device)
     return xp.where(diag > 0, 1 / xp.sqrt(xp.where(diag > 0, diag, 1)), 0).astype(xp.float32)

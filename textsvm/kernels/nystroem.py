@@ -31,12 +31,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array
+from textsvm.arrays import Array, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.contract import Ability, Cost, KernelRows, Lengths, Structure, Values
+from textsvm.kernels.contract import Ability, Cost, KernelRows, Structure
 from textsvm.kernels.near import Nearest
 from textsvm.linalg.dense import DenseRows, matmul
 from textsvm.linalg.rows import FeatureRows
@@ -46,8 +45,10 @@ from textsvm.runtime.parallel import Progress, one_blas_thread, part
 from textsvm.runtime.workers import current
 from textsvm.text.documents import Documents, View
 
-#: Bytes of kernel values in float64 at a time, on the host and on a card.
-HOST_BLOCK, DEVICE_BLOCK = 64 << 20, 1 << 30
+#: Bytes of a block of kernel values in float64 on the host.
+HOST_BLOCK = 64 << 20
+#: Bytes of such a block on a card.
+DEVICE_BLOCK = 1 << 30
 #: Eigenvalues up to this many rounding errors are left out.
 ROUNDING = 10.0
 
@@ -75,9 +76,9 @@ class Approximation:
 class Landmarks:
     """The map from documents to features, on a device."""
 
-    index: NDArray[np.int64]  #: shape (m,): Ascending indices among the training documents
+    index: Ints  #: shape (m,): Ascending indices among the training documents
     rows: KernelRows  #: With the landmarks as columns
-    projection: Any  #: shape (m, r), on the device of the rows: V diag(lambda)^(-1/2)
+    projection: Array  #: shape (m, r), on the device of the rows: V diag(lambda)^(-1/2)
     negative: float  #: As in `Approximation`
 
 
@@ -103,9 +104,7 @@ class NystroemStructure(Structure):
     def approximation(self) -> Approximation | None:
         return None if self.kernel._last is None else self.kernel._last[2]
 
-    def condense(
-        self, index: NDArray[np.int64], coef: NDArray[np.float64]
-    ) -> tuple[Kernel, NDArray[np.int64], NDArray[np.float64]]:
+    def condense(self, index: Ints, coef: Floats) -> tuple[Kernel, Ints, Floats]:
         landmarks, features, _ = self.kernel._last
         all_coef = np.zeros((len(features.x), len(coef)))
         all_coef[index] = coef.T
@@ -114,14 +113,14 @@ class NystroemStructure(Structure):
             self.kernel._last = None
             return self.kernel.kernel, landmarks.index, devices.to_host(weights).T
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         return {**super().as_dict(), "kernel": self.kernel.kernel.structure.as_dict()}
 
 
 class NystroemCost(Cost):
     """Cost of rows by landmarks."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         nystroem = self.kernel
         share = min(1.0, nystroem.landmarks / max(1, len(column_lengths)))
         return nystroem.kernel.cost.of_rows(row_lengths, column_lengths) * share
@@ -226,17 +225,17 @@ class NystroemRows:
         return self._features
 
     @property
-    def _z(self) -> Any:
+    def _z(self) -> Array:
         return self.make_features().x.values
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         return self.make_features().x.squares().astype(np.float32)
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         with devices.use(self.device):
             return _products(self._z[indices], self._z.T)
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         with devices.use(self.device):
             return _products(self._z, self._z.T)
 
@@ -246,7 +245,7 @@ def _products(a: Array, b: Array) -> Array:
     return matmul(a, b) if isinstance(a, np.ndarray) else a @ b
 
 
-def _decompose(rows: KernelRows, index: NDArray[np.int64]) -> Landmarks:
+def _decompose(rows: KernelRows, index: Ints) -> Landmarks:
     """The map to features from the rows of landmarks."""
     xp = devices.array_module(rows.device)
     with one_blas_thread():  # the bits of eigenvectors depend on the number of threads
@@ -276,9 +275,9 @@ def _features(
     for rows, values in _crossed(kernel, landmarks, documents, blocks, progress):
         z[rows] = _products(values.astype(xp.float64), landmarks.projection)
     for rows in blocks:
-        some = documents.take(np.arange(rows.start, rows.stop))
-        trace += float(kernel.rows(some, device).diag().sum(dtype=xp.float64))
-    x: Any = DenseRows(z)
+        block_documents = documents.take(np.arange(rows.start, rows.stop))
+        trace += float(kernel.rows(block_documents, device).diag().sum(dtype=xp.float64))
+    x: Array = DenseRows(z)
     return FeatureRows(x, xp.zeros(n)), float(x.squares().sum()) / max(trace, 1e-300)
 
 
@@ -288,24 +287,31 @@ def _crossed(
     documents: Documents,
     blocks: Sequence[slice],
     progress: Progress | None,
-) -> Iterator[tuple[slice, Any]]:
+) -> Iterator[tuple[slice, Array]]:
     """Kernel values of each block with the landmarks, by workers if that is faster."""
-    workers, chosen = current(), landmarks.rows.documents
+    workers, landmark_documents = current(), landmarks.rows.documents
     work = [float(block.stop - block.start) for block in blocks]
-    seconds = kernel.cost.seconds(documents, chosen)
+    seconds = kernel.cost.seconds(documents, landmark_documents)
     on_cpu = landmarks.rows.device.kind == "cpu"
     if workers is None or not on_cpu or not workers.pays(seconds):
         for rows, size in zip(blocks, work, strict=True):
-            some = documents.take(np.arange(rows.start, rows.stop))
-            yield rows, landmarks.rows.cross(some, part(progress, rows.start, size, len(documents)))
+            block_documents = documents.take(np.arange(rows.start, rows.stop))
+            yield (
+                rows,
+                landmarks.rows.cross(block_documents, part(progress, rows.start, size, len(documents))),
+            )
         return
-    shared = (kernel, chosen, documents)  # sent together, so that functions of tokens keep their identity
+    shared = (
+        kernel,
+        landmark_documents,
+        documents,
+    )  # sent together, so that functions of tokens keep their identity
     for number, values in workers.run(_cross, [shared], blocks, work, progress):
         yield blocks[number], values
     workers.forget(shared)
 
 
-def _cross(shared: tuple[Kernel, Any, Any], rows: slice) -> Any:
+def _cross(shared: tuple[Kernel, Documents, Documents], rows: slice) -> Array:
     """Kernel values of a block, computed by a worker."""
     kernel, landmarks, documents = shared
     columns = kernel.rows(landmarks, devices.select("cpu"))

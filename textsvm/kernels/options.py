@@ -93,8 +93,9 @@ ALPHABET = Option(
 )
 
 WEIGHTS = ("count", "presence", "intersection", "log")
-#: Help texts.
-LENGTH, COUNT = "length of substrings or subsequences, or a range such as 3-5", "function of a count"
+#: Help texts of several options.
+LENGTH = "length of substrings or subsequences, or a range such as 3-5"
+COUNT = "function of a count"
 
 
 def _p(low_and_high: tuple[int, int]) -> dict[str, Any]:

@@ -15,29 +15,29 @@ from textsvm.kernels.user import UserKernel
 from textsvm.text.documents import View
 
 
-def as_kernel(given: Any) -> Kernel:
+def as_kernel(kernel: Any) -> Kernel:
     """A fresh kernel from a kernel object, a name or a Python function."""
-    if isinstance(given, str):
-        if given in ("auto", "fast"):
+    if isinstance(kernel, str):
+        if kernel in ("auto", "fast"):
             return fixed_default()
-        if given in IN_SKLEARN:
-            raise InputError(f"kernel={given!r} is called {IN_SKLEARN[given]!r} here")
-        if given not in KERNELS:
-            known = ", ".join(["auto", "fast", *KERNELS.simple()])
-            raise InputError(f"kernel={given!r} is not one of {known}, precomputed")
-        return KERNELS[given]()
-    if isinstance(given, Kernel):
-        return given.structure.resolved()
-    if callable(given):
-        return UserKernel(given)
-    raise InputError(f"kernel={given!r} is neither a kernel object, a name nor a function")
+        if kernel in IN_SKLEARN:
+            raise InputError(f"kernel={kernel!r} is called {IN_SKLEARN[kernel]!r} here")
+        if kernel not in KERNELS:
+            names = ", ".join(["auto", "fast", *KERNELS.simple()])
+            raise InputError(f"kernel={kernel!r} is not one of {names}, precomputed")
+        return KERNELS[kernel]()
+    if isinstance(kernel, Kernel):
+        return kernel.structure.resolved()
+    if callable(kernel):
+        return UserKernel(kernel)
+    raise InputError(f"kernel={kernel!r} is neither a kernel object, a name nor a function")
 
 
-def structure_of(given: Any) -> Structure:
+def structure_of(kernel: Any) -> Structure:
     """Structure of a kernel, given as for `as_kernel`; an unregistered name reads texts."""
-    if isinstance(given, str) and given in KERNELS:
-        given = KERNELS[given]()
-    return given.structure if isinstance(given, Kernel) else Structure(given, View())
+    if isinstance(kernel, str) and kernel in KERNELS:
+        kernel = KERNELS[kernel]()
+    return kernel.structure if isinstance(kernel, Kernel) else Structure(kernel, View())
 
 
 def approximated(kernel: Kernel, landmarks: int | None, n: int) -> Kernel:

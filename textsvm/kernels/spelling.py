@@ -63,10 +63,10 @@ def spell(kernel: Kernel) -> str:
     a column, and parameters that are no options.
     """
     if kernel.name == "on":
-        given = kernel.get_params(deep=False)
-        columns = [given["column"]] if isinstance(given["column"], str) else given["column"]
-        form = "{}=({})" if given["kernel"].name in _SIGNS else "{}={}"
-        return form.format(",".join(map(_quote, columns)), spell(given["kernel"]))
+        parameters = kernel.get_params(deep=False)
+        columns = [parameters["column"]] if isinstance(parameters["column"], str) else parameters["column"]
+        form = "{}=({})" if parameters["kernel"].name in _SIGNS else "{}={}"
+        return form.format(",".join(map(_quote, columns)), spell(parameters["kernel"]))
     if kernel.name not in _SIGNS:
         column = kernel.structure.view.column
         return _spell_part(kernel) if column is None else f"{_quote(str(column))}={_spell_part(kernel)}"
@@ -111,14 +111,14 @@ def _quote(column: str) -> str:
 
 
 def _leaf(text: str) -> Kernel:
-    name, colon, listed = (piece.strip() for piece in text.partition(":"))
+    name, colon, options_text = (piece.strip() for piece in text.partition(":"))
     if name not in names():
         error = f"{name!r} is no kernel" if name else "a kernel is missing"
         raise InputError(f"{error}; take one of {', '.join(names())}, as in spectrum:2-7,log,idf+gap:4")
     base, fixed, defaults = NAMED.get(name, (name, (), ()))
     options = {option.name: option for option in KERNELS.options(base)}
-    parameters: dict[str, dict[str, Any]] = {}
-    for piece in (*fixed, *(listed.split(",") if colon else ())):
+    parameters: dict[str, dict[str, object]] = {}
+    for piece in (*fixed, *(options_text.split(",") if colon else ())):
         option, values = _option(piece.strip(), options, text)
         if option.name in parameters:
             raise InputError(f"{option.name} is given twice in {text}")
@@ -129,7 +129,7 @@ def _leaf(text: str) -> Kernel:
     return KERNELS[base](**{key: value for values in parameters.values() for key, value in values.items()})
 
 
-def _option(piece: str, options: dict[str, Option], text: str) -> tuple[Option, dict[str, Any]]:
+def _option(piece: str, options: dict[str, Option], text: str) -> tuple[Option, dict[str, object]]:
     """The option of a piece of a part, and the parameters that it sets."""
     name, equals, value = piece.partition("=")
     if equals and name in options and options[name].metavar:
@@ -163,7 +163,7 @@ def _form(option: Option) -> str:
 def _spell_part(kernel: Kernel) -> str:
     params, pieces = kernel.get_params(deep=False), []
     options = KERNELS.options(kernel.name)
-    defaults: dict[str, Any] = type(kernel)().get_params(deep=False) if options else params
+    defaults: dict[str, object] = type(kernel)().get_params(deep=False) if options else params
     name, fixed = _name_of(kernel, params)
     rest = {
         key: value for key, value in params.items() if not _same(value, defaults[key]) and key not in fixed
@@ -177,7 +177,7 @@ def _spell_part(kernel: Kernel) -> str:
     return f"{name}:{','.join(pieces)}" if pieces else name
 
 
-def _name_of(kernel: Kernel, params: dict[str, Any]) -> tuple[str, set[str]]:
+def _name_of(kernel: Kernel, params: dict[str, object]) -> tuple[str, set[str]]:
     """The most specific name of a kernel, and the parameters that it fixes."""
     options = {option.name: option for option in KERNELS.options(kernel.name)}
     for name, (base, fixed, _) in NAMED.items():
@@ -190,7 +190,7 @@ def _name_of(kernel: Kernel, params: dict[str, Any]) -> tuple[str, set[str]]:
     return kernel.name, set()
 
 
-def _piece(option: Option, params: dict[str, Any]) -> tuple[str, set[str]]:
+def _piece(option: Option, params: dict[str, object]) -> tuple[str, set[str]]:
     """Text of an option that sets these parameters, and their names; "" and no names if it cannot."""
     text, value = option.name, "True"
     if option.metavar:
@@ -203,11 +203,11 @@ def _piece(option: Option, params: dict[str, Any]) -> tuple[str, set[str]]:
     return (text, set(values)) if _all_same(values, params) else ("", set())
 
 
-def _all_same(values: dict[str, Any], params: dict[str, Any]) -> bool:
+def _all_same(values: dict[str, object], params: dict[str, object]) -> bool:
     return all(_same(value, params[name]) for name, value in values.items())
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     """Whether parameters are equal, lists and arrays like tuples."""
     return bool(_plain(a) == _plain(b))
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import BLOCK_BYTES, HostRows, KernelRows, Predictor, Structure
@@ -74,7 +74,7 @@ class UserKernel(Kernel):
         if not callable(self.function):
             raise InputError(f"kernel function {self.function!r} cannot be called")
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         """Predict on the host, where the function runs, whatever the device."""
         return super().predictor(support, coef, gpu.select("cpu"))
 
@@ -90,16 +90,16 @@ class UserRows(HostRows):
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self.texts = _texts(documents)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         values = np.empty(self.n, np.float32)
         for i, text in enumerate(self.texts):
             values[i] = self._call([text], [text])[0, 0]
         return self._move(values)
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         return self._move(self._values([self.texts[i] for i in indices]))
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         if self.device.kind == "cuda":
             with gpu.use(self.device):
                 gpu.require_memory(4 * self.n**2, f"the {self.n:,} x {self.n:,} matrix", "lower --memory")
@@ -113,10 +113,10 @@ class UserRows(HostRows):
                 progress(last * (2 * self.n - last), self.n * self.n)
         return self._move(values)
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         return self._move(self._values(_texts(others), progress))
 
-    def _values(self, texts: list[str], progress: Progress | None = None) -> NDArray[np.float32]:
+    def _values(self, texts: list[str], progress: Progress | None = None) -> Floats32:
         values = np.empty((len(texts), self.n), np.float32)
         for first, last in self._blocks(len(texts)):
             values[first:last] = self._call(texts[first:last], self.texts)
@@ -124,7 +124,7 @@ class UserRows(HostRows):
                 progress(last, len(texts))
         return values
 
-    def _move(self, values: NDArray[np.float32]) -> Any:
+    def _move(self, values: Floats32) -> Array:
         """Values on the device of the rows."""
         if self.device.kind == "cpu":
             return values
@@ -136,7 +136,7 @@ class UserRows(HostRows):
         size = min(ROWS, max(1, BLOCK_BYTES // (8 * max(1, self.n))))
         return [(first, min(first + size, m)) for first in range(0, m, size)]
 
-    def _call(self, rows: list[str], columns: list[str]) -> NDArray[np.float32]:
+    def _call(self, rows: list[str], columns: list[str]) -> Floats32:
         """Values as float32, checked."""
         try:
             returned = self.kernel.function(list(rows), list(columns))
@@ -175,7 +175,7 @@ def _texts(documents: Documents) -> list[str]:
     return [documents.text(i) for i in range(len(documents))]
 
 
-def _check_symmetric(block: NDArray[np.float32], first: int) -> None:
+def _check_symmetric(block: Floats32, first: int) -> None:
     unequal = np.abs(block - block.T) > ASYMMETRY * np.abs(block).max(initial=0)
     if unequal.any():
         i, j = np.argwhere(unequal)[0]

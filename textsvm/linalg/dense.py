@@ -15,15 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray
+from textsvm.arrays import AnyArray, Array, Ints
 from textsvm.linalg.sparse import run_pieces
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import array_module, device_of
 from textsvm.runtime.parallel import one_blas_thread
-
-Array = Any  # a CuPy array
 
 #: Numbers of columns that kernels are compiled for.
 WIDTHS = (1, 2, 4, 8)
@@ -47,9 +44,15 @@ def padded(array: Array, width: int) -> Array:
 
 
 SOURCE = "dense.cu"
-BLOCK, WARPS = 256, 8
-#: Rows per warp of `dense_dot`, features per warp of `dense_transposed_dot`; warps that keep a GPU busy.
-ROWS, FEATURES, BUSY = 4, 128, 1 << 14
+#: Threads and warps per block.
+BLOCK = 256
+WARPS = 8
+#: Rows per warp of `dense_dot`.
+ROWS = 4
+#: Features per warp of `dense_transposed_dot`.
+FEATURES = 128
+#: Warps that keep a GPU busy.
+BUSY = 1 << 14
 TYPES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [
@@ -74,10 +77,10 @@ class CudaDense:
         """Z @ dense, float64, shape (n_features, k) -> (n, k)."""
         cp, n = gpu.cupy(), self._n
         out = cp.empty((n, dense.shape[1]))
-        for some, width in slices(dense.shape[1]):
+        for columns, width in slices(dense.shape[1]):
             products = cp.empty((n, width))
-            self._launch("dense_dot", -(-n // ROWS), padded(dense[:, some], width), products, 1)
-            out[:, some] = products[:, : some.stop - some.start]
+            self._launch("dense_dot", -(-n // ROWS), padded(dense[:, columns], width), products, 1)
+            out[:, columns] = products[:, : columns.stop - columns.start]
         return out
 
     def transposed_dot(self, dense: Array) -> Array:
@@ -86,10 +89,12 @@ class CudaDense:
         out = cp.zeros((d, dense.shape[1]))
         tiles = -(-d // FEATURES)
         pieces = max(1, min(self._n // 32, BUSY // max(1, tiles)))
-        for some, width in slices(dense.shape[1]):
+        for columns, width in slices(dense.shape[1]):
             sums = cp.empty((pieces, d, width))
-            self._launch("dense_transposed_dot", tiles * pieces, padded(dense[:, some], width), sums, pieces)
-            out[:, some] = sums.sum(axis=0)[:, : some.stop - some.start]
+            self._launch(
+                "dense_transposed_dot", tiles * pieces, padded(dense[:, columns], width), sums, pieces
+            )
+            out[:, columns] = sums.sum(axis=0)[:, : columns.stop - columns.start]
         return out
 
     @property
@@ -134,6 +139,10 @@ def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
 
 #: Bytes of the float64 copy of a block of rows, on the host and on a GPU.
 HOST_BLOCK, DEVICE_BLOCK = 16 << 20, 1 << 30
+#: Bytes of the float64 copy of a block of rows on the host.
+HOST_BLOCK = 16 << 20
+#: Bytes of such a copy on a GPU.
+DEVICE_BLOCK = 1 << 30
 #: Bytes of rows kept in float64 on the host for many products.
 HOST_DOUBLE = 256 << 20
 
@@ -143,7 +152,7 @@ class DenseRows:
     """Dense rows of Z."""
 
     #: float32 or float64 array, shape (n, n_features), NumPy or CuPy: Results are on the same device.
-    values: Any
+    values: Array
 
     def __len__(self) -> int:
         return len(self.values)
@@ -153,28 +162,28 @@ class DenseRows:
         """Number of features."""
         return int(self.values.shape[1])
 
-    def take(self, indices: NDArray[np.int64]) -> DenseRows:
+    def take(self, indices: Ints) -> DenseRows:
         """The rows at `indices`."""
         return DenseRows(self.values[self._xp.asarray(indices)])
 
-    def take_for_products(self, indices: NDArray[np.int64]) -> DenseRows | CudaDense:
+    def take_for_products(self, indices: Ints) -> DenseRows | CudaDense:
         """The rows at `indices`, prepared for many products.
 
         Not copied on a GPU; converted to float64 on the host if they fit into HOST_DOUBLE.
         """
         if self._xp is not np:
             return self._on_gpu(self._xp.asarray(indices))
-        some = self.take(indices).values
-        return DenseRows(some.astype(np.float64) if 8 * some.size <= HOST_DOUBLE else some)
+        rows = self.take(indices).values
+        return DenseRows(rows.astype(np.float64) if 8 * rows.size <= HOST_DOUBLE else rows)
 
-    def squares(self) -> Any:
+    def squares(self) -> Array:
         """Squared norm of every row, float64, shape (n,)."""
         norms = self._xp.empty(len(self))
         for rows, block in self._blocks():
             norms[rows] = self._xp.square(block).sum(axis=1)
         return norms
 
-    def dot(self, dense: Any) -> Any:
+    def dot(self, dense: Array) -> Array:
         """Z @ dense: (n_features, k) -> float64 (n, k)."""
         by = self._xp.asarray(dense, np.float64)
         if self._xp is not np:
@@ -184,7 +193,7 @@ class DenseRows:
             products[rows] = matmul(block, by)
         return products
 
-    def transposed_dot(self, dense: Any) -> Any:
+    def transposed_dot(self, dense: Array) -> Array:
         """Z.T @ dense: (n, k) -> float64 (n_features, k)."""
         by = self._xp.asarray(dense, np.float64)
         if self._xp is not np:
@@ -194,7 +203,7 @@ class DenseRows:
             sums += matmul(block.T, by[rows])
         return sums
 
-    def scatter(self, indices: Any, weights: Any, constant: float) -> Any:
+    def scatter(self, indices: Array, weights: Array, constant: float) -> Array:
         """A.T @ diag(weights) @ A, float64, shape (n_features + 1,) * 2; A has a last column `constant`."""
         xp, d = self._xp, self.n_features
         total, root = xp.zeros((d + 1, d + 1)), xp.sqrt(weights)[:, None]
@@ -205,7 +214,7 @@ class DenseRows:
             total += matmul(scaled.T, scaled) if xp is np else scaled.T @ scaled
         return total
 
-    def _blocks(self, indices: Any = None) -> Iterator[tuple[slice, Any]]:
+    def _blocks(self, indices: Array = None) -> Iterator[tuple[slice, Array]]:
         """Blocks of consecutive rows (of those at `indices`), in float64."""
         size = HOST_BLOCK if self._xp is np else DEVICE_BLOCK
         step = max(1, size // (8 * max(1, self.n_features)))
@@ -214,7 +223,7 @@ class DenseRows:
             rows = slice(first, min(first + step, n))
             yield rows, self.values[rows if indices is None else indices[rows]].astype(np.float64, copy=False)
 
-    def _on_gpu(self, indices: Any = None) -> CudaDense:
+    def _on_gpu(self, indices: Array = None) -> CudaDense:
         return CudaDense(self._xp.ascontiguousarray(self.values), indices)
 
     @property

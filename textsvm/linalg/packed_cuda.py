@@ -12,15 +12,13 @@ between threads, in a fixed order.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from textsvm.arrays import AnyArray, Array
 from textsvm.linalg.rows_cuda import LIST, CudaRows, marked
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 
-Array = Any  # a CuPy array
 SOURCE = "packed.cu"
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, ())]
@@ -77,7 +75,7 @@ class PackedRows:
         gpu.each_warp(gpu.function(SOURCE, "pack_rows"), n, *scaled, *packed)
         return {"begin": begin, "rare_begin": rare_begin, "entries": entries, "rare": rare}
 
-    def _pack_lists(self, x: CudaRows, index: Array) -> dict[str, Any]:
+    def _pack_lists(self, x: CudaRows, index: Array) -> dict[str, Array]:
         cp, columns, slabs = gpu.cupy(), x.columns, -(-self.n // self._table)
         size, (feature, begin) = -(-self.n // slabs), columns.pieces
         to, entries = cp.empty((slabs + 1, len(feature)), np.int64), cp.empty(len(columns.rows), np.uint32)
@@ -111,7 +109,7 @@ class PackedRows:
         slabs = self._lists["slabs"]
         self._launch("packed_sums", slabs * max(1, self._processors // slabs), arguments)
 
-    def _launch(self, name: str, blocks: int, arguments: Any) -> None:
+    def _launch(self, name: str, blocks: int, arguments: AnyArray) -> None:
         kernel = gpu.function(SOURCE, name)
         kernel.max_dynamic_shared_size_bytes = 4 * self._table
         kernel((blocks,), (THREADS,), (arguments,), shared_mem=4 * self._table)

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.linalg.sparse import Sparse, are_whole, index_type
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, one_blas_thread, run
 
-Array = NDArray[Any]
 #: Columns held by this share of the rows are kept dense, up to these bytes, from this number of rows on.
 DENSE_SHARE = 0.15
 DENSE_BYTES = 1 << 28
@@ -38,7 +37,7 @@ class InvertedIndex:
     every entry of X, the position after it in the list of its feature. Blocks of features end at `ends`.
     """
 
-    def __init__(self, x: Sparse, ends: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, x: Sparse, ends: Ints | None = None) -> None:
         self.x, self.ends = x, np.array([x.n_features]) if ends is None else ends
         self.df = x.frequencies()
         self.indptr = np.concatenate([[0], np.cumsum(self.df)])
@@ -63,9 +62,9 @@ class InvertedIndex:
     def products(
         self,
         rows: Sparse,
-        row_scale: NDArray[np.float64],
-        scale: NDArray[np.float64],
-        out: NDArray[np.float32],
+        row_scale: Floats,
+        scale: Floats,
+        out: Floats32,
         progress: Progress | None = None,
     ) -> None:
         """out[i, j] = finish(<rows[i], x[j]>, row_scale[i], scale[j])."""
@@ -96,7 +95,7 @@ class InvertedIndex:
 class DenseColumns:
     """Some columns of X as a dense matrix."""
 
-    def __init__(self, x: Sparse, features: NDArray[np.int64], dtype: type[np.floating]) -> None:
+    def __init__(self, x: Sparse, features: Ints, dtype: type[np.floating]) -> None:
         self.column = np.full(x.n_features, -1, np.int32)
         self.column[features] = np.arange(len(features))
         self.features, self.width = features, len(features)
@@ -125,16 +124,16 @@ class Half:
         df = x.frequencies()
         square = largest_square(x)
         self.dense = DenseColumns(x, full_columns(df, len(x)), product_type(square, square))
-        listed = (df > 1) & (self.dense.column < 0)
-        n_listed = int(listed.sum())
-        target = np.where(listed, np.cumsum(listed) - 1, -1).astype(index_type(n_listed))
+        in_lists = (df > 1) & (self.dense.column < 0)
+        n_listed = int(in_lists.sum())
+        target = np.where(in_lists, np.cumsum(in_lists) - 1, -1).astype(index_type(n_listed))
         self.rest = x.select(target, n_listed)
-        del df, listed, target
+        del df, in_lists, target
         self.columns = InvertedIndex(self.rest)
         #: None if all are 1 (presence, intersection) and need not be read.
         self.values = None if bool(np.all(self.rest.values == 1)) else self.columns.values
 
-    def add_to(self, total: NDArray[np.float32], progress: Progress | None = None) -> None:
+    def add_to(self, total: Floats32, progress: Progress | None = None) -> None:
         """total[i, j] += <x[i], x[j]> for j >= i, each rounded once."""
         rest, columns = self.rest, self.columns
         entries = (rest.indptr, rest.features, rest.values, columns.after)
@@ -149,7 +148,7 @@ class Half:
         _run(add, work, [(b - a) * (len(total) - a) for a, b in work], progress)
 
 
-def finish_half(total: NDArray[np.float32], scale: NDArray[np.float64], out: NDArray[np.float32]) -> None:
+def finish_half(total: Floats32, scale: Floats, out: Floats32) -> None:
     """out[i, j] = out[j, i] = finish(total[i, j], scale[i], scale[j]) for j >= i; `out` may be `total`."""
 
     def fill(piece: tuple[int, int]) -> None:
@@ -169,7 +168,7 @@ def product_type(square: float, other: float) -> type[np.floating]:
     return np.float32 if square * other < 1 << 48 else np.float64
 
 
-def full_columns(df: NDArray[np.int64], n: int, share: float = DENSE_SHARE) -> NDArray[np.int64]:
+def full_columns(df: Ints, n: int, share: float = DENSE_SHARE) -> Ints:
     """Columns to keep dense, the fullest, given the number of the `n` rows that hold each."""
     full = np.flatnonzero(df > share * n) if n >= DENSE_ROWS else np.empty(0, np.int64)
     return np.sort(full[np.argsort(-df[full], kind="stable")[: DENSE_BYTES // (4 * max(n, 1))]])

@@ -26,8 +26,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats32
 from textsvm.linalg.sparse_cuda import (
     EXACT,
     FINISHES,
@@ -43,8 +43,6 @@ from textsvm.linalg.sparse_cuda import (
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Defines
 from textsvm.runtime.parallel import Progress
-
-Array = Any  # a CuPy array
 
 NARROW_SHARE = 0.02
 WIDE_SHARE, VECTOR_SHARE = 0.15, 0.03
@@ -118,40 +116,38 @@ class CudaColumns:
         self._each("fill_lists", len(x.features), *entries, cursor, self.list_documents, self.list_values)
         self.narrow, self.wide = self._dense(x, 0, self.n, self.height, 0)
 
-    def half(self, what: str, progress: Progress | None = None) -> Array:
-        """finish(<x[i], x[j]>) for j > i, shape (n, n), others arbitrary; `what` names the matrix."""
-        out, everyone = self._empty(self.n, what), gpu.cupy().arange(self.n)
+    def half(self, label: str, progress: Progress | None = None) -> Array:
+        """finish(<x[i], x[j]>) for j > i, shape (n, n), others arbitrary; `label` names the matrix."""
+        out, indices = self._empty(self.n, label), gpu.cupy().arange(self.n)
         for first, last in self._tiles(self.n):
             end = first + _padded(last - first)
-            tile = _ProductTile(
-                self.x, everyone[first:last], self.narrow[first:end], self.wide[first:end], []
-            )
+            tile = _ProductTile(self.x, indices[first:last], self.narrow[first:end], self.wide[first:end], [])
             self._fill(out[first:last], tile, self.factors, first)
             gpu.report(progress, last * (2 * self.n - last), self.n * self.n)
         return out
 
-    def rows(self, which: Array, what: str) -> Array:
+    def rows(self, which: Array, label: str) -> Array:
         """finish(<x[i], x[j]>) for the rows i of `which`, an int64 array on the GPU, and all j."""
-        out = self._empty(len(which), what)
+        out = self._empty(len(which), label)
         for first, last in self._tiles(len(which)):
-            some = which[first:last]
-            padded = gpu.cupy().zeros(_padded(len(some)), np.int64)
-            padded[: len(some)] = some
-            tile = _ProductTile(self.x, some, self.narrow[padded], self.wide[padded], [])
+            block = which[first:last]
+            padded = gpu.cupy().zeros(_padded(len(block)), np.int64)
+            padded[: len(block)] = block
+            tile = _ProductTile(self.x, block, self.narrow[padded], self.wide[padded], [])
             self._fill(out[first:last], tile, self.factors)
         return out
 
-    def cross(self, x: CudaSparse, factors: Factors, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, x: CudaSparse, factors: Factors, label: str, progress: Progress | None = None) -> Array:
         """finish(<row i of another matrix over the same features, x[j]>) for all i and j."""
         x, factors = self._on_grid(x, factors)
-        out, everyone = self._empty(len(x), what), gpu.cupy().arange(len(x))
+        out, indices = self._empty(len(x), label), gpu.cupy().arange(len(x))
         largest = self._largest(x)
         for first, last in self._tiles(len(x)):
             height = _padded(last - first)
             narrow, wide = self._dense(x, first, last, height, 0)
             more = range(1, -(-largest.bit_length() // 7))
             digits = [self._dense(x, first, last, height, digit)[0] for digit in more]
-            tile = _ProductTile(x, everyone[first:last], narrow, wide, digits)
+            tile = _ProductTile(x, indices[first:last], narrow, wide, digits)
             self._fill(out[first:last], tile, factors)
             gpu.report(progress, last, len(x))
         return out
@@ -256,7 +252,7 @@ class CudaColumns:
             return (*FIXED, *finish_defines(self.kernel.name))
         return GRID if self.grid else EXACT[np.uint32]
 
-    def _each(self, name: str, n: int, *args: Any) -> None:
+    def _each(self, name: str, n: int, *args: object) -> None:
         gpu.each(gpu.function(SOURCE, name, self._defines), n, *args)
 
     def _narrow_product(self, rows: Array, skip: int) -> Array | None:
@@ -297,7 +293,7 @@ def empty_matrix(m: int, n: int, values: str, beside: int = 0) -> Array:
     return gpu.cupy().empty((m, n), np.float32)
 
 
-def mirror(matrix: Array, diagonal: NDArray[np.float32]) -> None:
+def mirror(matrix: Array, diagonal: Floats32) -> None:
     """Copy the upper half of a square matrix to the lower half, and set its diagonal."""
     blocks = -(-len(matrix) // 64)
     if blocks:

@@ -12,14 +12,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, SignedInts
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.sparse import Counts, Sparse, count_kept, index_type, run_on_ranges
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -27,12 +25,12 @@ class FeatureRows:
     """Feature rows, and the part of each document's own kernel value that they lack."""
 
     x: Sparse
-    ridge: NDArray[np.float64]  #: shape (n,): k(s, s) - |x_s|^2, at least 0
+    ridge: Floats  #: shape (n,): k(s, s) - |x_s|^2, at least 0
     #: Whether coordinate descent converges quickly: rows of similar length and many features, as for texts,
     #: not vectors of arbitrary scale.
     descent: bool = True
 
-    def take(self, indices: NDArray[np.int64]) -> FeatureRows:
+    def take(self, indices: Ints) -> FeatureRows:
         """The rows at `indices`."""
         return replace(self, x=self.x.take(indices), ridge=self.ridge[indices])
 
@@ -41,22 +39,22 @@ class FeatureRows:
 class SharedFeatures:
     """Unweighted features that at least two documents share, and the norm of the others."""
 
-    indptr: NDArray[np.int64]  #: shape (n + 1,)
+    indptr: Ints  #: shape (n + 1,)
     #: int32 or int64, shape (entries,): Shared features, numbered by decreasing frequency for locality.
-    features: NDArray[np.signedinteger]
-    values: NDArray[np.float32]  #: shape (entries,)
-    number: NDArray[np.int64]  #: shape (n_features,): Original number of each shared feature
-    alone: NDArray[np.float64]  #: shape (n,): Sum of squares of the features that only this document has
+    features: SignedInts
+    values: Floats32  #: shape (entries,)
+    number: Ints  #: shape (n_features,): Original number of each shared feature
+    alone: Floats  #: shape (n,): Sum of squares of the features that only this document has
 
     @classmethod
-    def of(cls, x: Sparse, df: NDArray[np.int64]) -> SharedFeatures:
+    def of(cls, x: Sparse, df: Ints) -> SharedFeatures:
         """From feature rows and the document frequency of each feature."""
         number, target = _numbered(df)
         shared = x.select(target, len(number))
         return cls(shared.indptr, shared.features, shared.values, number, x.squares() - shared.squares())
 
     @classmethod
-    def of_slabs(cls, slabs: Callable[[], Iterable[Sparse]], df: NDArray[np.int64]) -> SharedFeatures:
+    def of_slabs(cls, slabs: Callable[[], Iterable[Sparse]], df: Ints) -> SharedFeatures:
         """`of` the rows of all slabs, of which only one is in memory."""
         number, target = _numbered(df)
         size, end = int(df[number].sum()), 0
@@ -72,21 +70,19 @@ class SharedFeatures:
         return cls(np.concatenate(indptr), features, values, number, np.concatenate(alone))
 
     @classmethod
-    def of_counts(cls, counts: Counts, table: NDArray[np.float32], df: NDArray[np.int64]) -> SharedFeatures:
+    def of_counts(cls, counts: Counts, table: Floats32, df: Ints) -> SharedFeatures:
         """From counts and the value of each count; like `of`, without all values in memory."""
         number, target = _numbered(df)
         indptr, alone = np.zeros_like(counts.indptr), np.empty(len(counts.indptr) - 1)
-        given = (counts.indptr, counts.features)
-        run_on_ranges(counts.indptr, lambda i, j: count_kept(i, j, *given, target, indptr))
+        entries = (counts.indptr, counts.features)
+        run_on_ranges(counts.indptr, lambda i, j: count_kept(i, j, *entries, target, indptr))
         np.cumsum(indptr, out=indptr)
         features, values = empty(indptr[-1], index_type(len(number))), empty(indptr[-1], np.float32)
-        arrays = (*given, counts.counts, table, target, indptr, features, values, alone)
+        arrays = (*entries, counts.counts, table, target, indptr, features, values, alone)
         run_on_ranges(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
         return cls(indptr, features, values, number, alone)
 
-    def weighed(
-        self, weights: NDArray[np.float64] | None, alone: NDArray[np.float64] | float, normalised: bool
-    ) -> FeatureRows:
+    def weighed(self, weights: Floats | None, alone: Floats | float, normalised: bool) -> FeatureRows:
         """Feature rows with a weight per shared feature, and `alone` for features of a single document.
 
         `normalised` divides rows by their norms; a document without features has kernel value 1 with itself.
@@ -111,23 +107,25 @@ def side_by_side(parts: list[FeatureRows], weights: Sequence[float]) -> FeatureR
     matrices: list[Any] = [part.x for part in parts]
     if isinstance(matrices[0], DenseRows):
         scaled = [np.sqrt(weight) * x.values for x, weight in zip(matrices, weights, strict=True)]
-        dense: Any = DenseRows(np.hstack(scaled))
+        dense: Array = DenseRows(np.hstack(scaled))
         return FeatureRows(dense, ridge, descent)
     indptr = np.sum([x.indptr for x in matrices], axis=0)
     first = np.cumsum([0] + [x.n_features for x in matrices])
-    starts, given = [x.indptr for x in matrices], [x.features for x in matrices]
+    starts, features_of_parts = [x.indptr for x in matrices], [x.features for x in matrices]
     values, roots = [x.values for x in matrices], [float(np.sqrt(weight)) for weight in weights]
     parts.clear()
     matrices.clear()
-    features = _joined(starts, given, _add_base, first.tolist(), indptr, index_type(int(first[-1])))
+    features = _joined(
+        starts, features_of_parts, _add_base, first.tolist(), indptr, index_type(int(first[-1]))
+    )
     scaled_values = _joined(starts, values, _multiply, roots, indptr, np.float32)
     return FeatureRows(Sparse(indptr, features, scaled_values, int(first[-1])), ridge, descent)
 
 
 def _joined(
-    starts: list[NDArray[np.int64]], arrays: list[Array], place: Any, operands: list[Any],
-    indptr: NDArray[np.int64], dtype: Any,
-) -> Array:  # fmt: skip
+    starts: list[Ints], arrays: list[AnyArray], place: Any, operands: list[Any],
+    indptr: Ints, dtype: Any,
+) -> AnyArray:  # fmt: skip
     """Entries of all parts, row by row; `arrays` is emptied to free memory."""
     out, begin = empty(int(indptr[-1]), dtype), indptr[:-1].copy()
     for own, operand in zip(starts, operands, strict=False):
@@ -136,7 +134,7 @@ def _joined(
     return out
 
 
-def _numbered(df: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
+def _numbered(df: Ints) -> tuple[Ints, SignedInts]:
     """Shared features by decreasing frequency, and the position of every feature among them, or -1."""
     number = _commonest_first(df)
     target = np.full(len(df), -1, index_type(len(df)))
@@ -149,17 +147,17 @@ def _keep_counts(
     first, last, indptr, features, counts, table, target, begin, kept_features, kept_values, alone
 ):
     for i in range(first, last):
-        to, total, kept = begin[i], 0.0, 0.0
+        to, total, kept_square = begin[i], 0.0, 0.0
         for k in range(indptr[i], indptr[i + 1]):
             value, feature = table[counts[k]], target[features[k]]
             square = np.float64(value) * np.float64(value)
             total += square
             if feature >= 0:
-                kept += square
+                kept_square += square
                 kept_features[to] = feature
                 kept_values[to] = value
                 to += 1
-        alone[i] = total - kept
+        alone[i] = total - kept_square
 
 
 @njit(nogil=True, cache=True)
@@ -180,12 +178,12 @@ def _commonest_first(df):
 
 
 @njit(nogil=True, cache=True)
-def _weigh(indptr, features, given, first, last, weights, alone, normalised, values, ridge):
+def _weigh(indptr, features, unweighted, first, last, weights, alone, normalised, values, ridge):
     """Values and ridges of some rows."""
     for i in range(first, last):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):
-            v = given[k] * weights[features[k]]
+            v = unweighted[k] * weights[features[k]]
             values[k] = np.float32(v)
             total += v * v
         ridge[i] = alone[i]

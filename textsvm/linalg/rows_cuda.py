@@ -16,17 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.linalg.dense import WIDTHS, padded, slices
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of, warps
 from textsvm.runtime import device as gpu
 
-Array = Any  # a CuPy array
 #: Remedy if features do not fit on a GPU.
 LESS = "take fewer lengths or documents, or run with --device cpu"
 SOURCE = "newton.cu"
@@ -37,8 +35,10 @@ DEFINE_SETS = [(SOURCE, (("COLUMNS", width), ("GROUP", group))) for width in WID
 BLOCK = 256
 #: Mean entries per row up to which a row is read by a single warp.
 SHORT = 192
-#: Bits of a sum, and entries of a list per warp.
-BITS, LIST = 61, 2048
+#: Bits of a sum.
+BITS = 61
+#: Entries of a list per warp.
+LIST = 2048
 #: Entries sorted together.
 PART = 1 << 28
 #: structs Pass and Lists of newton.cu.
@@ -97,10 +97,10 @@ class CudaRows:
         dense = _split(cp.asarray(dense))
         out = cp.empty((self.n_features, dense.shape[1]))
         bound = cp.sqrt(self.squares()) @ cp.abs(dense)
-        for some, width in slices(dense.shape[1]):
-            unit = padded(cp.exp2(cp.floor(BITS - cp.log2(cp.maximum(bound[some], 1e-300)))), width)
-            sums = self.columns.sums(padded(dense[:, some].astype(np.float32), width), unit)
-            out[:, some] = sums[:, : some.stop - some.start] / unit[: some.stop - some.start]
+        for columns, width in slices(dense.shape[1]):
+            unit = padded(cp.exp2(cp.floor(BITS - cp.log2(cp.maximum(bound[columns], 1e-300)))), width)
+            sums = self.columns.sums(padded(dense[:, columns].astype(np.float32), width), unit)
+            out[:, columns] = sums[:, : columns.stop - columns.start] / unit[: columns.stop - columns.start]
         return _added(out)
 
     def passed(self, dense: Array, shift: Array = None, index: Array = None, factor: Array = None) -> Array:
@@ -112,12 +112,12 @@ class CudaRows:
         n = len(self) if index is None else len(index)
         out = cp.empty((n, dense.shape[1]))
         shift = cp.zeros(dense.shape[1]) if shift is None else shift
-        for some, width in slices(dense.shape[1]):
+        for columns, width in slices(dense.shape[1]):
             block = cp.empty((n, width))
-            factors = None if factor is None else padded(factor[:, some], width)
-            self.launch(width, padded(dense[:, some].astype(np.float32), width), padded(shift[some], width),
-                        index, factors, block)  # fmt: skip
-            out[:, some] = block[:, : some.stop - some.start]
+            factors = None if factor is None else padded(factor[:, columns], width)
+            rounded, shifts = dense[:, columns].astype(np.float32), padded(shift[columns], width)
+            self.launch(width, padded(rounded, width), shifts, index, factors, block)
+            out[:, columns] = block[:, : columns.stop - columns.start]
         return out
 
     def launch(
@@ -141,8 +141,8 @@ class CudaRows:
 
     def part(self, indices: Array) -> CudaRows:
         """The rows at `indices`, ascending, with their entries by feature taken from these."""
-        some = self.take(indices)
-        return replace(some, lists=self.columns.kept(marked(len(self), indices)))
+        rows = self.take(indices)
+        return replace(rows, lists=self.columns.kept(marked(len(self), indices)))
 
 
 @dataclass(frozen=True)
@@ -257,18 +257,18 @@ def _numbers(x: CudaRows) -> Array:
     return numbers
 
 
-def _parts(indptr: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _parts(indptr: Ints) -> list[tuple[int, int]]:
     """Ranges of rows with at most PART entries, or of a single row."""
     cuts = np.flatnonzero(np.diff(indptr[:-1] // PART)) + 1
     begins = [0, *cuts.tolist()] if len(indptr) > 1 else []
     return list(zip(begins, [*begins[1:], len(indptr) - 1], strict=True)) if begins else []
 
 
-def _each(name: str, n: int, *args: Any) -> None:
+def _each(name: str, n: int, *args: object) -> None:
     gpu.each(gpu.function(SOURCE, name, DEFINE_SETS[0][1]), n, *args)
 
 
-def _warps(name: str, n: int, *args: Any) -> None:
+def _warps(name: str, n: int, *args: object) -> None:
     gpu.each_warp(gpu.function(SOURCE, name, DEFINE_SETS[0][1]), n, *args)
 
 
@@ -280,7 +280,8 @@ def joined(parts: Sequence[CudaRows]) -> CudaRows:
     before = np.cumsum([0] + [len(part.values) for part in parts])
     starts = [part.indptr[:-1] + first for part, first in zip(parts, before, strict=False)]
     indptr = cp.concatenate([*starts, cp.asarray(before[-1:])])
-    features, values = (cp.concatenate([getattr(part, a) for part in parts]) for a in ("features", "values"))
+    features = cp.concatenate([part.features for part in parts])
+    values = cp.concatenate([part.values for part in parts])
     return CudaRows(indptr, features, values, parts[0].n_features)
 
 
@@ -294,7 +295,7 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
     features, values = cp.empty(int(indptr[-1]), np.int32), cp.empty(int(indptr[-1]), np.float32)
     begin = indptr[:-1].copy()
     for part, weight, base in zip(parts, weights, first, strict=False):
-        x: Any = part.x
+        x: Array = part.x
         check_features(int(base) + x.n_features)
         _place(x, base, np.sqrt(weight), None, begin, features, values)
         begin += cp.diff(x.indptr)

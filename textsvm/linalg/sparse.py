@@ -12,13 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Floats32, Ints, Ints32, SignedInts, UnsignedInts
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import n_threads, run
 
-Array = NDArray[Any]
 #: Largest int32.
 MAX_INT32 = (1 << 31) - 1
 #: Pieces of work per thread: enough to balance unequal documents.
@@ -38,7 +37,7 @@ def index_type(size: int) -> type[np.signedinteger]:
     return np.int32 if size <= MAX_INT32 else np.int64
 
 
-def unsigned(numbers: NDArray[np.signedinteger]) -> NDArray[np.unsignedinteger]:
+def unsigned(numbers: SignedInts) -> UnsignedInts:
     """The same numbers >= 0, in the same memory, as indices for compiled loops.
 
     Numba tests signed indices for being negative, which makes a product with a vector three times as slow.
@@ -46,7 +45,7 @@ def unsigned(numbers: NDArray[np.signedinteger]) -> NDArray[np.unsignedinteger]:
     return numbers.view(f"u{numbers.itemsize}")
 
 
-def run_on_ranges(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
+def run_on_ranges(offsets: Ints, function: Callable[[int, int], object]) -> None:
     """Call function(first, last) on ranges of documents of similar sizes, on all cores if that is faster.
 
     `offsets`, shape (n + 1,), are of the symbols or entries of each document. Results must not depend on the
@@ -64,7 +63,7 @@ def run_pieces(function: Callable[[Any], object], pieces: Sequence[Any]) -> None
         run(function, pieces)
 
 
-def _ranges(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _ranges(offsets: Ints) -> list[tuple[int, int]]:
     """Ranges of documents with similar numbers of symbols."""
     pieces = min(PIECES * n_threads(), int(offsets[-1] - offsets[0]) // MIN_PIECE_SIZE)
     goals = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, pieces) // pieces
@@ -76,55 +75,63 @@ def _ranges(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
 class Counts:
     """Number of occurrences of each feature in each document, as rows of a sparse matrix."""
 
-    indptr: NDArray[np.int64]  #: shape (n + 1,)
+    indptr: Ints  #: shape (n + 1,)
     #: int32 or int64 array, shape (number of entries,): In order of first occurrence.
-    features: NDArray[np.signedinteger]
-    counts: NDArray[np.int32]  #: shape (number of entries,)
+    features: SignedInts
+    counts: Ints32  #: shape (number of entries,)
 
     def slabs(self) -> Iterator[Counts]:
         """The counts of some rows at a time, about `SLAB` entries."""
         steps = np.arange(0, len(self.features), SLAB)
         cuts = np.unique([0, *np.searchsorted(self.indptr, steps), len(self.indptr) - 1])
         for first, last in pairwise(cuts.tolist()):
-            some = slice(self.indptr[first], self.indptr[last])
+            entries = slice(self.indptr[first], self.indptr[last])
             indptr = self.indptr[first : last + 1] - self.indptr[first]
-            yield Counts(indptr, self.features[some], self.counts[some])
+            yield Counts(indptr, self.features[entries], self.counts[entries])
 
 
 @dataclass(frozen=True)
 class Sparse:
     """Sparse matrix X: row i has `values[indptr[i]:indptr[i + 1]]` at these `features`."""
 
-    indptr: NDArray[np.int64]  #: shape (n + 1,)
-    features: NDArray[np.signedinteger]  #: int32 or int64 array, shape (number of entries,)
-    values: NDArray[np.float32]  #: shape (number of entries,)
+    indptr: Ints  #: shape (n + 1,)
+    features: SignedInts  #: int32 or int64 array, shape (number of entries,)
+    values: Floats32  #: shape (number of entries,)
     n_features: int
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    def select(self, target: NDArray[np.signedinteger], n_features: int) -> Sparse:
+    def select(self, target: SignedInts, n_features: int) -> Sparse:
         """Renumber features to `target` (of `n_features`); -1 drops a feature."""
         indptr, target = np.zeros_like(self.indptr), target.astype(index_type(n_features), copy=False)
         run_on_ranges(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
-        kept = _empty(indptr, n_features)
-        arrays = (self.indptr, self.features, self.values, target, indptr, kept.features, kept.values)
+        selection = _empty(indptr, n_features)
+        arrays = (
+            self.indptr,
+            self.features,
+            self.values,
+            target,
+            indptr,
+            selection.features,
+            selection.values,
+        )
         run_on_ranges(self.indptr, lambda i, j: _keep(i, j, *arrays))
-        return kept
+        return selection
 
-    def take(self, indices: NDArray[np.int64]) -> Sparse:
+    def take(self, indices: Ints) -> Sparse:
         """The rows at `indices`."""
         indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[indices])])
-        taken = Sparse(
+        selection = Sparse(
             indptr, empty(indptr[-1], self.features.dtype), empty(indptr[-1], self.values.dtype),
             self.n_features,
         )  # fmt: skip
         arrays = (self.indptr, self.features, self.values, np.asarray(indices, np.int64))
-        run_on_ranges(indptr, lambda i, j: _take(i, j, *arrays, indptr, taken.features, taken.values))
-        return taken
+        run_on_ranges(indptr, lambda i, j: _take(i, j, *arrays, indptr, selection.features, selection.values))
+        return selection
 
-    def unary(self, counts: NDArray[np.int32], starts: NDArray[np.int64]) -> Sparse:
+    def unary(self, counts: Ints32, starts: Ints) -> Sparse:
         """Repeat every entry `counts` times, at the features from `starts[feature]` on."""
         ends = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=ends[1:])
@@ -137,7 +144,7 @@ class Sparse:
         _unary(self.features, self.values, counts, starts, code.features, code.values)
         return code
 
-    def squares(self, ends: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    def squares(self, ends: Ints | None = None) -> Floats:
         """Squared norm of each row, shape (n,); with `ends`, added block by block."""
         n, ends = len(self), np.array([self.n_features]) if ends is None else ends
         values = np.zeros(n)
@@ -152,7 +159,7 @@ class Sparse:
         run_on_ranges(self.indptr, lambda i, j: _squares(i, j, *arrays))
         return values
 
-    def on_grid(self, ends: NDArray[np.int64] | None = None) -> Sparse:
+    def on_grid(self, ends: Ints | None = None) -> Sparse:
         """The matrix with values rounded such that products of rows are exact in float64, in any order.
 
         The values of a row become multiples of a power of two, its norm at most 2^GRID_BITS of them, so a
@@ -168,11 +175,11 @@ class Sparse:
         run_on_ranges(self.indptr, lambda i, j: _round_to_grid(i, j, *arrays))
         return replace(self, values=values)
 
-    def frequencies(self) -> NDArray[np.int64]:
+    def frequencies(self) -> Ints:
         """Number of rows that have each feature, shape (n_features,)."""
         return count_features(self.features, self.n_features)
 
-    def dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
+    def dot(self, dense: Floats) -> Floats:
         """X @ dense: (n_features, k) -> (n, k)."""
         dense = np.ascontiguousarray(dense, np.float64)
         out = np.zeros((len(self), dense.shape[1]))
@@ -180,7 +187,7 @@ class Sparse:
         run_on_ranges(self.indptr, lambda i, j: _dot(i, j, *arrays))
         return out
 
-    def transposed_dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
+    def transposed_dot(self, dense: Floats) -> Floats:
         """X.T @ dense: (n, k) -> (n_features, k); each sum is in row order."""
         dense = np.asarray(dense, np.float64)
         if use_numpy(len(self.values) * dense.shape[1]):
@@ -198,15 +205,13 @@ class Sparse:
         return out
 
 
-def count_features(features: Array, size: int) -> NDArray[np.int64]:
+def count_features(features: AnyArray, size: int) -> Ints:
     """How often each of `size` features occurs."""
     # All entries as one row.
     return count_features_of(np.array([0, len(features)]), features, np.zeros(1, np.int64), size)
 
 
-def count_features_of(
-    indptr: Array, features: Array, rows: NDArray[np.int64], size: int
-) -> NDArray[np.int64]:
+def count_features_of(indptr: AnyArray, features: AnyArray, rows: Ints, size: int) -> Ints:
     """Number of these rows that have each of `size` features."""
     ends = np.concatenate([[0], np.cumsum(indptr[rows + 1] - indptr[rows])])
     threads = min(n_threads(), int(ends[-1]) // max(size, SERIAL_SIZE) + 1)
@@ -221,7 +226,7 @@ def count_features_of(
     return np.asarray(counts.sum(axis=0, dtype=np.int64))
 
 
-def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArray[np.int64]:
+def unary_starts(features: AnyArray, counts: Ints32, size: int) -> Ints:
     """First column of the unary code of each of `size` features, and their total.
 
     The code of a feature has as many columns as its largest count.
@@ -234,23 +239,21 @@ def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArr
     return np.concatenate([[0], np.cumsum(largest)])
 
 
-def match_unary(
-    columns: NDArray[np.int64], rows: NDArray[np.int64], numbers: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def match_unary(columns: Ints, rows: Ints, numbers: Ints) -> Ints:
     """Column of each digit of the unary codes of other documents; -1 if there is none.
 
     `columns` are the first columns of the codes of known features, from `unary_starts`. `rows` are the same
     for the features of the other documents, and `numbers`, shape (len(rows) - 1,), is the number of each of
     these among the known features, or -1.
     """
-    known = np.repeat(numbers, np.diff(rows))
+    column_numbers = np.repeat(numbers, np.diff(rows))
     height = np.arange(rows[-1]) - np.repeat(rows[:-1], np.diff(rows))
-    target = columns[known] + height
-    target[(known < 0) | (target >= columns[known + 1])] = -1
+    target = columns[column_numbers] + height
+    target[(column_numbers < 0) | (target >= columns[column_numbers + 1])] = -1
     return target
 
 
-def _empty(indptr: NDArray[np.int64], n_features: int) -> Sparse:
+def _empty(indptr: Ints, n_features: int) -> Sparse:
     n = int(indptr[-1])
     return Sparse(indptr, empty(n, index_type(n_features)), empty(n, np.float32), n_features)
 
@@ -347,14 +350,14 @@ def _take(first, last, indptr, features, values, rows, to, to_features, to_value
 
 
 @njit(nogil=True, cache=True)
-def count_kept(first, last, indptr, features, target, kept):
+def count_kept(first, last, indptr, features, target, numbers):
     """kept[i + 1] = number of entries of row i whose feature has a target."""
     for i in range(first, last):
         count = 0
         for k in range(indptr[i], indptr[i + 1]):
             if target[features[k]] >= 0:
                 count += 1
-        kept[i + 1] = count
+        numbers[i + 1] = count
 
 
 @njit(nogil=True, cache=True)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats
 from textsvm.errors import InputError
 from textsvm.linalg.sparse import GRID_BITS, MAX_INT32
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Defines
 
-Array = Any  # a CuPy array
 SOURCE = "products.cu"
 EXACT = {np.uint32: (("SUM", "uint32"),), np.uint64: (("SUM", "uint64"),)}
 #: Features on a grid.
@@ -81,13 +79,13 @@ class CudaSparse:
         return replace(self, features=features)
 
     @cached_property
-    def squares(self) -> NDArray[np.float64]:
+    def squares(self) -> Floats:
         """Squared norm of every row, shape (n,), on the host."""
         sums = gpu.cupy().zeros(len(self))
         warps("squares", len(self), self.indptr, self.values, sums)
         return sums.get()
 
-    def on_grid(self) -> tuple[CudaSparse, NDArray[np.float64]]:
+    def on_grid(self) -> tuple[CudaSparse, Floats]:
         """Whole numbers, uint32, and the unit of each row on the host; as `Sparse.on_grid`."""
         cp = gpu.cupy()
         _, exponents = np.frexp(np.sqrt(self.squares))
@@ -99,7 +97,7 @@ class CudaSparse:
         """X @ dense in float64, sums in a fixed order: (n_features, k) -> (n, k)."""
         return _dot(self.indptr, self.features, self.values, dense)
 
-    def transposed_dot(self, dense: NDArray[np.float64]) -> Array:
+    def transposed_dot(self, dense: Floats) -> Array:
         """X.T @ dense, with `dense` on the host: (n, k) -> (n_features, k)."""
         cp = gpu.cupy()
         entries = len(self.features)
@@ -127,7 +125,7 @@ def _dot(indptr: Array, features: Array, values: Array, dense: Array) -> Array:
     return out
 
 
-def warps(name: str, n: int, *args: Any, defines: Defines = EXACT[np.uint32]) -> None:
+def warps(name: str, n: int, *args: object, defines: Defines = EXACT[np.uint32]) -> None:
     """Launch a kernel of products.cu with a warp for each of n rows."""
     gpu.each_warp(gpu.function(SOURCE, name, defines), n, *args)
 

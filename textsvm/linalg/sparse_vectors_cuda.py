@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from textsvm.arrays import Array
 from textsvm.linalg.products_cuda import NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import FIXED, CudaSparse, Finish, finish_defines, rows_of, warps
 from textsvm.linalg.vectors_cuda import MAX_FEATURES, SLAB, DigitColumns, digits_of
@@ -23,16 +24,20 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
 
-Array = Any  # a CuPy array
 #: Bytes of products per block that a user's kernel finishes.
 BLOCK_BYTES = 1 << 28
-#: Seconds per value by digits, and per number of a vector; for whole numbers up to 127, and others.
+#: Seconds per value by digits and per number of a vector, by whether all numbers are whole and at most 127.
 DIGITS = {True: (1.78e-12, 1.53e-15), False: (3.2e-12, 1.13e-14)}
-#: Multiply-adds per second of dense features (same two kinds); additions per second of lists, and columns per
-#: pass over them; seconds per pair of vectors, and for the launches.
+#: Multiply-adds per second of dense features, for the same two kinds.
 WIDE = {True: 3.0e14, False: 1.7e13}
-LISTS, PASS = 3.6e10, 12_800
-PAIR, LAUNCHES = 1.4e-11, 5.0e-4
+#: Additions per second of lists.
+LISTS = 3.6e10
+#: Columns per pass over the lists.
+PASS = 12_800
+#: Seconds per pair of vectors.
+PAIR = 1.4e-11
+#: Seconds for the launches.
+LAUNCHES = 5.0e-4
 #: Bytes per number of a dense vector, before and after conversion to digits.
 DENSE = 8 + 3
 
@@ -84,13 +89,13 @@ def choose(sparsity: Sparsity) -> ProductMethod:
     return ProductMethod(name, f"{texts[name]} (predicted {seconds[name]:.2g} s{others})")
 
 
-def sparse_columns(values: Any, finish: Finish) -> DigitColumns | SparseColumns:
+def sparse_columns(values: Array, finish: Finish) -> DigitColumns | SparseColumns:
     """Prepare the vectors of a CSR matrix (n, d), sorted and without duplicates, for kernel values."""
     x = upload(values)
     sparsity = sparsity_of(x, finish)
     way = choose(sparsity)
     if way.name == "digits":
-        digits = digits_of(made_dense(x, values.dtype), finish)
+        digits = digits_of(dense_vectors(x, values.dtype), finish)
         if digits is not None:
             return DigitColumns(values, digits, finish, way.description)
         way = choose(replace(sparsity, room=0))
@@ -111,22 +116,22 @@ class SparseColumns:
         squares = self._factors.scale
         return self.finish.value(squares[None].copy(), squares[None], squares)[0].astype(np.float32)
 
-    def half(self, what: str, progress: Progress | None = None) -> Array:
+    def half(self, label: str, progress: Progress | None = None) -> Array:
         """Values of all pairs, shape (n, n), one half computed."""
-        products = self._columns(self._x.whole).half(what, progress)
+        products = self._columns(self._x.whole).half(label, progress)
         matrix = self._values(products, self._factors.scale)
         mirror(matrix, self.diagonal.get())
         return matrix
 
-    def rows(self, which: Array, what: str) -> Array:
+    def rows(self, which: Array, label: str) -> Array:
         """Values of the rows of `which`, an int64 array on the GPU, with all."""
-        return self._values(self._columns(self._x.whole).rows(which, what), self._factors.scale[which])
+        return self._values(self._columns(self._x.whole).rows(which, label), self._factors.scale[which])
 
-    def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, values: Array, label: str, progress: Progress | None = None) -> Array:
         """Values of other vectors, an array or CSR matrix (m, d), with all."""
         x = upload(gpu.to_host(values))
         factors = factors_of(x, self.finish)
-        products = self._columns(self._x.whole and x.whole).cross(x, factors, what, progress)
+        products = self._columns(self._x.whole and x.whole).cross(x, factors, label, progress)
         return self._values(products, factors.scale)
 
     def _columns(self, whole: bool) -> Any:
@@ -139,9 +144,9 @@ class SparseColumns:
         """Kernel values from products, which are final if finish.cuh has the function."""
         size = max(1, BLOCK_BYTES // (8 * max(1, self.n)))
         for first in range(0, 0 if self.finish.known else len(products), size):
-            some = products[first : first + size]
+            block = products[first : first + size]
             rows = squares[first : first + size, None]
-            some[:] = self.finish.value(some.astype(np.float64), rows, self._factors.scale)
+            block[:] = self.finish.value(block.astype(np.float64), rows, self._factors.scale)
         return products
 
 
@@ -152,7 +157,7 @@ def factors_of(x: CudaSparse, finish: Finish) -> Factors:
     return Factors(squares, squares)
 
 
-def upload(values: Any) -> CudaSparse:
+def upload(values: Array) -> CudaSparse:
     """Rows of a CSR matrix on the current GPU, in float64."""
     cp = gpu.cupy()
     matrix = scipy.sparse.csr_matrix(values)
@@ -170,7 +175,7 @@ def upload(values: Any) -> CudaSparse:
     return CudaSparse(indptr, rows_of(indptr, entries), features, numbers, df, highest, whole)
 
 
-def made_dense(x: CudaSparse, dtype: Any) -> Array:
+def dense_vectors(x: CudaSparse, dtype: Any) -> Array:
     """Dense form of sparse vectors on the GPU: float32 if `dtype` is float32, else float64."""
     cp, (n, d) = gpu.cupy(), (len(x), len(x.df))
     kind = np.dtype(np.float32 if dtype == np.float32 else np.float64)
@@ -185,6 +190,6 @@ def sparsity_of(x: CudaSparse, finish: Finish) -> Sparsity:
     df, n = x.df.astype(np.float64), len(x)
     full = df > max(1, (NARROW_SHARE if x.whole else VECTOR_SHARE) * n)
     small = x.whole and bool((x.highest < 128).all())
-    listed = float((df[~full] ** 2).sum())
+    squared_df = float((df[~full] ** 2).sum())
     room = gpu.free_memory() // 3 if finish.known else 0
-    return Sparsity(n, len(x.df), int(full.sum()), listed, small, room)
+    return Sparsity(n, len(x.df), int(full.sum()), squared_df, small, room)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse, index_type
@@ -19,7 +19,7 @@ from textsvm.text.documents import View
 NUMBERS = View("numbers")
 
 
-def is_sparse(values: Any) -> bool:
+def is_sparse(values: Array) -> bool:
     """Whether values are a sparse matrix; without SciPy, which prediction of texts does not import."""
     return hasattr(values, "tocsr")
 
@@ -29,7 +29,7 @@ class Vectors:
     """Vectors, the rows of a matrix."""
 
     #: shape (n, d), float32 or float64, finite: NumPy, CuPy, or CSR matrix with sorted, unique indices.
-    values: Any
+    values: Array
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
@@ -45,7 +45,7 @@ class Vectors:
         return is_sparse(self.values)
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Number of stored values of each vector, shape (n,)."""
         if self.sparse:
             return np.diff(self.values.indptr).astype(np.int64)
@@ -74,7 +74,7 @@ class Vectors:
 
 def feature_rows(vectors: Vectors) -> FeatureRows:
     """Vectors as feature rows on the host; sparse vectors in float32."""
-    x: Any = DenseRows(devices.to_host(vectors.values))
+    x: Array = DenseRows(devices.to_host(vectors.values))
     if vectors.sparse:
         rows, d = vectors.values, vectors.n_features
         indices = rows.indices.astype(index_type(d), copy=False)

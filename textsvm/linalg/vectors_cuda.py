@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from textsvm.arrays import Array
 from textsvm.linalg.products_cuda import empty_matrix, mirror
 from textsvm.linalg.sparse_cuda import FINISHES, Finish, finish_defines, finish_fields, rows_of
 from textsvm.runtime import device as gpu
@@ -53,7 +54,6 @@ _DEVIATIONS = 6.0  # of a normal variable: exceeded once in 10^9
 _DIGIT = 256 / math.sqrt(12)  # standard deviation of a uniformly distributed digit
 _STEEPEST = math.sqrt(2 / math.e)  # the largest slope of exp(-t^2)
 
-Array = Any  # a CuPy array
 SOURCE, TILES = "vectors.cu", "vector_tiles.cu"
 #: Unit of a product in units of the numbers, for each of the two vectors.
 FACTOR = {ONE: 1.0, SIX: 4096.0, EIGHT: 256.0}
@@ -176,7 +176,11 @@ def encode(values: Array, grid: Grid, finish: Finish) -> Digits:
     width, places = -(-d // SLAB) * SLAB, 1 if grid.way == ONE else 3
     gpu.require_memory(n * width * places, f"{n:,} vectors of {d:,} numbers")
     digits, flags = cp.empty((n, places, width), np.int8), cp.zeros(2, np.int32)
-    units = cp.full(n, grid.unit) if grid.unit is not None else _units_of(values)
+    if grid.unit is None:  # a unit for each vector
+        most = cp.maximum(values.max(axis=1), -values.min(axis=1)).astype(np.float64)
+        units = cp.where(most > 0, most / MAX_NUMBER, 1.0)
+    else:
+        units = cp.full(n, grid.unit)
     name = "encode_double" if values.dtype == np.float64 else "encode_float"
     sizes = (np.int32(d), np.int32(width))
     gpu.each(_function(name, grid.way), n * width, *sizes, values, grid.centre, units, digits, flags)
@@ -187,18 +191,11 @@ def encode(values: Array, grid: Grid, finish: Finish) -> Digits:
     return Digits(grid, digits, units * factor, squares, not (outside or (rounded and grid.exact)))
 
 
-def _units_of(values: Array) -> Array:
-    """Unit of each vector."""
-    cp = gpu.cupy()
-    most = cp.maximum(values.max(axis=1), -values.min(axis=1)).astype(np.float64)
-    return cp.where(most > 0, most / MAX_NUMBER, 1.0)
-
-
 def _function(name: str, way: int) -> Any:
     return gpu.function(SOURCE, name, defines(way, FINISHES[0]))
 
 
-def on_card(values: Any) -> Array:
+def on_card(values: Array) -> Array:
     """Rows on the current GPU as a dense array, float32 or float64."""
     cp, (n, d) = gpu.cupy(), values.shape
     dtype = np.dtype(np.float32 if values.dtype == np.float32 else np.float64)
@@ -212,7 +209,7 @@ def on_card(values: Any) -> Array:
     return dense
 
 
-def dense_columns(values: Any, finish: Finish) -> DigitColumns | Float64Columns:
+def dense_columns(values: Array, finish: Finish) -> DigitColumns | Float64Columns:
     """Prepare vectors (n, d), NumPy, SciPy or CuPy, for kernel values, in the fastest accurate form."""
     array = on_card(values)
     digits = digits_of(array, finish)
@@ -233,7 +230,7 @@ def digits_of(values: Array, finish: Finish) -> Digits | None:
 class DigitColumns:
     """Vectors in digits, for kernel values of rows with them; `values` are the vectors themselves."""
 
-    def __init__(self, values: Any, digits: Digits, finish: Finish, why: str = "") -> None:
+    def __init__(self, values: Array, digits: Digits, finish: Finish, why: str = "") -> None:
         self.values, self.digits, self.finish, self.n = values, digits, finish, len(digits)
         self.description = f"{why}, {DESCRIPTIONS[digits.grid.way]}" if why else DESCRIPTIONS[digits.grid.way]
 
@@ -246,9 +243,9 @@ class DigitColumns:
         squares = self.digits.squares * self.digits.units**2
         return self.finish.value(squares[None].copy(), squares[None], squares)[0].astype(np.float32)
 
-    def half(self, what: str, progress: Progress | None = None) -> Array:
-        """Values of all pairs, shape (n, n), one half computed; `what` names the matrix."""
-        out = empty_matrix(self.n, self.n, what)
+    def half(self, label: str, progress: Progress | None = None) -> Array:
+        """Values of all pairs, shape (n, n), one half computed; `label` names the matrix."""
+        out = empty_matrix(self.n, self.n, label)
         total = sum(_groups(self.digits, self.n, self.n, half=True))
         size = total if progress is None else max(1, -(-total // PARTS))
         for first in range(0, total, size):
@@ -257,19 +254,19 @@ class DigitColumns:
             gpu.report(progress, blocks.stop, total)
         return out
 
-    def rows(self, which: Array, what: str) -> Array:
+    def rows(self, which: Array, label: str) -> Array:
         """Values of the rows of `which`, an int64 array on the GPU, with all."""
-        out = empty_matrix(len(which), self.n, what)
+        out = empty_matrix(len(which), self.n, label)
         self._fill(out, self.digits, which, self.digits)
         return out
 
-    def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, values: Array, label: str, progress: Progress | None = None) -> Array:
         """Values of other vectors, an array or CSR matrix (m, d), with all."""
         others = on_card(values)
         digits, columns = self._on_one_grid(others)
         if digits is None or columns is None:
-            return Float64Columns(on_card(self.values), self.finish).cross(others, what, progress)
-        out = empty_matrix(len(others), self.n, what)
+            return Float64Columns(on_card(self.values), self.finish).cross(others, label, progress)
+        out = empty_matrix(len(others), self.n, label)
         self._fill(out, digits, None, columns)
         gpu.report(progress, len(others), len(others))
         return out
@@ -372,9 +369,9 @@ class Float64Columns:
         squares = self.squares
         return self.finish.value(squares[None].copy(), squares[None], squares)[0].astype(np.float32)
 
-    def half(self, what: str, progress: Progress | None = None) -> Array:
+    def half(self, label: str, progress: Progress | None = None) -> Array:
         """Values of all pairs, shape (n, n), one half computed."""
-        out = self._empty(self.n, what)
+        out = self._empty(self.n, label)
         for first, last in self._tiles(self.n):
             rows = slice(first, last)
             out[rows, first:] = self._block(self.values[rows], self.squares[rows], first)
@@ -382,22 +379,22 @@ class Float64Columns:
         mirror(out, self.diagonal.get())
         return out
 
-    def rows(self, which: Array, what: str) -> Array:
+    def rows(self, which: Array, label: str) -> Array:
         """Values of the rows of `which`, an int64 array on the GPU, with all."""
-        out = self._empty(len(which), what)
+        out = self._empty(len(which), label)
         for first, last in self._tiles(len(which)):
-            some = which[first:last]
-            out[first:last] = self._block(self.values[some], self.squares[some])
+            indices = which[first:last]
+            out[first:last] = self._block(self.values[indices], self.squares[indices])
         out[gpu.cupy().arange(len(which)), which] = self.diagonal[which]
         return out
 
-    def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, values: Array, label: str, progress: Progress | None = None) -> Array:
         """Values of other vectors, (m, d), with all."""
         others = gpu.cupy().asarray(values, np.float64) - self.centre
-        out = self._empty(len(others), what)
+        out = self._empty(len(others), label)
         for first, last in self._tiles(len(others)):
-            some = others[first:last]
-            out[first:last] = self._block(some, _squares(some))
+            block = others[first:last]
+            out[first:last] = self._block(block, _squares(block))
             gpu.report(progress, last, len(others))
         return out
 

@@ -67,7 +67,8 @@ class Compiled:
         with _compiler_lock():
             if self._dispatcher is None:
                 dispatcher = numba_njit(**{**self._options, "cache": False})(self._function)
-                if config.DISABLE_JIT:  # unsigned numbers wrap around, as in compiled code
+                # With NUMBA_DISABLE_JIT unsigned numbers wrap around, as in compiled code.
+                if config.DISABLE_JIT:  # type: ignore[attr-defined]
                     dispatcher = np.errstate(over="ignore")(self._function)
                 elif self._options.get("cache"):
                     _enable_cache(dispatcher, self._function)

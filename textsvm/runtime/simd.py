@@ -314,5 +314,5 @@ _UNCOMPILED: dict[str, Callable[..., Any]] = {
     "multiply_add_whole": lambda a, b, c: a * b + c,
     "add_ones": lambda a, b: _count_bits(a) + b,
 }
-if config.DISABLE_JIT:
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
     globals().update(_UNCOMPILED)

@@ -40,8 +40,8 @@ def _larger(typing: Any, a: Any, b: Any) -> Any:
     return a(a, a), generate
 
 
-if config.DISABLE_JIT:  # for coverage and debuggers
-    _larger = max
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
+    _larger = max  # type: ignore[assignment]
 
 
 def find_first(F: Any, up: Any, down: Any, row: Any, state: Any, extrema: Any) -> None:

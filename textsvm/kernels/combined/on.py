@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Arrays, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import Composite, Kernel
@@ -28,9 +28,7 @@ from textsvm.kernels.contract import (
     Cost,
     Features,
     FeatureWeights,
-    Lengths,
     Structure,
-    Values,
     Weights,
     strip_prefix,
 )
@@ -55,8 +53,8 @@ NUMBER_BYTES = 16
 class Standard:
     """Standardisation z = (x - mean) / scale; both have shape (d,)."""
 
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    mean: Floats
+    scale: Floats
 
     @classmethod
     def of(cls, numbers: Numbers) -> Standard:
@@ -70,16 +68,16 @@ class Standard:
         return cls(mean, scale)
 
     @classmethod
-    def from_state(cls, state: dict[str, NDArray[Any]]) -> Standard:
+    def from_state(cls, state: Arrays) -> Standard:
         """Restore from `state`; raises InputError if it is damaged."""
         mean, scale = state["mean"], state["scale"]
-        whole = all(each.dtype == np.float64 and np.isfinite(each).all() for each in (mean, scale))
+        whole = all(array.dtype == np.float64 and np.isfinite(array).all() for array in (mean, scale))
         if not whole or mean.ndim != 1 or mean.shape != scale.shape or (scale <= 0).any():
             raise InputError("mean and scale of its numbers are damaged; train the model again")
         return cls(mean, scale)
 
     @property
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         return {STANDARD + "mean": self.mean, STANDARD + "scale": self.scale}
 
     def apply(self, numbers: Numbers) -> Numbers:
@@ -98,16 +96,16 @@ class StandardisedRows:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._rows, name)
 
-    def cross(self, others: Numbers, progress: Progress | None = None) -> Any:
+    def cross(self, others: Numbers, progress: Progress | None = None) -> Array:
         return self._rows.cross(self._standard.apply(others), progress)
 
-    def decision(self, others: Numbers, coef: NDArray[np.float64], progress: Progress | None = None) -> Any:
+    def decision(self, others: Numbers, coef: Floats, progress: Progress | None = None) -> Any:
         return self._rows.decision(self._standard.apply(others), coef, progress)
 
-    def values(self, others: Numbers, progress: Progress | None = None) -> Any:
+    def values(self, others: Numbers, progress: Progress | None = None) -> Array:
         return self._rows.values(self._standard.apply(others), progress)
 
-    def contributions(self, others: Numbers, mixes: NDArray[np.float64]) -> Contributions:
+    def contributions(self, others: Numbers, mixes: Floats) -> Contributions:
         return _together(others, (self.values(others) * mixes).sum(axis=1))
 
 
@@ -117,7 +115,7 @@ class CountedNumbers:
 
     numbers: Numbers
 
-    def rows(self, on: On, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, on: On, train: Ints) -> FeatureRows:
         """All numbers as rows of features."""
         numbers = Standard.of(self.numbers.take(train)).apply(self.numbers)
         if not numbers.sparse:  # like the features of texts
@@ -148,15 +146,15 @@ class NumberWeights:
     def named(self, examples: Any) -> list[FeatureWeights]:
         return self.own.named(examples)
 
-    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+    def state(self, tolerance: float) -> Arrays:
         own = {OWN + name: array for name, array in self.own.state(tolerance).items()}
         return self.standard.state | own
 
 
-def _together(numbers: Numbers, totals: NDArray[np.float64]) -> Contributions:
+def _together(numbers: Numbers, totals: Floats) -> Contributions:
     """Joint contributions of numbers, shape (n,), spread evenly over their text."""
-    shown = [numbers.shown(d) for d in range(len(numbers))]
-    pairs = list(zip(shown, totals.tolist(), strict=True))
+    texts = [numbers.shown(d) for d in range(len(numbers))]
+    pairs = list(zip(texts, totals.tolist(), strict=True))
     return Contributions(
         [np.full(len(text), total / len(text)) for text, total in pairs],
         [[(text, 1, total)] for text, total in pairs],
@@ -178,15 +176,15 @@ class OnStructure(Structure):
     def near_duplicate_kernel(self) -> Any:
         return None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         on = self.kernel
         column = on._columns[0] if len(on._columns) == 1 else list(on._columns)
         return {"name": on.name, "column": column, "kernel": on.kernel.structure.as_dict()}
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         return self.kernel.state()
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: Arrays) -> None:
         self.kernel.restore(state)
 
 
@@ -205,7 +203,7 @@ def _bind(kernel: Any, column: Any) -> Any:
 class OnCost(Cost):
     """Cost of a kernel on numbers."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         return self.kernel.kernel.cost.of_rows(row_lengths, column_lengths)
 
     @property
@@ -224,23 +222,23 @@ class OnFeatures(Features):
     def has_weights(self) -> bool:  # type: ignore[override]
         return bool(self.kernel.kernel.features.has_weights)
 
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def occurrences(self, lengths: Ints) -> Ints:
         return self.kernel.kernel.features.occurrences(lengths)
 
     def count(self, documents: Any, device: Device | None = None) -> CountedNumbers:
         return CountedNumbers(documents)
 
-    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+    def fit_counted(self, counted: Any, train: Ints) -> None:
         self.kernel.fit(counted.numbers.take(train))
 
     def bytes(self, documents: Any) -> int:
         return int(NUMBER_BYTES * documents.lengths.sum())
 
-    def weights(self, support: Any, coef: NDArray[np.float64]) -> NumberWeights:
+    def weights(self, support: Any, coef: Floats) -> NumberWeights:
         on = self.kernel
         return NumberWeights(on.kernel.features.weights(on._standardised(support), coef), on.standard_)
 
-    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Any) -> NumberWeights:
+    def restore_weights(self, state: Arrays, alphabets: Any) -> NumberWeights:
         on = self.kernel
         on.standard_ = Standard.from_state(strip_prefix(STANDARD, state))
         numbers = on.structure.read(alphabets)
@@ -255,7 +253,7 @@ class OnAttributor(Attributor):
     method = TOGETHER
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
     ) -> Contributions:
         return _together(self.kernel.structure.read(documents), (coef * values).sum(axis=1))
 
@@ -351,14 +349,14 @@ class On(Kernel):
     def rows(self, documents: Any, device: Device) -> Any:
         return StandardisedRows(self.kernel.rows(self._standardised(documents), device), self.standard_)
 
-    def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Any:
+    def predictor(self, support: Any, coef: Floats, device: Device) -> Any:
         own = self.kernel.predictor(self._standardised(support), coef, device)
         return StandardisedRows(own, self.standard_)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         own = {OWN + name: array for name, array in self.kernel.state().items()}
         return self.standard_.state | own
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: Arrays) -> None:
         self.kernel.restore(strip_prefix(OWN, state))
         self.standard_ = Standard.from_state(strip_prefix(STANDARD, state))

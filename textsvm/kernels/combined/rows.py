@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.kernels.attribution import Contributions, complete
 from textsvm.kernels.contract import (
     AHEAD,
@@ -29,8 +29,10 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.text.documents import Documents, MultiView
 
-#: Values that are added at a time, by a core and by a card.
-_HOST_BLOCK, _DEVICE_BLOCK = 1 << 18, 1 << 26
+#: Values that a core adds at a time.
+_HOST_BLOCK = 1 << 18
+#: Values that a card adds at a time.
+_DEVICE_BLOCK = 1 << 26
 
 
 class CombinedRows(ABC):
@@ -45,46 +47,44 @@ class CombinedRows(ABC):
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self.terms = terms
         self.parts: list[KernelRows] = [
-            each.rows(each.structure.read(documents), device) for _, each in terms
+            term.rows(term.structure.read(documents), device) for _, term in terms
         ]
 
     @property
     def matrices(self) -> int:
         """Number of whole matrices in memory while `gram` runs: the result, and those of a part."""
         most = [getattr(rows, "matrices", 1) for rows in self.parts]
-        return max(most[0], *(1 + each for each in most[1:])) if len(most) > 1 else most[0]
+        return max(most[0], *(1 + count for count in most[1:])) if len(most) > 1 else most[0]
 
     @property
     def ahead(self) -> int:
         """Rows to compute at a time (`HostRows.ahead`), those of the slowest part."""
-        costs = [each.cost.seconds(self.documents, self.documents) for _, each in self.terms]
+        costs = [term.cost.seconds(self.documents, self.documents) for _, term in self.terms]
         return getattr(self.parts[int(np.argmax(costs))], "ahead", AHEAD)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         return self._combined(lambda number: self.parts[number].diag())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         return self._combined(lambda number: self.parts[number].rows(indices))
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         steps = self._steps(self.documents, progress)
         return self._combined(lambda number: self.parts[number].gram(steps[number]))
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
-        steps, read = self._steps(others, progress), [each.structure.read(others) for _, each in self.terms]
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
+        steps, read = self._steps(others, progress), [term.structure.read(others) for _, term in self.terms]
         return self._combined(lambda number: self.parts[number].cross(read[number], steps[number]))
 
     @abstractmethod
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         """k(others, documents) @ coef, shape (len(others), k), on the host."""
 
     @abstractmethod
-    def _add(self, total: Any, values: Any, number: int) -> None:
+    def _add(self, total: Array, values: Array, number: int) -> None:
         """Combine the values of another part with the result, in place."""
 
-    def _combined(self, values_of: Callable[[int], Any]) -> Any:
+    def _combined(self, values_of: Callable[[int], Array]) -> Array:
         with devices.use(self.device):
             total, weight = values_of(0), self.terms[0][0]
             if weight != 1:
@@ -97,7 +97,7 @@ class CombinedRows(ABC):
 
     def _steps(self, others: Documents, progress: Progress | None) -> list[Progress | None]:
         """Progress of each part, by its predicted cost."""
-        costs = [1e-9 + each.cost.seconds(others, self.documents) for _, each in self.terms]
+        costs = [1e-9 + term.cost.seconds(others, self.documents) for _, term in self.terms]
         ends = np.cumsum(costs)
         return [part(progress, end - cost, cost, ends[-1]) for cost, end in zip(costs, ends, strict=True)]
 
@@ -108,15 +108,13 @@ class SumRows(CombinedRows):
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         super().__init__(kernel, kernel.structure.terms, documents, device)
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         values, steps = np.zeros((len(others), coef.shape[1])), self._steps(others, progress)
-        for (weight, each), rows, step in zip(self.terms, self.parts, steps, strict=True):
-            values += weight * rows.decision(each.structure.read(others), coef, step)
+        for (weight, term), rows, step in zip(self.terms, self.parts, steps, strict=True):
+            values += weight * rows.decision(term.structure.read(others), coef, step)
         return values
 
-    def _add(self, total: Any, values: Any, number: int) -> None:
+    def _add(self, total: Array, values: Array, number: int) -> None:
         add(total, values, self.terms[number][0])
 
 
@@ -124,16 +122,14 @@ class ProductRows(CombinedRows):
     """Rows of a product."""
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
-        super().__init__(kernel, [(1.0, each) for each in kernel.kernels], documents, device)
+        super().__init__(kernel, [(1.0, factor) for factor in kernel.kernels], documents, device)
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return decision_by_rows(self, others, coef, progress)
 
-    def _add(self, total: Any, values: Any, number: int) -> None:
-        def multiply(some: slice) -> None:
-            total[some] *= values[some]
+    def _add(self, total: Array, values: Array, number: int) -> None:
+        def multiply(block: slice) -> None:
+            total[block] *= values[block]
 
         _by_blocks(multiply, total)
 
@@ -144,10 +140,12 @@ class SumPredictor:
     def __init__(self, kernel: Any, parts: Sequence[Any], device: Device) -> None:
         self.terms, self.parts = kernel.structure.terms, parts
         # A Python function runs on the host.
-        self.device = device if any(each.device == device for each in self.parts) else self.parts[0].device
+        self.device = (
+            device if any(predictor.device == device for predictor in self.parts) else self.parts[0].device
+        )
 
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
-        total: Any = 0.0
+    def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
+        total: Array = 0.0
         for number, ((_, kernel), predictor) in enumerate(zip(self.terms, self.parts, strict=True)):
             with devices.use(predictor.device):
                 step = part(progress, number, 1, len(self.parts))
@@ -161,7 +159,7 @@ class SumPredictor:
             terms += predictor.feature_terms(kernel.structure.read(examples))
         return terms
 
-    def contributions(self, documents: Documents | MultiView, mixes: NDArray[np.float64]) -> Contributions:
+    def contributions(self, documents: Documents | MultiView, mixes: Floats) -> Contributions:
         """Contributions to mixes of machines, as `SpectrumPredictor.contributions` of each term."""
         added = _Added(documents)
         for (_, kernel), predictor in zip(self.terms, self.parts, strict=True):
@@ -195,13 +193,13 @@ class SumWeights:
             replace(table, kernel=kernel) for (_, kernel), part in terms for table in part.named(examples)
         ]
 
-    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+    def state(self, tolerance: float) -> Arrays:
         states = [part.state(tolerance / len(self.parts)) for part in self.parts]
         return {f"{k}.{name}": array for k, state in enumerate(states) for name, array in state.items()}
 
 
 def sum_contributions(
-    rows: SumRows, documents: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    rows: SumRows, documents: Documents, coef: Floats, progress: Progress | None = None
 ) -> Contributions:
     """Contributions to the values of a sum: the sum over its terms."""
     added = _Added(documents)
@@ -236,31 +234,31 @@ class _Added:
 
     @property
     def contributions(self) -> Contributions:
-        features = [[(*key, value) for key, value in each.items()] for each in self._features]
+        features = [[(*key, value) for key, value in totals.items()] for totals in self._features]
         return Contributions(self._symbols, features)
 
 
-def add(total: Any, values: Any, weight: float) -> None:
+def add(total: Array, values: Array, weight: float) -> None:
     """total += weight * values in place, float32 arrays on either device, without a large temporary."""
     factor = np.float32(weight)
 
-    def add_block(some: slice) -> None:
-        total[some] += factor * values[some]
+    def add_block(block: slice) -> None:
+        total[block] += factor * values[block]
 
     _by_blocks(add_block, total)
 
 
-def scale(values: Any, weight: float) -> None:
+def scale(values: Array, weight: float) -> None:
     """values *= weight in place, on either device."""
     factor = np.float32(weight)
 
-    def scale_block(some: slice) -> None:
-        values[some] *= factor
+    def scale_block(block: slice) -> None:
+        values[block] *= factor
 
     _by_blocks(scale_block, values)
 
 
-def _by_blocks(work: Callable[[slice], None], values: Any) -> None:
+def _by_blocks(work: Callable[[slice], None], values: Array) -> None:
     """Call a function for each block of rows of an array; on the host with all cores."""
     on_gpu = devices.is_on_gpu(values)
     width = max(1, values.size // max(1, len(values)))

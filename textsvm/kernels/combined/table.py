@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Bools, Ints
 from textsvm.linalg.vectors import Vectors
 from textsvm.text.documents import MultiView, View
 from textsvm.text.tokens import Spans, align
@@ -30,14 +31,14 @@ class Numbers(Vectors):
     widths: tuple[int, ...] = ()
 
     @property
-    def single(self) -> NDArray[np.bool_]:
+    def single(self) -> Bools:
         """Whether each number is alone in its column, shape (d,)."""
         return np.repeat(np.array(self.widths) == 1, self.widths)
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Numbers:
         return replace(self, values=self.values[np.asarray(indices, np.int64)])
 
-    def with_classes(self, classes: Any) -> Numbers:
+    def with_classes(self, classes: Array) -> Numbers:
         """The same numbers: kernels of vectors do not learn from classes."""
         return self
 
@@ -50,10 +51,10 @@ class Numbers(Vectors):
     def text(self, index: int) -> str:
         return self.shown(index)
 
-    def _places(self, index: int) -> NDArray[np.int64]:
+    def _places(self, index: int) -> Ints:
         return np.empty(0, np.int64)
 
-    def _without(self, index: int, places: NDArray[np.int64], cuts: Sequence[tuple[int, int]]) -> Numbers:
+    def _without(self, index: int, places: Ints, cuts: Sequence[tuple[int, int]]) -> Numbers:
         """Copies of an example: leaving out pieces of text does not change its numbers."""
         return self.take([index] * (1 + len(cuts)))
 

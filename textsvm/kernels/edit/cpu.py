@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit, popcount
 from textsvm.text.documents import Documents
@@ -193,7 +193,7 @@ def fits(*documents: Documents) -> bool:
 
 
 def narrow_runs(
-    others: Documents, picks: NDArray[np.int64], columns: Documents, most: int = MAX_SYMBOLS
+    others: Documents, picks: Ints, columns: Documents, most: int = MAX_SYMBOLS
 ) -> Iterator[tuple[slice, Documents, Documents]]:
     """Yield runs of `picks`, their documents and all columns, both renumbered to 16 bits.
 
@@ -205,7 +205,7 @@ def narrow_runs(
         first = last
 
 
-def _run_ends(others: Documents, picks: NDArray[np.int64], most: int) -> Iterator[int]:
+def _run_ends(others: Documents, picks: Ints, most: int) -> Iterator[int]:
     """Yield the ends of runs of row documents with at most `most` distinct symbols."""
     run_of, run, distinct = np.full(len(others.alphabet), -1, np.int64), 0, 0
     for k, d in enumerate(picks):

@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Ints, Ints32
 from textsvm.kernels.edit.cpu import fits, narrow_runs
 from textsvm.kernels.edit.near import NEAR_FIELDS, classes_of, counts_of, rates, values_of
 from textsvm.kernels.near import Bound, Pairs
@@ -22,7 +22,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import DeviceDocuments, Documents
 
-Indices = NDArray[np.int64]
+Indices = Ints
 WARP = 32
 THREADS = 256
 LAUNCH = 5e12  # table cells per launch; STREAMS launches run together between progress reports
@@ -69,7 +69,7 @@ DEFINE_SETS = [
 ]
 
 
-def _variants(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _variants(lengths: Ints) -> Ints:
     """Index into SHORT + MIDDLE + LONG: the most compact layout of row documents of these lengths."""
     limits = [8 * v.words - 1 for v in SHORT] + [32 * v.words for v in MIDDLE]
     strip_length = -(-lengths // np.maximum(-(-lengths // 512), 1))
@@ -119,28 +119,28 @@ class CudaEdit:
                 self._patterns = DeviceDocuments(documents, np.uint16)
                 self._texts = _PackedTexts(self._patterns, None)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with gpu.use(self.device):
             return gpu.cupy().ones(self.n, np.float32)
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         return self._block(self.documents, np.asarray(indices, np.int64), np.float32)
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         return self._block(self.documents, None, np.float32, progress)
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         return self._block(others, np.arange(len(others)), np.float32, progress)
 
-    def distances(self, others: Documents, progress: Progress | None = None) -> Any:
+    def distances(self, others: Documents, progress: Progress | None = None) -> Array:
         """d(others, documents), shape (len(others), n), on the device."""
         return self._block(others, np.arange(len(others)), np.int32, progress)
 
-    def distances_gram(self, progress: Progress | None = None) -> Any:
+    def distances_gram(self, progress: Progress | None = None) -> Array:
         """d(documents, documents), shape (n, n), on the device, of which half is computed."""
         return self._block(self.documents, None, np.int32, progress)
 
-    def gram_of(self, kernel: Any, distances: Any) -> Any:
+    def gram_of(self, kernel: Any, distances: Array) -> Any:
         """Gram matrix of a kernel with another gamma, from `distances_gram`, on the device."""
         cp = gpu.cupy()
         with gpu.use(self.device):
@@ -161,9 +161,7 @@ class CudaEdit:
                     out[rows] = of_distance[distances[rows]]
             return out
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         """k(others, documents) @ coef without a matrix: a thread sums over patterns, the documents."""
         coef = np.ascontiguousarray(coef, np.float64)
         with gpu.use(self.device):
@@ -178,12 +176,8 @@ class CudaEdit:
             return values
 
     def _sums(
-        self,
-        patterns: DeviceDocuments,
-        texts: _PackedTexts,
-        coef: NDArray[np.float64],
-        progress: Progress | None,
-    ) -> NDArray[np.float64]:
+        self, patterns: DeviceDocuments, texts: _PackedTexts, coef: Floats, progress: Progress | None
+    ) -> Floats:
         """k(texts, patterns) @ coef, on the host."""
         sums, n = gpu.cupy().zeros((coef.shape[1], texts.n)), texts.n_documents
         job = _Comparison(self.kernel, patterns, texts, OF_DISTANCE)
@@ -213,9 +207,7 @@ class CudaEdit:
                 self._fill_narrowed(others, order, out, progress)
             return out
 
-    def _fill_narrowed(
-        self, others: Documents, picks: NDArray[np.int64], out: Any, progress: Progress | None
-    ) -> None:
+    def _fill_narrowed(self, others: Documents, picks: Ints, out: Array, progress: Progress | None) -> None:
         """`_block` for large alphabets; every value is computed, of symmetric matrices too."""
         kind = DISTANCES if out.dtype == np.int32 else OF_DISTANCE
         for run, rows, columns in narrow_runs(others, picks, self.documents):
@@ -252,7 +244,7 @@ class _Comparison:
         self.processors = gpu.multiprocessors()
 
     def run(
-        self, picks: NDArray[np.int64], prepare: Callable[[_Launch], None], progress: Progress | None
+        self, picks: Ints, prepare: Callable[[_Launch], None], progress: Progress | None
     ) -> Iterator[_Launch]:
         """Run all launches, several at a time, so that the last blocks of a launch do not delay the next.
 
@@ -280,12 +272,12 @@ class _Comparison:
                 current.synchronize()
                 progress(done, total)
 
-    def fill(self, picks: NDArray[np.int64], out: Any, progress: Progress | None) -> None:
+    def fill(self, picks: Ints, out: Array, progress: Progress | None) -> None:
         """Write the rows of `out`, or list pairs if `out` is None."""
         for _ in self.run(picks, lambda launch: launch.prepare(out), progress):
             pass
 
-    def _launches(self, picks: NDArray[np.int64]) -> Iterator[_Launch]:
+    def _launches(self, picks: Ints) -> Iterator[_Launch]:
         """Launches for documents that become rows 0, 1, ...; the longest first."""
         if self.texts.n == 0:
             return
@@ -298,9 +290,9 @@ class _Comparison:
         bounds = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(rows)]
         for first, end in pairwise(bounds):
             if end > first:
-                chosen, places = rows[first:end], np.arange(len(rows) - 1 - first, len(rows) - 1 - end, -1)
+                positions, places = rows[first:end], np.arange(len(rows) - 1 - first, len(rows) - 1 - end, -1)
                 variant = (SHORT + MIDDLE + LONG)[variants[first]]
-                yield _Launch(self, variant, picks[chosen], chosen, places)
+                yield _Launch(self, variant, picks[positions], positions, places)
 
 
 class _Launch:
@@ -310,7 +302,7 @@ class _Launch:
     """
 
     arrays: dict[str, Any] = {}  # noqa: RUF012 (replaced, not changed)
-    sums: Any = None
+    sums: Array = None
 
     def __init__(
         self, job: _Comparison, variant: Variant, documents: Indices, rows: Indices, places: Indices
@@ -321,23 +313,23 @@ class _Launch:
         self.documents, self.rows, self.places = map(self._padded, (documents, rows, places))
         self.text_blocks = -(-job.texts.n // THREADS)
 
-    def _padded(self, indices: NDArray[np.int64]) -> NDArray[np.int32]:
+    def _padded(self, indices: Ints) -> Ints32:
         padded = np.full(self.packs * self.variant.fields, -1, np.int32)
         padded[: len(indices)] = indices
         return padded
 
-    def prepare(self, out: Any) -> None:
+    def prepare(self, out: Array) -> None:
         """Prepare to write the rows of `out`."""
         self._prepare(1, np.empty((0, 0)), out)
 
-    def prepare_sums(self, coef: NDArray[np.float64]) -> None:
+    def prepare_sums(self, coef: Floats) -> None:
         """Prepare to sum coef[document, k] times the value of each text into `sums`, (parts, k, texts)."""
         chunks = min(self.packs, max(1, 16 * self.job.processors // self.text_blocks))
         span = -(-self.packs // chunks)
         self.sums = gpu.cupy().zeros((-(-self.packs // span), coef.shape[1], self.job.texts.n))
         self._prepare(span, coef[self.documents], None)
 
-    def _prepare(self, span: int, coefficients: NDArray[np.float64], out: Any) -> None:
+    def _prepare(self, span: int, coefficients: Floats, out: Array) -> None:
         cp, job, texts = gpu.cupy(), self.job, self.job.texts
         module = gpu.load("edit.cu", self.variant.defines(texts.wide))
         self.kernel = module.get_function("edit_rows")
@@ -367,7 +359,7 @@ class _Launch:
         }  # fmt: skip
         self.task = gpu.structure(TASK, **{"out": None, "sums": None, **self.arrays, **numbers})
 
-    def start(self, stream: Any) -> None:
+    def start(self, stream: Array) -> None:
         with stream:
             self.kernel((self.blocks,), (THREADS,), (self.task,))
 
@@ -411,7 +403,7 @@ class CudaEditNear:
             self._blocks[number, block.start] = patterns, gpu.cupy().asarray(counts)
         return self._blocks[number, block.start]
 
-    def _near(self, row_counts: Any, column_counts: Any, bound: Bound) -> dict[str, Any]:
+    def _near(self, row_counts: Array, column_counts: Any, bound: Bound) -> dict[str, Any]:
         cp, gamma = gpu.cupy(), self.kernel.gamma
         return {
             "row_rates": cp.asarray(rates(bound.rows, gamma)),

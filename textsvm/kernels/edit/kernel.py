@@ -37,19 +37,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32
 from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
-from textsvm.kernels.contract import (
-    Ability,
-    Cost,
-    HostRows,
-    Lengths,
-    PairTerm,
-    SharedColumns,
-    Sharing,
-    Values,
-)
+from textsvm.kernels.contract import Ability, Cost, HostRows, PairTerm, SharedColumns, Sharing
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.edit.near import HostEditNear
 from textsvm.kernels.near import Near, Nearest
@@ -67,26 +58,32 @@ class SharedDistances(Sharing):
 
     relative: bool
 
-    def description(self, kernels: Sequence[Any]) -> str:
+    def description(self, kernels: Sequence[EditDistance]) -> str:
         return "from one matrix of distances"
 
     def grams(
-        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
+        self,
+        kernels: Sequence[EditDistance],
+        documents: Documents,
+        device: Device,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Array]]:
         rows = kernels[0].rows(documents, device)
         distances = rows.distances_gram(progress)
         for position, kernel in enumerate(kernels):
             yield position, rows.gram_of(kernel, distances)
 
-    def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
+    def columns(
+        self, kernels: Sequence[EditDistance], documents: Documents, device: Device
+    ) -> SharedColumns | None:
         return _SharedRows(kernels, documents, device) if device.kind == "cpu" else None
 
-    def tileable(self, kernels: Sequence[Any], documents: Documents) -> bool:
+    def tileable(self, kernels: Sequence[EditDistance], documents: Documents) -> bool:
         return True
 
     def cross(
-        self, kernels: Sequence[Any], others: Documents, documents: Documents
-    ) -> list[NDArray[np.float32]]:
+        self, kernels: Sequence[EditDistance], others: Documents, documents: Documents
+    ) -> list[Floats32]:
         return _SharedRows(kernels, documents, select("cpu")).cross(others)
 
 
@@ -104,7 +101,7 @@ class EditCost(Cost):
     def sharing(self) -> SharedDistances:
         return SharedDistances(bool(self.kernel.relative))
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         return row_lengths.astype(float) * column_lengths.sum() / RATE
 
     def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
@@ -118,7 +115,7 @@ class EditNearest(Nearest):
 
     def prepare(self, documents: Documents, others: Documents | None, device: Device) -> Near:
         self.kernel.check()
-        if device.kind == "cuda" and all(fits(each) for each in (documents, others) if each is not None):
+        if device.kind == "cuda" and all(fits(texts) for texts in (documents, others) if texts is not None):
             return _cuda().CudaEditNear(self.kernel, documents, others, device)
         # Large alphabets are searched on the CPU.
         return HostEditNear(self.kernel, documents, others)
@@ -168,22 +165,20 @@ class EditDistance(SymbolKernel):
     def _bounded_gamma(self) -> float:
         return min(float(self.gamma), 1e30)  # larger values overflow, and give the same kernel values
 
-    def _pair_term(self, support: Documents, coef: NDArray[np.float64]) -> PairTerm:
+    def _pair_term(self, support: Documents, coef: Floats) -> PairTerm:
         """Machines with their support vectors, for export."""
         relative = bool(self.relative)
         return PairTerm(
             self, self.structure.view, "edit", support, coef.T, self._bounded_gamma, relative=relative
         )
 
-    def values(
-        self, distances: NDArray[np.int32], row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def values(self, distances: Ints32, row_lengths: Ints, column_lengths: Ints) -> Floats32:
         """Kernel values from distances (m, n) and the lengths of the documents, (m,) and (n,)."""
         out = np.empty(distances.shape, np.float32)
         self._fill(distances, row_lengths, column_lengths, out)
         return out
 
-    def _fill(self, distances: Any, row_lengths: Any, column_lengths: Any, out: Any) -> None:
+    def _fill(self, distances: Array, row_lengths: Array, column_lengths: Array, out: Array) -> None:
         gamma = self._bounded_gamma
         if self.relative:
             longer = np.maximum(np.maximum(row_lengths[:, None], column_lengths), 1)
@@ -196,17 +191,17 @@ class EditDistance(SymbolKernel):
 class _SharedRows:
     """Rows of distances, and a table look-up for each gamma (`SharedColumns`)."""
 
-    def __init__(self, kernels: Sequence[Any], documents: Documents, device: Device) -> None:
+    def __init__(self, kernels: Sequence[EditDistance], documents: Documents, device: Device) -> None:
         self.kernels, self.documents = kernels, documents
         self._rows = HostEdit(kernels[0], documents, device)
 
-    def diags(self) -> list[NDArray[np.float32]]:
+    def diags(self) -> list[Floats32]:
         return [self._rows.diag() for _ in self.kernels]
 
-    def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+    def rows(self, indices: Ints) -> list[Floats32]:
         return self.cross(self.documents.take(indices))
 
-    def cross(self, others: Documents) -> list[NDArray[np.float32]]:
+    def cross(self, others: Documents) -> list[Floats32]:
         """Values of other documents with the columns, a matrix for each kernel."""
         distances, lengths = self._rows.distances(others), self.documents.lengths
         return [kernel.values(distances, others.lengths, lengths) for kernel in self.kernels]
@@ -224,27 +219,27 @@ class HostEdit(HostRows):
         self.place[self.order] = np.arange(self.n)
         self.codes, self.offsets = documents.codes_for(), np.array(documents.offsets)
 
-    def diag(self) -> NDArray[np.float32]:
+    def diag(self) -> Floats32:
         return np.ones(self.n, np.float32)
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+    def rows(self, indices: Ints) -> AnyArray:
         return self._compute(self.documents, np.asarray(indices, np.int64), np.float32)
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[Any]:
+    def cross(self, others: Documents, progress: Progress | None = None) -> AnyArray:
         return self._compute(others, np.arange(len(others)), np.float32, progress)
 
-    def gram(self, progress: Progress | None = None) -> NDArray[Any]:
+    def gram(self, progress: Progress | None = None) -> AnyArray:
         return self._compute(self.documents, None, np.float32, progress)
 
-    def distances(self, others: Documents, progress: Progress | None = None) -> NDArray[Any]:
+    def distances(self, others: Documents, progress: Progress | None = None) -> AnyArray:
         """d(others, documents), shape (len(others), n)."""
         return self._compute(others, np.arange(len(others)), np.int32, progress)
 
-    def distances_gram(self, progress: Progress | None = None) -> NDArray[Any]:
+    def distances_gram(self, progress: Progress | None = None) -> AnyArray:
         """d(documents, documents), shape (n, n), of which half is computed."""
         return self._compute(self.documents, None, np.int32, progress)
 
-    def gram_of(self, kernel: EditDistance, distances: NDArray[np.int32]) -> NDArray[np.float32]:
+    def gram_of(self, kernel: EditDistance, distances: Ints32) -> Floats32:
         """The kernel matrix for another gamma from `distances_gram`."""
         out = np.empty((self.n, self.n), np.float32)
         batch = max(1, (1 << 18) // max(self.n, 1))
@@ -257,8 +252,8 @@ class HostEdit(HostRows):
         return out
 
     def _compute(
-        self, others: Documents, picks: NDArray[np.int64] | None, dtype: Any, progress: Progress | None = None
-    ) -> NDArray[Any]:
+        self, others: Documents, picks: Ints | None, dtype: Any, progress: Progress | None = None
+    ) -> AnyArray:
         """Values (float32) or distances (int32) of others[picks]; the symmetric matrix if picks is None."""
         lengths = others.lengths if picks is None else others.lengths[picks]
         out = np.empty((len(lengths), self.n), dtype)
@@ -270,7 +265,7 @@ class HostEdit(HostRows):
         self._finish(distances, None if dtype == np.int32 else lengths, out)
         return out
 
-    def _half(self, out: NDArray[np.int32], progress: Progress | None) -> None:
+    def _half(self, out: Ints32, progress: Progress | None) -> None:
         """All distances of the symmetric matrix, columns in the order of length."""
         self._block(self.documents, self.order, out, progress, symmetric=True)
         mirror_tile = 8 * LANES
@@ -287,8 +282,8 @@ class HostEdit(HostRows):
     def _block(
         self,
         others: Documents,
-        picks: NDArray[np.int64],
-        out: NDArray[np.int32],
+        picks: Ints,
+        out: Ints32,
         progress: Progress | None,
         symmetric: bool = False,
     ) -> None:
@@ -312,7 +307,7 @@ class HostEdit(HostRows):
         run(piece, pieces, work, progress)
 
     def _pieces(
-        self, row_lengths: NDArray[np.int64], symmetric: bool
+        self, row_lengths: Ints, symmetric: bool
     ) -> tuple[list[tuple[int, int, int, int]], list[float]]:
         """Cut (groups of columns) x (rows) into pieces of bounded work: (group, end, row, end) and cells."""
         m, groups = len(row_lengths), -(-self.n // LANES)
@@ -333,7 +328,7 @@ class HostEdit(HostRows):
                 row = stop
         return pieces, work
 
-    def _finish(self, distances: NDArray[np.int32], row_lengths: Any, out: Any) -> None:
+    def _finish(self, distances: Ints32, row_lengths: Array, out: Array) -> None:
         """Columns from the order of length to that of the documents; with `row_lengths`, kernel values."""
         batch = max(1, (1 << 18) // max(self.n, 1))
 

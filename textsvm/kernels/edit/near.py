@@ -45,16 +45,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Floats32, Ints, Ints32, Words
 from textsvm.kernels.edit.cpu import LANES
 from textsvm.kernels.near import Bound, Pairs
 from textsvm.runtime.compiled import njit, popcount
 from textsvm.runtime.parallel import run
 from textsvm.text.documents import Documents
 
-#: Classes of symbols, the maximum of a counter, and classes of pairs of symbols (2^12).
-CLASSES, FULL, PAIRS = 32, 255, 4096
-#: Bits per symbol of a text of mean length, and the largest number of words.
-BITS, WORDS = 10, 64
+#: Classes of symbols.
+CLASSES = 32
+#: Largest count of a class.
+FULL = 255
+#: Classes of pairs of symbols, 2^12.
+PAIRS = 4096
+#: Bits per symbol of a text of mean length.
+BITS = 10
+#: Largest number of words of bits.
+WORDS = 64
 #: Text symbols between checks whether any cell is within the limit.
 LOOK = 32
 #: Rows per piece of work.
@@ -83,14 +90,14 @@ def classes_of(sets: Sequence[Documents]) -> NDArray[np.uint8]:
     return classes
 
 
-def counts_of(documents: Documents, codes: NDArray[Any], classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def counts_of(documents: Documents, codes: AnyArray, classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Number of symbols of each class in each document, at most 255, shape (n, CLASSES)."""
     out = np.zeros((len(documents), CLASSES), np.uint8)
     _count(codes, np.array(documents.offsets), classes, out)
     return out
 
 
-def bits_of(documents: Documents, codes: NDArray[Any], mean: float) -> NDArray[np.uint64]:
+def bits_of(documents: Documents, codes: AnyArray, mean: float) -> Words:
     """Bit set of the pairs of symbols of each document, shape (n, words), sized for the mean length."""
     words = 1 << int(np.ceil(np.log2(max(1.0, BITS * mean / 64))))
     out = np.zeros((len(documents), min(WORDS, words)), np.uint64)
@@ -308,7 +315,7 @@ def _hopeless(vps, vns, first, end, words, length, distance, limit):
     return True
 
 
-def rates(least: NDArray[np.float32], gamma: float) -> NDArray[np.float64]:
+def rates(least: Floats32, gamma: float) -> Floats:
     """Distance limits of pairs with values >= `least`; with `relative`, per symbol of the longer string."""
     with np.errstate(divide="ignore", invalid="ignore"):
         limits = -np.log(np.maximum(least.astype(np.float64), 0) * (1 - SLACK)) / gamma
@@ -319,13 +326,13 @@ def rates(least: NDArray[np.float32], gamma: float) -> NDArray[np.float64]:
 class _Strings:
     """Strings, and the arrays for bounds of their distances."""
 
-    codes: NDArray[Any]
-    offsets: NDArray[np.int64]
+    codes: AnyArray
+    offsets: Ints
     counts: NDArray[np.uint8]
-    bits: NDArray[np.uint64]
+    bits: Words
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         return np.diff(self.offsets)
 
 
@@ -335,15 +342,15 @@ class HostEditNear:
     def __init__(self, kernel: Any, documents: Documents, others: Documents | None) -> None:
         self.kernel, self.own = kernel, others is None
         sets = [documents] if others is None else [documents, others]
-        self.alphabet, classes = max(1, *(len(each.alphabet) for each in sets)), classes_of(sets)
-        mean = sum(len(each.codes) for each in sets) / max(1, sum(map(len, sets)))
+        self.alphabet, classes = max(1, *(len(texts.alphabet) for texts in sets)), classes_of(sets)
+        mean = sum(len(texts.codes) for texts in sets) / max(1, sum(map(len, sets)))
         strings = []
-        for each in sets:
-            codes, offsets = each.codes_for(*sets), np.array(each.offsets)
-            bits = bits_of(each, codes, mean)
-            strings.append(_Strings(codes, offsets, counts_of(each, codes, classes), bits))
+        for texts in sets:
+            codes, offsets = texts.codes_for(*sets), np.array(texts.offsets)
+            bits = bits_of(texts, codes, mean)
+            strings.append(_Strings(codes, offsets, counts_of(texts, codes, classes), bits))
         self.documents, self.others = strings[0], strings[-1]
-        self._columns: dict[int, tuple[NDArray[np.int64], NDArray[np.uint8]]] = {}
+        self._columns: dict[int, tuple[Ints, NDArray[np.uint8]]] = {}
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
         same = self.own and rows == columns
@@ -360,8 +367,8 @@ class HostEditNear:
         return Pairs(row, column, values, distances).take(enough)
 
     def _within(
-        self, picks: NDArray[np.int64], first_row: int, first_column: int, bound: Bound, same: bool
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+        self, picks: Ints, first_row: int, first_column: int, bound: Bound, same: bool
+    ) -> tuple[Ints, Ints, Ints32]:
         """Rows, columns and distances of the pairs within their limits."""
         order, counts = self._columns[first_column]
         gamma, groups = self.kernel.gamma, len(counts)
@@ -390,16 +397,10 @@ class HostEditNear:
         return picks[row], order[position], distances[row, position]
 
 
-def values_of(
-    kernel: Any,
-    distances: NDArray[np.int32],
-    row_lengths: NDArray[np.int64],
-    column_lengths: NDArray[np.int64],
-) -> NDArray[np.float32]:
+def values_of(kernel: Any, distances: Ints32, row_lengths: Ints, column_lengths: Ints) -> Floats32:
     """Kernel values of pairs, given their distances and lengths, all of shape (m,)."""
     longer = np.maximum(np.maximum(row_lengths, column_lengths), 1) if kernel.relative else 1
-    values: NDArray[np.float32] = np.exp(-kernel.gamma * (distances / longer)).astype(np.float32)
-    return values
+    return np.exp(-kernel.gamma * (distances / longer)).astype(np.float32)
 
 
 @njit(inline="always")
@@ -435,7 +436,7 @@ def _near_rows(
     for i in range(len(picks)):
         text = row_codes[row_offsets[picks[i]] : row_offsets[picks[i] + 1]]
         length = len(text)
-        built = False
+        has_masks = False
         for g in range((first + i) // LANES if first >= 0 else 0, groups):
             low = lengths[g * LANES]
             high = lengths[min(g * LANES + LANES, len(order)) - 1]
@@ -459,14 +460,14 @@ def _near_rows(
                     continue
                 if pairs_apart(row_bits[picks[i]], bits[order[c]]) > 4 * limit:
                     continue
-                if not built:
+                if not has_masks:
                     add_masks(text, masks, slots)
-                    built = True
+                    has_masks = True
                 other = codes[offsets[order[c]] : offsets[order[c] + 1]]
                 distance = bounded_distance(masks, slots, length, other, limit, state)
                 if distance <= limit:
                     distances[i, c] = distance
                     lanes |= np.uint32(1) << np.uint32(lane)
             lanes_within[i, g] = lanes
-        if built:
+        if has_masks:
             remove_masks(text, masks, slots)

@@ -54,12 +54,12 @@ from math import comb
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import is_whole
-from textsvm.kernels.contract import Ability, Cost, Features, FeatureTable, FeatureTerm, Lengths, Values
+from textsvm.kernels.contract import Ability, Cost, Features, FeatureTable, FeatureTerm
 from textsvm.kernels.gap.kernel import SubsequenceKernel
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
 from textsvm.kernels.gap.subsequences import (
@@ -87,32 +87,35 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
-Array = NDArray[Any]
-
-
 #: Patterns of occurrences; more take hours whatever the texts.
 MOST_PATTERNS = 10_000
 #: Occurrences a second that a core counts (25 to 60 ns each).
 RATE = 2.5e7
 #: Time to compare an occurrence with a document, relative to counting it.
 COMPARED = 0.005
-#: Limits of a saved model: symbols of all patterns, and predicted seconds at KEPT a symbol.
-MOST_SAVED, MOST_SECONDS, KEPT = 50_000, 3.0, 1e-8
+#: Greatest number of symbols of all patterns of a saved model.
+MOST_SAVED = 50_000
+#: Greatest predicted seconds of a prediction by a saved model.
+MOST_SECONDS = 3.0
+#: Seconds that a core takes for a symbol of a pattern and a symbol of the texts.
+SYMBOL_SECONDS = 1e-8
 
 
 class BoundedGapCost(Cost):
     """Cost of the gap-weighted kernel of bounded span."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         patterns = self.kernel.patterns
         own, others = (patterns.occurrences(n).astype(float) for n in (row_lengths, column_lengths))
-        seconds: Values = own + others.sum() / max(len(own), 1) + COMPARED * len(others) * own
+        seconds: Floats = own + others.sum() / max(len(own), 1) + COMPARED * len(others) * own
         return seconds / RATE
 
-    def demand(self, lengths: NDArray[np.int64]) -> float:
+    def demand(self, lengths: Ints) -> float:
         p, span = self.kernel.p, self.kernel._span
-        kept = comb(span - 1, p - 1) * p
-        return float(min(kept / MOST_SAVED, KEPT * kept * float(lengths.sum()) / MOST_SECONDS))
+        symbols = comb(span - 1, p - 1) * p
+        return float(
+            min(symbols / MOST_SAVED, SYMBOL_SECONDS * symbols * float(lengths.sum()) / MOST_SECONDS)
+        )
 
 
 class BoundedGapFeatures(Features):
@@ -123,9 +126,8 @@ class BoundedGapFeatures(Features):
         kernel = self.kernel
         return kernel.name, kernel.structure.view, kernel.p, kernel._span, kernel.decay
 
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        occurrences: NDArray[np.int64] = self.kernel.patterns.occurrences(lengths)
-        return occurrences
+    def occurrences(self, lengths: Ints) -> Ints:
+        return self.kernel.patterns.occurrences(lengths)
 
     def count(self, documents: Documents, device: Device | None = None) -> Any:
         self.kernel.check()
@@ -137,7 +139,7 @@ class BoundedGapFeatures(Features):
 
 
 @njit(nogil=True, cache=True)
-def _share(patterns: Array, powers: Array, ids: Array, weights: Array, shares: Array) -> None:
+def _share(patterns: AnyArray, powers: AnyArray, ids: AnyArray, weights: AnyArray, shares: AnyArray) -> None:
     """Add the contributions of a document's occurrences, in the order of `ids`, to its symbols."""
     at, p = 0, patterns.shape[1]
     for m in range(len(patterns)):
@@ -154,7 +156,7 @@ class BoundedGapAttributor(Attributor):
     method = SUBSEQUENCES
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self, rows: Any, documents: Documents, coef: Floats, values: Floats, progress: Progress | None = None
     ) -> Contributions:
         kernel, symbols, scale = self.kernel, [], rows.normalisation.scale
         powers = float(kernel.decay) ** np.arange(kernel.patterns.n_gaps) / kernel.patterns.p
@@ -171,7 +173,7 @@ class BoundedGapAttributor(Attributor):
                 progress(d + 1, len(documents))
         return Contributions(symbols)
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         return BoundedGapCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 
@@ -260,11 +262,11 @@ class BoundedGap(SubsequenceKernel):
             return CudaBoundedGap(self, documents, device)
         return HostBoundedGap(self, documents, device)
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> FeaturePredictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> FeaturePredictor:
         return SubsequencePredictor.of_support(self.rows(support, device), coef)
 
 
-def left_out(kernel: BoundedGap, documents: Documents) -> NDArray[np.float64]:
+def left_out(kernel: BoundedGap, documents: Documents) -> Floats:
     """Share of k(x, x) that longer spans contribute, shape (n,); see the module docstring."""
     kernel.check()
     _, x = count(documents, kernel.patterns, kernel.decay)
@@ -288,12 +290,12 @@ def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
 class CountedSubsequences:
     """Documents as rows of features, for solvers without a Gram."""
 
-    def __init__(self, kernel: Any, documents: Documents) -> None:
+    def __init__(self, kernel: BoundedGap, documents: Documents) -> None:
         self.documents = documents
         _, x = count(documents, kernel.patterns, kernel.decay)
         self.shared = SharedFeatures.of(x, x.frequencies())
 
-    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: BoundedGap, train: Ints) -> FeatureRows:
         """All documents as rows of features."""
         if kernel.normalised:
             rows = self.shared.weighed(None, 1.0, True)
@@ -308,14 +310,14 @@ class CountedSubsequences:
 class HostBoundedGap(HostFeatureRows, SubsequenceRows):
     """Kernel values with fixed documents on a CPU."""
 
-    def represent(self, documents: Documents) -> tuple[Subsequences, Sparse, NDArray[np.float64]]:
+    def represent(self, documents: Documents) -> tuple[Subsequences, Sparse, Floats]:
         features, x = count(documents, self.kernel.patterns, self.kernel.decay)
         return features, x, x.squares()
 
-    def select(self, x: Sparse, target: NDArray[np.int64]) -> Sparse:
+    def select(self, x: Sparse, target: Ints) -> Sparse:
         return x.select(target, self.features.size)
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         total = np.zeros((self.n, self.n), np.float32)
         Half(self.x.on_grid()).add_to(total, progress)
         return finished_gram(self.normalisation, total, in_place=True)

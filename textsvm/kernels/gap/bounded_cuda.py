@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.kernels.gap.subsequences import (
     ROOM,
     Patterns,
@@ -36,7 +36,6 @@ from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents
 
-Array = Any  # a CuPy array
 SOURCE = "subsequences.cu"
 #: Kernels launched: (source, defines).
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
@@ -59,16 +58,16 @@ class _PatternBatch:
         )
         self.document = documents_of(self.text.offsets, self.text.n, self.text.size)
 
-    def keys(self, stages: list[Stage], places: Any) -> Array:
+    def keys(self, stages: list[Stage], places: Array) -> Array:
         """Key of every word for the stage after these; -1 if the pattern does not occur there."""
         keys = gpu.cupy().zeros(self.n_words, np.int64)
         for stage in stages:
-            self._extend(stage.kept, keys)
+            self._extend(stage.positions, keys)
             keys = stage.find(keys).astype(np.int64)
         self._extend(places, keys)
         return keys
 
-    def _extend(self, places: Any, keys: Array) -> None:
+    def _extend(self, places: Array, keys: Array) -> None:
         text, p = self.text, np.int32(self.patterns.p)
         begin, end = np.int32(places[0]), np.int32(places[-1] + 1)
         where = (np.int64(text.size), self.codes, text.offsets, self.document, self.offsets, p, begin, end)
@@ -86,8 +85,8 @@ class _PatternBatch:
         _each("begins_entry", len(words), n_gaps, words, first)
         begins = cp.flatnonzero(first)
         documents, keys, values = (cp.empty(len(begins), kind) for kind in (np.int32, np.int64, np.float32))
-        given = (np.int64(len(words)), words, begins, n_gaps, np.int64(bound), powers)
-        _each("combine", len(begins), *given, documents, keys, values)
+        run_arrays = (np.int64(len(words)), words, begins, n_gaps, np.int64(bound), powers)
+        _each("combine", len(begins), *run_arrays, documents, keys, values)
         return documents, keys, values
 
 
@@ -139,7 +138,7 @@ def _batches(
         first = last
 
 
-def _each(name: str, n: int, *args: Any) -> None:
+def _each(name: str, n: int, *args: object) -> None:
     gpu.each(gpu.function(SOURCE, name), n, *args)
 
 
@@ -148,7 +147,7 @@ class CudaBoundedGap(CudaFeatureRows, SubsequenceRows):
 
     label = "the gap-weighted kernel of bounded span"
 
-    def represent(self, documents: Documents) -> tuple[Subsequences, CudaSparse, NDArray[np.float64]]:
+    def represent(self, documents: Documents) -> tuple[Subsequences, CudaSparse, Floats]:
         features, x = count(documents, self.kernel.patterns, self.kernel.decay)
         return features, x, x.squares
 
@@ -165,7 +164,7 @@ class CudaCountedSubsequences:
         rows = CudaRows(x.indptr, x.features, x.values, len(x.df))
         self.shared, self.alone = shared_rows(rows, *commonest_first(x.df))
 
-    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: Any, train: Ints) -> FeatureRows:
         """All documents as feature rows."""
         featured = self.documents.lengths >= kernel.p
         if kernel.normalised:

@@ -33,8 +33,9 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.gap.recurrence import SMALLEST, Recurrence, SelfValues, shared_pass
 from textsvm.runtime import device as gpu
@@ -155,7 +156,7 @@ class GapVariant:
         )
 
 
-def columns_of(variant: GapVariant, lengths: NDArray[np.int64]) -> int:
+def columns_of(variant: GapVariant, lengths: Ints) -> int:
     """Columns per lane for targets of these lengths: as registers allow, or half as many if that wastes less.
 
     At most 50, and without idle columns or lanes for 100 symbols.
@@ -301,17 +302,17 @@ class GapTexts:
         return gpu.load(SOURCE, DEFINE_SETS[0][1] + (WIDE if self.wide else ())).get_function(name)
 
     @cached_property
-    def device_words(self) -> Any:
+    def device_words(self) -> Array:
         """`words` on the device."""
         return gpu.cupy().asarray(self.words)
 
     @cached_property
-    def device_places(self) -> Any:
+    def device_places(self) -> Array:
         """`places` on the device."""
         return gpu.cupy().asarray(self.places.astype(np.int32))
 
     @cached_property
-    def stream(self) -> Any:
+    def stream(self) -> Array:
         """uint32, (symbols,): the symbols; others before and after, as lanes go past both ends."""
         cp = gpu.cupy()
         words = cp.full(int(self.words[-1]) + 4 * WARP, self.symbols - 1, np.uint32)[2 * WARP : -2 * WARP]
@@ -364,7 +365,7 @@ class Sweep:
         self.warps = gpu.multiprocessors() * self.variant.blocks * THREADS // WARP
         self.tasks, self.parts = self._make_tasks()
 
-    def _make_tasks(self) -> tuple[NDArray[Any], int]:
+    def _make_tasks(self) -> tuple[AnyArray, int]:
         """Packs by runs of sources, longest packs first, and the number of runs."""
         packs, words = self.layout.packs, self.sources.words
         size = int(words[-1]) * max(1, len(packs)) // (12 * self.warps)
@@ -382,9 +383,9 @@ class Sweep:
             source, stop = first[part], last[part]
             if self.mode in (MIRRORED, FORWARD, TURNED):
                 ends = np.searchsorted(self.sources.places, self.targets.places[packs[:, 2]], side="right")
-                wanted = source < ends[pack]
-                pack, part, source = pack[wanted], part[wanted], source[wanted]
-                stop = np.minimum(stop[wanted], ends[pack])
+                before_end = source < ends[pack]
+                pack, part, source = pack[before_end], part[before_end], source[before_end]
+                stop = np.minimum(stop[before_end], ends[pack])
         tasks = np.empty(len(pack), TASK)
         tasks["first_strip"], tasks["strips"] = packs[pack, 0], packs[pack, 1]
         tasks["first_source"], tasks["sources"] = source, stop - source
@@ -397,7 +398,7 @@ class Sweep:
         mine = np.argsort(-_cost(self.tasks), kind="stable")[number::count]
         self.tasks = self.tasks[np.sort(mine)]
 
-    def weights(self) -> NDArray[Any]:
+    def weights(self) -> AnyArray:
         """Struct `weights` of gap.cu."""
         variant, decay = self.variant, self.recurrence.decay
         levels = np.arange(variant.levels + 1)
@@ -414,7 +415,7 @@ class Sweep:
         weights["out"] = 2.0 ** -logs[variant.levels - variant.shared :]
         return weights
 
-    def launch(self, output: dict[str, Any], progress: Progress | None = None) -> None:
+    def launch(self, output: dict[str, object], progress: Progress | None = None) -> None:
         """Run all tasks; `output` has the fields of gap.cu's Output except the mode."""
         cp, module = gpu.cupy(), gpu.load(SOURCE, self.variant.defines)
         unused = dict.fromkeys(OUTPUT.names or ())
@@ -437,7 +438,7 @@ class Sweep:
                     done += float(_cost(part).sum())
                     gpu.report(progress, done, total)
 
-    def _edges(self, tasks: NDArray[Any]) -> tuple[int, tuple[Any, ...]]:
+    def _edges(self, tasks: AnyArray) -> tuple[int, tuple[object, ...]]:
         """Warps to launch, and the memory passed from strip to strip: 2 (rows + sources) per warp."""
         cp = gpu.cupy()
         rows, sources = (int(tasks[name].max(initial=0)) for name in ("rows", "sources"))
@@ -455,12 +456,12 @@ class Sweep:
         return warps, (edges, np.int32(rows), carries, np.int64(sums))
 
 
-def _cost(tasks: NDArray[Any]) -> NDArray[np.float64]:
+def _cost(tasks: AnyArray) -> Floats:
     """Steps of a warp."""
     return tasks["rows"].astype(np.float64) * tasks["strips"]
 
 
-def _slices(tasks: NDArray[Any], several: bool) -> list[NDArray[Any]]:
+def _slices(tasks: AnyArray, several: bool) -> list[AnyArray]:
     """Tasks per launch: all, or STEPS at a time."""
     turns = np.cumsum(_cost(tasks)) // (STEPS if several else np.inf)
     return [part for part in np.split(tasks, np.flatnonzero(np.diff(turns)) + 1) if len(part)]
@@ -479,7 +480,7 @@ def _constants_of(defines: gpu.Defines) -> Iterator[None]:
         last[:] = [here.record()]
 
 
-def _set_constant(module: Any, name: str, value: NDArray[Any]) -> None:
+def _set_constant(module: Any, name: str, value: AnyArray) -> None:
     """Write a __constant__ of the module in stream order."""
     cp = gpu.cupy()
     where = cp.ndarray((value.dtype.itemsize,), np.uint8, module.get_global(name))
@@ -503,11 +504,11 @@ class CudaGap:
     def _smallest(self) -> float:
         return SMALLEST if self.kernel.normalised else 0.0
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with gpu.use(self.device):
             return gpu.cupy().asarray(self._self.diagonal())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         indices = np.asarray(indices, np.int64)
         by_number = np.argsort(indices, kind="stable")  # equally long texts: in the order of the columns
         own = self._self.take(indices)
@@ -521,27 +522,27 @@ class CudaGap:
             matrix[cp.arange(len(indices)), cp.asarray(indices)] = cp.asarray(own.diagonal())
             return matrix
 
-    def _fill_rows(self, matrix: Any, texts: GapTexts, scale: Any) -> None:
+    def _fill_rows(self, matrix: Array, texts: GapTexts, scale: Array) -> None:
         """Rows of own texts; the source of a pair is the text that comes first in the order of the matrix."""
         rows, columns = (texts, scale), (self._texts, self._scale)
         for mode, sources, targets in ((FORWARD, rows, columns), (TURNED, columns, rows)):
             output = {"width": self.n, "matrix": matrix, "smallest": self._smallest}
-            for side, (each, of_each) in (("source", sources), ("target", targets)):
+            for side, (own_texts, scale_of_texts) in (("source", sources), ("target", targets)):
                 output |= {
-                    f"{side}_index": each.index,
-                    f"{side}_scale": of_each,
-                    f"{side}_place": each.device_places,
+                    f"{side}_index": own_texts.index,
+                    f"{side}_scale": scale_of_texts,
+                    f"{side}_place": own_texts.device_places,
                 }
             Sweep(self.kernel.recurrence, sources[0], targets[0], mode).launch(output)
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
             matrix = self._zeros(self.n)
             self._fill(matrix, self._texts, self._scale, MIRRORED, progress)
             self._self.finish_gram(matrix)
             return matrix
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
             return self._matrix(others, None, progress)
 
@@ -563,9 +564,7 @@ class CudaGap:
         work.launch(self._places(self._texts, self._scale) | output, progress)
         return lambda: self._self.finish_gram(shard.values, shard.first)
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         """k(others, documents) @ coef without a matrix: the others are targets, and sum over the sources."""
         coef = np.ascontiguousarray(coef, np.float64)
         values = np.zeros((len(others), coef.shape[1]))
@@ -577,9 +576,7 @@ class CudaGap:
                 values[batch] = self._decide(others if single else others.take(batch), coef, progress)
         return values
 
-    def _decide(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None
-    ) -> NDArray[np.float64]:
+    def _decide(self, others: Documents, coef: Floats, progress: Progress | None) -> Floats:
         cp = gpu.cupy()
         texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
         own = self._self_values(others, texts, self._self)
@@ -594,11 +591,11 @@ class CudaGap:
         own.finish_values(values, coef.T, self._self)
         return values
 
-    def _zeros(self, rows: int) -> Any:
+    def _zeros(self, rows: int) -> Array:
         gpu.require_memory(4 * rows * self.n, f"the {rows:,} x {self.n:,} matrix", "lower --memory")
         return gpu.cupy().zeros((rows, self.n), np.float32)
 
-    def _matrix(self, others: Documents, own: SelfValues | None, progress: Progress | None = None) -> Any:
+    def _matrix(self, others: Documents, own: SelfValues | None, progress: Progress | None = None) -> Array:
         """k(others, documents); `own` are the k(s, s) of the others, computed if None."""
         texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
         if own is None:
@@ -608,11 +605,13 @@ class CudaGap:
         own.finish_rows(matrix, self._self)
         return matrix
 
-    def _fill(self, matrix: Any, sources: GapTexts, scale: Any, mode: int, progress: Progress | None) -> None:
+    def _fill(
+        self, matrix: Array, sources: GapTexts, scale: Array, mode: int, progress: Progress | None
+    ) -> None:
         output = {"width": self.n, "matrix": matrix} | self._places(sources, scale)
         Sweep(self.kernel.recurrence, sources, self._texts, mode).launch(output, progress)
 
-    def _places(self, sources: GapTexts, scale: Any) -> dict[str, Any]:
+    def _places(self, sources: GapTexts, scale: Array) -> dict[str, object]:
         """Fields of gap.cu's Output: numbers and scales of the documents at each position."""
         index, own_index = sources.index, self._texts.index
         scales = {"source_scale": scale, "target_scale": self._scale, "smallest": self._smallest}
@@ -629,14 +628,14 @@ class CudaGap:
         values[texts.order] = diagonal.get()
         return SelfValues(self.kernel, documents, values, columns)
 
-    def _position_scale(self, texts: GapTexts, own: SelfValues) -> Any:
+    def _position_scale(self, texts: GapTexts, own: SelfValues) -> Array:
         """Scale of the sums of each position, float64 on the device."""
         return gpu.cupy().asarray(own.scale[texts.order])
 
 
 def cuda_grams(
     kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-) -> list[Any]:
+) -> list[Array]:
     """Gram of each kernel, all with the same decay, from a shared pass on the device."""
     cp = gpu.cupy()
     n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])

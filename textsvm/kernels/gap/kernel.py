@@ -8,31 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_weights, check_whole, is_number
-from textsvm.kernels.contract import (
-    Ability,
-    Cost,
-    HostRows,
-    KernelRows,
-    Lengths,
-    PairTerm,
-    SharedColumns,
-    Sharing,
-    Values,
-)
-from textsvm.kernels.gap.recurrence import (
-    SUBSEQUENCES,
-    Recurrence,
-    SelfValues,
-    symbol_contributions,
-)
+from textsvm.kernels.contract import Ability, Cost, HostRows, KernelRows, PairTerm, SharedColumns, Sharing
+from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence, SelfValues, symbol_contributions
 from textsvm.kernels.gap.sweep import products, self_products, used_levels
 from textsvm.kernels.options import GAP_LONGEST
 from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes
@@ -42,10 +27,14 @@ from textsvm.runtime.parallel import Progress, part, run
 from textsvm.runtime.simd import LANES
 from textsvm.text.documents import Documents
 
-#: Cells times p a second: of the sweep, and of attribution.
-RATE, ATTRIBUTION_RATE = 3.3e9, 5e9 / 60
-#: Greatest p of a saved model whatever its texts, and greatest predicted seconds for a text.
-MOST_SAVED, MOST_SECONDS = 64, 0.5
+#: Cells times p a second of the sweep.
+RATE = 3.3e9
+#: Cells times p a second of attribution.
+ATTRIBUTION_RATE = 5e9 / 60
+#: Greatest p of a saved model.
+MOST_SAVED = 64
+#: Greatest predicted seconds for a text of a saved model.
+MOST_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -57,16 +46,20 @@ class SharedRecurrence(Sharing):
 
     decay: float
 
-    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
+    def passes(self, kernels: Sequence[GapWeighted], room: int) -> list[list[int]]:
         order = sorted(range(len(kernels)), key=lambda i: kernels[i].p)
         return [order[max(0, end - room) : end] for end in range(len(order), 0, -room)]
 
-    def description(self, kernels: Sequence[Any]) -> str:
+    def description(self, kernels: Sequence[GapWeighted]) -> str:
         return f"together, with p up to {max(kernel.p for kernel in kernels)}"
 
     def grams(
-        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
+        self,
+        kernels: Sequence[GapWeighted],
+        documents: Documents,
+        device: Device,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Array]]:
         if device.kind == "cuda":
             from textsvm.kernels.gap.cuda import cuda_grams
 
@@ -77,15 +70,17 @@ class SharedRecurrence(Sharing):
         for position in range(len(kernels)):
             yield position, matrices.pop()
 
-    def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
+    def columns(
+        self, kernels: Sequence[GapWeighted], documents: Documents, device: Device
+    ) -> SharedColumns | None:
         return _Columns(kernels, documents) if device.kind == "cpu" else None
 
-    def tileable(self, kernels: Sequence[Any], documents: Documents) -> bool:
+    def tileable(self, kernels: Sequence[GapWeighted], documents: Documents) -> bool:
         return True
 
     def cross(
-        self, kernels: Sequence[Any], others: Documents, documents: Documents
-    ) -> list[NDArray[np.float32]]:
+        self, kernels: Sequence[GapWeighted], others: Documents, documents: Documents
+    ) -> list[Floats32]:
         columns = _Columns(kernels, documents)
         matrices = [np.empty((len(others), len(documents)), np.float32) for _ in kernels]
         columns.fill(matrices, others, columns.self_values(others, columns.selves))
@@ -101,14 +96,14 @@ class GapCost(Cost):
     def sharing(self) -> SharedRecurrence | None:
         return SharedRecurrence(float(self.kernel.decay)) if self.kernel.recurrence.shares else None
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         return self.kernel.p * row_lengths.astype(float) * column_lengths.sum() / RATE
 
     def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
         # On a card, values with a decay that is not a power of two depend on the tile.
         return kind == "cpu"
 
-    def demand(self, lengths: NDArray[np.int64]) -> float:
+    def demand(self, lengths: Ints) -> float:
         # Lanes without a document take as long, and values of a great p are computed in float64.
         p, longest = self.kernel.recurrence.p, float(lengths.max(initial=0))
         seconds = 2 * p * longest * max(float(lengths.sum()), LANES * longest) / RATE
@@ -121,7 +116,12 @@ class GapAttributor(Attributor):
     method = SUBSEQUENCES
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self,
+        rows: KernelRows,
+        documents: Documents,
+        coef: Floats,
+        values: Floats,
+        progress: Progress | None = None,
     ) -> Contributions:
         symbols = []
         for d in range(len(documents)):
@@ -132,8 +132,8 @@ class GapAttributor(Attributor):
             symbols.append(documents.spread(d, shares))
         return Contributions(symbols)
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
-        seconds: Values = self.kernel.p * lengths.astype(float) * support_lengths.sum()
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
+        seconds: Floats = self.kernel.p * lengths.astype(float) * support_lengths.sum()
         return seconds / ATTRIBUTION_RATE
 
 
@@ -204,7 +204,7 @@ class GapWeighted(SubsequenceKernel):
             return CudaGap(self, documents, device)
         return HostGap(self, documents, device)
 
-    def _pair_term(self, support: Documents, coef: NDArray[np.float64]) -> PairTerm:
+    def _pair_term(self, support: Documents, coef: Floats) -> PairTerm:
         """Machines with their support vectors, for export."""
         (own,) = _Columns([self], support).selves
         alone, values = featureless_of(own, coef, support)
@@ -221,21 +221,21 @@ class HostGap(HostRows):
 
     ahead = 1
 
-    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: GapWeighted, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._columns = _Columns([kernel], documents)
         (self._self,) = self._columns.selves
 
-    def diag(self) -> NDArray[np.float32]:
+    def diag(self) -> Floats32:
         return self._self.diagonal()
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> Floats32:
         return self._columns.rows(np.asarray(indices))[0]
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         return self._columns.grams(progress)[0]
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Floats32:
         values = np.empty((len(others), self.n), np.float32)
         own = self._columns.self_values(others, [self._self])
         self._columns.fill([values], others, own, progress)
@@ -245,7 +245,7 @@ class HostGap(HostRows):
 class _Columns:
     """Fixed documents in lanes; lengths p share passes, with the bits of separate ones (`SharedColumns`)."""
 
-    def __init__(self, kernels: Sequence[Any], documents: Documents) -> None:
+    def __init__(self, kernels: Sequence[GapWeighted], documents: Documents) -> None:
         self.kernels, self.documents, self.n = kernels, documents, len(documents)
         self._recurrences: list[Recurrence] = [kernel.recurrence for kernel in kernels]
         #: Kernels that share passes: all lengths; each blend is alone, as it is rounded differently.
@@ -261,7 +261,7 @@ class _Columns:
 
     def self_values(self, documents: Documents, columns: Sequence[SelfValues | None]) -> list[SelfValues]:
         """k(s, s) of documents by each kernel; other documents are given the values of the `columns`."""
-        values: dict[int, NDArray[np.float64]] = {}
+        values: dict[int, Floats] = {}
         for alike in self._alike:
             recurrence, least = self._swept(alike)
             sums = self_products(recurrence, recurrence.p - least + 1, documents)
@@ -277,10 +277,10 @@ class _Columns:
         largest = max(recurrences, key=lambda recurrence: recurrence.p)
         return largest, min(recurrence.p for recurrence in recurrences)
 
-    def diags(self) -> list[NDArray[np.float32]]:
+    def diags(self) -> list[Floats32]:
         return [own.diagonal() for own in self.selves]
 
-    def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+    def rows(self, indices: Ints) -> list[Floats32]:
         matrices = [np.empty((len(indices), self.n), np.float32) for _ in self.kernels]
         selves = [own.take(indices) for own in self.selves]
         self.fill(matrices, self.documents.take(indices), selves, places=self._places[indices])
@@ -288,7 +288,7 @@ class _Columns:
             matrix[np.arange(len(indices)), indices] = own.diagonal()
         return matrices
 
-    def grams(self, progress: Progress | None = None) -> list[NDArray[np.float32]]:
+    def grams(self, progress: Progress | None = None) -> list[Floats32]:
         matrices = [np.empty((self.n, self.n), np.float32) for _ in self.kernels]
         self.fill(matrices, self.documents, self.selves, progress, self._places, half=True)
         for matrix, own in zip(matrices, self.selves, strict=True):
@@ -297,11 +297,11 @@ class _Columns:
 
     def fill(
         self,
-        matrices: Sequence[NDArray[np.float32]],
+        matrices: Sequence[Floats32],
         others: Documents,
         others_selves: Sequence[SelfValues],
         progress: Progress | None = None,
-        places: NDArray[np.int64] | None = None,
+        places: Ints | None = None,
         half: bool = False,
     ) -> None:
         """matrices[.][i, j] = k(others[i], documents[j]); with `half`, of every pair once and copied.
@@ -343,21 +343,15 @@ class _Columns:
         run(work, pieces[::-1], costs[::-1], progress)
 
     def _sums(
-        self,
-        rows: Picked,
-        lanes: Picked,
-        firsts: NDArray[np.int64],
-        half: bool,
-        row_lengths: NDArray[np.int64],
-        column_lengths: NDArray[np.int64],
-    ) -> dict[int, NDArray[np.float64]]:
+        self, rows: Picked, lanes: Picked, firsts: Ints, half: bool, row_lengths: Ints, column_lengths: Ints
+    ) -> dict[int, Floats]:
         """Sums of a piece of work for each kernel; each pair is in the precision of that kernel alone.
 
         Columns before `firsts` become rows, or are skipped if `half`.
         """
         groups = np.arange(0, len(column_lengths), LANES)
         exchanged = np.zeros_like(firsts) if half else firsts
-        sums: dict[int, NDArray[np.float64]] = {}
+        sums: dict[int, Floats] = {}
         for alike in self._alike:
             doubles = {k: self._recurrences[k].doubles(row_lengths, column_lengths) for k in alike}
             for double in (False, True):
@@ -370,8 +364,8 @@ class _Columns:
                 if sums.keys().isdisjoint(pairs):
                     pairs = dict.fromkeys(pairs)  # frees their memory; all sums are taken
                 recurrence, least = self._swept([*pairs])
-                wanted = recurrence.p - least + 1
-                values = products(recurrence, wanted, double, rows, lanes, needed, exchanged)
+                n_lengths = recurrence.p - least + 1
+                values = products(recurrence, n_lengths, double, rows, lanes, needed, exchanged)
                 for k, own_pairs in pairs.items():
                     own = values[self._recurrences[k].p - least, :, : len(column_lengths)]
                     if k in sums:

@@ -57,8 +57,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Floats, Floats32, Ints, UnsignedInts
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.shared.normalisation import Normalisation, inverse_roots, require_float32
@@ -77,17 +77,17 @@ class Recurrence:
     """Parameters of the recurrence."""
 
     decay: float
-    level_weights: NDArray[np.float64]  #: shape (p,): b_0 to b_L; the largest is 1
+    level_weights: Floats  #: shape (p,): b_0 to b_L; the largest is 1
     log_scale: float  #: Logarithm of the factor by which k was divided for that
 
     @classmethod
     def of(cls, p: int, decay: float, weights: Sequence[float] | None = None) -> Recurrence:
         """For subsequences of `p` symbols, or the blend of lengths 1 to p with these weights."""
         lengths = np.arange(p) + 1
-        given = np.asarray(lengths == p if weights is None else weights, np.float64)
-        given = np.trim_zeros(given, "b")
+        length_weights = np.asarray(lengths == p if weights is None else weights, np.float64)
+        length_weights = np.trim_zeros(length_weights, "b")
         with np.errstate(divide="ignore"):
-            logs = np.log(given) + 2 * math.log(decay) * np.arange(1, len(given) + 1)
+            logs = np.log(length_weights) + 2 * math.log(decay) * np.arange(1, len(length_weights) + 1)
         return cls(float(decay), np.exp(logs - logs.max())[::-1], float(logs.max()))
 
     @property
@@ -117,7 +117,7 @@ class Recurrence:
         shorter = self.level_weights[self.level_weights.argmax() :]
         return rounding > 8e-6 or self.log2_bound(n, m) > 100 or _unlike(shorter)
 
-    def doubles(self, lengths: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def doubles(self, lengths: Ints, others: Ints) -> Bools:
         """`needs_double` of each pair, shape (len(lengths), len(others)), of ascending lengths."""
         if not self.needs_double(int(lengths[-1]), int(others[-1])):
             return np.broadcast_to(np.False_, (len(lengths), len(others)))
@@ -133,15 +133,15 @@ class Recurrence:
         return not _unlike(self.level_weights)
 
 
-def shared_pass(recurrences: Sequence[Recurrence]) -> tuple[Recurrence, NDArray[np.float64]]:
+def shared_pass(recurrences: Sequence[Recurrence]) -> tuple[Recurrence, Floats]:
     """Combine kernels with a common decay into the recurrence of the largest length, and blends.
 
     The blends, of shape (number of kernels, number of lengths), express each kernel, on the scale of its
     level weights, as a sum of the k_q from the smallest length of any kernel to the largest.
     """
-    mix = np.zeros((len(recurrences), max(each.p for each in recurrences)))
-    for row, each in zip(mix, recurrences, strict=True):
-        row[: each.p] = each.level_weights[::-1]
+    mix = np.zeros((len(recurrences), max(recurrence.p for recurrence in recurrences)))
+    for row, recurrence in zip(mix, recurrences, strict=True):
+        row[: recurrence.p] = recurrence.level_weights[::-1]
     return Recurrence.of(mix.shape[1], recurrences[0].decay), mix[:, mix.any(axis=0).argmax() :]
 
 
@@ -150,7 +150,7 @@ def _effective_length(decay: float, n: int) -> float:
     return float(n) if decay == 1 else (1 - decay**n) / (1 - decay)
 
 
-def _unlike(weights: NDArray[np.float64]) -> bool:
+def _unlike(weights: Floats) -> bool:
     """Whether the smallest nonzero weight is less than 2^-20 of the largest, which is 1."""
     return bool(weights[weights > 0].min() < 2.0**-20)
 
@@ -163,11 +163,7 @@ class SelfValues(Normalisation):
     """
 
     def __init__(
-        self,
-        kernel: Any,
-        documents: Documents,
-        values: NDArray[np.float64],
-        columns: SelfValues | None = None,
+        self, kernel: Any, documents: Documents, values: Floats, columns: SelfValues | None = None
     ) -> None:
         values[documents.lengths < kernel.structure.min_length] = 0
         if not np.isfinite(values).all():
@@ -182,7 +178,7 @@ class SelfValues(Normalisation):
         self.scale = np.full(len(values), math.exp(max(-350.0, self.log_scale / 2)))
         require_float32(self.raw()[values > 0], kernel.name)
 
-    def raw(self) -> NDArray[np.float64]:
+    def raw(self) -> Floats:
         """k(s, s) as defined, for an unnormalised kernel."""
         return self.self_values * self.unit
 
@@ -191,11 +187,11 @@ class SelfValues(Normalisation):
         """Kernel values of an unnormalised kernel as a multiple of the sums."""
         return math.exp(max(-700.0, self.log_scale))
 
-    def diagonal(self) -> NDArray[np.float32]:
+    def diagonal(self) -> Floats32:
         """Kernel values of the documents with themselves."""
         return super().diagonal() if self.normalised else self.raw().astype(np.float32)
 
-    def finish(self, sums: NDArray[np.float64], columns: SelfValues) -> None:
+    def finish(self, sums: Floats, columns: SelfValues) -> None:
         """Turn sums of the recurrence, (documents, `columns`), into kernel values in place."""
         _multiply(sums, inverse_roots(self.self_values), inverse_roots(columns.self_values))
         self.finish_rows(sums, columns)
@@ -205,7 +201,7 @@ class SelfValues(Normalisation):
             _multiply(sums, np.sqrt(self.raw()), np.sqrt(columns.raw()))
 
 
-def _multiply(sums: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
+def _multiply(sums: Floats, a: Floats, b: Floats) -> None:
     """sums[i, j] *= a[i] b[j], rounded like sums[j, i]; the factor may be out of range."""
     for row, factor in zip(sums, a, strict=True):  # all factors at once would need the memory of the sums
         row *= np.maximum(factor, b)
@@ -222,18 +218,18 @@ SUBSEQUENCES = Attribution(
 def symbol_contributions(
     recurrence: Recurrence,
     support: Documents,
-    document: NDArray[np.unsignedinteger],
-    terms: NDArray[np.float64],
+    document: UnsignedInts,
+    terms: Floats,
     progress: Progress | None = None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Contributions of the symbols of a document, given as codes over an extension of the alphabet.
 
     `terms` are the values to attribute: coef_i k(t_i, document) of each support vector, shape (n_sv,).
     """
     weights = recurrence.level_weights[::-1] / np.arange(1, recurrence.p + 1)
     source = document.astype(np.int32)
-    chosen = np.flatnonzero(terms)
-    pieces = [chosen[i : i + 16] for i in range(0, len(chosen), 16)]
+    weighted = np.flatnonzero(terms)
+    pieces = [weighted[i : i + 16] for i in range(0, len(weighted), 16)]
     sums = np.zeros((len(pieces), len(source)))
 
     def share(piece: int) -> None:

@@ -9,11 +9,9 @@ select. The value of u in a document is
 without the common factor decay^p. It is summed in float64 in the order of g, so it depends neither on other
 documents nor on the division of work, and is rounded to float32 once.
 
-Ids are ranks, never hashes, in stages as in `kernels.shared.stages`: as many symbols as fit a word form a key
-with the id of the preceding ones, and the id is the rank of the key among the distinct keys. Only long
-strings over large alphabets need two stages. Documents are processed in pieces: the words (document, key,
-gap) of their occurrences are sorted, and each run becomes an entry. Memory holds the entries and a piece per
-core, whatever the number of patterns.
+Ids are exact, in stages (shared/stages.py); only long strings over large alphabets need two. Documents are
+processed in pieces: the words (document, key, gap) of their occurrences are sorted, and each run becomes an
+entry. Memory holds the entries and a piece per core, whatever the number of patterns.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.normalisation import Normalisation, require_float32
@@ -39,7 +37,6 @@ from textsvm.runtime.memory import copied, joined
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
-Array = NDArray[Any]
 #: Approximate number of occurrences per piece of work.
 PIECE = 1 << 20
 #: Upper bound of (document, key, gap) as a number.
@@ -58,15 +55,15 @@ class Patterns:
 
     p: int
     span: int
-    offsets: NDArray[np.int64]
-    spans: NDArray[np.int64]
+    offsets: Ints
+    spans: Ints
 
     @property
     def n_gaps(self) -> int:
         """Number of different gaps, including 0."""
         return int(self.spans[-1]) - self.p + 1
 
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def occurrences(self, lengths: Ints) -> Ints:
         """Number of occurrences in documents of these lengths."""
         numbers = np.zeros(len(lengths), np.int64)
         for span, times in zip(*np.unique(self.spans, return_counts=True), strict=True):
@@ -97,21 +94,21 @@ class Subsequences:
         """Number of ids."""
         return len(self.stages[-1].keys)
 
-    def strings(self) -> list[Any]:
+    def strings(self) -> list[Array]:
         """Codes of the symbols of all subsequences: p int64 arrays, shape (size,)."""
         return strings_of(self.stages, self.n_symbols)
 
-    def find(self, other: Subsequences) -> Any:
+    def find(self, other: Subsequences) -> Array:
         """Id here of each subsequence of `other`, over an extension of the alphabet; -1 if unknown."""
         strings = other.strings()
         xp = devices.array_module(devices.device_of(strings[0]))
         ids = xp.zeros(other.size, np.int64)
         for stage in self.stages:
             keys = ids
-            for place in stage.kept.tolist():
+            for place in stage.positions.tolist():
                 code = strings[place]
-                known = (keys >= 0) & (code < self.n_symbols)
-                keys = xp.where(known, keys * self.n_symbols + code, -1)
+                valid = (keys >= 0) & (code < self.n_symbols)
+                keys = xp.where(valid, keys * self.n_symbols + code, -1)
             ids = stage.find(keys)
         return ids
 
@@ -131,28 +128,28 @@ class SubsequenceRows(FeatureKernelRows):
         return self
 
     @abstractmethod
-    def represent(self, documents: Documents) -> tuple[Subsequences, Any, NDArray[np.float64]]:
+    def represent(self, documents: Documents) -> tuple[Subsequences, Array, Floats]:
         """Features of documents, X over them on the device, and the squared norms of its rows."""
 
     @abstractmethod
-    def select(self, x: Any, target: Any) -> Any:
+    def select(self, x: Array, target: Array) -> Array:
         """X with its features renumbered to `target`, numbers of `features`; -1 drops a feature."""
 
-    def project(self, others: Documents) -> tuple[Any, Normalisation]:
+    def project(self, others: Documents) -> tuple[Array, Normalisation]:
         own, x, squares = self.represent(others)
         normalisation = normalisation_of(self.kernel, others, squares, self.normalisation)
         return self.select(x, self.features.find(own)), normalisation
 
     def products(
-        self, others: Documents, columns: Normalisation, weights: Any
-    ) -> tuple[NDArray[np.float64], Normalisation]:
+        self, others: Documents, columns: Normalisation, weights: Array
+    ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
         x, own = self.project(others)
         return devices.to_host(x.dot(weights)), own
 
 
 def normalisation_of(
-    kernel: Any, documents: Documents, squares: NDArray[np.float64], columns: Normalisation | None = None
+    kernel: Any, documents: Documents, squares: Floats, columns: Normalisation | None = None
 ) -> Normalisation:
     """Scales of products of documents: without normalisation, X lacks a factor decay^p."""
     if kernel.normalised:
@@ -164,7 +161,7 @@ def normalisation_of(
     return own
 
 
-def places_of_stage(first: int, size: int, n_symbols: int, patterns: Patterns) -> tuple[Array, int]:
+def places_of_stage(first: int, size: int, n_symbols: int, patterns: Patterns) -> tuple[AnyArray, int]:
     """Places from `first` on that form a key with an id below `size`, and a bound of the keys."""
     number, bound = 0, max(size, 1)
     while first + number < patterns.p and bound * max(n_symbols, 1) * patterns.n_gaps <= ROOM:
@@ -201,16 +198,16 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
     return Subsequences(n_symbols, tuple(stages)), Sparse(indptr, features, values, len(distinct))
 
 
-def ids_of(documents: Documents, patterns: Patterns, own: Subsequences) -> NDArray[np.int64]:
+def ids_of(documents: Documents, patterns: Patterns, own: Subsequences) -> Ints:
     """Id of every occurrence in documents whose subsequences are these, ordered as in `_extend`."""
     *before, last = own.stages
-    keys = _keys_of(documents, patterns, (0, len(documents)), before, last.kept)
+    keys = _keys_of(documents, patterns, (0, len(documents)), before, last.positions)
     return last.find(keys).astype(np.int64)
 
 
-def _prefixes(documents: Documents, patterns: Patterns, stages: list[Stage], places: Array) -> Stage:
+def _prefixes(documents: Documents, patterns: Patterns, stages: list[Stage], places: AnyArray) -> Stage:
     """Build a stage before the last."""
-    key_sets: list[Array] = [np.empty(0, np.int64)]
+    key_sets: list[AnyArray] = [np.empty(0, np.int64)]
     run(
         lambda piece: key_sets.append(np.unique(_keys_of(documents, patterns, piece, stages, places))),
         _pieces(documents, patterns, len(documents)),
@@ -219,27 +216,27 @@ def _prefixes(documents: Documents, patterns: Patterns, stages: list[Stage], pla
 
 
 def _keys_of(
-    documents: Documents, patterns: Patterns, piece: tuple[int, int], stages: list[Stage], places: Array
-) -> NDArray[np.int64]:
+    documents: Documents, patterns: Patterns, piece: tuple[int, int], stages: list[Stage], places: AnyArray
+) -> Ints:
     """Key of every occurrence in a piece, for the stage after these."""
     first, last = piece
     keys = np.zeros(int(patterns.occurrences(documents.lengths[first:last]).sum()), np.int64)
     text = (documents.codes, documents.offsets, first, last, patterns.offsets, len(documents.alphabet))
     for stage in stages:
-        _extend(*text, stage.kept, keys)
+        _extend(*text, stage.positions, keys)
         keys = stage.find(keys).astype(np.int64)
     _extend(*text, places, keys)
     return keys
 
 
 def _entries(
-    documents: Documents, patterns: Patterns, decay: float, stages: list[Stage], places: Array, bound: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    documents: Documents, patterns: Patterns, decay: float, stages: list[Stage], places: AnyArray, bound: int
+) -> tuple[Ints, Ints, Floats32]:
     """Offsets of the documents, and keys below `bound`, ascending, and values of their subsequences."""
     numbers = np.zeros(len(documents), np.int64)
     powers = float(decay) ** np.arange(patterns.n_gaps)
     pieces = _pieces(documents, patterns, max(1, ROOM // (bound * patterns.n_gaps)))
-    entries: dict[int, tuple[Array, Array]] = {}
+    entries: dict[int, tuple[AnyArray, AnyArray]] = {}
 
     def count_piece(piece: tuple[int, int]) -> None:
         first, last = piece

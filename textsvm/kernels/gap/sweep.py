@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Floats, Ints
 from textsvm.kernels.gap.recurrence import STRIP, Recurrence
 from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes, interleave
 from textsvm.runtime.compiled import njit
@@ -39,52 +39,54 @@ from textsvm.text.documents import Documents
 
 def products(
     recurrence: Recurrence,
-    wanted: int,
+    n_lengths: int,
     double: bool,
     rows: Picked,
     columns: Picked,
-    needed: NDArray[np.bool_],
-    firsts: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """Sums of the recurrence: selected documents by lanes of others, shape (wanted, rows, columns).
+    needed: Bools,
+    firsts: Ints,
+) -> Floats:
+    """Sums of the recurrence: selected documents by lanes of others, shape (n_lengths, rows, columns).
 
-    These are the sums of the `wanted` largest lengths up to p, of rows and groups of lanes that are `needed`.
-    Columns before the `firsts` of a document are the rows of the recurrence.
+    These are the sums of the `n_lengths` largest lengths up to p, of the rows and groups of lanes that are
+    `needed`. Columns before the `firsts` of a document are the rows of the recurrence.
     """
     n, m = (int(np.diff(offsets)[which].max(initial=0)) for _, offsets, which in (rows, columns))
-    if min(n, m) < recurrence.shortest - (wanted - 1):
-        return np.zeros((wanted, len(rows[2]), columns[2].size))
-    sums = np.zeros((len(rows[2]), len(columns[2]), wanted * LANES))
-    arguments = _arguments(recurrence, wanted, double, max(n, m), max(n, m))
+    if min(n, m) < recurrence.shortest - (n_lengths - 1):
+        return np.zeros((n_lengths, len(rows[2]), columns[2].size))
+    sums = np.zeros((len(rows[2]), len(columns[2]), n_lengths * LANES))
+    arguments = _arguments(recurrence, n_lengths, double, max(n, m), max(n, m))
     _many_by_lanes(*rows, *columns, needed, firsts, sums, *arguments)
-    return sums.reshape(len(sums), -1, wanted, LANES).transpose(2, 0, 1, 3).reshape(wanted, len(sums), -1)
+    return (
+        sums.reshape(len(sums), -1, n_lengths, LANES).transpose(2, 0, 1, 3).reshape(n_lengths, len(sums), -1)
+    )
 
 
-def self_products(recurrence: Recurrence, wanted: int, documents: Documents) -> NDArray[np.float64]:
-    """Sums of the recurrence of every document with itself, float64, shape (wanted, n)."""
+def self_products(recurrence: Recurrence, n_lengths: int, documents: Documents) -> Floats:
+    """Sums of the recurrence of every document with itself, float64, shape (n_lengths, n)."""
     lanes, widths = in_lanes(documents)
     codes = documents.codes_for()
-    sums = np.zeros((len(lanes), wanted * LANES))
+    sums = np.zeros((len(lanes), n_lengths * LANES))
 
     def work(part: slice) -> None:
         longest = int(widths[part][-1])
-        if longest >= recurrence.shortest - (wanted - 1):
-            arguments = _arguments(recurrence, wanted, True, longest, longest)
+        if longest >= recurrence.shortest - (n_lengths - 1):
+            arguments = _arguments(recurrence, n_lengths, True, longest, longest)
             _lanes_by_themselves(codes, documents.offsets, lanes[part], sums[part], *arguments)
 
     run(work, cut(widths, PIECE)[::-1])
-    values = np.empty((wanted, len(documents)))
-    values[:, lanes[lanes >= 0]] = sums.reshape(-1, wanted, LANES).transpose(1, 0, 2)[:, lanes >= 0]
+    values = np.empty((n_lengths, len(documents)))
+    values[:, lanes[lanes >= 0]] = sums.reshape(-1, n_lengths, LANES).transpose(1, 0, 2)[:, lanes >= 0]
     return values
 
 
-def used_levels(recurrence: Recurrence) -> NDArray[np.float64]:
+def used_levels(recurrence: Recurrence) -> Floats:
     """The level weights without those that float32 cannot hold."""
     weights = recurrence.level_weights
     return np.where(weights > 1e-37, weights, 0)
 
 
-def _arguments(recurrence: Recurrence, wanted: int, double: bool, n: int, m: int) -> tuple[Any, ...]:
+def _arguments(recurrence: Recurrence, n_lengths: int, double: bool, n: int, m: int) -> tuple[Any, ...]:
     """Arguments of `_sweep` other than symbols, for strings of up to `n` and `m` symbols.
 
     They are passed separately: with a tuple of tuples, Numba 0.60 uses code compiled for other types.
@@ -96,7 +98,7 @@ def _arguments(recurrence: Recurrence, wanted: int, double: bool, n: int, m: int
     return (
         tuple(weights),
         True if weights[1:].any() else None,
-        (0,) * (wanted - 1),
+        (0,) * (n_lengths - 1),
         dtype(recurrence.decay),
         dtype(low),
         aligned((STRIP + 1) * levels * LANES, dtype),
@@ -183,11 +185,11 @@ def _sweep(rows, n, columns, m, level_weights, blended, others, decay, low, stat
                 for q in range(levels, 0, -1):
                     at = ((j - start + 1) * levels + q - 1) * LANES
                     below = get(s, q - 1)
-                    begun = where_equal(column, symbol, below, lows)
+                    started = where_equal(column, symbol, below, lows)
                     if q > least:  # without the tiny numbers: the bits are those of a pass for this length
                         total = get(totals, q - 1)
                         put(totals, q - 1, where_equal(column, symbol, add(total, below), total))
-                    right = multiply_add(get(r, q), decays, begun)
+                    right = multiply_add(get(r, q), decays, started)
                     above = load(state, at)
                     store(state, at, multiply_add(above, decays, right))
                     put(r, q, right)

@@ -16,11 +16,9 @@ of the group has. Weights of l-mers, up to 255, are bit planes of the columns.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints
 from textsvm.kernels.mers.rows import MerRows, ScoreTable
 from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime.compiled import njit
@@ -45,18 +43,17 @@ from textsvm.runtime.simd import (
 BITS = 64
 
 
-def words_of(indptr: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def words_of(indptr: Ints) -> tuple[Ints, Ints]:
     """Words of documents, (document, first l-mer, number of l-mers), and each document's first word."""
     numbers = np.diff(indptr)
-    each = -(-numbers // BITS)
-    begins = np.concatenate([[0], np.cumsum(each)])
-    document = np.repeat(np.arange(len(each)), each)
+    words_per_document = -(-numbers // BITS)
+    begins = np.concatenate([[0], np.cumsum(words_per_document)])
+    document = np.repeat(np.arange(len(words_per_document)), words_per_document)
     place = BITS * (np.arange(len(document)) - begins[document])
     words = [document, indptr[document] + place, np.minimum(numbers[document] - place, BITS)]
     return np.stack(words, axis=1).astype(np.int64), begins
 
 
-Array = NDArray[Any]
 ALL, NONE, ONE, TWO = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1), np.uint64(2)
 #: Bit planes of weights.
 WEIGHT_PLANES = 8
@@ -159,8 +156,8 @@ def add_counts(
 ):  # fmt: skip
     """counts[i, j, d] += pairs of l-mers of row document picks[i] and column document j at distance d."""
     for group in range(0, len(words), LANES):
-        some = words[group : group + LANES]
-        _build(codes, starts, weights, some, length, slots, masks, planes)
+        group_words = words[group : group + LANES]
+        _build(codes, starts, weights, group_words, length, slots, masks, planes)
         for i in range(len(picks)):
             begin, end = row_indptr[picks[i]], row_indptr[picks[i] + 1]
             if begin < end:
@@ -169,9 +166,9 @@ def add_counts(
                     most, upper, sums,
                 )  # fmt: skip
                 for d in range(most + 1):
-                    for lane in range(len(some)):
-                        counts[i, some[lane, 0], d] += np.int64(sums[d * LANES + lane])
-        _forget(codes, starts, some, length, slots)
+                    for lane in range(len(group_words)):
+                        counts[i, group_words[lane, 0], d] += np.int64(sums[d * LANES + lane])
+        _forget(codes, starts, group_words, length, slots)
 
 
 @njit(nogil=True, cache=True)
@@ -202,8 +199,10 @@ def weigh_counts(counts, weights, row_scale, scale, out):
             out[i, j] = total * (row_scale[i] * scale[j])
 
 
-#: Words of a batch of columns, and counts of a piece.
-WORDS, COUNTS = 256, 1 << 19
+#: Words of a batch of columns.
+WORDS = 256
+#: Counts of a piece of work.
+COUNTS = 1 << 19
 
 
 class HostMers(MerRows):
@@ -214,7 +213,7 @@ class HostMers(MerRows):
         whole = np.searchsorted(self.begins, np.arange(0, len(self.words) + WORDS, WORDS))
         self.batches = np.unique(np.clip([0, *whole, self.n], 0, self.n))
 
-    def self_values(self, rows: Mers, columns: Mers) -> NDArray[np.float64]:
+    def self_values(self, rows: Mers, columns: Mers) -> Floats:
         n, weights = len(rows.numbers), self.weights
         counts, (words, begins) = np.zeros((n, 1, len(weights)), np.int64), words_of(columns.indptr)
         size = max(1, n // 256)
@@ -231,22 +230,20 @@ class HostMers(MerRows):
         weigh_counts(counts, weights, ones, ones[:1], values)
         return values[:, 0]
 
-    def products(
-        self, rows: Mers, scale: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float32]:
+    def products(self, rows: Mers, scale: Floats, progress: Progress | None = None) -> Floats32:
         out = np.empty((len(rows.numbers), self.n), np.float32)
         self._fill(rows, scale, out, False, progress)
         return out
 
-    def half(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def half(self, progress: Progress | None = None) -> Floats32:
         out = np.empty((self.n, self.n), np.float32)
         self._fill(self.own, self.normalisation.scale, out, True, progress)
         return out
 
-    def table(self, of_mers: NDArray[np.float64]) -> ScoreTable:
+    def table(self, of_mers: Floats) -> ScoreTable:
         return ScoreTable(self.columns, self.weights, of_mers)
 
-    def _scratch(self, n_symbols: int) -> tuple[Array, Array, Array, Array, int, tuple[int, ...]]:
+    def _scratch(self, n_symbols: int) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, int, tuple[int, ...]]:
         """Slots, masks, planes and sums of a piece, the largest distance, and its `upper_planes`."""
         length, weighted = self.kernel.definition.length, self.kernel.definition.centred is not None
         symbols, most = min(n_symbols, LANES * (BITS + length)), len(self.weights) - 1
@@ -256,7 +253,7 @@ class HostMers(MerRows):
         return slots, masks, planes, aligned((most + 1) * LANES, np.uint64), most, upper_planes(most)
 
     def _fill(
-        self, rows: Mers, scale: NDArray[np.float64], out: Any, symmetric: bool, progress: Progress | None
+        self, rows: Mers, scale: Floats, out: Array, symmetric: bool, progress: Progress | None
     ) -> None:
         """Compute all values; of a symmetric matrix the rows up to the end of each batch, mirrored."""
         columns, weights, column_scale = self.columns, self.weights, self.normalisation.scale
@@ -296,5 +293,5 @@ class HostMers(MerRows):
                 pieces.append((first, last, row, stop))
                 mers = float(rows.indptr[stop] - rows.indptr[row])
                 work.append(mers * float(self.columns.indptr[last] - self.columns.indptr[first]) + 1)
-        order = np.argsort([-each for each in work], kind="stable")
+        order = np.argsort([-pairs for pairs in work], kind="stable")
         return [pieces[i] for i in order], [work[i] for i in order]

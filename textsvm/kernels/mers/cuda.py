@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats
 from textsvm.kernels.mers.cpu import words_of
 from textsvm.kernels.mers.rows import MerRows
 from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 
-Array = Any  # a CuPy array
 SOURCE, WARP, THREADS = "mers.cu", 32, 256
-#: Distances and alphabet sizes that kernels are compiled for; larger alphabets are compared by symbol.
-MOST, SYMBOLS = (3, 4, 7, 15), (4, 32)
-#: Rows per block, pairs of l-mers per launch, bytes of shared memory.
-TILE, LAUNCH, SHARED = 256, 1e12, 48 << 10
+#: Largest distances that kernels are compiled for.
+MOST = (3, 4, 7, 15)
+#: Alphabet sizes that kernels are compiled for; larger alphabets are compared by symbol.
+SYMBOLS = (4, 32)
+#: Rows per block.
+TILE = 256
+#: Pairs of l-mers per launch.
+LAUNCH = 1e12
+#: Bytes of shared memory per block.
+SHARED = 48 << 10
 
 #: struct Task of kernels_cu/mers.cu.
 TASK = np.dtype(
@@ -67,7 +71,7 @@ class CudaColumnMers(CudaRowMers):
         super().__init__(mers)
         cp = gpu.cupy()
         symbols = next((size for size in SYMBOLS if mers.n_symbols <= size), 0)
-        self.most = next(each for each in MOST if most <= each)
+        self.most = next(distance for distance in MOST if most <= distance)
         self.defines = defines_of(mers.length, self.most, weighted, symbols)
         words, begins = words_of(mers.indptr)
         self.begins, planes = cp.asarray(begins), 8 if weighted else 1
@@ -98,25 +102,23 @@ class CudaMers(MerRows):
     def _columns(self, mers: Mers) -> CudaColumnMers:
         return CudaColumnMers(mers, len(self.weights) - 1, self.kernel.definition.centred is not None)
 
-    def self_values(self, rows: Mers, columns: Mers) -> NDArray[np.float64]:
+    def self_values(self, rows: Mers, columns: Mers) -> Floats:
         own = self.of_columns if columns is self.columns else self._columns(columns)
         on_gpu, out = CudaRowMers(rows), gpu.cupy().zeros(len(rows.numbers))
         if on_gpu.n:
             self._launch(on_gpu, own, (on_gpu.n, 1), WARP, own=out)
         return gpu.to_host(out)
 
-    def products(self, rows: Mers, scale: NDArray[np.float64], progress: Progress | None = None) -> Array:
+    def products(self, rows: Mers, scale: Floats, progress: Progress | None = None) -> Array:
         return self._fill(rows, scale, False, progress)
 
     def half(self, progress: Progress | None = None) -> Array:
         return self._fill(self.own, self.normalisation.scale, True, progress)
 
-    def table(self, of_mers: NDArray[np.float64]) -> CudaScoreTable:
+    def table(self, of_mers: Floats) -> CudaScoreTable:
         return CudaScoreTable(self.columns, self.weights, of_mers, self.of_columns.defines)
 
-    def _fill(
-        self, rows: Mers, row_scale: NDArray[np.float64], symmetric: bool, progress: Progress | None
-    ) -> Array:
+    def _fill(self, rows: Mers, row_scale: Floats, symmetric: bool, progress: Progress | None) -> Array:
         """Values times both scales; half of a symmetric matrix is computed, and mirrored by the launch."""
         cp, n, m, numbers = gpu.cupy(), self.n, len(rows.numbers), self.columns.numbers
         gpu.require_memory(4 * m * n, f"the {m:,} x {n:,} kernel values", "lower --memory")
@@ -138,15 +140,20 @@ class CudaMers(MerRows):
         return out
 
     def _launch(
-        self, rows: CudaRowMers, columns: CudaColumnMers, grid: tuple[int, int], threads: int, **given: Any
+        self,
+        rows: CudaRowMers,
+        columns: CudaColumnMers,
+        grid: tuple[int, int],
+        threads: int,
+        **fields: object,
     ) -> None:
-        fields = dict.fromkeys(("row_scale", "scale", "out", "own")) | {"first": 0, "symmetric": 0} | given
+        values = dict.fromkeys(("row_scale", "scale", "out", "own")) | {"first": 0, "symmetric": 0} | fields
         task = gpu.structure(
             TASK, row_codes=rows.codes, row_starts=rows.starts, row_weights=rows.weights,
             row_indptr=rows.indptr, codes=columns.codes, starts=columns.starts, weights=columns.weights,
             indptr=columns.indptr, words=columns.begins, masks=columns.masks, planes=columns.planes,
             of_distance=self.of_distance, n=columns.n, n_symbols=columns.n_symbols, n_rows=rows.n, tile=TILE,
-            chunk=columns.chunk, **fields,
+            chunk=columns.chunk, **values,
         )  # fmt: skip
         kernel = gpu.function(SOURCE, "mer_values", columns.defines)
         kernel(grid, (threads,), (task,), shared_mem=columns.shared)
@@ -155,20 +162,18 @@ class CudaMers(MerRows):
 class CudaScoreTable:
     """`ScoreTable` on a GPU."""
 
-    def __init__(
-        self, columns: Mers, weights: NDArray[np.float64], of_mers: NDArray[np.float64], defines: gpu.Defines
-    ) -> None:
+    def __init__(self, columns: Mers, weights: Floats, of_mers: Floats, defines: gpu.Defines) -> None:
         cp = gpu.cupy()
         self.length, self.symbols, self.defines = columns.length, max(columns.n_symbols, 1), defines
         size, keys = self.symbols**self.length, columns.keys(self.symbols)
         gpu.require_memory(16 * size * (len(weights) + len(of_mers)), f"a table of {size:,} l-mers")
         self.scores = cp.empty((size, len(of_mers)))
-        for machine, each in enumerate(of_mers):
+        for machine, machine_weights in enumerate(of_mers):
             # On the host: atomic sums would differ from run to run.
-            own = cp.asarray(np.bincount(keys, each, size).astype(np.float64))
+            own = cp.asarray(np.bincount(keys, machine_weights, size).astype(np.float64))
             self.scores[:, machine] = self._spread(own, weights)
 
-    def _spread(self, own: Array, weights: NDArray[np.float64]) -> Array:
+    def _spread(self, own: Array, weights: Floats) -> Array:
         cp = gpu.cupy()
         sums = cp.zeros((len(weights), len(own)))
         sums[0] = own
@@ -179,7 +184,7 @@ class CudaScoreTable:
                 by_place[d] += near.sum(axis=1, keepdims=True) - near
         return (cp.asarray(weights)[:, None] * sums).sum(axis=0)
 
-    def sums(self, rows: Mers) -> NDArray[np.float64]:
+    def sums(self, rows: Mers) -> Floats:
         """Weighted sums of the scores of the l-mers of documents without unknown symbols."""
         own, machines = CudaRowMers(rows), self.scores.shape[1]
         out = gpu.cupy().zeros((own.n, machines))

@@ -30,15 +30,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import comb
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, check_whole
-from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Predictor, Values
+from textsvm.kernels.contract import Ability, Cost, Features, Predictor
 from textsvm.kernels.mers.gapped_rows import GappedRows, HostGapped, HostMask
 from textsvm.kernels.mers.windows import LETTERS, Mask, Windows, check_strands, masks, symbols_of, windows_of
 from textsvm.kernels.options import GAPPED_WEIGHTS
@@ -62,37 +62,39 @@ class PatternContributions:
     def __init__(self, kernel: GappedKmers, documents: Documents, windows: Windows) -> None:
         self.kernel, self.documents, self.windows = kernel, documents, windows
         self.shares = np.zeros(len(documents.codes))
-        self.patterns: list[dict[Any, tuple[int, float]]] = [{} for _ in range(len(documents))]
+        self.patterns: list[dict[tuple[tuple[int, ...], str], tuple[int, float]]] = [
+            {} for _ in range(len(documents))
+        ]
         self.symbols = [letters[0] for letters in LETTERS] if kernel.canonical else symbols_of(documents)
 
-    def add(self, own: HostMask, target: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
+    def add(self, own: HostMask, target: Ints, weights: Floats) -> None:
         """Add a mask; the weights of feature u are ``weights[target[u]]``, (n,), 0 if target[u] is -1."""
-        counts, kept = own.counts, np.array(own.mask.kept)
+        counts, positions = own.counts, np.array(own.mask.positions)
         owner = np.repeat(np.arange(len(self.documents)), np.diff(counts.indptr))
         at = target[counts.features]
         terms = (
             np.where(at >= 0, own.x.values * weights[at, owner], 0.0) if len(weights) else np.zeros(len(at))
         )
-        each, first = terms / counts.counts, np.empty(len(terms), np.int64)
+        per_occurrence, first = terms / counts.counts, np.empty(len(terms), np.int64)
         slots = np.empty(own.vocabulary.size, np.int64)
-        entries = (counts.indptr, counts.features, each, slots, first)
-        _spread(self.windows.indptr, self.windows.starts, own.ids, kept, *entries, self.shares)
+        entries = (counts.indptr, counts.features, per_occurrence, slots, first)
+        _spread(self.windows.indptr, self.windows.starts, own.ids, positions, *entries, self.shares)
         starts, named = self.windows.starts[first], [""] * own.vocabulary.size
         of_entry = zip(*(a.tolist() for a in (owner, counts.features, counts.counts, terms)), strict=True)
         for entry, (d, u, count, term) in enumerate(of_entry):
-            name = named[u] = named[u] or self._name(starts[entry], own.mask.kept)
-            key = own.mask.kept, name  # texts may have full stops
+            name = named[u] = named[u] or self._name(starts[entry], own.mask.positions)
+            key = own.mask.positions, name  # texts may have full stops
             self.patterns[d][key] = count, term + self.patterns[d].get(key, (0, 0.0))[1]
 
-    def _name(self, start: int, kept: tuple[int, ...]) -> str:
+    def _name(self, start: int, positions: tuple[int, ...]) -> str:
         """A pattern as text; on both strands the smaller of it and its reverse complement."""
         pattern = ["."] * self.kernel.g
-        for place in kept:
+        for place in positions:
             pattern[place] = self.symbols[self.windows.codes[start + place]]
         name = self.documents.join(pattern)
         return min(name, name[::-1].translate(_PAIRED)) if self.kernel.canonical else name
 
-    def finish(self, scale: NDArray[np.float64]) -> Contributions:
+    def finish(self, scale: Floats) -> Contributions:
         """The contributions, times `scale` of each document, shape (n,)."""
         result, offsets = Contributions([], []), self.documents.offsets
         for d, (patterns, factor) in enumerate(zip(self.patterns, scale.tolist(), strict=True)):
@@ -106,7 +108,7 @@ _PAIRED = str.maketrans("acgt", "tgca")
 
 
 @njit(nogil=True, cache=True)
-def _spread(begins, starts, ids, kept, indptr, features, each, slots, first, shares):
+def _spread(begins, starts, ids, positions, indptr, features, per_occurrence, slots, first, shares):
     n = len(shares)  # the reverse complement of all texts follows: place n is that of the last symbol
     for d in range(len(begins) - 1):
         for entry in range(indptr[d], indptr[d + 1]):
@@ -114,9 +116,9 @@ def _spread(begins, starts, ids, kept, indptr, features, each, slots, first, sha
         for w in range(begins[d + 1] - 1, begins[d] - 1, -1):
             entry = slots[ids[w]]
             first[entry] = w
-            for place in kept:
+            for place in positions:
                 at = starts[w] + place
-                shares[at if at < n else 2 * n - 1 - at] += each[entry] / len(kept)
+                shares[at if at < n else 2 * n - 1 - at] += per_occurrence[entry] / len(positions)
 
 
 #: Symbols a second that are counted and compared, for each mask.
@@ -125,25 +127,30 @@ RATE = 1e10
 NAMING_RATE = 5e5
 #: Choices of positions of a window; more take hours whatever the texts.
 MOST_MASKS = 20_000
-#: Limits of a saved model: symbols of all masks, with OVERHEAD more for each mask, and predicted seconds.
-MOST_SAVED, OVERHEAD, MOST_SECONDS = 500_000, 10, 3.0
-#: Seconds that a core takes for a mask, and for each symbol that it keeps of each of the texts.
-MASK, KEPT = 5e-4, 4e-9
+#: Greatest number of symbols of all masks of a saved model, with OVERHEAD more for each mask.
+MOST_SAVED = 500_000
+OVERHEAD = 10
+#: Greatest predicted seconds of a prediction by a saved model.
+MOST_SECONDS = 3.0
+#: Seconds that a core takes for a mask.
+MASK_SECONDS = 5e-4
+#: Seconds that a core takes for a position of a mask and a symbol of the texts.
+SYMBOL_SECONDS = 4e-9
 
 
 class GappedCost(Cost):
     """Cost of the kernel of gapped k-mers."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         kernel = self.kernel
         symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
         return len(kernel.masks) * symbols * (2 if kernel.canonical else 1) / RATE
 
-    def demand(self, lengths: NDArray[np.int64]) -> float:
+    def demand(self, lengths: Ints) -> float:
         g, m = self.kernel.g, self.kernel.m
-        n_masks, kept = comb(g, m), g - m
-        seconds = n_masks * (MASK + KEPT * kept * float(lengths.sum()))
-        return float(min(n_masks * (kept + OVERHEAD) / MOST_SAVED, seconds / MOST_SECONDS))
+        n_masks, n_positions = comb(g, m), g - m
+        seconds = n_masks * (MASK_SECONDS + SYMBOL_SECONDS * n_positions * float(lengths.sum()))
+        return float(min(n_masks * (n_positions + OVERHEAD) / MOST_SAVED, seconds / MOST_SECONDS))
 
 
 @dataclass(frozen=True)
@@ -154,7 +161,7 @@ class CountedPatterns:
     counted: FeatureRows
 
     @classmethod
-    def of(cls, kernel: Any, documents: Documents) -> CountedPatterns:
+    def of(cls, kernel: GappedKmers, documents: Documents) -> CountedPatterns:
         """Count the features of all masks."""
         windows, parts = windows_of(documents, kernel.g, kernel.canonical), []
         for mask in kernel.masks:
@@ -162,7 +169,7 @@ class CountedPatterns:
             parts.append(SharedFeatures.of(x, x.frequencies()).weighed(None, 1.0, False))
         return cls(documents, side_by_side(parts, [mask.times for mask in kernel.masks]))
 
-    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: GappedKmers, train: Ints) -> FeatureRows:
         """Feature rows of all documents; nothing is learnt from `train`."""
         x, ridge = self.counted.x, self.counted.ridge
         if not kernel.normalised:
@@ -185,7 +192,7 @@ class GappedFeatureMap(Features):
         kernel = self.kernel
         return "gapped", kernel.structure.view, kernel.g, kernel.m, kernel.canonical, kernel.weight
 
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def occurrences(self, lengths: Ints) -> Ints:
         windows = np.maximum(lengths - self.kernel.g + 1, 0) * (2 if self.kernel.canonical else 1)
         return windows * len(self.kernel.masks)
 
@@ -200,7 +207,12 @@ class GappedAttributor(Attributor):
     method = PATTERNS
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self,
+        rows: GappedRows,
+        documents: Documents,
+        coef: Floats,
+        values: Floats,
+        progress: Progress | None = None,
     ) -> Contributions:
         kernel, squares = self.kernel, np.zeros(len(documents))
         windows = windows_of(documents, kernel.g, kernel.canonical)
@@ -215,7 +227,7 @@ class GappedAttributor(Attributor):
                 progress(number, len(kernel.masks))
         return sums.finish(Normalisation(documents, squares, kernel.normalised).scale)
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         kernel = self.kernel
         counted = GappedCost(kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
         return counted + len(kernel.masks) * lengths * (2 if kernel.canonical else 1) / NAMING_RATE
@@ -288,5 +300,5 @@ class GappedKmers(SymbolKernel):
             return CudaGapped(self, documents, device)
         return HostGapped(self, documents, device)
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         return self.rows(support, device).predictor(coef)

@@ -23,8 +23,8 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.kernels.mers.gapped_rows import CodedTexts, GappedRows, Tables, finish, values_of
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, Windows, windows_of
 from textsvm.kernels.shared.counting_cuda import CudaCounts, WindowIds, matrix_of, ranked
@@ -36,7 +36,6 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents
 
-Array = Any  # a CuPy array
 LISTS_SOURCE, SOURCE = "gapped.cu", "gapped_dense.cu"
 
 
@@ -62,17 +61,17 @@ class CudaMaskedWindows(MaskedWindows):
     """`MaskedWindows` with arrays on the GPU."""
 
     @staticmethod
-    def rank(windows: Any, kept: Array, ids: Array, bound: int) -> tuple[Stage, Array]:
-        keys = CudaMaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
+    def rank(windows: Any, positions: Array, ids: Array, bound: int) -> tuple[Stage, Array]:
+        keys = CudaMaskedWindows.keys_of(windows, positions, ids, windows.n_symbols)
         distinct, new_ids, ranks = ranked(keys, bound)
-        return Stage(kept, distinct, ranks), new_ids
+        return Stage(positions, distinct, ranks), new_ids
 
     @staticmethod
-    def keys_of(windows: Any, kept: Array, ids: Array, n_symbols: int) -> Array:
+    def keys_of(windows: Any, positions: Array, ids: Array, n_symbols: int) -> Array:
         cp = gpu.cupy()
-        keys, places = cp.empty(windows.size, np.int64), cp.asarray(kept.astype(np.int32))
+        keys, places = cp.empty(windows.size, np.int64), cp.asarray(positions.astype(np.int32))
         ids = ids.astype(np.int64, copy=False)
-        sizes = (windows.codes, windows.starts, places, np.int32(len(kept)), ids, np.int64(n_symbols))
+        sizes = (windows.codes, windows.starts, places, np.int32(len(positions)), ids, np.int64(n_symbols))
         gpu.each(gpu.function(LISTS_SOURCE, "masked_keys"), windows.size, *sizes, keys)
         return keys
 
@@ -80,10 +79,21 @@ class CudaMaskedWindows(MaskedWindows):
 NAME = "the kernel of gapped k-mers"
 #: Kernels launched: (source, defines).
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(LISTS_SOURCE, ()), (SOURCE, ())]
-#: Largest number of keys of a mask and windows of a text for dense X; of windows for look-ups.
-MOST_KEYS, MOST_COUNT, MOST_WINDOWS = 1 << 14, 1 << 11, 1 << 14
-GROUP_BYTES, TILE, PAD = 1 << 30, 2048, 8
-FLOAT16, FLOAT32 = 2, 0  # cudaDataType
+#: Largest number of keys of a mask for dense X and for look-ups.
+MOST_KEYS = 1 << 14
+#: Largest number of windows of a text for dense X: larger counts are not exact in float16.
+MOST_COUNT = 1 << 11
+#: Largest number of windows of a text for look-ups.
+MOST_WINDOWS = 1 << 14
+#: Bytes of the dense rows of a group of masks.
+GROUP_BYTES = 1 << 30
+#: Rows per product.
+TILE = 2048
+#: Numbers of keys are padded to multiples of this.
+PAD = 8
+#: cudaDataType.
+FLOAT16 = 2
+FLOAT32 = 0
 #: struct Texts of gapped_dense.cu.
 TEXTS = np.dtype(
     [(name, np.uint64) for name in ("codes", "counted", "offsets", "kept")]
@@ -106,7 +116,7 @@ class DenseMasks:
     `values` are the feature values of 0, 1, 2, ... occurrences, up to `texts.windows`.
     """
 
-    def __init__(self, texts: CodedTexts, values: NDArray[np.float64]) -> None:
+    def __init__(self, texts: CodedTexts, values: Floats) -> None:
         cp = gpu.cupy()
         self.texts, self.n = texts, len(texts.offsets) - 1
         self.arrays = _on_card(texts)
@@ -117,12 +127,12 @@ class DenseMasks:
 
     def groups(self, masks: Sequence[Mask]) -> list[Sequence[Mask]]:
         """Groups of consecutive masks that fit into memory together."""
-        each = 2 * self.parts * max(self.n, 1) * self._padded(masks)
+        bytes_per_mask = 2 * self.parts * max(self.n, 1) * self._padded(masks)
         room = min(GROUP_BYTES, gpu.free_memory() // 4)
-        size = max(1, room // each)
+        size = max(1, room // bytes_per_mask)
         return [masks[first : first + size] for first in range(0, len(masks), size)]
 
-    def add_to(self, total: Array, masks: Sequence[Mask]) -> NDArray[np.float64]:
+    def add_to(self, total: Array, masks: Sequence[Mask]) -> Floats:
         """total[i, j] += <x[i], x[j]> over the features of masks, at least for j >= i; return all |x|^2."""
         cp, ld = gpu.cupy(), len(masks) * self._padded(masks)
         gpu.require_memory(2 * self.parts * self.n * ld, f"gapped k-mers of {self.n:,} texts")
@@ -141,7 +151,7 @@ class DenseMasks:
 
     def _fill_rows(self, masks: Sequence[Mask], high: Array, low: Array | None, squares: Array) -> None:
         cp, n_padded = gpu.cupy(), self._padded(masks)
-        kept = cp.asarray(np.array([mask.kept for mask in masks], np.int32))
+        kept = cp.asarray(np.array([mask.positions for mask in masks], np.int32))
         argument = _structure(self.arrays, kept, self.texts, self.texts.n_symbols)
         kernel = gpu.function(SOURCE, "dense_rows")
         kernel.max_dynamic_shared_size_bytes = 4 * n_padded
@@ -152,7 +162,7 @@ class DenseMasks:
 
 
 def _keys(n_symbols: int, masks: Sequence[Mask]) -> int:
-    return n_symbols ** len(masks[0].kept)
+    return n_symbols ** len(masks[0].positions)
 
 
 def _shared() -> int:
@@ -167,7 +177,8 @@ def _unit(bound: float) -> float:
 
 
 def _on_card(texts: CodedTexts) -> dict[str, Array]:
-    return {name: gpu.cupy().asarray(getattr(texts, name)) for name in ("codes", "counted", "offsets")}
+    copy = gpu.cupy().asarray
+    return {"codes": copy(texts.codes), "counted": copy(texts.counted), "offsets": copy(texts.offsets)}
 
 
 def _structure(arrays: dict[str, Array], kept: Array, texts: CodedTexts, n_symbols: int) -> Any:
@@ -207,7 +218,7 @@ class CudaMask:
         return CudaColumns(self.x, Factors(np.ones(len(self.x)), self.x.squares))
 
     @property
-    def squares(self) -> NDArray[np.float64]:
+    def squares(self) -> Floats:
         return self.mask.times * self.x.squares
 
     def over(self, vocabulary: CudaMaskedWindows) -> CudaSparse:
@@ -219,7 +230,7 @@ class CudaMask:
         times = np.full(len(x), float(self.mask.times))
         return self.columns.cross(x, Factors(times, x.squares), NAME)
 
-    def rows(self, indices: NDArray[np.int64]) -> Array:
+    def rows(self, indices: Ints) -> Array:
         products = self.columns.rows(gpu.cupy().asarray(indices), NAME)
         products *= self.mask.times
         return products
@@ -248,9 +259,7 @@ class CudaGapped(GappedRows):
         return keys <= MOST_KEYS and texts.windows <= MOST_WINDOWS and shared <= _shared()
 
     @staticmethod
-    def look_up(
-        texts: CodedTexts, tables: Tables, values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def look_up(texts: CodedTexts, tables: Tables, values: Floats) -> tuple[Floats, Floats]:
         cp, n, (machines, masks, keys) = gpu.cupy(), len(texts.offsets) - 1, tables.weights.shape
         sums, squares = cp.zeros((n, machines)), cp.zeros(n)
         largest = float(abs(tables.weights).max()) if tables.weights.size else 0.0
@@ -289,9 +298,9 @@ class CudaGapped(GappedRows):
         squares, done, every = np.zeros(self.n), 0, self.kernel.masks
         rows = DenseMasks(texts, values_of(self.kernel.weight, texts.windows).astype(np.float64))
         for times, equal in groupby(every, key=lambda mask: mask.times):
-            for some in rows.groups(list(equal)):
-                squares += times * rows.add_to(total, some)
-                done += len(some)
+            for group in rows.groups(list(equal)):
+                squares += times * rows.add_to(total, group)
+                done += len(group)
                 if progress is not None:
                     progress(done, len(every))
             total *= times

@@ -30,16 +30,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32, UnsignedInts
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, Predictor, RowsPredictor, decision_by_rows
-from textsvm.kernels.mers.windows import (
-    LETTERS,
-    UNKNOWN,
-    Mask,
-    MaskedWindows,
-    Windows,
-    strands,
-    windows_of,
-)
+from textsvm.kernels.mers.windows import LETTERS, UNKNOWN, Mask, MaskedWindows, Windows, strands, windows_of
 from textsvm.kernels.shared.counting import count_ids, weigh
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_of
 from textsvm.kernels.shared.stages import strings_of
@@ -51,9 +44,10 @@ from textsvm.runtime.device import Device, array_module, device_of
 from textsvm.runtime.parallel import Progress, n_threads, part, run
 from textsvm.text.documents import Documents, batches
 
-Array = NDArray[Any]
-#: Bytes of the features of the column documents that are kept; larger ones are recomputed. Bytes per entry.
-KEEP_BYTES, ENTRY_BYTES = 1 << 29, 48
+#: Features of the column documents of up to these bytes are cached.
+KEEP_BYTES = 1 << 29
+#: Bytes per entry of the features.
+ENTRY_BYTES = 48
 #: Bytes of weight vectors; above, prediction uses kernel values with the support vectors.
 WEIGHT_BYTES = 1 << 30
 #: Symbols of documents that are predicted together.
@@ -64,16 +58,20 @@ MOST_SYMBOLS = 256
 MOST_KEYS = 1 << 17
 #: Number of possible keys of a mask up to which keys are never ranked.
 TABLE = 1 << 16
-#: Bytes of the lists of a group of masks; upper bound for a group of one mask per core.
-GROUP_BYTES, MOST_BYTES = 1 << 26, 1 << 30
+#: Bytes of the lists of a group of masks.
+GROUP_BYTES = 1 << 26
+#: Largest bytes of the lists of a group of a mask per core.
+MOST_BYTES = 1 << 30
 #: Bytes of the lists of one mask, for each window.
 WINDOW_BYTES = 20
 #: Multiply-adds of a tile product in the time of one addition from a list.
 TILE_RATE = 20.0
-#: Rows per piece of work, and positions whose keys are computed together.
-ROWS, POSITIONS = 32, 4096
+#: Rows per piece of work.
+ROWS = 32
+#: Positions whose keys are computed together.
+POSITIONS = 4096
 #: A mask, its vocabulary, and weights of shape (features, machines).
-MaskWeights = tuple[Mask, MaskedWindows, Any]
+MaskWeights = tuple[Mask, MaskedWindows, Array]
 
 
 class GappedRows(ABC):
@@ -105,16 +103,14 @@ class GappedRows(ABC):
 
     @staticmethod
     @abstractmethod
-    def look_up(
-        texts: CodedTexts, tables: Tables, values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def look_up(texts: CodedTexts, tables: Tables, values: Floats) -> tuple[Floats, Floats]:
         """Sums of weights, (n, machines), and k(s, s), (n,), of texts with codes below `tables.n_symbols`.
 
         `values` are the feature values of 0, 1, 2, ... occurrences, up to `texts.windows`.
         """
 
     @abstractmethod
-    def gram(self, progress: Progress | None = None) -> Any: ...
+    def gram(self, progress: Progress | None = None) -> Array: ...
 
     def represent_masks(self) -> Iterator[Any]:
         """`represent` the column documents, mask by mask, lazily."""
@@ -133,14 +129,14 @@ class GappedRows(ABC):
         with devices.use(self.device):
             return self._normalisation(sum((columns.squares for columns in self.masks()), np.zeros(self.n)))
 
-    def _normalisation(self, squares: NDArray[np.float64]) -> Normalisation:
+    def _normalisation(self, squares: Floats) -> Normalisation:
         return Normalisation(self.documents, squares, self.kernel.normalised)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with devices.use(self.device):
             return array_module(self.device).asarray(self.normalisation.diagonal())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         indices = np.asarray(indices, np.int64)
         with devices.use(self.device):
             xp = array_module(self.device)
@@ -152,7 +148,7 @@ class GappedRows(ABC):
                 total[xp.arange(len(indices)), xp.asarray(indices)] = 1
             return total
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         normalisation = self.normalisation
         with devices.use(self.device):
             total = array_module(self.device).zeros((len(others), self.n), np.float32)
@@ -167,40 +163,42 @@ class GappedRows(ABC):
             finish(total, own_scale, normalisation)
             return total
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         if self.few_features(coef.shape[1]):
             return GappedPredictor(self, coef.T).values(others, progress)
         return decision_by_rows(self, others, coef, progress, on_host=True)
 
-    def predictor(self, coef: NDArray[np.float64]) -> Predictor:
+    def predictor(self, coef: Floats) -> Predictor:
         """Predictor in feature space if weight vectors fit into memory; coef has shape (n_machines, n)."""
         return GappedPredictor(self, coef) if self.few_features(len(coef)) else RowsPredictor(self, coef)
 
     def few_features(self, n_machines: int) -> bool:
         """Whether a weight vector for each machine fits into memory."""
-        kept = len(self.kernel.masks[0].kept)
-        most = min(len(self.windows.starts), self.windows.n_symbols**kept)
+        n_positions = len(self.kernel.masks[0].positions)
+        most = min(len(self.windows.starts), self.windows.n_symbols**n_positions)
         return most * len(self.kernel.masks) * 8 * (1 + n_machines) <= WEIGHT_BYTES
 
 
 class GappedPredictor:
     """Predictor in feature space on either device; coef has shape (n_machines, n_sv)."""
 
-    def __init__(self, rows: GappedRows, coef: NDArray[np.float64]) -> None:
+    def __init__(self, rows: GappedRows, coef: Floats) -> None:
         self.device, self.coef, self.kernel = rows.device, coef, rows.kernel
         # The class only: the rows would keep the features of the support vectors in memory.
         self.rows, self.columns = type(rows), rows.normalisation
         scaled = self.columns.scale[:, None] * coef.T
         with devices.use(self.device):
             self.weights: list[MaskWeights] = [
-                (each.mask, each.vocabulary, each.x.transposed_dot(each.mask.times * scaled))
-                for each in rows.masks()
+                (
+                    mask_rows.mask,
+                    mask_rows.vocabulary,
+                    mask_rows.x.transposed_dot(mask_rows.mask.times * scaled),
+                )
+                for mask_rows in rows.masks()
             ]
         self._tables: dict[int, Tables] = {}
 
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+    def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         values = np.empty((len(documents), len(self.coef)))
         with devices.use(self.device):
             for first, last in batches(documents, BATCH):
@@ -218,10 +216,10 @@ class GappedPredictor:
         tables = []
         for mask, vocabulary, weights in self.weights:
             codes = first + np.stack(strings_of(vocabulary.stages, vocabulary.n_symbols), axis=1)
-            kept = np.array([mask.kept], np.int64)
+            positions = np.array([mask.positions], np.int64)
             ones = np.ones(len(codes), np.int64)
             tables.append(
-                FeatureTable(kept, int(kernel.g), np.ones(1), mask.times, codes, None, ones, weights)
+                FeatureTable(positions, int(kernel.g), np.ones(1), mask.times, codes, None, ones, weights)
             )
         alone, values = featureless_of(self.columns, self.coef, examples)
         return [
@@ -231,7 +229,7 @@ class GappedPredictor:
             )
         ]  # fmt: skip
 
-    def _values(self, documents: Documents) -> NDArray[np.float64]:
+    def _values(self, documents: Documents) -> Floats:
         texts = CodedTexts.of(documents, self.kernel.g, self.kernel.canonical)
         base = max(self._base, texts.n_symbols) if texts is not None and self._base else 0
         if texts is not None and base and self._has_room(texts, base):
@@ -246,7 +244,7 @@ class GappedPredictor:
         own_scale.finish_values(values, self.coef, self.columns)
         return values
 
-    def _counted(self, documents: Documents) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _counted(self, documents: Documents) -> tuple[Floats, Floats]:
         """Sums of weights and k(s, s), from counts of all features of the documents."""
         windows, squares = self.rows.windows_of(self.kernel, documents), np.zeros(len(documents))
         values = np.zeros((len(documents), len(self.coef)))
@@ -261,28 +259,28 @@ class GappedPredictor:
         """The largest code in the vocabularies + 1; 0 if their keys have several stages."""
         if any(len(vocabulary.stages) != 1 for _, vocabulary, _ in self.weights):
             return 0
-        digits = (digits_of(vocabulary, len(mask.kept)) for mask, vocabulary, _ in self.weights)
+        digits = (digits_of(vocabulary, len(mask.positions)) for mask, vocabulary, _ in self.weights)
         return max(int(codes.max(initial=0)) + 1 for codes in digits)
 
     def _has_room(self, texts: CodedTexts, base: int) -> bool:
-        keys = base ** len(self.weights[0][0].kept)
+        keys = base ** len(self.weights[0][0].positions)
         fits = self.rows.can_look_up(texts, keys)
         return fits and 8 * keys * len(self.weights) * len(self.coef) <= WEIGHT_BYTES
 
 
-def finish(total: Any, own: Normalisation, columns: Normalisation) -> None:
+def finish(total: Array, own: Normalisation, columns: Normalisation) -> None:
     """Turn sums of products (own, columns), NumPy or CuPy, into kernel values in place."""
     xp = array_module(device_of(total))
     if own.normalised:
         row_scale, scale = xp.asarray(own.scale), xp.asarray(columns.scale)
         size = max(1, (1 << 22) // max(1, len(scale)))
         for first in range(0, len(total), size):
-            some = slice(first, first + size)
-            total[some] = total[some] * (row_scale[some, None] * scale)
+            block = slice(first, first + size)
+            total[block] = total[block] * (row_scale[block, None] * scale)
     own.finish_rows(total, columns)
 
 
-def values_of(weight: str, most: int) -> NDArray[np.float32]:
+def values_of(weight: str, most: int) -> Floats32:
     """Feature values of 0, 1, ..., `most` occurrences."""
     return np.append(0, weigh(weight, np.arange(1, most + 1, dtype=np.int32))).astype(np.float32)
 
@@ -301,7 +299,7 @@ class CodedTexts:
 
     codes: NDArray[np.uint8]
     counted: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     g: int
     strands: int
     n_symbols: int
@@ -338,14 +336,14 @@ class Tables:
     """
 
     n_symbols: int
-    kept: NDArray[np.int32]
-    times: NDArray[np.int32]
-    weights: Any
+    kept: Ints32
+    times: Ints32
+    weights: Array
 
     @classmethod
     def of(cls, parts: Sequence[MaskWeights], n_symbols: int) -> Tables:
         """Tables of weight vectors, with keys to the base `n_symbols`."""
-        kept = np.array([mask.kept for mask, _, _ in parts], np.int32)
+        kept = np.array([mask.positions for mask, _, _ in parts], np.int32)
         times = np.array([mask.times for mask, _, _ in parts], np.int32)
         xp = array_module(device_of(parts[0][2]))
         tables = xp.zeros((parts[0][2].shape[1], len(parts), n_symbols ** kept.shape[1]))
@@ -357,7 +355,7 @@ class Tables:
         return cls(n_symbols, kept, times, tables)
 
 
-def digits_of(vocabulary: MaskedWindows, number: int) -> NDArray[np.int64]:
+def digits_of(vocabulary: MaskedWindows, number: int) -> Ints:
     """Codes of each key of a vocabulary with a single stage, shape (number, size), on the host."""
     rest = devices.to_host(vocabulary.stages[0].keys).astype(np.int64)
     digits = np.empty((number, len(rest)), np.int64)
@@ -373,7 +371,7 @@ class HostMask:
     mask: Mask
     vocabulary: MaskedWindows
     windows: Windows
-    ids: NDArray[np.int32]  #: shape (number of windows,): Feature of each window
+    ids: Ints32  #: shape (number of windows,): Feature of each window
     counts: Counts
     x: Sparse
 
@@ -383,11 +381,11 @@ class HostMask:
         return InvertedIndex(self.x.on_grid())
 
     @property
-    def squares(self) -> NDArray[np.float64]:
+    def squares(self) -> Floats:
         """|x|^2 of each row, for all masks with the same counts."""
         return self.mask.times * self.x.squares()
 
-    def target(self, vocabulary: MaskedWindows) -> NDArray[np.int64]:
+    def target(self, vocabulary: MaskedWindows) -> Ints:
         """Index of each feature among those of other documents, -1 if they lack it."""
         target = np.full(self.vocabulary.size, -1, np.int64)
         target[self.ids] = vocabulary.find(self.windows)
@@ -397,14 +395,14 @@ class HostMask:
         """X over the features of other documents."""
         return self.x.select(self.target(vocabulary), vocabulary.size)
 
-    def products(self, x: Sparse) -> NDArray[np.float32]:
+    def products(self, x: Sparse) -> Floats32:
         """Products of the rows of x with those of X, for all masks with the same counts."""
         out = np.empty((len(x), len(self.x)), np.float32)
         times = np.full(len(x), float(self.mask.times))
         self.columns.products(x.on_grid(), times, np.ones(len(self.x)), out)
         return out
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> Floats32:
         return self.products(self.x.take(indices))
 
 
@@ -428,9 +426,7 @@ class HostGapped(GappedRows):
         return keys <= MOST_KEYS
 
     @staticmethod
-    def look_up(
-        texts: CodedTexts, tables: Tables, values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def look_up(texts: CodedTexts, tables: Tables, values: Floats) -> tuple[Floats, Floats]:
         more, more_square = np.diff(values), np.diff(values**2)
         n = len(texts.offsets) - 1
         sums, squares = np.zeros((n, len(tables.weights))), np.zeros(n)
@@ -439,18 +435,26 @@ class HostGapped(GappedRows):
         sizes = (texts.g, texts.strands, tables.n_symbols)
 
         def fill(first: int, last: int) -> None:
-            given = (texts.codes, texts.counted, texts.offsets, paired, *sizes, tables.kept, tables.times)
-            _look_up(first, last, *given, more, more_square, tables.weights, sums, squares)
+            text_arrays = (
+                texts.codes,
+                texts.counted,
+                texts.offsets,
+                paired,
+                *sizes,
+                tables.kept,
+                tables.times,
+            )
+            _look_up(first, last, *text_arrays, more, more_square, tables.weights, sums, squares)
 
         run_on_ranges(texts.offsets, fill)
         return sums, squares
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         total, squares = np.zeros((self.n, self.n), np.float32), np.zeros(self.n)
         add = self._add_lists if lists_pay(self.windows, self.kernel.masks[0]) else self._add_columns
-        for times, equal in groupby(groups(self.windows, self.kernel.masks), lambda some: some[0].times):
-            for some in equal:
-                add(some, total, squares, progress)
+        for times, equal in groupby(groups(self.windows, self.kernel.masks), lambda group: group[0].times):
+            for group in equal:
+                add(group, total, squares, progress)
             total *= times
         normalisation = Normalisation(self.documents, squares, self.kernel.normalised)
         finish_half(total, normalisation.scale, total)
@@ -458,22 +462,22 @@ class HostGapped(GappedRows):
         return total
 
     def _add_lists(
-        self, some: tuple[Mask, ...], total: Array, squares: Array, progress: Progress | None
+        self, group: tuple[Mask, ...], total: AnyArray, squares: AnyArray, progress: Progress | None
     ) -> None:
         """Add products over some masks to the upper half of `total`, and k(s, s) to `squares`, by lists."""
         most = int(np.diff(self.windows.indptr).max(initial=0))
         values = values_of(self.kernel.weight, most)
-        lists = MaskLists.of(self.windows, some, values, self.kernel.weight == "count")
-        for mask, of_mask in zip(some, lists.squares, strict=True):
+        lists = MaskLists.of(self.windows, group, values, self.kernel.weight == "count")
+        for mask, of_mask in zip(group, lists.squares, strict=True):
             squares += mask.times * of_mask
-        first, every = self.kernel.masks.index(some[0]), self.kernel.masks
-        lists.add_to(total, self.windows.indptr, part(progress, first, len(some), len(every)))
+        first, every = self.kernel.masks.index(group[0]), self.kernel.masks
+        lists.add_to(total, self.windows.indptr, part(progress, first, len(group), len(every)))
 
     def _add_columns(
-        self, some: tuple[Mask, ...], total: Array, squares: Array, progress: Progress | None
+        self, group: tuple[Mask, ...], total: AnyArray, squares: AnyArray, progress: Progress | None
     ) -> None:
         """The same by tile products, where most documents have a feature."""
-        for mask in some:
+        for mask in group:
             own, at = self.represent(self.kernel, self.windows, mask), self.kernel.masks.index(mask)
             squares += own.squares
             Half(own.x.on_grid()).add_to(total, part(progress, at, 1, len(self.kernel.masks)))
@@ -481,16 +485,16 @@ class HostGapped(GappedRows):
 
 @njit(nogil=True, cache=True)
 def _look_up(
-    first, last, codes, counted, offsets, paired, g, n_strands, n_symbols, kept, times, more, more_square,
-    weights, sums, squares,
+    first, last, codes, counted, offsets, paired, g, n_strands, n_symbols, positions, times, more,
+    more_square, weights, sums, squares,
 ):  # fmt: skip
     counts = np.zeros(weights.shape[2], np.int32)
     keys, gains = np.empty(len(more), np.uint32), np.empty(len(more))
     for i in range(first, last):
         begin, size = offsets[i], max(offsets[i + 1] - offsets[i] - g + 1, 0)
-        for mask in range(len(kept)):
+        for mask in range(len(positions)):
             keys[: size * n_strands] = 0
-            for place in kept[mask]:
+            for place in positions[mask]:
                 for w in range(size):
                     keys[w] = keys[w] * n_symbols + codes[begin + place + w]
                 for w in range(size if n_strands == 2 else 0):
@@ -524,22 +528,20 @@ class MaskLists:
     squares : float64, (masks, n), |x|^2
     """
 
-    ids: NDArray[np.int32]
-    places: NDArray[np.int32]
-    starts: NDArray[np.int32]
-    documents: NDArray[np.unsignedinteger]
-    values: NDArray[np.float32]
-    squares: NDArray[np.float64]
+    ids: Ints32
+    places: Ints32
+    starts: Ints32
+    documents: UnsignedInts
+    values: Floats32
+    squares: Floats
 
     @classmethod
-    def of(
-        cls, windows: Windows, masks: Sequence[Mask], values: NDArray[np.float32], repeat: bool
-    ) -> MaskLists:
+    def of(cls, windows: Windows, masks: Sequence[Mask], values: Floats32, repeat: bool) -> MaskLists:
         """Lists of documents, with the feature values of 0, 1, 2, ... occurrences.
 
         With `repeat`, lists name a document once per occurrence instead of storing values.
         """
-        ids: list[Any] = [None] * len(masks)
+        ids: list[Array] = [None] * len(masks)
 
         def rank(at: int) -> None:
             ids[at] = ids_of(windows, masks[at])
@@ -565,12 +567,10 @@ class MaskLists:
         return lists
 
     @property
-    def arrays(self) -> tuple[Array, ...]:
+    def arrays(self) -> tuple[AnyArray, ...]:
         return self.ids, self.places, self.starts, self.documents, self.values, self.squares
 
-    def add_to(
-        self, total: NDArray[np.float32], indptr: NDArray[np.int64], progress: Progress | None = None
-    ) -> None:
+    def add_to(self, total: Floats32, indptr: Ints, progress: Progress | None = None) -> None:
         """total[i, j] += <x[i], x[j]> for j > i, mask by mask; `indptr` of the windows."""
         n = len(total)
         whole = self.values.shape[1] == 0 and int(np.diff(indptr).max(initial=0)) < 1 << 12
@@ -585,8 +585,8 @@ class MaskLists:
 
 def groups(windows: Windows, masks: Sequence[Mask]) -> Iterator[tuple[Mask, ...]]:
     """Groups of consecutive masks with the same `times` whose lists fit in memory together."""
-    each = WINDOW_BYTES * len(windows.starts) + 1
-    size = max(1, GROUP_BYTES // each, min(n_threads(), MOST_BYTES // each))
+    bytes_per_mask = WINDOW_BYTES * len(windows.starts) + 1
+    size = max(1, GROUP_BYTES // bytes_per_mask, min(n_threads(), MOST_BYTES // bytes_per_mask))
     first = 0
     while first < len(masks):
         last = min(first + size, len(masks))
@@ -605,28 +605,28 @@ def lists_pay(windows: Windows, mask: Mask) -> bool:
     return float(full @ full) <= n * n * len(full) / TILE_RATE
 
 
-def ids_of(windows: Windows, mask: Mask) -> tuple[NDArray[np.int32], int]:
+def ids_of(windows: Windows, mask: Mask) -> tuple[Ints32, int]:
     """Id of each window, ordered like the content under the mask, and a bound of the ids."""
-    bound = max(windows.n_symbols, 1) ** len(mask.kept)
+    bound = max(windows.n_symbols, 1) ** len(mask.positions)
     if bound > max(TABLE, len(windows.starts)) or bound > np.iinfo(np.int32).max:
         vocabulary, ids = MaskedWindows.learn(windows, mask)
         return ids, vocabulary.size
     ids = np.empty(len(windows.starts), np.int32)
-    _keys(windows.codes, windows.starts, np.array(mask.kept), windows.n_symbols, ids)
+    _keys(windows.codes, windows.starts, np.array(mask.positions), windows.n_symbols, ids)
     return ids, bound
 
 
 @njit(nogil=True, cache=True)
-def _keys(codes, starts, kept, n_symbols, ids):
+def _keys(codes, starts, positions, n_symbols, ids):
     keys = np.empty(POSITIONS, np.int32)
-    end = len(codes) - kept[-1]
+    end = len(codes) - positions[-1]
     w = 0
     while w < len(starts):
         # Keys of all positions of a block, without branches; positions without a window are skipped below.
         first = starts[w]
         size = min(POSITIONS, end - first)
         keys[:size] = 0
-        for place in kept:
+        for place in positions:
             for at in range(size):
                 keys[at] = keys[at] * n_symbols + codes[first + place + at]
         while w < len(starts) and first <= starts[w] < first + size:

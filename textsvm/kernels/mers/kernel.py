@@ -35,19 +35,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import comb
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, check_positive, check_whole
-from textsvm.kernels.contract import Ability, Cost, Lengths, Predictor, Values
+from textsvm.kernels.contract import Ability, Cost, Predictor
 from textsvm.kernels.mers.cpu import HostMers
 from textsvm.kernels.mers.cuda import CudaMers
 from textsvm.kernels.mers.rows import MerRows
@@ -58,14 +58,11 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
-if TYPE_CHECKING:
-    from typing import Self
-
 MERS = Attribution("l-mers", "exact: each l-mer's contribution, spread evenly over its symbols", exact=True)
 _PAIRED = str.maketrans("acgtu", "tgcaa")
 
 
-def _names(documents: Documents, d: int, starts: NDArray[np.int64], length: int, both: bool) -> list[str]:
+def _names(documents: Documents, d: int, starts: Ints, length: int, both: bool) -> list[str]:
     """l-mers as text; on both strands the smaller of an l-mer and its reverse complement."""
     symbols = documents.symbols(d)
     names = [documents.join(list(symbols[start : start + length])) for start in starts.tolist()]
@@ -75,7 +72,7 @@ def _names(documents: Documents, d: int, starts: NDArray[np.int64], length: int,
     return [min(name, name[::-1].translate(_PAIRED)) for name in names]
 
 
-def _sum_by_name(names: list[str], terms: NDArray[np.float64]) -> list[tuple[str, int, float]]:
+def _sum_by_name(names: list[str], terms: Floats) -> list[tuple[str, int, float]]:
     sums: dict[str, tuple[int, float]] = {}
     for name, term in zip(names, terms.tolist(), strict=True):
         count, total = sums.get(name, (0, 0.0))
@@ -84,7 +81,7 @@ def _sum_by_name(names: list[str], terms: NDArray[np.float64]) -> list[tuple[str
 
 
 @lru_cache(maxsize=64)
-def mismatch_weights(k: int, m: int, b: int) -> NDArray[np.float64]:
+def mismatch_weights(k: int, m: int, b: int) -> Floats:
     """Number of strings of k of b letters within m mismatches of both k-mers, for d = 0 .. min(k, 2m)."""
     weights = [
         sum(number for a, c, number in around(k, d, b, m) if a <= m and c <= m)
@@ -94,7 +91,7 @@ def mismatch_weights(k: int, m: int, b: int) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=64)
-def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> NDArray[np.float64]:  # noqa: E741
+def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> Floats:  # noqa: E741
     """Weights of l-mers over b letters with k informative positions, for 0 .. d mismatches."""
     if filtered == "none":
         return np.array([comb(l - i, k) for i in range(d + 1)], float)
@@ -102,9 +99,13 @@ def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> NDArray[np.flo
     if filtered == "full":
         return np.array([float(value) for value in full[: d + 1]])
     last = next((i for i, value in enumerate(full) if value <= 0), l + 1)
-    kept, most = full[:last], last - 1
+    truncated, most = full[:last], last - 1
     return np.array([
-        float(sum(number * kept[a] * kept[c] for a, c, number in around(l, i, b, most) if max(a, c) <= most))
+        float(sum(
+            number * truncated[a] * truncated[c]
+            for a, c, number in around(l, i, b, most)
+            if max(a, c) <= most
+        ))
         for i in range(d + 1)
     ])  # fmt: skip
 
@@ -147,8 +148,10 @@ def _binomial(n: int, r: int) -> int:
 
 #: Pairs of l-mers a second, of weight 1.
 RATE = 8e9
-#: Greatest number of mismatches, and symbols of a k-mer.
-MOST, LONGEST = 15, 1000
+#: Greatest number of mismatches.
+MOST = 15
+#: Greatest number of symbols of a k-mer.
+LONGEST = 1000
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,7 @@ class MerDefinition:
 
     length: int  #: Symbols of an l-mer
     #: float64 array: w(0), w(1), ...: weights of pairs at these distances; pairs farther apart do not count.
-    weights: NDArray[np.float64]
+    weights: Floats
     centred: Centred | None = None  #: Weights of positions; equal if None
     counts_letters: bool = True  #: Whether the weights depend on the size of the alphabet
 
@@ -165,13 +168,13 @@ class MerDefinition:
 class MerCost(Cost):
     """Cost of a kernel of distances between l-mers."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         kernel, definition = self.kernel, self.kernel.definition
         rows, columns = (
             np.maximum(lengths - definition.length + 1, 0.0) for lengths in (row_lengths, column_lengths)
         )
-        each = (2 if kernel.canonical else 1) * (definition.length + 3 * len(definition.weights)) / 22
-        return rows * columns.sum() * each * (1 if definition.centred is None else 4) / RATE
+        operations = (2 if kernel.canonical else 1) * (definition.length + 3 * len(definition.weights)) / 22
+        return rows * columns.sum() * operations * (1 if definition.centred is None else 4) / RATE
 
     def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
         return True
@@ -183,13 +186,19 @@ class MerAttributor(Attributor):
     method = MERS
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self,
+        rows: MerRows,
+        documents: Documents,
+        coef: Floats,
+        values: Floats,
+        progress: Progress | None = None,
     ) -> Contributions:
         mers, columns = rows.mers(documents)
         scale, result = rows.normalise(documents, mers, columns).scale, Contributions([], [])
         for d, begin in enumerate(documents.offsets[:-1]):
             own = mers.take(np.array([d]))
-            products = devices.to_host(rows.products(own.singly(), np.ones(len(own.starts))))
+            l_mers = replace(own.alike(), indptr=np.arange(len(own.starts) + 1))  # each a document
+            products = devices.to_host(rows.products(l_mers, np.ones(len(own.starts))))
             terms = scale[d] * own.weights * (products.astype(np.float64) @ coef[d])
             shares = np.zeros(int(documents.lengths[d]))
             for place in range(mers.length):
@@ -201,7 +210,7 @@ class MerAttributor(Attributor):
                 progress(d + 1, len(documents))
         return result
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         return 4 * MerCost(self.kernel).of_rows(lengths, support_lengths)
 
 
@@ -243,7 +252,7 @@ class MerKernel(SymbolKernel):
         self.check()
         return (CudaMers if device.kind == "cuda" else HostMers)(self, documents, device)
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         return self.rows(support, device).predictor(coef)
 
 

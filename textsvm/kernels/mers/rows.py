@@ -28,8 +28,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.kernels.contract import decision_by_rows
 from textsvm.kernels.mers.windows import Mers, mers_of
 from textsvm.kernels.shared.normalisation import Normalisation
@@ -71,19 +71,19 @@ class MerRows(ABC):
         """Arrange the columns on the device."""
 
     @abstractmethod
-    def self_values(self, rows: Mers, columns: Mers) -> NDArray[np.float64]:
+    def self_values(self, rows: Mers, columns: Mers) -> Floats:
         """k(s, s) of documents, on the host."""
 
     @abstractmethod
-    def products(self, rows: Mers, scale: NDArray[np.float64], progress: Progress | None = None) -> Any:
+    def products(self, rows: Mers, scale: Floats, progress: Progress | None = None) -> Array:
         """Values of documents with the columns, times both scales: float32, shape (number of rows, n)."""
 
     @abstractmethod
-    def half(self, progress: Progress | None = None) -> Any:
+    def half(self, progress: Progress | None = None) -> Array:
         """Values of the columns with each other, of which half is computed."""
 
     @abstractmethod
-    def table(self, of_mers: NDArray[np.float64]) -> Any:
+    def table(self, of_mers: Floats) -> Any:
         """Score table from the weights (n_machines, number of l-mers) of the columns' l-mers."""
 
     @cached_property
@@ -99,11 +99,11 @@ class MerRows(ABC):
             return Normalisation(others, np.zeros(len(others)), False)
         return Normalisation(others, self.self_values(rows, columns), True, self.normalisation)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with devices.use(self.device):
             return devices.array_module(self.device).asarray(self.normalisation.diagonal())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         indices = np.asarray(indices, np.int64)
         own = self.normalisation.take(indices)
         with devices.use(self.device):
@@ -114,14 +114,14 @@ class MerRows(ABC):
                 values[xp.arange(len(indices)), xp.asarray(indices)] = 1
             return values
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         columns = self.normalisation
         with devices.use(self.device):
             matrix = self.half(progress)
             columns.finish_gram(matrix)
             return matrix
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         with devices.use(self.device):
             rows, columns = self.mers(others)
             own = self.normalise(others, rows, columns)
@@ -129,12 +129,10 @@ class MerRows(ABC):
             own.finish_rows(values, self.normalisation)
             return values
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return self.predictor(coef.T).values(others, progress)
 
-    def predictor(self, coef: NDArray[np.float64]) -> MerPredictor:
+    def predictor(self, coef: Floats) -> MerPredictor:
         """Predictor of machines on the columns, coef of shape (n_machines, n)."""
         return MerPredictor(self, coef)
 
@@ -145,10 +143,10 @@ class MerPredictor:
     `rows` are the kernel rows of the support vectors, `coef` has shape (n_machines, n_sv).
     """
 
-    def __init__(self, rows: MerRows, coef: NDArray[np.float64]) -> None:
+    def __init__(self, rows: MerRows, coef: Floats) -> None:
         self.rows, self.coef, self.device = rows, np.ascontiguousarray(coef, np.float64), rows.device
 
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+    def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         if not self._tabulates(documents):
             return decision_by_rows(self.rows, documents, self.coef.T, progress, on_host=True)
         values = np.empty((len(documents), len(self.coef)))
@@ -158,12 +156,12 @@ class MerPredictor:
                 progress(last, len(documents))
         return values
 
-    def mer_scores(self, documents: Documents) -> NDArray[np.float64]:
+    def mer_scores(self, documents: Documents) -> Floats:
         """Sum of the scores of each document's l-mers without position weights, shape (n, n_machines)."""
         rows, _ = self.rows.mers(documents)
         return self._scores(rows.alike(), self._tabulates(documents))
 
-    def _values(self, documents: Documents) -> NDArray[np.float64]:
+    def _values(self, documents: Documents) -> Floats:
         rows, columns = self.rows.mers(documents)
         with devices.use(self.device):
             own = self.rows.normalise(documents, rows, columns)
@@ -171,7 +169,7 @@ class MerPredictor:
         own.finish_values(values, self.coef, self.rows.normalisation)
         return values
 
-    def _scores(self, rows: Mers, tabulated: bool) -> NDArray[np.float64]:
+    def _scores(self, rows: Mers, tabulated: bool) -> Floats:
         """Weighted sums of the scores of the l-mers of documents."""
         new = rows.unknown(self.rows.columns.n_symbols) if tabulated else np.ones(len(rows.numbers), bool)
         values = np.empty((len(new), len(self.coef)))
@@ -206,14 +204,16 @@ class MerPredictor:
 class ScoreTable:
     """Scores of all l-mers on the CPU; `of_mers`, (n_machines, l-mers), are the weights of the columns."""
 
-    def __init__(self, columns: Mers, weights: NDArray[np.float64], of_mers: NDArray[np.float64]) -> None:
+    def __init__(self, columns: Mers, weights: Floats, of_mers: Floats) -> None:
         self.length, self.symbols = columns.length, max(columns.n_symbols, 1)
         size, keys = self.symbols**self.length, columns.keys(self.symbols)
         self.scores = np.empty((size, len(of_mers)))
-        for machine, each in enumerate(of_mers):
-            self.scores[:, machine] = self._spread(np.bincount(keys, each, size).astype(np.float64), weights)
+        for machine, machine_weights in enumerate(of_mers):
+            self.scores[:, machine] = self._spread(
+                np.bincount(keys, machine_weights, size).astype(np.float64), weights
+            )
 
-    def _spread(self, own: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _spread(self, own: Floats, weights: Floats) -> Floats:
         sums = np.zeros((len(weights), len(own)))
         sums[0] = own
         groups = len(own) // self.symbols
@@ -227,7 +227,7 @@ class ScoreTable:
             run(piece, range(0, groups, size))
         return weights @ sums
 
-    def sums(self, rows: Mers) -> NDArray[np.float64]:
+    def sums(self, rows: Mers) -> Floats:
         """Weighted sums of the scores of the l-mers of documents without unknown symbols."""
         out = np.zeros((len(rows.numbers), self.scores.shape[1]))
         size = max(1, len(out) // 256)

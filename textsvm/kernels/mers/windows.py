@@ -1,14 +1,9 @@
 """Windows of documents: gapped k-mers (windows under a mask) with exact ids, and l-mers with weights.
 
-A mask keeps k of the g positions of a window. Ids of masked windows are ranks, never hashes: with codes below
-n_symbols the kept symbols c_1, c_2, ... form the key
+A mask selects k of the g positions of a window. The symbols c_1, c_2, ... at these positions have exact
+ids, in stages (shared/stages.py). With codes below n_symbols the key of a stage is
 
     key = (... (id * n_symbols + c_1) * n_symbols + c_2 ...)          (id = 0 at first)
-
-from as many symbols as fit a word beside the window's position; the id is the rank of the key among the
-distinct keys of the documents. Remaining symbols extend that id in further stages, so neither the number of
-kept symbols nor the alphabet is limited. The distinct keys of the stages find masked windows in other
-documents.
 
 On both strands of DNA a document has the windows of its text and of the reverse complement. A mask and its
 mirror image then have the same counts: only the first is used, with `times` 2. l-mers and their reverse
@@ -22,11 +17,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from math import log
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Array, Bools, Ints, Ints32
 from textsvm.errors import InputError
 from textsvm.kernels.base import check_flag
 from textsvm.kernels.shared.counting import check_symbols
@@ -36,11 +32,6 @@ from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import array_module, device_of
 from textsvm.text.documents import Documents
 
-if TYPE_CHECKING:
-    from typing import Self
-
-
-Array = NDArray[Any]
 #: Letters of DNA and RNA by code: u counts as t; the codes of bases pair with 3 - code. Windows with n or
 #: another code of an ambiguous base are left out.
 LETTERS = ("a", "c", "g", "tu", "nrykmswbdhv")
@@ -53,7 +44,7 @@ TABLE = 1 << 10
 class Mask:
     """Ascending positions of a window that are compared, and the number of masks with equal counts."""
 
-    kept: tuple[int, ...]
+    positions: tuple[int, ...]
     times: int = 1
 
 
@@ -62,9 +53,13 @@ def masks(g: int, m: int, both_strands: bool) -> tuple[Mask, ...]:
     """All choices of g - m positions of g; on both strands half of the mirror images, `times` 2 first."""
     every = combinations(range(g), g - m)
     if not both_strands:
-        return tuple(Mask(kept) for kept in every)
-    pairs = ((kept, tuple(g - 1 - place for place in reversed(kept))) for kept in every)
-    halves = [Mask(kept, 1 if kept == mirrored else 2) for kept, mirrored in pairs if kept <= mirrored]
+        return tuple(Mask(positions) for positions in every)
+    pairs = ((positions, tuple(g - 1 - place for place in reversed(positions))) for positions in every)
+    halves = [
+        Mask(positions, 1 if positions == mirrored else 2)
+        for positions, mirrored in pairs
+        if positions <= mirrored
+    ]
     return tuple(sorted(halves, key=lambda mask: -mask.times))
 
 
@@ -77,9 +72,9 @@ class Windows:
     indptr : int64, (n + 1,), document i has the windows ``indptr[i]`` to ``indptr[i + 1]``
     """
 
-    codes: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    indptr: NDArray[np.int64]
+    codes: Ints32
+    starts: Ints
+    indptr: Ints
     n_symbols: int
 
 
@@ -96,8 +91,8 @@ def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
     starts = np.repeat(begins - ends[:-1], numbers) + np.arange(ends[-1])
     if both_strands and (codes == UNKNOWN).any():
         before = np.concatenate([[0], np.cumsum(codes == UNKNOWN)])
-        known = before[starts + g] == before[starts]
-        starts, ends = starts[known], np.concatenate([[0], np.cumsum(known)])[ends]
+        complete = before[starts + g] == before[starts]
+        starts, ends = starts[complete], np.concatenate([[0], np.cumsum(complete)])[ends]
     return Windows(codes, starts, ends[:: 2 if both_strands else 1], n_symbols)
 
 
@@ -110,7 +105,7 @@ def check_strands(kernel: Any) -> None:
         )
 
 
-def strands(documents: Documents) -> NDArray[np.int32]:
+def strands(documents: Documents) -> Ints32:
     """Codes of `LETTERS` of the texts followed by the reverse complement of all of them."""
     code_of = {letter: code for code, letters in enumerate(LETTERS) for letter in letters}
     symbols, present = symbols_of(documents), np.zeros(len(documents.alphabet), bool)
@@ -145,14 +140,14 @@ class MaskedWindows:
     stages: tuple[Stage, ...]
 
     @classmethod
-    def learn(cls, windows: Any, mask: Mask) -> tuple[Self, Any]:
+    def learn(cls, windows: Any, mask: Mask) -> tuple[Self, Array]:
         """Vocabulary of documents, and the id of each of their windows."""
-        size, stages, rest = 1, [], list(mask.kept)
+        size, stages, rest = 1, [], list(mask.positions)
         ids = _zeros_like(windows.starts, np.int32)
         while rest:
             number, bound = fitting(size, windows.n_symbols, len(rest), len(ids))
-            kept = np.array(rest[:number], np.int64)
-            stage, ids = cls.rank(windows, kept, ids, bound)
+            positions = np.array(rest[:number], np.int64)
+            stage, ids = cls.rank(windows, positions, ids, bound)
             stages.append(stage)
             size, rest = len(stage.keys), rest[number:]
         return cls(windows.n_symbols, tuple(stages)), ids
@@ -162,28 +157,28 @@ class MaskedWindows:
         """Number of ids."""
         return len(self.stages[-1].keys)
 
-    def find(self, windows: Any) -> Any:
+    def find(self, windows: Any) -> Array:
         """Id of every window of other documents, -1 if unknown; unknown symbols have codes >= `n_symbols`."""
         ids = _zeros_like(windows.starts, np.int64)
         for stage in self.stages:
-            ids = stage.find(self.keys_of(windows, stage.kept, ids, self.n_symbols))
+            ids = stage.find(self.keys_of(windows, stage.positions, ids, self.n_symbols))
         return ids
 
     @staticmethod
-    def rank(windows: Any, kept: NDArray[np.int64], ids: Any, bound: int) -> tuple[Stage, NDArray[np.int32]]:
+    def rank(windows: Any, positions: Ints, ids: Array, bound: int) -> tuple[Stage, Ints32]:
         """Extend the ids of windows by more positions; keys are below `bound`."""
-        keys = MaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
+        keys = MaskedWindows.keys_of(windows, positions, ids, windows.n_symbols)
         distinct, new_ids, ranks = ranked(keys, bound, max(TABLE, 8 * len(ids)))
-        return Stage(kept, distinct, ranks), new_ids
+        return Stage(positions, distinct, ranks), new_ids
 
     @staticmethod
-    def keys_of(windows: Any, kept: NDArray[np.int64], ids: Array, n_symbols: int) -> NDArray[np.int64]:
+    def keys_of(windows: Any, positions: Ints, ids: AnyArray, n_symbols: int) -> Ints:
         """Key of every window; -1 if its id is -1 or if it has a symbol from `n_symbols` on."""
         keys = np.empty(len(windows.starts), np.int64)
         begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
         run_on_ranges(
             windows.indptr,
-            lambda i, j: _keys(*_range(windows, i, j), codes, begins, kept, ids, n_symbols, keys),
+            lambda i, j: _keys(*_range(windows, i, j), codes, begins, positions, ids, n_symbols, keys),
         )
         return keys
 
@@ -197,7 +192,7 @@ def fitting(size: int, n_symbols: int, rest: int, n_windows: int) -> tuple[int, 
     return number, bound
 
 
-def _zeros_like(array: Any, dtype: Any) -> Any:
+def _zeros_like(array: Array, dtype: type[np.signedinteger]) -> Array:
     """Zeros on the device of an array."""
     return array_module(device_of(array)).zeros(len(array), dtype)
 
@@ -207,10 +202,10 @@ def _range(windows: Windows, first: int, last: int) -> tuple[int, int]:
 
 
 @njit(nogil=True, cache=True)
-def _keys(first, last, codes, starts, kept, ids, n_symbols, keys):
+def _keys(first, last, codes, starts, positions, ids, n_symbols, keys):
     for w in range(first, last):
         key = np.int64(ids[w])
-        for place in kept:
+        for place in positions:
             code = codes[starts[w] + place]
             key = np.int64(-1) if key < 0 or code >= n_symbols else key * n_symbols + code
         keys[w] = key
@@ -227,19 +222,19 @@ class Mers:
     length : l
     """
 
-    codes: NDArray[np.int32]
-    starts: NDArray[np.int64]
+    codes: Ints32
+    starts: Ints
     weights: NDArray[np.uint8]
-    indptr: NDArray[np.int64]
+    indptr: Ints
     n_symbols: int
     length: int
 
     @property
-    def numbers(self) -> NDArray[np.int64]:
+    def numbers(self) -> Ints:
         """Number of l-mers of each document, shape (n,)."""
         return np.diff(self.indptr)
 
-    def take(self, indices: NDArray[np.int64]) -> Mers:
+    def take(self, indices: Ints) -> Mers:
         """The l-mers of some documents."""
         numbers = self.numbers[indices]
         indptr = np.concatenate([[0], np.cumsum(numbers)])
@@ -250,25 +245,20 @@ class Mers:
         """The same l-mers with weight 1."""
         return replace(self, weights=np.ones_like(self.weights))
 
-    def singly(self) -> Mers:
-        """Each l-mer as a document of its own, with weight 1."""
-        return replace(self.alike(), indptr=np.arange(len(self.starts) + 1))
-
-    def keys(self, symbols: int) -> NDArray[np.int64]:
+    def keys(self, symbols: int) -> Ints:
         """Number of each l-mer among all l-mers over an alphabet of this size."""
         keys = np.zeros(len(self.starts), np.int64)
         for place in range(self.length):
             keys = keys * symbols + self.codes[self.starts + place]
         return keys
 
-    def unknown(self, symbols: int) -> NDArray[np.bool_]:
+    def unknown(self, symbols: int) -> Bools:
         """Whether each document has an l-mer with a code >= `symbols`, shape (n,)."""
         if self.n_symbols <= symbols:
             return np.zeros(len(self.numbers), bool)
         new = np.concatenate([[0], np.cumsum(self.codes >= symbols)])
         of_mers = np.concatenate([[0], np.cumsum(new[self.starts + self.length] > new[self.starts])])
-        result: NDArray[np.bool_] = np.diff(of_mers[self.indptr]) > 0
-        return result
+        return np.diff(of_mers[self.indptr]) > 0
 
 
 @dataclass(frozen=True)
@@ -304,13 +294,13 @@ def mers_of(
     numbers = np.zeros(n, np.int64)
     run_on_ranges(offsets, lambda i, j: _count(codes, offsets, i, j, length, unknown, numbers))
     indptr = np.concatenate([[0], np.cumsum(numbers)])
-    each = 2 if both_strands else 1
-    starts, weights = np.empty(each * indptr[-1], np.int64), np.empty(each * indptr[-1], np.uint8)
+    n_strands = 2 if both_strands else 1
+    starts, weights = np.empty(n_strands * indptr[-1], np.int64), np.empty(n_strands * indptr[-1], np.uint8)
     own_starts, own_weights = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.uint8)
     sizes = (length, unknown, of_distance, indptr, own_starts, own_weights)
     run_on_ranges(offsets, lambda i, j: _fill(codes, offsets, i, j, *sizes, starts, weights))
     rows = Mers(codes, own_starts, own_weights, indptr, n_symbols, length)
-    return rows, Mers(codes, starts, weights, each * indptr, n_symbols, length) if both_strands else rows
+    return rows, Mers(codes, starts, weights, n_strands * indptr, n_symbols, length) if both_strands else rows
 
 
 @njit(nogil=True, cache=True)
@@ -324,10 +314,10 @@ def _pair(codes, table, first, last, both):
 @njit(nogil=True, cache=True)
 def _count(codes, offsets, first, last, length, unknown, numbers):
     for i in range(first, last):
-        known = 0
+        run_length = 0
         for at in range(offsets[i], offsets[i + 1]):
-            known = 0 if codes[at] == unknown else known + 1
-            numbers[i] += known >= length
+            run_length = 0 if codes[at] == unknown else run_length + 1
+            numbers[i] += run_length >= length
 
 
 @njit(nogil=True, cache=True)
@@ -338,11 +328,11 @@ def _fill(
     # The other strand of all texts lies behind them, from its last symbol to its first.
     both = len(both_starts) > len(starts)
     for i in range(first, last):
-        known, mer, number = 0, indptr[i], indptr[i + 1] - indptr[i]
+        run_length, mer, number = 0, indptr[i], indptr[i + 1] - indptr[i]
         middle = offsets[i] + (offsets[i + 1] - offsets[i] - length + 1) // 2
         for at in range(offsets[i], offsets[i + 1]):
-            known = 0 if codes[at] == unknown else known + 1
-            if known >= length:
+            run_length = 0 if codes[at] == unknown else run_length + 1
+            if run_length >= length:
                 start = at - length + 1
                 starts[mer] = start
                 weights[mer] = of_distance[abs(middle - start)]

@@ -11,14 +11,14 @@ columns are cut into pieces of similar work.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Floats32, Ints
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel
-from textsvm.kernels.contract import Cost, HostRows, KernelRows, Values
+from textsvm.kernels.contract import Cost, HostRows, KernelRows
 from textsvm.kernels.positions.cuda import CudaPositions
 from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes
 from textsvm.kernels.shared.normalisation import Normalisation, longest_of, normalisation_of
@@ -34,7 +34,7 @@ SECONDS = 0.2
 class Lanes(Protocol):
     """Column documents in lanes, ready to be compared."""
 
-    def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
+    def products(self, rows: Picked, groups: slice) -> Floats:
         """Values, not normalised, of rows (codes, offsets, indices) with all lanes of some groups."""
 
 
@@ -44,17 +44,17 @@ class Definition(Protocol):
     source: ClassVar[str]  #: File of the GPU twin
 
     @property
-    def table(self) -> NDArray[np.float64]:
+    def table(self) -> Floats:
         """Look-up table of the GPU twin."""
 
     @property
     def numbers(self) -> dict[str, float]:
         """Fields of the GPU twin's Task."""
 
-    def self_values(self, documents: Documents) -> NDArray[np.float64]:
+    def self_values(self, documents: Documents) -> Floats:
         """k(s, s) of every document, not normalised."""
 
-    def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
+    def share(self, x: AnyArray, codes: AnyArray, offsets: Ints, factors: Floats) -> Floats:
         """Contributions of the symbols x to the sum of factors times values with documents."""
 
 
@@ -69,7 +69,12 @@ class PositionAttributor(Attributor):
     """Exact attribution by matches."""
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self,
+        rows: KernelRows,
+        documents: Documents,
+        coef: Floats,
+        values: Floats,
+        progress: Progress | None = None,
     ) -> Contributions:
         support, symbols = rows.documents, []
         codes, offsets = support.codes_for(documents), np.array(support.offsets)
@@ -95,7 +100,7 @@ class PositionKernel(SymbolKernel):
         """Parameters for texts of at most this length."""
 
     @abstractmethod
-    def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> Lanes:
+    def _lanes(self, documents: Documents, groups: Ints) -> Lanes:
         """Prepare documents as columns on the CPU: groups[g, lane] is a document, -1 none."""
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
@@ -103,7 +108,7 @@ class PositionKernel(SymbolKernel):
         return (CudaPositions if device.kind == "cuda" else HostPositions)(self, documents, device)
 
 
-def overlaps(row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+def overlaps(row_lengths: Ints, column_lengths: Ints) -> Floats:
     """Total number of common positions of each row document with the column documents."""
     lengths = np.sort(column_lengths)
     sums = np.concatenate([[0], np.cumsum(lengths)]).astype(np.float64)
@@ -122,29 +127,29 @@ class HostPositions(HostRows):
         self._lanes = kernel._lanes(documents, self._groups)
         self.normalisation = normalisation_of(kernel, documents)
 
-    def diag(self) -> NDArray[np.float32]:
+    def diag(self) -> Floats32:
         return self.normalisation.diagonal()
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> Floats32:
         indices = np.asarray(indices, np.int64)
         values = np.empty((len(indices), self.n), np.float32)
         self._fill(values, self.documents.take(indices), self.normalisation.take(indices))
         return values
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         values = np.empty((self.n, self.n), np.float32)
         self._fill(values, self.documents, self.normalisation, progress, half=True)
         values[np.diag_indices(self.n)] = self.diag()
         return values
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Floats32:
         values = np.empty((len(others), self.n), np.float32)
         self._fill(values, others, normalisation_of(self.kernel, others, self.normalisation), progress)
         return values
 
     def _fill(
         self,
-        values: NDArray[np.float32],
+        values: Floats32,
         others: Documents,
         own: Normalisation,
         progress: Progress | None = None,
@@ -155,14 +160,14 @@ class HostPositions(HostRows):
         lengths, codes, offsets = others.lengths[order], others.codes_for(), np.array(others.offsets)
 
         def work(piece: tuple[slice, slice]) -> None:
-            chunk, some = piece
-            which, columns = order[chunk], self._groups[some].ravel()[: self.n - some.start * LANES]
-            sums = self._lanes.products((codes, offsets, which), some)[:, : len(columns)]
+            chunk, groups = piece
+            which, columns = order[chunk], self._groups[groups].ravel()[: self.n - groups.start * LANES]
+            sums = self._lanes.products((codes, offsets, which), groups)[:, : len(columns)]
             sums *= own.scale[which, None] * self.normalisation.scale[columns]
             own.take(which).finish_rows(sums, self.normalisation.take(columns))
             for k, row in enumerate(which):
                 # Positions in the order of length; earlier pairs belong to other rows.
-                first = max(0, chunk.start + k - some.start * LANES) if half else 0
+                first = max(0, chunk.start + k - groups.start * LANES) if half else 0
                 values[row, columns[first:]] = sums[k, first:]
                 if half:
                     values[columns[first:], row] = sums[k, first:]
@@ -170,8 +175,8 @@ class HostPositions(HostRows):
         pieces, costs = [], []
         for chunk in cut(lengths, self._symbols):
             first = chunk.start // LANES if half else 0
-            for some in cut(self._widths[first:] * LANES, self._symbols):
-                pieces.append((chunk, slice(first + some.start, first + some.stop)))
+            for groups in cut(self._widths[first:] * LANES, self._symbols):
+                pieces.append((chunk, slice(first + groups.start, first + groups.stop)))
                 costs.append(float(lengths[chunk].sum() + 1) * float(self._widths[pieces[-1][1]].sum() + 1))
         # The longest documents first, so that all cores end together.
         run(work, pieces[::-1], costs[::-1], progress)

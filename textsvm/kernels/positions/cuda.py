@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.contract import decision_by_rows
 from textsvm.kernels.shared.normalisation import Normalisation, normalisation_of
@@ -45,7 +45,7 @@ DEFINE_SETS: list[tuple[str, gpu.Defines]] = [("planes.cu", ())] + [
 class _Planes:
     """Documents as bit planes on the GPU, by length: as rows (only symbols below `known`) or columns."""
 
-    def __init__(self, documents: Documents, planes: int, known: int, columns: bool) -> None:
+    def __init__(self, documents: Documents, planes: int, n_symbols: int, columns: bool) -> None:
         cp = gpu.cupy()
         self.order = np.argsort(documents.lengths, kind="stable").astype(np.int32)
         self.lengths = documents.lengths[self.order]
@@ -71,7 +71,7 @@ class _Planes:
                 (THREADS,),
                 (
                     np.int32(len(self.order)), uploaded.codes, uploaded.offsets, self.index,
-                    cp.asarray(starts.astype(np.int64)), np.uint32(known), np.int32(planes),
+                    cp.asarray(starts.astype(np.int64)), np.uint32(n_symbols), np.int32(planes),
                     np.int32(WARP if columns else 1), ones, self.words,
                 ),
             )  # fmt: skip
@@ -97,37 +97,35 @@ class CudaPositions:
         with gpu.use(device):
             self._columns = _Planes(documents, self._planes, self._symbols, columns=True)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with gpu.use(self.device):
             return gpu.cupy().asarray(self.normalisation.diagonal())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         indices = np.asarray(indices, np.int64)
         with gpu.use(self.device):
             return self._matrix(self.documents.take(indices), self.normalisation.take(indices))
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
             out = self._empty(self.n)
             self._fill(out, self.documents, self.normalisation, progress, symmetric=True)
             self.normalisation.finish_gram(out)
             return out
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         own = normalisation_of(self.kernel, others, self.normalisation)
         with gpu.use(self.device):
             return self._matrix(others, own, progress)
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return decision_by_rows(self, others, np.ascontiguousarray(coef, np.float64), progress)
 
-    def _empty(self, rows: int) -> Any:
+    def _empty(self, rows: int) -> Array:
         gpu.require_memory(4 * rows * self.n, f"the {rows:,} x {self.n:,} matrix", "lower --memory")
         return gpu.cupy().empty((rows, self.n), np.float32)
 
-    def _matrix(self, others: Documents, own: Normalisation, progress: Progress | None = None) -> Any:
+    def _matrix(self, others: Documents, own: Normalisation, progress: Progress | None = None) -> Array:
         out = self._empty(len(others))
         self._fill(out, others, own, progress)
         own.finish_rows(out, self.normalisation)
@@ -135,7 +133,7 @@ class CudaPositions:
 
     def _fill(
         self,
-        out: Any,
+        out: Array,
         others: Documents,
         own: Normalisation,
         progress: Progress | None,

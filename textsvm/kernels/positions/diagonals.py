@@ -45,12 +45,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_positive, check_whole
-from textsvm.kernels.contract import Ability, Lengths, Values
+from textsvm.kernels.contract import Ability
 from textsvm.kernels.positions.base import PositionAttributor, PositionCost, PositionKernel, overlaps
 from textsvm.kernels.shared.lanes import Picked
 from textsvm.runtime.compiled import njit
@@ -80,8 +80,10 @@ MOST = 32
 MOST_SHIFT = 100_000
 #: Multiple of sigma beyond which distances are left out.
 REACH = 12
-#: Words of 64 positions compared per second, and pairs of texts written per second.
-RATE, WRITTEN = 2e8, 2.5e7
+#: Words of 64 positions that a core compares per second.
+RATE = 2e8
+#: Pairs of texts whose values a core writes per second.
+WRITE_RATE = 2.5e7
 #: Positions attributed per second and shift.
 ATTRIBUTION_RATE = 1e8
 KMERS = Attribution(
@@ -97,19 +99,19 @@ class Diagonals:
 
     first: int  #: The shortest k
     length: int  #: d, the longest k, at most `MOST`
-    weights: NDArray[np.float64]  #: delta of shifts 0 to S
+    weights: Floats  #: delta of shifts 0 to S
 
     source: ClassVar[str] = "diagonals.cu"
 
     @property
-    def table(self) -> NDArray[np.float64]:
+    def table(self) -> Floats:
         return self.weights
 
     @property
     def numbers(self) -> dict[str, float]:
         return {"shifts": len(self.weights), "first": self.first, "length": self.length}
 
-    def self_values(self, documents: Documents) -> NDArray[np.float64]:
+    def self_values(self, documents: Documents) -> Floats:
         codes, offsets, values = documents.codes_for(), np.array(documents.offsets), np.empty(len(documents))
 
         def work(first: int) -> None:
@@ -119,13 +121,13 @@ class Diagonals:
         run(work, range(0, len(documents), 64))
         return values
 
-    def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
+    def share(self, x: Array, codes: Array, offsets: Array, factors: Floats) -> Floats:
         shares = np.zeros(len(x) + 1)
         _share(x, codes, offsets, factors, self.first, self.length, self.weights, shares)
         return np.cumsum(shares)[:-1]
 
 
-def _shifts(kernel: Any, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> int:
+def _shifts(kernel: Any, row_lengths: Ints, column_lengths: Ints) -> int:
     """Number of diagonals of texts of these lengths."""
     longest = int(max(row_lengths.max(initial=0), column_lengths.max(initial=0)))
     return 2 * len(kernel.definition(longest).weights) - 1
@@ -134,10 +136,10 @@ def _shifts(kernel: Any, row_lengths: NDArray[np.int64], column_lengths: NDArray
 class DiagonalCost(PositionCost):
     """Cost of a sum over diagonals."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         words = overlaps(row_lengths, column_lengths) / 64 + len(column_lengths)
         shifts = _shifts(self.kernel, row_lengths, column_lengths)
-        return shifts * words / RATE + len(column_lengths) / WRITTEN
+        return shifts * words / RATE + len(column_lengths) / WRITE_RATE
 
 
 class DiagonalAttributor(PositionAttributor):
@@ -145,7 +147,7 @@ class DiagonalAttributor(PositionAttributor):
 
     method = KMERS
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         shifts = _shifts(self.kernel, lengths, support_lengths)
         return shifts * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
 
@@ -156,7 +158,7 @@ class DiagonalKernel(PositionKernel):
     cost = Ability(DiagonalCost)
     attribution = Ability(DiagonalAttributor)
 
-    def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> DiagonalLanes:
+    def _lanes(self, documents: Documents, groups: Ints) -> DiagonalLanes:
         return DiagonalLanes(self, documents, groups)
 
 
@@ -248,7 +250,7 @@ class Oligo(DiagonalKernel):
 class DiagonalLanes:
     """Column documents as bit planes (`Lanes`)."""
 
-    def __init__(self, kernel: Any, documents: Documents, groups: NDArray[np.int64]) -> None:
+    def __init__(self, kernel: Any, documents: Documents, groups: Ints) -> None:
         self.kernel, self.symbols = kernel, len(documents.alphabet)
         self.planes = max(1, (self.symbols + 1).bit_length())  # for codes from 1, all zeros and all ones
         self.longest = int(documents.lengths.max(initial=0))
@@ -264,7 +266,7 @@ class DiagonalLanes:
 
         run(pack, range(len(groups)))
 
-    def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
+    def products(self, rows: Picked, groups: slice) -> Floats:
         codes, offsets, which = rows
         lengths = np.diff(offsets)[which]
         longest = int(lengths.max(initial=0))
@@ -293,11 +295,11 @@ def _pack_lanes(codes, offsets, group, planes, words):
 
 
 @njit(nogil=True, cache=True)
-def _pack_row(codes, known, planes, words):
+def _pack_row(codes, n_symbols, planes, words):
     """words[(w + 1) * planes + p]: plane p of 64 positions, with a word of zeros before and after."""
     words[: ((len(codes) + 63) // 64 + 2) * planes] = 0
     for i in range(len(codes)):
-        if codes[i] < known:
+        if codes[i] < n_symbols:
             code, bit = np.uint64(codes[i]) + np.uint64(1), np.uint64(1) << np.uint64(i & 63)
             for p in range(planes):
                 if (code >> np.uint64(p)) & np.uint64(1):
@@ -333,12 +335,12 @@ def _diagonal(x, n, y, m, planes, shift, first, length, totals):
 
 
 @njit(nogil=True, cache=True)
-def _products(codes, offsets, which, known, planes, x, words, firsts, first, length, weights, sums):
+def _products(codes, offsets, which, n_symbols, planes, x, words, firsts, first, length, weights, sums):
     """sums[(k * groups + g) * LANES + lane]: sums over diagonals of which[k] and the lanes of group g."""
     groups = len(firsts) - 1
     for k in range(len(which)):
         row = codes[offsets[which[k]] : offsets[which[k] + 1]]
-        _pack_row(row, known, planes, x)
+        _pack_row(row, n_symbols, planes, x)
         for g in range(groups):
             y = words[firsts[g] : firsts[g + 1]]
             m, value = 64 * (len(y) // (planes * LANES)), fill(np.float64(0))

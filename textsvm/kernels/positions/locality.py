@@ -20,21 +20,16 @@ On a CPU each column document is in a lane of a vector (base.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_whole
-from textsvm.kernels.contract import Ability, Lengths, Values
-from textsvm.kernels.positions.base import (
-    PositionAttributor,
-    PositionCost,
-    PositionKernel,
-    overlaps,
-)
+from textsvm.kernels.contract import Ability
+from textsvm.kernels.positions.base import PositionAttributor, PositionCost, PositionKernel, overlaps
 from textsvm.kernels.shared.lanes import Picked, interleave
 from textsvm.kernels.shared.normalisation import longest_of
 from textsvm.runtime.compiled import njit
@@ -53,10 +48,14 @@ from textsvm.runtime.simd import (
 )
 from textsvm.text.documents import Documents
 
-#: Greatest window, limited by the words of matches on a GPU, and greatest degree.
-MOST_WINDOW, MOST_DEGREE = 31, 10
-#: Positions a second, and positions times window a second of attribution.
-RATE, ATTRIBUTION_RATE = 7e8, 2e8
+#: Greatest window, limited by the words of matches on a GPU.
+MOST_WINDOW = 31
+#: Greatest degree.
+MOST_DEGREE = 10
+#: Positions that a core compares per second.
+RATE = 7e8
+#: Positions times window that a core attributes per second.
+ATTRIBUTION_RATE = 2e8
 WINDOWS = Attribution(
     "windows",
     "exact: the contribution of each window, spread over its matching symbols by weight",
@@ -79,7 +78,7 @@ class WindowSum:
         return {"side": self.side, "outer": self.outer, "unit": self.unit}
 
     @property
-    def table(self) -> NDArray[np.float64]:
+    def table(self) -> Floats:
         """c^d1 for all c, shape ((l + 1)^2 + 1,)."""
         c = np.arange((self.side + 1) ** 2 + 1, dtype=np.float64)
         return _power(c, self.inner)
@@ -89,11 +88,11 @@ class WindowSum:
         """Divisor of sums of c^d1."""
         return float(self.table[-1])
 
-    def finish(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def finish(self, sums: Floats) -> Floats:
         """k of sums of c^d1."""
         return _power(sums / self.unit, self.outer)
 
-    def of_equal(self, longest: int) -> NDArray[np.float64]:
+    def of_equal(self, longest: int) -> Floats:
         """Sums of c^d1 of a text with itself by its length, in order of positions, shape (longest + 1,)."""
         side, whole = self.side, 2 * self.side + 1
         weights = side + 1 - np.abs(np.arange(-side, side + 1))
@@ -101,7 +100,7 @@ class WindowSum:
             self.table[np.convolve(np.ones(n, np.int64), weights)[side : side + n]]
             for n in range(1, min(longest, whole) + 1)
         ]
-        sums = np.array([0.0, *(np.cumsum(each)[-1] for each in terms)])
+        sums = np.array([0.0, *(np.cumsum(term)[-1] for term in terms)])
         if longest <= whole:
             return sums
         rising = np.concatenate([terms[-1][:side], np.full(longest - 2 * side, self.unit)])
@@ -110,16 +109,16 @@ class WindowSum:
             long = long + falling
         return np.concatenate([sums, long])
 
-    def self_values(self, documents: Documents) -> NDArray[np.float64]:
+    def self_values(self, documents: Documents) -> Floats:
         return self.finish(self.of_equal(longest_of(documents))[documents.lengths])
 
-    def share(self, x: Any, codes: Any, offsets: Any, factors: NDArray[np.float64]) -> NDArray[np.float64]:
+    def share(self, x: Array, codes: Array, offsets: Array, factors: Floats) -> Floats:
         shares = np.zeros(len(x))
         _share(x, codes, offsets, factors, self.side, self.inner, self.outer, self.unit, shares)
         return shares
 
 
-def _power(x: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
+def _power(x: Floats, degree: int) -> Floats:
     """x * x * ..., multiplied in the same order on CPU and GPU."""
     power = x
     for _ in range(degree - 1):
@@ -130,7 +129,7 @@ def _power(x: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
 class LocalityCost(PositionCost):
     """Cost of the locality-improved kernel."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         return (overlaps(row_lengths, column_lengths) + 20 * len(column_lengths)) / RATE
 
 
@@ -139,7 +138,7 @@ class LocalityAttributor(PositionAttributor):
 
     method = WINDOWS
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         return self.kernel.window * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
 
 
@@ -180,7 +179,7 @@ class LocalityImproved(PositionKernel):
     def definition(self, longest: int) -> WindowSum:
         return WindowSum(int(self.window) // 2, int(self.inner_degree), int(self.outer_degree))
 
-    def _lanes(self, documents: Documents, groups: NDArray[np.int64]) -> WindowLanes:
+    def _lanes(self, documents: Documents, groups: Ints) -> WindowLanes:
         return WindowLanes(self.definition(0), documents, groups)
 
     def check(self) -> None:
@@ -195,23 +194,23 @@ class LocalityImproved(PositionKernel):
 class WindowLanes:
     """Column documents, interleaved when they are compared (`Lanes`)."""
 
-    def __init__(self, windows: WindowSum, documents: Documents, groups: NDArray[np.int64]) -> None:
+    def __init__(self, windows: WindowSum, documents: Documents, groups: Ints) -> None:
         self.windows, self.documents, self.groups = windows, documents, groups
 
-    def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
+    def products(self, rows: Picked, groups: slice) -> Floats:
         codes, offsets, which = rows
         # Codes of the same type, so that the loop is compiled once for it.
         ours, wide = self.documents.codes_for(), np.uint32
         ours, codes = (ours, codes) if ours.dtype == codes.dtype else (ours.astype(wide), codes.astype(wide))
-        own, chosen = np.array(self.documents.offsets), self.groups[groups]
-        longest = int(np.diff(own)[chosen[chosen >= 0]].max(initial=0))
-        out = np.empty(len(which) * len(chosen) * LANES)
+        own, lane_groups = np.array(self.documents.offsets), self.groups[groups]
+        longest = int(np.diff(own)[lane_groups[lane_groups >= 0]].max(initial=0))
+        out = np.empty(len(which) * len(lane_groups) * LANES)
         _products(
-            codes, offsets, which, ours, own, chosen, self.windows.side, self.windows.inner,
+            codes, offsets, which, ours, own, lane_groups, self.windows.side, self.windows.inner,
             aligned(longest * LANES, np.int32), aligned(LANES, np.int32),
             aligned((longest + 2 * self.windows.side + 2) * LANES, np.int32), out,
         )  # fmt: skip
-        return self.windows.finish(out.reshape(len(which), len(chosen) * LANES))
+        return self.windows.finish(out.reshape(len(which), len(lane_groups) * LANES))
 
 
 @njit(nogil=True, cache=True)

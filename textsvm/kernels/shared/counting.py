@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Array, Ints, Ints32, Words
 from textsvm.errors import InputError
 from textsvm.linalg.sparse import SERIAL_SIZE, Counts, index_type, run_on_ranges, run_pieces
 from textsvm.runtime.compiled import njit, popcount, use_numpy
@@ -34,7 +35,6 @@ from textsvm.runtime.memory import copied, empty, joined
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
-Array = NDArray[Any]
 #: Largest total number of symbols.
 MAX_SYMBOLS = (1 << 31) - 1
 #: Smallest number of p-mers per piece of work.
@@ -61,7 +61,7 @@ def last_uses(steps: list[tuple[int, int, int]]) -> dict[int, int]:
     return {length: step for step, (_, a, b) in enumerate(steps) for length in (a, b)}
 
 
-def longest_of(lengths: NDArray[np.int64], p1: int, p2: int) -> int:
+def longest_of(lengths: Ints, p1: int, p2: int) -> int:
     """Longest of the lengths p1..p2 that any document reaches, else p1 - 1; at least 1."""
     return max(p1 - 1, 1, min(p2, int(lengths.max(initial=0))))
 
@@ -75,7 +75,7 @@ def check_symbols(size: int, times: int = 1) -> None:
         )
 
 
-def windows_of(lengths: NDArray[np.int64], p1: int, p2: int) -> NDArray[np.int64]:
+def windows_of(lengths: Ints, p1: int, p2: int) -> Ints:
     """Number of windows of p1..p2 symbols in documents of these lengths, shape (n,)."""
     numbers = np.zeros(len(lengths), np.int64)
     for q in range(p1, min(p2, int(lengths.max(initial=0))) + 1):
@@ -93,7 +93,7 @@ class Vocabulary:
     n_symbols: int  #: Size of the alphabet
     #: dict of int -> uint64 array: Sorted distinct keys of each length of `plan`; the id of a window is the
     #: rank of its key. All are NumPy arrays or all are CuPy arrays; results have the same array type.
-    keys: dict[int, Any]
+    keys: dict[int, Array]
 
     @classmethod
     def empty(cls, documents: Documents, p1: int, p2: int) -> Vocabulary:
@@ -105,11 +105,11 @@ class Vocabulary:
         return self.n_symbols if length == 1 else len(self.keys[length])
 
     @property
-    def first(self) -> NDArray[np.int64]:
+    def first(self) -> Ints:
         """Feature number of the first p-mer of each length p1..p2, and the total number of p-mers."""
         return np.cumsum([0] + [self.size(q) for q in range(self.p1, self.p2 + 1)])
 
-    def find(self, other: Vocabulary) -> Any:
+    def find(self, other: Vocabulary) -> Array:
         """Number here of every p-mer of `other`, or -1; either alphabet must be a prefix of the other."""
         xp, first = _arrays(other), self.first
         parts = [xp.empty(0, np.int64)]
@@ -117,7 +117,7 @@ class Vocabulary:
             parts.append(xp.where(ids >= 0, ids + first[q - self.p1], -1) if q <= self.p2 else ids)
         return xp.concatenate(parts)
 
-    def find_each(self, other: Vocabulary) -> Iterator[Any]:
+    def find_each(self, other: Vocabulary) -> Iterator[Array]:
         """Yield `find` per length, numbered within the length; `other` may get its keys during iteration."""
         xp = _arrays(other)
         symbols = xp.arange(other.n_symbols, dtype=np.int64)
@@ -129,7 +129,7 @@ class Vocabulary:
             if q >= self.p1:
                 yield ids[q]
 
-    def _find_pairs(self, other: Vocabulary, q: int, left: Any, right: Any, b: int) -> Any:
+    def _find_pairs(self, other: Vocabulary, q: int, left: Array, right: Array, b: int) -> Array:
         """`find_each` of length q, given the results of its two parts."""
         xp, other_keys = _arrays(other), other.keys[q]
         own = self.keys.get(q, other_keys[:0])
@@ -142,14 +142,14 @@ class Vocabulary:
         right = right[(other_keys % width).astype(np.int64)]
         key = (left * self.size(b) + right).astype(np.uint64)
         rank = xp.searchsorted(own, key)
-        known = (left >= 0) & (right >= 0) & (rank < len(own))
-        known &= own[xp.minimum(rank, len(own) - 1)] == key
-        return xp.where(known, rank, -1)
+        present = (left >= 0) & (right >= 0) & (rank < len(own))
+        present &= own[xp.minimum(rank, len(own) - 1)] == key
+        return xp.where(present, rank, -1)
 
 
 def _find_on_cpu(
-    own: Array, size_b: np.uint64, other_keys: Array, width: np.uint64, left: Array, right: Array
-) -> NDArray[np.int64]:
+    own: AnyArray, size_b: np.uint64, other_keys: AnyArray, width: np.uint64, left: AnyArray, right: AnyArray
+) -> Ints:
     """`_find_pairs` on all cores."""
     ranks = np.empty(len(other_keys), np.int64)
     if len(other_keys) <= PIECE:
@@ -194,7 +194,7 @@ def _arrays(vocabulary: Vocabulary) -> Any:
     return array_module(device_of(next(iter(vocabulary.keys.values()), None)))
 
 
-def pmer_codes(vocabulary: Vocabulary) -> Iterator[NDArray[np.int32]]:
+def pmer_codes(vocabulary: Vocabulary) -> Iterator[Ints32]:
     """Yield the codes of the p-mers of each length in the order of ids, shape (number, length)."""
     codes = {1: np.arange(vocabulary.n_symbols, dtype=np.int32)[:, None]}
     if vocabulary.p1 == 1:
@@ -207,7 +207,7 @@ def pmer_codes(vocabulary: Vocabulary) -> Iterator[NDArray[np.int32]]:
             yield codes[q]
 
 
-def pmer_texts(codes: NDArray[np.int32], alphabet: NDArray[Any]) -> NDArray[np.object_]:
+def pmer_texts(codes: Ints32, alphabet: AnyArray) -> NDArray[np.object_]:
     """Text of every row of codes, shape (n, length); tokens are separated by spaces."""
     if alphabet.dtype == object:
         names = alphabet[codes[:, 0]]
@@ -221,9 +221,7 @@ def pmer_texts(codes: NDArray[np.int32], alphabet: NDArray[Any]) -> NDArray[np.o
     return names
 
 
-def pmer_names(
-    vocabulary: Vocabulary, pmers: NDArray[np.int64], alphabet: NDArray[Any]
-) -> NDArray[np.object_]:
+def pmer_names(vocabulary: Vocabulary, pmers: Ints, alphabet: AnyArray) -> NDArray[np.object_]:
     """Texts of some p-mers, given by ascending numbers."""
     names = [np.empty(0, object)]
     for codes, first in zip(pmer_codes(vocabulary), vocabulary.first[:-1].tolist(), strict=True):
@@ -248,12 +246,12 @@ def count_each(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[i
         yield q, size, _count_length(documents.offsets, q, ids, size, 0)
 
 
-def count_ids(offsets: NDArray[np.int64], ids: NDArray[np.int32], size: int) -> Counts:
+def count_ids(offsets: Ints, ids: Ints32, size: int) -> Counts:
     """Count ids from 0 to size - 1, given the offsets of each document's ids."""
     return _count_length(offsets, 1, ids, size, 0)
 
 
-def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, NDArray[np.int32], int]]:
+def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, Ints32, int]]:
     """Yield (length, id of the window at every position, number of ids) and fill an empty vocabulary.
 
     Ids are arbitrary at positions where a document has no complete window.
@@ -274,8 +272,8 @@ def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int,
 
 
 def _pair(
-    offsets: Array, q: int, left: Array, right: Array, b: int, sizes: tuple[int, int]
-) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+    offsets: AnyArray, q: int, left: AnyArray, right: AnyArray, b: int, sizes: tuple[int, int]
+) -> tuple[Words, Ints32]:
     """Distinct keys of the windows of length q, and the id of the window at every position.
 
     `left` and `right` are the ids of both parts, `sizes` their numbers of ids, b is the length of the right.
@@ -309,7 +307,7 @@ def _pair(
     return distinct, ids
 
 
-def _window_starts(offsets: NDArray[np.int64], q: int) -> NDArray[np.int64]:
+def _window_starts(offsets: Ints, q: int) -> Ints:
     """Positions of the complete windows of length q."""
     positions = np.arange(offsets[-1])
     left = np.repeat(offsets[1:], np.diff(offsets)) - positions
@@ -317,8 +315,8 @@ def _window_starts(offsets: NDArray[np.int64], q: int) -> NDArray[np.int64]:
 
 
 def _mark_keys(
-    offsets: Array, q: int, left: Array, right: Array, b: int, sizes: tuple[int, int]
-) -> NDArray[np.uint64]:
+    offsets: AnyArray, q: int, left: AnyArray, right: AnyArray, b: int, sizes: tuple[int, int]
+) -> Words:
     """Bit table of the keys that occur: the union of a table per thread, as far as memory allows."""
     size_b = sizes[1]
     words = sizes[0] * size_b // 64 + 1
@@ -338,7 +336,7 @@ def _mark_keys(
     return np.asarray(tables[0])
 
 
-def _list_marked(seen: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+def _list_marked(seen: Words) -> tuple[Ints32, Words]:
     """Number of keys before each word of a bit table, and all keys."""
     before = np.zeros(len(seen) + 1, np.int32)
     parts = 4 * n_threads() if len(seen) > SERIAL_SIZE else 1
@@ -350,7 +348,7 @@ def _list_marked(seen: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[n
     return before, keys
 
 
-def rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+def rank(keys: Words, bound: int) -> tuple[Words, Ints32]:
     """Sorted distinct keys and the rank of each key; keys are below `bound`."""
     bits = max(len(keys) - 1, 1).bit_length()
     if bound << bits <= 1 << 64:  # sorting (key, position) in one word is several times faster
@@ -368,7 +366,7 @@ def rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDAr
     return ordered[new], ranks
 
 
-def _sort(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _sort(words: Words) -> Words:
     """Sort distinct words in place: a sample splits them into ranges that threads sort."""
     threads = n_threads()
     if threads == 1 or len(words) <= SORTED:
@@ -376,7 +374,7 @@ def _sort(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
         return words
     sample = np.sort(words[:: max(1, len(words) // (64 * threads))])
     cuts = sample[np.arange(1, threads) * len(sample) // threads]
-    parts: list[Any] = [None] * threads
+    parts: list[Array] = [None] * threads
 
     def sort_part(k: int) -> None:
         low, high = cuts[k - 1] if k else np.uint64(0), cuts[k] if k < threads - 1 else None
@@ -388,14 +386,14 @@ def _sort(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.concatenate(parts, out=words)
 
 
-def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size: int, base: int) -> Counts:
+def _count_length(offsets: Ints, q: int, ids: Ints32, size: int, base: int) -> Counts:
     """Count the windows of length q; features are `base` + id."""
     if use_numpy(len(ids)):
         return _count_few(offsets, q, ids, size, base)
     indptr, dtype = np.zeros(len(offsets), np.int64), index_type(base + size)
     few = len(ids) <= SERIAL_SIZE
     longest = len(ids) if few else int(np.diff(offsets).max(initial=1))
-    pieces: dict[int, tuple[Array, Array]] = {}
+    pieces: dict[int, tuple[AnyArray, AnyArray]] = {}
 
     def count_piece(first: int, last: int) -> None:
         symbols = int(offsets[last] - offsets[first])
@@ -415,7 +413,7 @@ def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], si
     return Counts(indptr, *(joined([part[k] for part in parts]) for k in (0, 1)))
 
 
-def _count_few(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size: int, base: int) -> Counts:
+def _count_few(offsets: Ints, q: int, ids: Ints32, size: int, base: int) -> Counts:
     """`_count_length` by NumPy."""
     starts = _window_starts(offsets, q)
     owner = np.searchsorted(offsets, starts, side="right") - 1
@@ -427,7 +425,7 @@ def _count_few(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size:
     return Counts(indptr.astype(np.int64), features, counts[order].astype(np.int32))
 
 
-def _merge(offsets: NDArray[np.int64], parts: list[Counts]) -> Counts:
+def _merge(offsets: Ints, parts: list[Counts]) -> Counts:
     """Join the counts of all lengths; `parts` is emptied to free memory."""
     if len(parts) == 1:
         return parts[0]
@@ -570,7 +568,7 @@ def _move(indptr, features, counts, begin, to_features, to_counts, first, last):
             to_counts[begin[d] + k] = counts[indptr[d] + k]
 
 
-def weigh(weight: str, counts: NDArray[np.int32]) -> NDArray[np.floating]:
+def weigh(weight: str, counts: Ints32) -> NDArray[np.floating]:
     """Values of numbers of occurrences c: c ("count"), 1 + ln c ("log") or 1."""
     if weight == "count":
         return counts.astype(np.float64)

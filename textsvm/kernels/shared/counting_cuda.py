@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.kernels.shared.counting import Vocabulary, check_symbols, last_uses, longest_of, plan
 from textsvm.linalg.sparse_cuda import CudaSparse, check_features, documents_of, starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments
 
-Array = Any  # a CuPy array
 SOURCE = "pmers.cu"
 #: Number of possible keys up to which ranks are always tabulated.
 TABLE = 1 << 24
@@ -32,7 +31,7 @@ DEFINE_SETS = [(SOURCE, defines) for defines in KEY_DEFINES.values()]
 class WindowIds:
     """Ids of the windows of each length at every position of some documents, on a GPU."""
 
-    lengths: NDArray[np.int64]  #: Symbols of each document, on the host
+    lengths: Ints  #: Symbols of each document, on the host
     offsets: Array  #: First symbol of each document
     document: Array  #: Document of each symbol
     ids: list[tuple[int, Array]]  #: Each length, with the ids
@@ -89,7 +88,7 @@ class CudaPmers:
         self.tables[q], self.sizes[q] = ranks, int(ranks[-1])
         return ids
 
-    def _sort(self, q: int, bound: int, arguments: tuple[Any, ...]) -> Array:
+    def _sort(self, q: int, bound: int, arguments: tuple[object, ...]) -> Array:
         cp = gpu.cupy()
         size, windows = self.text.size, _n_windows(self.text.lengths, q)
         shift = max(size - 1, 1).bit_length()
@@ -195,7 +194,7 @@ def _occurrence_keys(windows: WindowIds) -> Array:
     return keys[: sum(_n_windows(windows.lengths, q) for q, _ in windows.ids)]
 
 
-def _n_windows(lengths: NDArray[np.int64], q: int) -> int:
+def _n_windows(lengths: Ints, q: int) -> int:
     """Number of windows of q symbols in documents of these lengths."""
     return int(np.maximum(lengths - q + 1, 0).sum())
 
@@ -207,9 +206,9 @@ def match_unary(columns: Array, rows: Array, pmers: Array) -> Array:
     if not len(digits):
         return digits
     owner = cp.searchsorted(rows[1:], digits, side="right")
-    known = pmers[owner]
-    target = columns[known] + digits - rows[owner]
-    return cp.where((known >= 0) & (target < columns[known + 1]), target, -1)
+    columns_of_digits = pmers[owner]
+    target = columns[columns_of_digits] + digits - rows[owner]
+    return cp.where((columns_of_digits >= 0) & (target < columns[columns_of_digits + 1]), target, -1)
 
 
 def upload(vocabulary: Vocabulary) -> Vocabulary:
@@ -224,7 +223,7 @@ def download(vocabulary: Vocabulary) -> Vocabulary:
     return Vocabulary(vocabulary.p1, vocabulary.p2, vocabulary.n_symbols, keys)
 
 
-def _each(name: str, n: int, *args: Any, key: Any = np.uint32) -> None:
+def _each(name: str, n: int, *args: object, key: Any = np.uint32) -> None:
     gpu.each(gpu.function(SOURCE, name, KEY_DEFINES[key]), n, *args)
 
 

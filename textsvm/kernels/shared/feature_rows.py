@@ -9,11 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.sparse import Sparse
@@ -21,9 +21,6 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
-
-if TYPE_CHECKING:
-    from typing import Self
 
 #: Occurrences of features in documents that are predicted together.
 BATCH = 1 << 26
@@ -36,37 +33,37 @@ class FeatureKernelRows(ABC):
     `kernel` and the method `products` (see `FeaturePredictor`).
     """
 
-    x: Any
+    x: Array
     space: Any
-    normalisation: Any
+    normalisation: Normalisation
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
 
     @abstractmethod
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         """The whole matrix, of which half is computed."""
 
     @abstractmethod
-    def project(self, others: Documents) -> tuple[Any, Normalisation]:
+    def project(self, others: Documents) -> tuple[Array, Normalisation]:
         """X of other documents over the features of the columns; their k(s, s) counts all features."""
 
     @abstractmethod
-    def compare(self, x: Any, own: Normalisation, progress: Progress | None = None) -> Any:
+    def compare(self, x: Array, own: Normalisation, progress: Progress | None = None) -> Array:
         """Products of rows of features with the columns, times both scales."""
 
     @abstractmethod
-    def compare_own(self, indices: NDArray[np.int64], own: Normalisation) -> Any:
+    def compare_own(self, indices: Ints, own: Normalisation) -> Array:
         """`compare` for some of the columns."""
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with devices.use(self.device):
             xp = devices.array_module(self.device)
             if self.kernel.normalised:
                 return xp.ones(self.n, np.float32)
             return xp.asarray(self.normalisation.diagonal())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         indices = np.asarray(indices, np.int64)
         own = self.normalisation.take(indices)
         with devices.use(self.device):
@@ -76,16 +73,14 @@ class FeatureKernelRows(ABC):
             values[xp.arange(len(indices)), xp.asarray(indices)] = xp.asarray(own.diagonal())
             return values
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         with devices.use(self.device):
             x, own = self.project(others)
             values = self.compare(x, own, progress)
             own.finish_rows(values, self.normalisation)
             return values
 
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return FeaturePredictor.of_support(self, coef.T).values(others, progress)
 
 
@@ -93,20 +88,20 @@ class HostFeatureRows(FeatureKernelRows):
     """Products of features on a CPU."""
 
     #: Ends of blocks of features, see `textsvm.linalg.products`; None for a single block.
-    ends: NDArray[np.int64] | None = None
+    ends: Ints | None = None
 
     @cached_property
     def columns(self) -> InvertedIndex:
         """X by columns."""
         return InvertedIndex(self.x.on_grid(self.ends), self.ends)
 
-    def compare(self, x: Sparse, own: Normalisation, progress: Progress | None = None) -> NDArray[np.float32]:
+    def compare(self, x: Sparse, own: Normalisation, progress: Progress | None = None) -> Floats32:
         values = np.empty((len(x), self.n), np.float32)
         scale = self.normalisation.scale
         self.columns.products(x.on_grid(self.ends), own.scale, scale, values, progress)
         return values
 
-    def compare_own(self, indices: NDArray[np.int64], own: Normalisation) -> NDArray[np.float32]:
+    def compare_own(self, indices: Ints, own: Normalisation) -> Floats32:
         return self.compare(self.x.take(indices), own)
 
 
@@ -129,8 +124,8 @@ class FeaturePredictor:
         self,
         device: Device,
         space: Any,
-        weights: Any,
-        featureless: tuple[Normalisation, NDArray[np.float64]] | None = None,
+        weights: Array,
+        featureless: tuple[Normalisation, Floats] | None = None,
     ) -> None:
         self.device, self.space, self.weights = device, space, weights
         self.columns, self.coef = featureless or (
@@ -139,19 +134,19 @@ class FeaturePredictor:
         )
 
     @classmethod
-    def of_support(cls, rows: FeatureKernelRows, coef: NDArray[np.float64]) -> Self:
+    def of_support(cls, rows: FeatureKernelRows, coef: Floats) -> Self:
         """From the rows of support vectors and coef (n_machines, n_sv): w = sum_j a_j phi(t_j) / |t_j|."""
         columns = rows.normalisation
         with devices.use(rows.device):
             weights = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
             return cls(rows.device, rows.space, weights, (columns, coef))
 
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+    def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         values = np.empty((len(documents), self.weights.shape[1]))
         for first, last in self._batches(documents):
-            some = documents if last - first == len(values) else documents.take(np.arange(first, last))
+            batch = documents if last - first == len(values) else documents.take(np.arange(first, last))
             with devices.use(self.device):
-                sums, own = self.space.products(some, self.columns, self.weights)
+                sums, own = self.space.products(batch, self.columns, self.weights)
             sums *= own.scale[:, None]
             own.finish_values(sums, self.coef, self.columns)
             values[first:last] = sums

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Bools, Ints
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_groups
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
@@ -17,8 +17,6 @@ from textsvm.linalg.sparse_cuda import CudaSparse
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
-
-Array = Any  # a CuPy array
 
 
 class CudaFeatureRows(FeatureKernelRows):
@@ -36,7 +34,7 @@ class CudaFeatureRows(FeatureKernelRows):
             return gpu.cupy().empty((0, self.n), np.float32)
         return self.columns.cross(x, Factors(own.scale, x.squares), self.label, progress)
 
-    def compare_own(self, indices: NDArray[np.int64], own: Normalisation) -> Array:
+    def compare_own(self, indices: Ints, own: Normalisation) -> Array:
         return self.columns.rows(gpu.cupy().asarray(indices), self.label)
 
     def gram(self, progress: Progress | None = None) -> Array:
@@ -47,7 +45,7 @@ class CudaFeatureRows(FeatureKernelRows):
             return values
 
 
-def match_featureless(documents: Documents, rows: FeatureRows, featureless: NDArray[np.bool_]) -> FeatureRows:
+def match_featureless(documents: Documents, rows: FeatureRows, featureless: Bools) -> FeatureRows:
     """Add the features of `featureless_groups` to normalised rows on the current card."""
     cp = gpu.cupy()
     if not featureless.any():
@@ -76,12 +74,12 @@ def shared_rows(rows: CudaRows, target: Array, n_features: int) -> tuple[CudaRow
     """Rows of the shared features, and the squared norm of the other features of each document."""
     cp = gpu.cupy()
     features = target[rows.features]
-    kept = features >= 0
-    before = cp.zeros(len(kept) + 1, np.int64)
-    cp.cumsum(kept, dtype=np.int64, out=before[1:])
-    shared = CudaRows(before[rows.indptr], features[kept], rows.values[kept], n_features)
-    lonely = CudaRows(rows.indptr - shared.indptr, features[~kept], rows.values[~kept], 0)
-    return shared, lonely.squares()
+    is_shared = features >= 0
+    before = cp.zeros(len(is_shared) + 1, np.int64)
+    cp.cumsum(is_shared, dtype=np.int64, out=before[1:])
+    shared = CudaRows(before[rows.indptr], features[is_shared], rows.values[is_shared], n_features)
+    private = CudaRows(rows.indptr - shared.indptr, features[~is_shared], rows.values[~is_shared], 0)
+    return shared, private.squares()
 
 
 def normalised_rows(rows: CudaRows, alone: Array) -> tuple[CudaRows, Array]:

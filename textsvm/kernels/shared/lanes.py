@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Ints, UnsignedInts
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.simd import LANES
 from textsvm.text.documents import Documents
@@ -16,10 +16,10 @@ PIECE = 12_800
 
 
 #: Selected documents: codes, offsets, indices.
-Picked = tuple[NDArray[np.unsignedinteger], NDArray[np.int64], NDArray[np.int64]]
+Picked = tuple[UnsignedInts, Ints, Ints]
 
 
-def in_lanes(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def in_lanes(documents: Documents) -> tuple[Ints, Ints]:
     """Documents by length, LANES per row (-1: none), and the largest length of each row."""
     order = np.argsort(documents.lengths, kind="stable")
     lanes = np.full((-(-len(order) // LANES), LANES), -1, np.int64)
@@ -28,7 +28,7 @@ def in_lanes(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return lanes, documents.lengths[order[last]]
 
 
-def cut(sizes: NDArray[np.int64], budget: int) -> list[slice]:
+def cut(sizes: Ints, budget: int) -> list[slice]:
     """Split consecutive sizes into runs of about `budget`; sizes count as at least 64, for their sums."""
     turns = np.cumsum(np.maximum(sizes, 64)) // budget
     bounds = [*np.flatnonzero(np.diff(turns, prepend=-1)).tolist(), len(sizes)]

@@ -7,11 +7,11 @@ texts of such documents from 1; documents with features have number 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Bools, Floats, Floats32, Ints, Ints32
 from textsvm.errors import InputError
 from textsvm.linalg.products import finish_half
 from textsvm.linalg.rows import FeatureRows, side_by_side
@@ -19,16 +19,13 @@ from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
 from textsvm.text.documents import Documents
 
-if TYPE_CHECKING:
-    from typing import Self
 
-
-def inverse_roots(self_values: NDArray[np.float64]) -> NDArray[np.float64]:
+def inverse_roots(self_values: Floats) -> Floats:
     """1 / sqrt(k(s, s)), 0 for a document without any feature."""
     return np.divide(1, np.sqrt(self_values), out=np.zeros(len(self_values)), where=self_values > 0)
 
 
-def require_float32(self_values: NDArray[np.float64], name: str) -> None:
+def require_float32(self_values: Floats, name: str) -> None:
     """Raise InputError if k(s, s) of an unnormalised kernel exceed the range of float32."""
     if not ((self_values > 1e-30) & (self_values < 1e38)).all():
         raise InputError(
@@ -60,7 +57,7 @@ class Normalisation:
     def __init__(
         self,
         documents: Documents,
-        self_values: NDArray[np.float64],
+        self_values: Floats,
         normalised: bool,
         columns: Normalisation | None = None,
     ) -> None:
@@ -76,23 +73,23 @@ class Normalisation:
                 self.groups[i] = self._known.setdefault(text, len(self._known) + 1)
 
     @property
-    def featureless(self) -> NDArray[np.int64]:
+    def featureless(self) -> Ints:
         """Documents without any feature, of a normalised kernel."""
         return np.flatnonzero(self.groups)
 
-    def diagonal(self) -> NDArray[np.float32]:
+    def diagonal(self) -> Floats32:
         """Kernel values of the documents with themselves, shape (n,)."""
         return (np.ones(len(self.groups)) if self.normalised else self.self_values).astype(np.float32)
 
-    def take(self, indices: NDArray[np.int64]) -> Self:
+    def take(self, indices: Ints) -> Self:
         """The normalisation of some of the documents."""
-        some = object.__new__(type(self))
-        some.__dict__ |= self.__dict__
-        some.self_values, some.scale = self.self_values[indices], self.scale[indices]
-        some.groups = self.groups[indices]
-        return some
+        selection = object.__new__(type(self))
+        selection.__dict__ |= self.__dict__
+        selection.self_values, selection.scale = self.self_values[indices], self.scale[indices]
+        selection.groups = self.groups[indices]
+        return selection
 
-    def finish_rows(self, matrix: Any, columns: Normalisation) -> None:
+    def finish_rows(self, matrix: Array, columns: Normalisation) -> None:
         """Set the rows of documents without features, in a matrix (documents, columns) of either device."""
         if not len(self.featureless):
             return
@@ -100,7 +97,7 @@ class Normalisation:
         for i in self.featureless:
             matrix[int(i)] = groups == int(self.groups[i])
 
-    def finish_gram(self, matrix: Any, first: int = 0) -> None:
+    def finish_gram(self, matrix: Array, first: int = 0) -> None:
         """Set the diagonal of a square matrix, and the rows and columns of documents without features.
 
         The matrix may be a part: some columns, from number `first` on.
@@ -115,17 +112,13 @@ class Normalisation:
         here = xp.arange(last - first)
         matrix[here + first, here] = xp.asarray(self.diagonal()[first:last])
 
-    def finish_values(
-        self, values: NDArray[np.float64], coef: NDArray[np.float64], columns: Normalisation
-    ) -> None:
+    def finish_values(self, values: Floats, coef: Floats, columns: Normalisation) -> None:
         """Set decision values (n, n_machines) of documents without features; coef (n_machines, columns)."""
         for i in self.featureless:
             values[i] = coef[:, columns.groups == self.groups[i]].sum(axis=1)
 
 
-def featureless_of(
-    columns: Normalisation, coef: NDArray[np.float64], examples: Documents
-) -> tuple[list[NDArray[np.int64]], NDArray[np.float64]]:
+def featureless_of(columns: Normalisation, coef: Floats, examples: Documents) -> tuple[list[Ints], Floats]:
     """Codes of the distinct support vectors without features, and the values of texts equal to them.
 
     `columns` belongs to the support vectors, `coef` has shape (n_machines, n_sv); both may be empty.
@@ -139,9 +132,7 @@ def featureless_of(
     return texts, np.array(values).reshape(len(texts), len(coef))
 
 
-def finished_gram(
-    normalisation: Normalisation, total: NDArray[np.float32], in_place: bool
-) -> NDArray[np.float32]:
+def finished_gram(normalisation: Normalisation, total: Floats32, in_place: bool) -> Floats32:
     """Kernel matrix from the sums in the upper half of a matrix."""
     out = total if in_place else np.empty_like(total)
     finish_half(total, normalisation.scale, out)
@@ -162,10 +153,8 @@ def normalisation_of(
     return Normalisation(documents, values, bool(kernel.normalised), columns)
 
 
-def featureless_groups(
-    documents: Documents, featureless: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]:
-    """Features that give equal documents without features the kernel value 1: a feature for each such text.
+def featureless_groups(documents: Documents, featureless: Bools) -> tuple[Ints, Ints32, Floats, int]:
+    """Private features of texts too short for any feature: equal texts share one, so that their value is 1.
 
     Returns indptr and features of the documents, their ridges, and the number of features.
     """
@@ -177,7 +166,7 @@ def featureless_groups(
     return indptr, groups[together], np.where(together, -1.0, 0.0), len(sizes)
 
 
-def match_featureless(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
+def match_featureless(documents: Documents, rows: FeatureRows, none_alone: Bools) -> FeatureRows:
     """Add the features of `featureless_groups` to normalised rows.
 
     `none_alone` (n,) says whether a document lacks features that no other document has.

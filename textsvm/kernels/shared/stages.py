@@ -9,12 +9,10 @@ distinct keys of the stages find strings of other documents.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Ints
+from textsvm.arrays import Array, Ints, Ints32, Words
 from textsvm.kernels.shared.counting import rank
 from textsvm.linalg.sparse import run_pieces
 from textsvm.runtime.compiled import njit
@@ -29,41 +27,39 @@ PIECE = 1 << 18
 class Stage:
     """Kept positions that extend the ids of the previous stage to keys.
 
-    kept : int64
+    positions : int64
     keys : uint64, (number of ids,), the distinct keys, sorted; the id is the rank
     ranks : int32 or None, the id of every possible key, -1 if it does not occur; None if there are too many
     """
 
-    kept: NDArray[np.int64]
-    keys: Any
-    ranks: Any
+    positions: Ints
+    keys: Array
+    ranks: Array
 
-    def find(self, keys: Any) -> Any:
+    def find(self, keys: Array) -> Array:
         """Id of every key, -1 for unknown keys and for -1; NumPy or CuPy."""
         xp = array_module(device_of(keys))
         if not len(self.keys):
             return xp.full(len(keys), -1, np.int64)
-        some = xp.maximum(keys, 0)
+        valid_keys = xp.maximum(keys, 0)
         if self.ranks is not None:
-            return xp.where(keys >= 0, self.ranks[some], -1)
-        place = xp.minimum(xp.searchsorted(self.keys, some.astype(np.uint64)), len(self.keys) - 1)
+            return xp.where(keys >= 0, self.ranks[valid_keys], -1)
+        place = xp.minimum(xp.searchsorted(self.keys, valid_keys.astype(np.uint64)), len(self.keys) - 1)
         return xp.where((keys >= 0) & (self.keys[place].astype(np.int64) == keys), place, -1)
 
 
-def strings_of(stages: tuple[Stage, ...], n_symbols: int) -> list[Any]:
+def strings_of(stages: tuple[Stage, ...], n_symbols: int) -> list[Array]:
     """Codes of the symbols of all ids of the last stage: an int64 array for each symbol."""
     keys, symbols = stages[-1].keys.astype(np.int64), []
     for number in range(len(stages) - 1, -1, -1):
-        for _ in stages[number].kept:
+        for _ in stages[number].positions:
             symbols.append(keys % max(n_symbols, 1))
             keys = keys // max(n_symbols, 1)
         keys = stages[number - 1].keys.astype(np.int64)[keys] if number else keys
     return symbols[::-1]
 
 
-def ranked(
-    keys: Ints, bound: int, most: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int32] | None]:
+def ranked(keys: Ints, bound: int, most: int) -> tuple[Words, Ints32, Ints32 | None]:
     """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if these are tabulated.
 
     Keys are below `bound`. Ranks are tabulated if there are at most `most` possible keys.

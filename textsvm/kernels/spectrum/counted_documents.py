@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Ints
 from textsvm.kernels.shared.counting import count
 from textsvm.kernels.shared.normalisation import match_featureless
 from textsvm.kernels.spectrum.features import (
+    PmerKernel,
     PmerWeights,
     feature_starts,
     is_weighted,
@@ -24,30 +24,28 @@ from textsvm.linalg.sparse import Sparse, count_features, count_features_of, run
 from textsvm.runtime.compiled import njit
 from textsvm.text.documents import Documents
 
-Array = NDArray[Any]
-
 
 class CountedDocuments:
     """Feature rows of documents for all spectrum kernels with the view and range of lengths of `kernel`."""
 
-    def __init__(self, kernel: Any, documents: Documents) -> None:
+    def __init__(self, kernel: PmerKernel, documents: Documents) -> None:
         self.documents = documents
         self.vocabulary, self.counts = count(documents, *kernel.lengths)
         self._shared: dict[str, SharedFeatures] = {}
 
     @cached_property
-    def df(self) -> NDArray[np.int64]:
+    def df(self) -> Ints:
         """Number of documents with each p-mer."""
         return count_features(self.counts.features, int(self.vocabulary.first[-1]))
 
-    def weights(self, kernel: Any, train: NDArray[np.int64]) -> PmerWeights:
+    def weights(self, kernel: PmerKernel, train: Ints) -> PmerWeights:
         """Weights that a kernel learns from the documents `train`."""
         counts, classes = self.counts, self.documents.classes
         df = count_features_of(counts.indptr, counts.features, train, int(self.vocabulary.first[-1]))
         odds = log_odds(counts, train, classes[train], df) if kernel.odds and classes is not None else None
         return PmerWeights(self.vocabulary, df, len(train), bool(kernel.idf), odds)
 
-    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: PmerKernel, train: Ints) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from the documents `train`."""
         shared = self.shared(kernel)
         weights, alone = None, np.ones(len(self.documents))
@@ -60,14 +58,14 @@ class CountedDocuments:
             return rows
         return match_featureless(self.documents, rows, shared.alone * alone == 0)
 
-    def shared(self, kernel: Any) -> SharedFeatures:
+    def shared(self, kernel: PmerKernel) -> SharedFeatures:
         """Features before learnt weights, cached per `weight` of a kernel."""
         weight = kernel.weight
         if weight not in self._shared and weight == "intersection":
             starts = feature_starts(kernel, self.counts, int(self.vocabulary.first[-1]))
 
             def slabs() -> Iterator[Sparse]:
-                return (matrix_of(kernel, some, None, starts) for some in self.counts.slabs())
+                return (matrix_of(kernel, slab, None, starts) for slab in self.counts.slabs())
 
             df = np.zeros(starts[-1], np.int64)
             for x in slabs():
@@ -81,7 +79,7 @@ class CountedDocuments:
         return self._shared[weight]
 
     @cached_property
-    def _single(self) -> NDArray[np.int64]:
+    def _single(self) -> Ints:
         """A p-mer that only this document has, for each document; -1 if there is none."""
         pmers = np.full(len(self.documents), -1, np.int64)
         arrays = (self.counts.indptr, self.counts.features, self.df, pmers)

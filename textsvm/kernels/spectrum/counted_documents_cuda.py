@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.kernels.shared.counting import Vocabulary
 from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers, download
 from textsvm.kernels.shared.feature_rows_cuda import (
@@ -21,14 +20,13 @@ from textsvm.kernels.shared.feature_rows_cuda import (
     normalised_rows,
     shared_rows,
 )
-from textsvm.kernels.spectrum.features import PSEUDO, ROUNDING, PmerWeights, is_weighted
+from textsvm.kernels.spectrum.features import PSEUDO, ROUNDING, PmerKernel, PmerWeights, is_weighted
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows, joined, repeated
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents
 
-Array = Any  # a CuPy array
 #: Substrings per batch.
 BATCH = 1 << 28
 
@@ -47,7 +45,7 @@ class _Batch:
 class CudaCountedDocuments:
     """`CountedDocuments` on the current card; kernels learn from all documents only."""
 
-    def __init__(self, kernel: Any, documents: Documents) -> None:
+    def __init__(self, kernel: PmerKernel, documents: Documents) -> None:
         cp = gpu.cupy()
         self.documents = documents
         pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
@@ -69,28 +67,28 @@ class CudaCountedDocuments:
         """Vocabulary with keys on the host."""
         return download(self.pmers.vocabulary)
 
-    def weights(self, kernel: Any, train: NDArray[np.int64]) -> PmerWeights:
+    def weights(self, kernel: PmerKernel, train: Ints) -> PmerWeights:
         """Weights that a kernel learns from all documents; `train` must select all."""
         odds = self._odds(self.documents.classes).get() if kernel.odds else None
         return PmerWeights(self.vocabulary, self.df.get(), len(train), bool(kernel.idf), odds)
 
-    def _odds(self, classes: Any) -> Array:
+    def _odds(self, classes: Array) -> Array:
         """`features.log_odds` of all documents."""
         cp = gpu.cupy()
         squares, total = cp.zeros(self.n_pmers), float(max(int(self.df.sum()), 1))
         for c in range(int(classes.max()) + 1):
-            held, in_class = cp.zeros(self.n_pmers, np.int64), cp.asarray(classes == c)
+            class_df, in_class = cp.zeros(self.n_pmers, np.int64), cp.asarray(classes == c)
             for batch in self.batches:
                 entries = repeated(in_class[batch.first : batch.last], batch.indptr)
-                held += cp.bincount(batch.pmers[entries], minlength=self.n_pmers)
-            share = float(held.sum()) / total
+                class_df += cp.bincount(batch.pmers[entries], minlength=self.n_pmers)
+            share = float(class_df.sum()) / total
             if 0 < share < 1:
-                ratio = cp.log((held + PSEUDO * share) / (self.df - held + PSEUDO * (1 - share)))
+                ratio = cp.log((class_df + PSEUDO * share) / (self.df - class_df + PSEUDO * (1 - share)))
                 ratio -= np.log(share / (1 - share))
                 squares += cp.where((self.df > 0) & (abs(ratio) > ROUNDING), share * ratio**2, 0)
         return cp.sqrt(squares)
 
-    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: PmerKernel, train: Ints) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from all of them."""
         cp = gpu.cupy()
         unary = kernel.weight == "intersection"

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats
 from textsvm.kernels.shared.counting import Vocabulary, longest_of
 from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers, match_unary, matrix_of, upload
 from textsvm.kernels.shared.feature_rows_cuda import CudaFeatureRows
 from textsvm.kernels.shared.normalisation import Normalisation
-from textsvm.kernels.spectrum.features import FeatureSpace, PmerWeights, check_fitted, is_weighted
+from textsvm.kernels.spectrum.features import FeatureSpace, PmerKernel, PmerWeights, check_fitted, is_weighted
 from textsvm.linalg.sparse_cuda import CudaSparse
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
@@ -21,7 +20,6 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as within
 from textsvm.text.documents import DeviceDocuments, Documents
 
-Array = Any  # a CuPy array
 #: Name of the matrix in messages.
 MATRIX = "the spectrum kernel"
 
@@ -48,7 +46,7 @@ class KnownPmers:
 class CudaFeatureSpace:
     """`FeatureSpace` on a GPU; `starts` is None if features are p-mers."""
 
-    kernel: Any
+    kernel: PmerKernel
     learnt: CudaWeights | None
     pmers: CudaPmers | KnownPmers  # builds its vocabulary on first use
     starts: Array | None
@@ -80,14 +78,14 @@ class CudaFeatureSpace:
 
     def products(
         self, others: Documents, columns: Normalisation, weights: Array
-    ) -> tuple[NDArray[np.float64], Normalisation]:
+    ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
         x, own = self.project(others, columns)
         return x.dot(weights).get(), own
 
 
 def represent(
-    kernel: Any, learnt: CudaWeights | None, text: DeviceDocuments
+    kernel: PmerKernel, learnt: CudaWeights | None, text: DeviceDocuments
 ) -> tuple[CudaFeatureSpace, CudaSparse]:
     """Features of the p-mers of documents, and X."""
     pmers = CudaPmers(text, *kernel.lengths)
@@ -102,7 +100,7 @@ class CudaSpectrum(CudaFeatureRows):
 
     label = MATRIX
 
-    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: PmerKernel, documents: Documents, device: Device) -> None:
         check_fitted(kernel)
         super().__init__(kernel, documents, device)
         with gpu.use(device):
@@ -116,12 +114,11 @@ class CudaSpectrum(CudaFeatureRows):
         self.__dict__.pop("columns", None)
 
     def project(self, others: Documents) -> tuple[CudaSparse, Normalisation]:
-        result: tuple[CudaSparse, Normalisation] = self.space.project(others, self.normalisation)
-        return result
+        return self.space.project(others, self.normalisation)
 
 
 def cuda_grams(
-    kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
+    kernels: Sequence[PmerKernel], documents: Documents, device: Device, progress: Progress | None = None
 ) -> Iterator[tuple[int, Array]]:
     """Yield (number, Gram matrix) of kernels that differ only in p2 and `normalised`, by ascending p2.
 
@@ -149,7 +146,7 @@ def cuda_grams(
         del matrix
 
 
-def _scaled(kernel: Any, documents: Documents, total: Array, self_values: NDArray[np.float64]) -> Array:
+def _scaled(kernel: PmerKernel, documents: Documents, total: Array, self_values: Floats) -> Array:
     """Kernel values of the sums, in a new array on the current card."""
     cp = gpu.cupy()
     n = len(documents)

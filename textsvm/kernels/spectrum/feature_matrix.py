@@ -12,21 +12,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats32, Ints, Ints32
 from textsvm.errors import InputError
 from textsvm.kernels.shared.counting import Vocabulary, count_each, windows_of
-from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
+from textsvm.kernels.spectrum.features import PmerKernel, PmerWeights, is_weighted
 from textsvm.linalg.sparse import Counts, index_type, run_on_ranges
 from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import Device, free_memory
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
-Array = NDArray[Any]
 #: Bytes per entry: column and value.
 ENTRY_BYTES = 8
 #: Bytes per symbol while a length is counted: ids of three lengths, features and counts, twice.
@@ -35,8 +34,10 @@ SYMBOL_BYTES = 28
 COUNTED_BYTES = 2 * ENTRY_BYTES
 #: Number of documents from which the number of entries is extrapolated.
 SAMPLE = 256
-#: Bits of a digit of the radix sort of a row's entries, and entries below which comparisons are faster.
-DIGIT_BITS, FEW_KEYS = 8, 64
+#: Bits of a digit of the radix sort of a row's entries.
+DIGIT_BITS = 8
+#: Number of entries below which a sort by comparisons is faster.
+FEW_KEYS = 64
 #: Counts whose logarithms are computed in advance.
 LOGS = 256
 #: Codes of weights for compiled loops.
@@ -51,7 +52,7 @@ class FeatureColumns:
     learnt: PmerWeights  #: p-mers of the training documents and their document frequencies
     #: shape (number of p-mers + 1,): First column of each p-mer; a p-mer has 0 or 1 columns, or as many as
     #: its largest count.
-    starts: NDArray[np.int64]
+    starts: Ints
 
     @classmethod
     def of(cls, learnt: PmerWeights, widths: NDArray[np.integer]) -> FeatureColumns:
@@ -63,7 +64,7 @@ class FeatureColumns:
 
 
 def learn_columns(
-    kernel: Any, documents: Documents, least: float, rows: bool, progress: Progress | None = None
+    kernel: PmerKernel, documents: Documents, least: float, rows: bool, progress: Progress | None = None
 ) -> tuple[FeatureColumns, scipy.sparse.csr_matrix | None]:
     """Columns of training documents, and their matrix if `rows`.
 
@@ -92,18 +93,18 @@ def learn_columns(
 
 
 def transform(
-    kernel: Any, columns: FeatureColumns, documents: Documents, progress: Progress | None = None
+    kernel: PmerKernel, columns: FeatureColumns, documents: Documents, progress: Progress | None = None
 ) -> scipy.sparse.csr_matrix:
     """Matrix of other documents over learnt columns; their alphabet extends the alphabet of training."""
     learnt, builder = columns.learnt, _MatrixBuilder(kernel, len(documents))
     vocabulary = Vocabulary.empty(documents, *kernel.lengths)
     known_of_length, first = learnt.vocabulary.find_each(vocabulary), learnt.vocabulary.first
     for q, _, counts in count_each(documents, vocabulary):
-        known, k = next(known_of_length), q - vocabulary.p1
+        pmers, k = next(known_of_length), q - vocabulary.p1
         if q <= learnt.vocabulary.p2:
             a, b = first[k], first[k + 1]
             weights = PmerWeights(learnt.vocabulary, learnt.df[a:b], learnt.n, learnt.idf)
-            builder.add(counts, known, FeatureColumns(weights, columns.starts[a : b + 1] - columns.starts[a]))
+            builder.add(counts, pmers, FeatureColumns(weights, columns.starts[a : b + 1] - columns.starts[a]))
         _report(progress, q, vocabulary)
         del counts  # before the next length is counted
     return builder.matrix(len(columns))
@@ -136,19 +137,19 @@ def stacked(parts: list[scipy.sparse.csr_matrix]) -> scipy.sparse.csr_matrix:
 class _MatrixBuilder:
     """Matrix under construction, to which columns are added length by length."""
 
-    def __init__(self, kernel: Any, n: int) -> None:
+    def __init__(self, kernel: PmerKernel, n: int) -> None:
         self.kernel, self.squares = kernel, np.zeros(n)
-        self.parts: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]] = []
+        self.parts: list[tuple[Ints, Ints32, Floats32]] = []
         self.bases = [0]
 
-    def add(self, counts: Counts, known: NDArray[np.int64], columns: FeatureColumns) -> None:
-        """Add the counts of a length; `known` is the number of each p-mer in `columns`, or -1."""
+    def add(self, counts: Counts, pmers: Ints, columns: FeatureColumns) -> None:
+        """Add the counts of a length; `pmers` is the number of each p-mer in `columns`, or -1."""
         starts, unary = columns.starts, self.kernel.weight == "intersection"
         indptr, rows = np.zeros_like(counts.indptr), counts.indptr
         # A p-mer without a column counts as unknown: the loops over entries then read a single table.
-        known = np.where(starts[known + 1] > starts[known], known, -1).astype(index_type(len(starts)))
+        pmers = np.where(starts[pmers + 1] > starts[pmers], pmers, -1).astype(index_type(len(starts)))
         entries = (rows, counts.features, counts.counts)
-        run_on_ranges(rows, partial(_count_columns, *entries, known, starts, unary, indptr))
+        run_on_ranges(rows, partial(_count_columns, *entries, pmers, starts, unary, indptr))
         np.cumsum(indptr, out=indptr)
         require_memory(ENTRY_BYTES * int(indptr[-1]), len(indptr) - 1)
         arrays = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
@@ -156,7 +157,7 @@ class _MatrixBuilder:
         weights = np.sqrt(table) if unary else table
         code = _WEIGHT_CODES[self.kernel.weight]
         run_on_ranges(
-            rows, partial(_fill, *entries, known, starts, weights, code, indptr, *arrays, self.squares)
+            rows, partial(_fill, *entries, pmers, starts, weights, code, indptr, *arrays, self.squares)
         )
         self.parts.append((indptr, *arrays))
         self.bases.append(self.bases[-1] + len(columns))
@@ -180,9 +181,7 @@ class _MatrixBuilder:
         return whole
 
 
-def _empty(
-    indptr: NDArray[np.int64], n_columns: int
-) -> tuple[scipy.sparse.csr_matrix, type[np.signedinteger]]:
+def _empty(indptr: Ints, n_columns: int) -> tuple[scipy.sparse.csr_matrix, type[np.signedinteger]]:
     """Matrix with uninitialised sorted entries, and the index dtype that SciPy needs for all index arrays."""
 
     entries = int(indptr[-1])
@@ -250,11 +249,11 @@ def _tally(features, counts, df, largest):
 
 
 @njit(nogil=True, cache=True)
-def _count_columns(rows, features, counts, known, starts, unary, indptr, first, last):
+def _count_columns(rows, features, counts, pmers, starts, unary, indptr, first, last):
     for i in range(first, last):
         total = 0
         for k in range(rows[i], rows[i + 1]):
-            u = known[features[k]]
+            u = pmers[features[k]]
             if u >= 0:
                 total += min(starts[u + 1] - starts[u], counts[k]) if unary else 1
         indptr[i + 1] = total
@@ -278,7 +277,7 @@ def _sort_by_digit(keys, n, shift, ends, out):
 
 @njit(nogil=True, cache=True)
 def _fill(
-    rows, features, counts, known, starts, weights, code, indptr, columns, values, squares, first, last
+    rows, features, counts, pmers, starts, weights, code, indptr, columns, values, squares, first, last
 ):
     longest, passes = 0, 0
     for i in range(first, last):
@@ -291,7 +290,7 @@ def _fill(
     for i in range(first, last):
         n = 0
         for k in range(rows[i], rows[i + 1]):
-            u = known[features[k]]
+            u = pmers[features[k]]
             if u >= 0:
                 packed[n] = np.uint64(u) << np.uint64(32) | np.uint64(counts[k])
                 n += 1

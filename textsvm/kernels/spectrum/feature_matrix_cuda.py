@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from textsvm.arrays import Array
 from textsvm.kernels.shared.counting_cuda import (
     CudaCounts,
     CudaPmers,
@@ -16,7 +16,7 @@ from textsvm.kernels.shared.counting_cuda import (
     upload,
 )
 from textsvm.kernels.spectrum.feature_matrix import FeatureColumns, require_columns
-from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
+from textsvm.kernels.spectrum.features import PmerKernel, PmerWeights, is_weighted
 from textsvm.linalg.sparse import index_type
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
@@ -24,11 +24,9 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import DeviceDocuments, Documents
 
-Array = Any  # a CuPy array
-
 
 def learn_columns(
-    kernel: Any, documents: Documents, least: float, rows: bool, progress: Progress | None = None
+    kernel: PmerKernel, documents: Documents, least: float, rows: bool, progress: Progress | None = None
 ) -> tuple[FeatureColumns, scipy.sparse.csr_matrix | None]:
     """Columns of training documents, and their matrix if `rows`, on the current card."""
     cp = gpu.cupy()
@@ -44,30 +42,36 @@ def learn_columns(
 
 
 def transform(
-    kernel: Any, columns: FeatureColumns, documents: Documents, progress: Progress | None = None
+    kernel: PmerKernel, columns: FeatureColumns, documents: Documents, progress: Progress | None = None
 ) -> scipy.sparse.csr_matrix:
     """Matrix of other documents over learnt columns, on the current card."""
     pmers, counts = _counted(kernel, documents)
-    known = gpu.cupy().asarray(upload(columns.learnt.vocabulary).find(pmers.vocabulary))
-    return _matrix(kernel, columns, counts, known)
+    numbers = gpu.cupy().asarray(upload(columns.learnt.vocabulary).find(pmers.vocabulary))
+    return _matrix(kernel, columns, counts, numbers)
 
 
-def _counted(kernel: Any, documents: Documents) -> tuple[CudaPmers, CudaCounts]:
+def _counted(kernel: PmerKernel, documents: Documents) -> tuple[CudaPmers, CudaCounts]:
     pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
     return pmers, CudaCounts(pmers.windows, kernel.weight == "intersection")
 
 
 def _matrix(
-    kernel: Any, columns: FeatureColumns, counts: CudaCounts, known: Array
+    kernel: PmerKernel, columns: FeatureColumns, counts: CudaCounts, numbers: Array
 ) -> scipy.sparse.csr_matrix:
-    """Rows over the columns; `known` is the number of each counted p-mer in their vocabulary, or -1."""
+    """Rows over the columns; `numbers` is the number of each counted p-mer in their vocabulary, or -1."""
     cp = gpu.cupy()
-    own = cp.arange(len(known) + 1) if counts.starts is None else counts.starts
-    weights = cp.asarray(columns.learnt.table)[known] if is_weighted(kernel) else None
-    x = matrix_of(kernel.weight, counts, weights).select(match_unary(cp.asarray(columns.starts), own, known))
-    kept = x.features >= 0
-    entries = {"documents": x.documents[kept], "features": x.features[kept], "values": x.values[kept]}
-    x = replace(x, indptr=starts_of(kept)[x.indptr], **entries)
+    own = cp.arange(len(numbers) + 1) if counts.starts is None else counts.starts
+    weights = cp.asarray(columns.learnt.table)[numbers] if is_weighted(kernel) else None
+    x = matrix_of(kernel.weight, counts, weights).select(
+        match_unary(cp.asarray(columns.starts), own, numbers)
+    )
+    has_column = x.features >= 0
+    entries = {
+        "documents": x.documents[has_column],
+        "features": x.features[has_column],
+        "values": x.values[has_column],
+    }
+    x = replace(x, indptr=starts_of(has_column)[x.indptr], **entries)
     values = x.values
     if kernel.normalised:
         values = (values / cp.sqrt(cp.asarray(x.squares))[x.documents]).astype(np.float32)

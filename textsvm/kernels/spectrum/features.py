@@ -23,14 +23,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Arrays, Floats, Ints, Ints32, SignedInts, Words
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
+from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared.counting import MAX_SYMBOLS, Vocabulary, count, plan, pmer_codes, weigh, windows
 from textsvm.kernels.shared.feature_rows import FeaturePredictor
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_of
@@ -49,19 +50,65 @@ from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.parallel import n_threads
 from textsvm.text.documents import Documents
 
-Array = NDArray[Any]
 #: Documents with the average class shares that are added to the documents of every p-mer.
 PSEUDO = 4.0
 #: Log-odds ratios up to this are rounding errors of 0, which normalisation would amplify.
 ROUNDING = 1e-12
+#: Errors that damaged arrays cause.
+DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
 
 
-def is_weighted(kernel: Any) -> bool:
+@dataclass(repr=False, eq=False)
+class PmerKernel(SymbolKernel):
+    """Parameters and learnt weights of `textsvm.Spectrum`."""
+
+    p: int | tuple[int, int] = 4
+    weight: str = "count"
+    idf: bool = False
+    normalised: bool = True
+    odds: bool = False
+
+    @property
+    def _learns(self) -> bool:
+        return is_weighted(self)
+
+    @property
+    def _min_length(self) -> int:
+        return self.lengths[0]
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Lengths of the shortest and of the longest p-mers."""
+        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
+        return int(p[0]), int(p[1])
+
+    def check(self) -> None:
+        super().check()
+        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
+        if len(p) != 2 or not all(map(is_whole, p)) or not 1 <= p[0] <= p[1]:
+            raise InputError(f"p={self.p!r} must be a whole number from 1, or a range (p1, p2)")
+        check_choice(self, "weight", WEIGHTS)
+
+    def state(self) -> Arrays:
+        check_fitted(self)
+        return self.weights_.state() if is_weighted(self) else {}
+
+    def restore(self, state: Arrays) -> None:
+        if not is_weighted(self):
+            return
+        self.check()
+        try:
+            self.weights_ = PmerWeights.from_state(state, *self.lengths, self.idf, self.odds)
+        except DAMAGE as error:
+            raise InputError(f"the saved weights are damaged ({error}); train the model again") from None
+
+
+def is_weighted(kernel: PmerKernel) -> bool:
     """Whether a spectrum kernel has learnt weights."""
     return bool(kernel.idf or kernel.odds)
 
 
-def check_fitted(kernel: Any) -> None:
+def check_fitted(kernel: PmerKernel) -> None:
     """Raise InputError if a spectrum kernel has no weights yet and needs them."""
     if is_weighted(kernel) and not hasattr(kernel, "weights_"):
         raise InputError("weights are learnt from training documents: call fit before anything else")
@@ -72,39 +119,37 @@ class PmerWeights:
     """Document frequencies and class odds of the p-mers of the training documents."""
 
     vocabulary: Vocabulary
-    df: NDArray[np.int64]  #: shape (number of p-mers,)
+    df: Ints  #: shape (number of p-mers,)
     n: int  #: Number of training documents
     idf: bool = True  #: Whether to weight by idf
-    odds: NDArray[np.float64] | None = None  #: shape (number of p-mers,)
+    odds: Floats | None = None  #: shape (number of p-mers,)
 
     @cached_property
-    def table(self) -> NDArray[np.float64]:
+    def table(self) -> Floats:
         """Weight of every p-mer; the last entry is the weight of unknown p-mers."""
         df = np.append(self.df, 0)
         table = np.log((1 + self.n) / (1 + df)) + 1 if self.idf else np.ones(len(df))
         return table if self.odds is None else table * np.append(self.odds, 0)
 
-    def weights(self, vocabulary: Vocabulary) -> NDArray[np.float64]:
+    def weights(self, vocabulary: Vocabulary) -> Floats:
         """Weight of every p-mer of another vocabulary."""
         return self.table[self.vocabulary.find(vocabulary)]  # -1 (unknown) reads the last entry
 
-    def weights_each(self, vocabulary: Vocabulary) -> Iterator[NDArray[np.float64]]:
+    def weights_each(self, vocabulary: Vocabulary) -> Iterator[Floats]:
         """Yield `weights` per length; `vocabulary` may get its keys during iteration."""
         first = self.vocabulary.first
-        for length, known in enumerate(self.vocabulary.find_each(vocabulary)):
+        for length, ids in enumerate(self.vocabulary.find_each(vocabulary)):
             base = first[length] if length < len(first) else 0
-            yield self.table[np.where(known >= 0, known + base, -1)]
+            yield self.table[np.where(ids >= 0, ids + base, -1)]
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         """Arrays for `from_state`."""
         state = {f"keys_{q}": keys for q, keys in self.vocabulary.keys.items()}
         learnt = {} if self.odds is None else {"odds": self.odds}
         return state | learnt | {"df": self.df, "sizes": np.array([self.n, self.vocabulary.n_symbols])}
 
     @classmethod
-    def from_state(
-        cls, state: dict[str, NDArray[Any]], p1: int, p2: int, idf: bool = True, odds: bool = False
-    ) -> PmerWeights:
+    def from_state(cls, state: Arrays, p1: int, p2: int, idf: bool = True, odds: bool = False) -> PmerWeights:
         """Restore from checked arrays of `state`; KeyError or ValueError if they are damaged."""
         n, n_symbols = (int(x) for x in np.asarray(state["sizes"]).reshape(2))
         if n < 0 or not 0 <= n_symbols <= MAX_SYMBOLS:
@@ -123,36 +168,34 @@ class PmerWeights:
         return cls(vocabulary, df.astype(np.int64), n, idf, learnt)
 
 
-def log_odds(
-    counts: Counts, rows: NDArray[np.int64], classes: NDArray[np.int64], df: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def log_odds(counts: Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
     """Class odds of each p-mer in `rows`, given their classes and document frequencies."""
     odds, total = np.zeros(len(df)), max(int(df.sum()), 1)
     for c in range(int(classes.max(initial=-1)) + 1):
-        held = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))
-        part = int(held.sum()) / total
+        class_df = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))
+        part = int(class_df.sum()) / total
         if 0 < part < 1:
             size = max(SERIAL_SIZE, len(df) // (4 * n_threads()) + 1)
-            run_pieces(partial(_add_log_odds, part, held, df, odds, size), range(0, len(df), size))
+            run_pieces(partial(_add_log_odds, part, class_df, df, odds, size), range(0, len(df), size))
     return np.sqrt(odds)
 
 
 @njit(nogil=True, cache=True)
-def _add_log_odds(share, held, df, odds, size, first):
+def _add_log_odds(share, class_df, df, odds, size, first):
     """Add the squared log-odds of a class to a range of p-mers."""
     prior = np.log(share / (1 - share))
     for u in range(first, min(first + size, len(df))):
         if df[u] > 0:
-            inside = held[u] + PSEUDO * share
-            outside = df[u] - held[u] + PSEUDO * (1 - share)
+            inside = class_df[u] + PSEUDO * share
+            outside = df[u] - class_df[u] + PSEUDO * (1 - share)
             ratio = np.log(inside / outside) - prior
             if abs(ratio) > ROUNDING:
                 odds[u] += share * ratio * ratio
 
 
-def read_vocabulary(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols: int) -> Vocabulary:
+def read_vocabulary(state: Arrays, p1: int, p2: int, n_symbols: int) -> Vocabulary:
     """Vocabulary from the arrays "keys_q"; ValueError if they are not sorted or out of range."""
-    keys: dict[int, NDArray[np.uint64]] = {}
+    keys: dict[int, Words] = {}
     sizes, last = {1: n_symbols}, max(p1 - 1, 1)
     for q, a, b in plan(p1, p2):
         array = state.get(f"keys_{q}")
@@ -167,7 +210,7 @@ def read_vocabulary(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols:
 
 
 #: (features, documents), int64 arrays of equal length -> weight of each feature for each document.
-FeatureWeight = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
+FeatureWeight = Callable[[Ints, Ints], Floats]
 SUBSTRINGS = Attribution(
     "substrings",
     "exact: each substring's contribution, spread over its occurrences and their symbols",
@@ -179,18 +222,18 @@ SUBSTRINGS = Attribution(
 class FeatureSpace:
     """Features of the p-mers of the column documents."""
 
-    kernel: Any
+    kernel: PmerKernel
     vocabulary: Vocabulary  #: p-mers of the column documents
-    starts: NDArray[np.int64]  #: shape (number of p-mers + 1,): First feature of each p-mer
+    starts: Ints  #: shape (number of p-mers + 1,): First feature of each p-mer
     #: int32 or int64 array, shape (number of features + 1,): New number of each feature, -1 to drop it; the
     #: last entry is -1.
-    row: NDArray[np.signedinteger] | None = None
+    row: SignedInts | None = None
 
-    def find(self, other: FeatureSpace) -> NDArray[np.signedinteger]:
+    def find(self, other: FeatureSpace) -> SignedInts:
         """Number here of each feature of another space, or -1."""
         return self._features(other.starts, self.vocabulary.find(other.vocabulary))
 
-    def _features(self, starts: NDArray[np.int64], pmers: NDArray[np.int64]) -> NDArray[np.signedinteger]:
+    def _features(self, starts: Ints, pmers: Ints) -> SignedInts:
         """`find`, given the first features of the other p-mers and their numbers here."""
         features = match_unary(self.starts, starts, pmers) if self.kernel.weight == "intersection" else pmers
         return features if self.row is None else self.row[features]
@@ -202,8 +245,8 @@ class FeatureSpace:
         return x.select(self.find(space), int(self.starts[-1])), normalisation
 
     def products(
-        self, others: Documents, columns: Normalisation, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], Normalisation]:
+        self, others: Documents, columns: Normalisation, weights: Floats
+    ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
         vocabulary, counts = count(others, *self.kernel.lengths)
         starts = feature_starts(self.kernel, counts, int(vocabulary.first[-1]))
@@ -225,16 +268,16 @@ class FeatureSpace:
         owner = np.repeat(np.arange(len(documents)), np.diff(x.indptr))
         features = self.find(space)[x.features]
         terms = np.zeros(len(features))
-        known = features >= 0
-        weights = weight_of(features[known], owner[known])
-        terms[known] = x.values[known].astype(float) * weights * own.scale[owner[known]]
+        in_space = features >= 0
+        weights = weight_of(features[in_space], owner[in_space])
+        terms[in_space] = x.values[in_space].astype(float) * weights * own.scale[owner[in_space]]
         if self.kernel.weight == "intersection":  # sum over the digits of each unary code
             ends = np.concatenate([[0], np.cumsum(counts.counts, dtype=np.int64)])
             terms = np.diff(np.concatenate([[0.0], np.cumsum(terms)])[ends])
         return spread_contributions(documents, space.vocabulary, counts, terms)
 
 
-def represent(kernel: Any, documents: Documents) -> tuple[FeatureSpace, Counts, Sparse]:
+def represent(kernel: PmerKernel, documents: Documents) -> tuple[FeatureSpace, Counts, Sparse]:
     """Features of the p-mers of documents, their counts, and X."""
     vocabulary, counts = count(documents, *kernel.lengths)
     starts = feature_starts(kernel, counts, int(vocabulary.first[-1]))
@@ -242,16 +285,14 @@ def represent(kernel: Any, documents: Documents) -> tuple[FeatureSpace, Counts, 
     return FeatureSpace(kernel, vocabulary, starts), counts, matrix_of(kernel, counts, weights, starts)
 
 
-def feature_starts(kernel: Any, counts: Counts, size: int) -> NDArray[np.int64]:
+def feature_starts(kernel: PmerKernel, counts: Counts, size: int) -> Ints:
     """First feature of each of `size` p-mers: a feature each, or the digits of its largest count in unary."""
     if kernel.weight == "intersection":
         return unary_starts(counts.features, counts.counts, size)
     return np.arange(size + 1)
 
 
-def matrix_of(
-    kernel: Any, counts: Counts, weights: NDArray[np.float64] | None, starts: NDArray[np.int64]
-) -> Sparse:
+def matrix_of(kernel: PmerKernel, counts: Counts, weights: Floats | None, starts: Ints) -> Sparse:
     """X of counted documents, given learnt weights and the first feature of each p-mer."""
     unary = kernel.weight == "intersection"
     values = np.empty(len(counts.counts), np.float32)
@@ -276,7 +317,7 @@ def _weigh_entries(indptr, features, counts, table, weights, values, first, last
 
 
 def spread_contributions(
-    documents: Documents, vocabulary: Vocabulary, counts: Counts, terms: NDArray[np.float64]
+    documents: Documents, vocabulary: Vocabulary, counts: Counts, terms: Floats
 ) -> Contributions:
     """Contributions of symbols, given the contribution of every entry of `counts`."""
     by_length = list(windows(documents, Vocabulary.empty(documents, vocabulary.p1, vocabulary.p2)))
@@ -303,11 +344,7 @@ def spread_contributions(
 
 
 def _table(
-    codes: NDArray[np.int32],
-    pmers: slice,
-    vectors: WeightVectors,
-    factors: NDArray[np.float64] | None,
-    unknown: float,
+    codes: Ints32, pmers: slice, vectors: WeightVectors, factors: Floats | None, unknown: float
 ) -> FeatureTable:
     """Features of the p-mers of a length, without those that count as unknown and have no weight."""
     starts = vectors.starts[pmers.start : pmers.stop + 1]
@@ -316,16 +353,16 @@ def _table(
     number = np.arange(len(row)) - (starts[:-1] - starts[0])[owner] + 1
     rows = np.zeros(len(codes), np.int64)  # up to the last occurrence with a weight
     np.maximum.at(rows, owner[row >= 0], number[row >= 0])
-    kept = rows > 0
+    has_row = rows > 0
     if factors is not None:
-        kept |= factors[pmers] != unknown
-    rows = np.where(kept, np.maximum(rows, 1), 0)
+        has_row |= factors[pmers] != unknown
+    rows = np.where(has_row, np.maximum(rows, 1), 0)
     row = row[number <= rows[owner]]
     weights = np.where(row[:, None] >= 0, vectors.weights[row] if len(vectors.weights) else 0.0, 0.0)
     p = codes.shape[1]
     return FeatureTable(
-        np.arange(p)[None], p, np.ones(1), 1, codes[kept].astype(np.int64),
-        None if factors is None else factors[pmers][kept], rows[kept],
+        np.arange(p)[None], p, np.ones(1), 1, codes[has_row].astype(np.int64),
+        None if factors is None else factors[pmers][has_row], rows[has_row],
         weights.reshape(len(row), vectors.weights.shape[1]).astype(np.float64),
     )  # fmt: skip
 
@@ -358,12 +395,10 @@ class SpectrumPredictor(FeaturePredictor):
             )
         ]  # fmt: skip
 
-    def contributions(self, documents: Documents, mixes: NDArray[np.float64]) -> Contributions:
+    def contributions(self, documents: Documents, mixes: Floats) -> Contributions:
         """Contributions of symbols to sums of machines, weighted by `mixes` (n, n_machines), on the CPU."""
 
-        def weight_of(features: NDArray[np.int64], owner: NDArray[np.int64]) -> NDArray[np.float64]:
-            weights: NDArray[np.float64] = np.einsum("ij,ij->i", self.weights[features], mixes[owner])
-            return weights
+        def weight_of(features: Ints, owner: Ints) -> Floats:
+            return np.einsum("ij,ij->i", self.weights[features], mixes[owner])
 
-        contributions: Contributions = self.space.attribute(documents, weight_of)
-        return contributions
+        return self.space.attribute(documents, weight_of)

@@ -45,21 +45,21 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Arrays, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
-from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Lengths, Sharing, Values
-from textsvm.kernels.options import WEIGHTS
+from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Sharing
 from textsvm.kernels.shared.counting import Vocabulary, count_each, pmer_names, windows_of
-from textsvm.kernels.shared.feature_rows import HostFeatureRows
+from textsvm.kernels.shared.feature_rows import FeatureKernelRows, HostFeatureRows
 from textsvm.kernels.shared.normalisation import Normalisation, finished_gram
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.feature_matrix import counted_bytes
 from textsvm.kernels.spectrum.features import (
+    DAMAGE,
     SUBSTRINGS,
     FeatureSpace,
+    PmerKernel,
     PmerWeights,
     SpectrumPredictor,
     check_fitted,
@@ -79,20 +79,18 @@ from textsvm.text.documents import Documents, MultiView
 
 #: Symbols a second that are counted and compared, for each length.
 RATE = 3e8
-#: Errors that damaged arrays cause.
-_DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True)
 class SpectrumWeights:
     """`Weights` of a spectrum kernel."""
 
-    kernel: Any  #: Fitted
+    kernel: PmerKernel  #: Fitted
     vectors: WeightVectors
     left_out: int = 0  #: Support vectors without any feature
 
     @classmethod
-    def of_rows(cls, rows: Any, coef: NDArray[np.float64]) -> SpectrumWeights:
+    def of_rows(cls, rows: Any, coef: Floats) -> SpectrumWeights:
         """From support vectors on the host; coef has shape (n_machines, n_sv)."""
         kernel, columns = rows.kernel, rows.normalisation
         dense = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
@@ -130,7 +128,7 @@ class SpectrumWeights:
         weights = vectors.weights[vectors.row[features]].astype(np.float64)
         return [FeatureWeights(kind, names, weights)]
 
-    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+    def state(self, tolerance: float) -> Arrays:
         kernel, vocabulary = self.kernel, self.vectors.vocabulary
         state = self.vectors.state(tolerance if kernel.normalised else 0.0, kernel.weight == "intersection")
         state |= pack(vocabulary) | {"sizes": np.array([0, vocabulary.n_symbols])}
@@ -142,7 +140,7 @@ class SpectrumWeights:
         return state | odds | {"df": df, "sizes": np.array([learnt.n, vocabulary.n_symbols])}
 
     @classmethod
-    def from_state(cls, kernel: Any, state: dict[str, NDArray[Any]], alphabet: Documents) -> SpectrumWeights:
+    def from_state(cls, kernel: PmerKernel, state: Arrays, alphabet: Documents) -> SpectrumWeights:
         """Restore the weights, and the learnt weights of the kernel, from checked arrays of `state`."""
         p1, p2 = kernel.lengths
         try:
@@ -158,7 +156,7 @@ class SpectrumWeights:
                 )
                 vocabulary = kernel.weights_.vocabulary
             vectors = WeightVectors.from_state(state, vocabulary, kernel.weight == "intersection")
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise InputError(f"its weights are damaged ({error}); train the model again") from None
         return cls(kernel, vectors)
 
@@ -171,15 +169,19 @@ class SharedLengths(Sharing):
     weight: str
     idf: bool
 
-    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
+    def passes(self, kernels: Sequence[PmerKernel], room: int) -> list[list[int]]:
         return [sorted(range(len(kernels)), key=lambda i: kernels[i].lengths[1])]
 
-    def description(self, kernels: Sequence[Any]) -> str:
+    def description(self, kernels: Sequence[PmerKernel]) -> str:
         return "from the sum over lengths"
 
     def grams(
-        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
+        self,
+        kernels: Sequence[PmerKernel],
+        documents: Documents,
+        device: Device,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Array]]:
         if device.kind == "cuda":
             from textsvm.kernels.spectrum.cuda import cuda_grams
 
@@ -197,7 +199,7 @@ class SpectrumCost(Cost):
             return None  # the weight of a p-mer depends on all lengths
         return SharedLengths(kernel.lengths[0], kernel.weight, bool(kernel.idf))
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         first, last = self.kernel.lengths
         symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
         return (last - first + 1) * symbols / RATE
@@ -215,7 +217,7 @@ class SpectrumFeatureMap(Features):
             return None
         return kernel.structure.view, kernel.lengths
 
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def occurrences(self, lengths: Ints) -> Ints:
         return windows_of(lengths, *self.kernel.lengths)
 
     def count(self, documents: Documents, device: Device | None = None) -> Any:
@@ -226,7 +228,7 @@ class SpectrumFeatureMap(Features):
 
         return CudaCountedDocuments(self.kernel, documents)
 
-    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+    def fit_counted(self, counted: Any, train: Ints) -> None:
         if self.kernel.odds and counted.documents.classes is None:
             raise InputError(
                 "odds are learnt from classes: give such a kernel to a classifier of one label a text"
@@ -237,12 +239,10 @@ class SpectrumFeatureMap(Features):
     def bytes(self, documents: Documents) -> int:
         return counted_bytes(documents, self.kernel.lengths)
 
-    def weights(self, support: Documents, coef: NDArray[np.float64]) -> SpectrumWeights:
+    def weights(self, support: Documents, coef: Floats) -> SpectrumWeights:
         return SpectrumWeights.of_rows(HostSpectrum(self.kernel, support, devices.select("cpu")), coef)
 
-    def restore_weights(
-        self, state: dict[str, NDArray[Any]], alphabets: Documents | MultiView
-    ) -> SpectrumWeights:
+    def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> SpectrumWeights:
         self.kernel.check()
         return SpectrumWeights.from_state(self.kernel, state, self.kernel.structure.read(alphabets))
 
@@ -253,18 +253,22 @@ class SpectrumAttributor(Attributor):
     method = SUBSTRINGS
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
+        self,
+        rows: FeatureKernelRows,
+        documents: Documents,
+        coef: Floats,
+        values: Floats,
+        progress: Progress | None = None,
     ) -> Contributions:
         weights = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
-        contributions: Contributions = rows.space.attribute(documents, lambda at, owner: weights[at, owner])
-        return contributions
+        return rows.space.attribute(documents, lambda at, owner: weights[at, owner])
 
-    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+    def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         return SpectrumCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 
 @dataclass(repr=False, eq=False)
-class Spectrum(SymbolKernel):
+class Spectrum(PmerKernel):
     """p-spectrum kernel; for DNA on both strands use `GappedKmers(p, 0, canonical=True)`.
 
     Parameters
@@ -296,33 +300,6 @@ class Spectrum(SymbolKernel):
     features = Ability(SpectrumFeatureMap)
     attribution = Ability(SpectrumAttributor)
 
-    p: int | tuple[int, int] = 4
-    weight: str = "count"
-    idf: bool = False
-    normalised: bool = True
-    odds: bool = False
-
-    @property
-    def _learns(self) -> bool:
-        return is_weighted(self)
-
-    @property
-    def _min_length(self) -> int:
-        return self.lengths[0]
-
-    @property
-    def lengths(self) -> tuple[int, int]:
-        """Lengths of the shortest and of the longest p-mers."""
-        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
-        return int(p[0]), int(p[1])
-
-    def check(self) -> None:
-        super().check()
-        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
-        if len(p) != 2 or not all(map(is_whole, p)) or not 1 <= p[0] <= p[1]:
-            raise InputError(f"p={self.p!r} must be a whole number from 1, or a range (p1, p2)")
-        check_choice(self, "weight", WEIGHTS)
-
     def fit(self, documents: Documents, device: Device | None = None) -> Spectrum:
         self.check()
         if is_weighted(self):
@@ -330,7 +307,7 @@ class Spectrum(SymbolKernel):
             self.features.fit_counted(counted, np.arange(len(documents)))
         return self
 
-    def rows(self, documents: Documents, device: Device) -> Any:
+    def rows(self, documents: Documents, device: Device) -> FeatureKernelRows:
         self.check()
         if device.kind == "cuda":
             from textsvm.kernels.spectrum.cuda import CudaSpectrum
@@ -338,25 +315,12 @@ class Spectrum(SymbolKernel):
             return CudaSpectrum(self, documents, device)
         return HostSpectrum(self, documents, device)
 
-    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> SpectrumPredictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> SpectrumPredictor:
         rows = self.rows(support, device)
         if device.kind != "cpu" or not is_weighted(self):
             return SpectrumPredictor.of_support(rows, coef)
         weights = SpectrumWeights.of_rows(rows, coef)  # p-mers are then looked up once, for both weights
         return weights.predictor(device, (rows.normalisation, coef))
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        check_fitted(self)
-        return self.weights_.state() if is_weighted(self) else {}
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        if not is_weighted(self):
-            return
-        self.check()
-        try:
-            self.weights_ = PmerWeights.from_state(state, *self.lengths, self.idf, self.odds)
-        except _DAMAGE as error:
-            raise InputError(f"the saved weights are damaged ({error}); train the model again") from None
 
 
 def fixed_default() -> Spectrum:
@@ -387,12 +351,12 @@ class HostSpectrum(HostFeatureRows):
         return self._represented[1]
 
     @cached_property
-    def normalisation(self) -> Normalisation:
+    def normalisation(self) -> Normalisation:  # type: ignore[override]
         """k(s, s) of the columns, as in `host_grams`."""
         return Normalisation(self.documents, self.x.squares(self.ends), self.kernel.normalised)
 
     @property
-    def ends(self) -> NDArray[np.int64]:  # type: ignore[override]
+    def ends(self) -> Ints:  # type: ignore[override]
         """The features of a length are a block."""
         first = self.space.vocabulary.first
         return self.space.starts[first[1:] if len(first) > 1 else first]
@@ -400,13 +364,13 @@ class HostSpectrum(HostFeatureRows):
     def project(self, others: Documents) -> tuple[Sparse, Normalisation]:
         return self.space.project(others, self.normalisation)
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         return next(host_grams([self.kernel], self.documents, self.device, progress))[1]
 
 
 def host_grams(
-    kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    kernels: Sequence[PmerKernel], documents: Documents, device: Device, progress: Progress | None = None
+) -> Iterator[tuple[int, Floats32]]:
     """Numbered Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2.
 
     Each addition to the running sum over lengths rounds to float32: at most 2^-24 of the value.
@@ -426,9 +390,9 @@ def host_grams(
         half.add_to(total, part(progress, q - first, 1, lengths))
         del half  # before the counts of the next length
         while waiting and waiting[0][1].lengths[1] <= q:
-            position, wanted = waiting.pop(0)
-            normalisation = Normalisation(documents, self_values, wanted.normalised)
+            position, member = waiting.pop(0)
+            normalisation = Normalisation(documents, self_values, member.normalised)
             yield position, finished_gram(normalisation, total, in_place=not waiting)
-    for position, wanted in waiting:  # no document is that long
-        normalisation = Normalisation(documents, self_values, wanted.normalised)
+    for position, member in waiting:  # no document is that long
+        normalisation = Normalisation(documents, self_values, member.normalised)
         yield position, finished_gram(normalisation, total, in_place=False)

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Arrays, Bools, Floats, Ints, SignedInts, UnsignedInts, Words
 from textsvm.errors import InputError
 from textsvm.kernels.shared.counting import Vocabulary, plan
 from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit, use_numpy
 
-Array = NDArray[Any]
 #: Sparse weights that are read may use ROOM bytes of memory, or MOST_TIMES their size in the file.
-ROOM, MOST_TIMES = 1 << 28, 500
+ROOM = 1 << 28
+MOST_TIMES = 500
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,14 @@ class WeightVectors:
     """Weight vectors of machines over the features of p-mers, on the host."""
 
     vocabulary: Vocabulary
-    starts: NDArray[np.int64]  #: shape (number of p-mers + 1,): First feature of each p-mer
+    starts: Ints  #: shape (number of p-mers + 1,): First feature of each p-mer
     #: int32 or int64 array, shape (n_features + 1,): Row of `weights` of each feature, -1 if all of its
     #: weights are 0; the last entry is -1.
-    row: NDArray[np.signedinteger]
+    row: SignedInts
     weights: NDArray[np.floating]  #: float32 or float64 array, shape (n_rows, n_machines)
 
     @classmethod
-    def of(
-        cls, vocabulary: Vocabulary, starts: NDArray[np.int64], dense: NDArray[np.floating]
-    ) -> WeightVectors:
+    def of(cls, vocabulary: Vocabulary, starts: Ints, dense: NDArray[np.floating]) -> WeightVectors:
         """From dense weights, shape (n_features, n_machines)."""
         weighed = (dense != 0).any(axis=1)
         return cls(vocabulary, starts, _rows_of(weighed), dense[weighed])
@@ -59,7 +57,7 @@ class WeightVectors:
         row[np.repeat(starts[pmers] - self.starts[:-1], lengths) + np.arange(self.starts[-1])] = self.row[:-1]
         return WeightVectors(vocabulary, starts, row, self.weights)
 
-    def state(self, tolerance: float, unary: bool) -> dict[str, NDArray[Any]]:
+    def state(self, tolerance: float, unary: bool) -> Arrays:
         """Arrays for `from_state`.
 
         Weights are rounded to float32 if values of documents of norm 1 change by at most `tolerance`; with
@@ -73,7 +71,7 @@ class WeightVectors:
         return state | _packed_rows(rows)
 
     @classmethod
-    def from_state(cls, state: dict[str, NDArray[Any]], vocabulary: Vocabulary, unary: bool) -> WeightVectors:
+    def from_state(cls, state: Arrays, vocabulary: Vocabulary, unary: bool) -> WeightVectors:
         """Restore from checked arrays of `state`; KeyError or ValueError if they are damaged."""
         bits, n_pmers = state["weighed"], int(vocabulary.first[-1])
         if bits.dtype != np.uint8 or bits.ndim != 1:
@@ -94,7 +92,7 @@ class WeightVectors:
         return cls(vocabulary, starts.astype(np.int64), _rows_of(weighed), rows)
 
 
-def pack(vocabulary: Vocabulary) -> dict[str, NDArray[Any]]:
+def pack(vocabulary: Vocabulary) -> Arrays:
     """Keys of a vocabulary as arrays for `unpack`."""
     state = {}
     for q, a, b in plan(vocabulary.p1, vocabulary.p2):
@@ -105,9 +103,9 @@ def pack(vocabulary: Vocabulary) -> dict[str, NDArray[Any]]:
     return state
 
 
-def unpack(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols: int) -> dict[str, NDArray[np.uint64]]:
+def unpack(state: Arrays, p1: int, p2: int, n_symbols: int) -> dict[str, Words]:
     """Keys of each length as "keys_q", not checked to be sorted; ValueError if the arrays are damaged."""
-    keys: dict[str, NDArray[np.uint64]] = {}
+    keys: dict[str, Words] = {}
     sizes = {1: n_symbols}
     for q, a, b in plan(p1, p2):
         if f"ends_{q}" not in state:
@@ -123,13 +121,13 @@ def unpack(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols: int) -> 
     return keys
 
 
-def dot(x: Sparse, target: NDArray[np.signedinteger], dense: NDArray[np.float64]) -> NDArray[np.float64]:
+def dot(x: Sparse, target: SignedInts, dense: Floats) -> Floats:
     """X @ dense on all cores; feature u of X is row `target[u]` of `dense`, or dropped if it is -1."""
     out, dense = np.zeros((len(x), dense.shape[1])), np.ascontiguousarray(dense)
     if use_numpy(len(x.values) * dense.shape[1]):
-        known = target[x.features] >= 0
-        owner = np.repeat(np.arange(len(x)), np.diff(x.indptr))[known]
-        terms = x.values[known, None].astype(np.float64) * dense[target[x.features[known]]]
+        has_row = target[x.features] >= 0
+        owner = np.repeat(np.arange(len(x)), np.diff(x.indptr))[has_row]
+        terms = x.values[has_row, None].astype(np.float64) * dense[target[x.features[has_row]]]
         for c, column in enumerate(terms.T):
             out[:, c] = np.bincount(owner, column, len(x))
         return out
@@ -161,7 +159,7 @@ def _dot(indptr, features, values, target, dense, out, first, last):
                     out[i, machine] += value * dense[row, machine]
 
 
-def _rows_of(weighed: NDArray[np.bool_]) -> NDArray[np.signedinteger]:
+def _rows_of(weighed: Bools) -> SignedInts:
     """Row of each feature with weights, -1 for the others and as the last entry."""
     row = np.full(len(weighed) + 1, -1, index_type(len(weighed)))
     row[:-1][weighed] = np.arange(np.count_nonzero(weighed))
@@ -178,7 +176,7 @@ def _rounded(weights: NDArray[np.floating], tolerance: float) -> NDArray[np.floa
     return shorter if moved <= tolerance else weights
 
 
-def _packed_rows(rows: NDArray[np.floating]) -> dict[str, NDArray[Any]]:
+def _packed_rows(rows: NDArray[np.floating]) -> Arrays:
     """The smaller form of rows: all values, or nonzero values with their machines."""
     owner, machine = np.nonzero(rows)
     numbers, machines = _small(np.bincount(owner, minlength=len(rows))), _small(machine)
@@ -187,7 +185,7 @@ def _packed_rows(rows: NDArray[np.floating]) -> dict[str, NDArray[Any]]:
     return {"weights": rows[owner, machine], "weights_each": numbers, "weights_of": machines}
 
 
-def _read_rows(state: dict[str, NDArray[Any]], n_rows: int) -> NDArray[np.floating]:
+def _read_rows(state: Arrays, n_rows: int) -> NDArray[np.floating]:
     weights, shape = state["weights"], (n_rows, *sizes_of(state, "machines", 1))
     if weights.dtype not in (np.float32, np.float64) or not np.isfinite(weights).all():
         raise ValueError("weights must be finite floats")
@@ -203,30 +201,30 @@ def _read_rows(state: dict[str, NDArray[Any]], n_rows: int) -> NDArray[np.floati
     need, free = weights.itemsize * n_rows * shape[1], devices.free_memory(devices.select("cpu"))
     if need > free:
         raise InputError(f"its weights need {need:,} bytes of memory, but only {free:,} are free")
-    held = weights.nbytes + numbers.nbytes + machine.nbytes
-    if need > max(ROOM, MOST_TIMES * held):
-        raise InputError(f"its weights need {need:,} bytes of memory, but only {held:,} bytes in the file")
+    stored_bytes = weights.nbytes + numbers.nbytes + machine.nbytes
+    if need > max(ROOM, MOST_TIMES * stored_bytes):
+        raise InputError(
+            f"its weights need {need:,} bytes of memory, but only {stored_bytes:,} bytes in the file"
+        )
     rows = np.zeros(shape, weights.dtype)
     rows[np.repeat(np.arange(n_rows), numbers.astype(np.int64)), machine] = weights
     return rows
 
 
-def sizes_of(state: dict[str, NDArray[Any]], name: str, n: int) -> list[int]:
+def sizes_of(state: Arrays, name: str, n: int) -> list[int]:
     """Array of n sizes as a list; ValueError if it is damaged."""
     array = state[name]
     if array.dtype != np.int64 or array.shape != (n,) or (array < 0).any():
         raise ValueError(f"{name} must be {n} non-negative int64 numbers")
-    sizes: list[int] = array.tolist()
-    return sizes
+    return array.tolist()
 
 
-def _small(numbers: NDArray[Any]) -> NDArray[np.unsignedinteger]:
+def _small(numbers: AnyArray) -> UnsignedInts:
     """Numbers in the smallest unsigned type."""
-    small: NDArray[np.unsignedinteger] = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
-    return small
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
-def _unsigned(state: dict[str, NDArray[Any]], name: str) -> NDArray[np.unsignedinteger]:
+def _unsigned(state: Arrays, name: str) -> UnsignedInts:
     array = state[name]
     if array.dtype.kind != "u" or array.ndim != 1:
         raise ValueError(f"{name} must be a vector of unsigned integers")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.contract import HostRows
 from textsvm.linalg.sparse import Sparse
@@ -25,9 +25,10 @@ from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, n_threads, one_blas_thread, run
 
-Array = NDArray[Any]
-#: Columns held by this share of the vectors are kept dense, up to these bytes.
-DENSE_SHARE, DENSE_BYTES = 0.15, 1 << 28
+#: Columns of which more than this share of the vectors have a number are dense.
+DENSE_SHARE = 0.15
+#: Greatest bytes of dense columns.
+DENSE_BYTES = 1 << 28
 #: Number of columns up to which arrays over all columns are used.
 WIDE = 1 << 22
 #: Bytes up to which dense vectors are copied to float64; larger ones are converted tile by tile.
@@ -51,18 +52,18 @@ class DividedVectors:
     lists : the other columns, None if there are none
     """
 
-    dense: Array
-    squares: Array
+    dense: AnyArray
+    squares: AnyArray
     exact: bool
     lists: Sparse | None = None
 
     def __len__(self) -> int:
         return len(self.dense)
 
-    def take(self, some: slice | NDArray[np.int64]) -> DividedVectors:
-        at = np.arange(len(self))[some] if isinstance(some, slice) else some
+    def take(self, indices: slice | Ints) -> DividedVectors:
+        at = np.arange(len(self))[indices] if isinstance(indices, slice) else indices
         lists = None if self.lists is None else self.lists.take(at)
-        return DividedVectors(self.dense[some], self.squares[some], self.exact, lists)
+        return DividedVectors(self.dense[indices], self.squares[indices], self.exact, lists)
 
 
 class VectorProducts:
@@ -72,11 +73,11 @@ class VectorProducts:
     products lose the differences between vectors.
     """
 
-    def __init__(self, values: Any, shifted: bool = False) -> None:
+    def __init__(self, values: Array, shifted: bool = False) -> None:
         self._middle: Any = None
         if shifted and not scipy.sparse.issparse(values) and 8 * values.size <= DOUBLE_BYTES:
             self._middle = np.rint(values.mean(axis=0, dtype=np.float64))  # whole numbers stay whole
-        self._full: Array | None = None
+        self._full: AnyArray | None = None
         if scipy.sparse.issparse(values):
             self._full, self._listed = _divided(values)
         self.rows = self.divide(values)
@@ -89,7 +90,7 @@ class VectorProducts:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def divide(self, values: Any) -> DividedVectors:
+    def divide(self, values: Array) -> DividedVectors:
         """Divide vectors, dense or sparse."""
         if self._full is None:
             dense = values.toarray() if scipy.sparse.issparse(values) else values
@@ -103,7 +104,7 @@ class VectorProducts:
             lists = Sparse(rest.indptr.astype(np.int64), rest.indices, rest.data, rest.shape[1])
         return _divided_vectors(dense, squares(sparse), lists)
 
-    def start(self, rows: DividedVectors, first: int) -> Array | None:
+    def start(self, rows: DividedVectors, first: int) -> AnyArray | None:
         """For each list entry of `rows`, the position of the first vector from `first` on in its column."""
         if rows.lists is None:
             return None
@@ -112,7 +113,7 @@ class VectorProducts:
         _seek(rows.lists.features, starts, documents, first, at)
         return at
 
-    def tile(self, rows: DividedVectors, columns: slice, at: Array | None, out: Array) -> None:
+    def tile(self, rows: DividedVectors, columns: slice, at: AnyArray | None, out: AnyArray) -> None:
         """Write the products of rows with consecutive vectors to `out`, float64.
 
         `at` comes from `start` or the tile to the left and is advanced to the tile to the right.
@@ -127,7 +128,7 @@ class VectorProducts:
             _add(*entries, *self._lists, at, columns.start, columns.stop, out)
 
 
-def squares(values: Any) -> NDArray[np.float64]:
+def squares(values: Array) -> Floats:
     """Squared norm of every row of a matrix."""
     if not scipy.sparse.issparse(values):
         return np.einsum("ij,ij->i", values, values, dtype=np.float64)
@@ -138,31 +139,33 @@ def squares(values: Any) -> NDArray[np.float64]:
     ) @ np.ones(1)
 
 
-def _divided(values: Any) -> tuple[Array, Array]:
+def _divided(values: Array) -> tuple[AnyArray, AnyArray]:
     """Columns of a CSR matrix to keep dense, and the other columns with entries."""
     n, d = values.shape
     if d > WIDE:
-        columns, held = np.unique(values.indices, return_counts=True)
+        columns, df = np.unique(values.indices, return_counts=True)
     else:
-        held = np.bincount(values.indices, minlength=d)
-    full = np.flatnonzero(held > DENSE_SHARE * n)
-    full = np.sort(full[np.argsort(-held[full], kind="stable")[: DENSE_BYTES // (8 * max(n, 1))]])
-    held[full] = 0
-    listed = np.flatnonzero(held)
-    return (full, listed) if d <= WIDE else (columns[full], columns[listed])
+        df = np.bincount(values.indices, minlength=d)
+    full = np.flatnonzero(df > DENSE_SHARE * n)
+    full = np.sort(full[np.argsort(-df[full], kind="stable")[: DENSE_BYTES // (8 * max(n, 1))]])
+    df[full] = 0
+    sparse_columns = np.flatnonzero(df)
+    return (full, sparse_columns) if d <= WIDE else (columns[full], columns[sparse_columns])
 
 
-def _chosen(values: Any, columns: Array) -> Any:
+def _chosen(values: Array, columns: AnyArray) -> Array:
     """Some columns of a CSR matrix, ascending; of a wide matrix without an array over all columns."""
     if values.shape[1] <= WIDE:
         return values[:, columns]
     place = np.searchsorted(columns, values.indices)
-    known = np.append(columns, -1)[place] == values.indices
-    indptr = np.append(0, np.cumsum(known))[values.indptr]
-    return scipy.sparse.csr_array((values.data[known], place[known], indptr), (values.shape[0], len(columns)))
+    selected = np.append(columns, -1)[place] == values.indices
+    indptr = np.append(0, np.cumsum(selected))[values.indptr]
+    return scipy.sparse.csr_array(
+        (values.data[selected], place[selected], indptr), (values.shape[0], len(columns))
+    )
 
 
-def _divided_vectors(dense: Array, norms: Array, lists: Sparse | None = None) -> DividedVectors:
+def _divided_vectors(dense: AnyArray, norms: AnyArray, lists: Sparse | None = None) -> DividedVectors:
     exact = bool(np.all(dense == np.rint(dense))) and bool(np.all(squares(dense) < EXACT))
     if exact:
         dense = dense.astype(np.float32, copy=False)
@@ -212,19 +215,19 @@ class HostVectorRows(HostRows):
                 "StandardScaler does"
             )
 
-    def diag(self) -> NDArray[np.float32]:
+    def diag(self) -> Floats32:
         row = self._squares[None]
         with np.errstate(over="ignore"):
             return self._function.value(row.copy(), row, row[0])[0].astype(np.float32)
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def rows(self, indices: Ints) -> Floats32:
         return self._with(self._columns.rows.take(indices), None)
 
-    def cross(self, others: Any, progress: Progress | None = None) -> NDArray[np.float32]:
+    def cross(self, others: Any, progress: Progress | None = None) -> Floats32:
         values = devices.to_host(others.values)
         return self._with(self._columns.divide(values), progress)
 
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+    def gram(self, progress: Progress | None = None) -> Floats32:
         n, matrix = self.n, np.empty((self.n, self.n), np.float32)
         every = self._columns.rows
 
@@ -238,14 +241,14 @@ class HostVectorRows(HostRows):
         np.fill_diagonal(matrix, self.diag())
         return matrix
 
-    def _with(self, rows: DividedVectors, progress: Progress | None) -> NDArray[np.float32]:
+    def _with(self, rows: DividedVectors, progress: Progress | None) -> Floats32:
         matrix = np.empty((len(rows), self.n), np.float32)
         width = max(TILE_COLUMNS, TILE // max(1, len(rows)))
 
         def fill(piece: tuple[slice, slice]) -> None:
-            some, columns = piece
-            for tile, place in self._tiles(rows.take(some), columns, width):
-                matrix[some, place] = tile
+            block, columns = piece
+            for tile, place in self._tiles(rows.take(block), columns, width):
+                matrix[block, place] = tile
 
         few = len(rows) < 2 * TILE_ROWS * n_threads()
         size = max(width, -(-self.n // n_threads())) if few else self.n
@@ -255,7 +258,7 @@ class HostVectorRows(HostRows):
 
     def _tiles(
         self, rows: DividedVectors, columns: slice, width: int = TILE_COLUMNS
-    ) -> Iterator[tuple[Array, slice]]:
+    ) -> Iterator[tuple[AnyArray, slice]]:
         """Kernel values of some vectors with consecutive columns, tile by tile."""
         at = self._columns.start(rows, columns.start)
         size = len(rows) * min(width, columns.stop - columns.start)
@@ -263,7 +266,7 @@ class HostVectorRows(HostRows):
         for place in _slices(columns.stop, width, columns.start):
             shape = len(rows), place.stop - place.start
             # Contiguous, which is quickest for compiled loops.
-            tile, out = (each[: shape[0] * shape[1]].reshape(shape) for each in (products, values))
+            tile, out = (buffer[: shape[0] * shape[1]].reshape(shape) for buffer in (products, values))
             self._columns.tile(rows, place, at, tile)
             self._function.put(tile, rows.squares[:, None], self._squares[place], out)
             yield out, place

@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.kernels.contract import decision_by_rows
 from textsvm.linalg.sparse_cuda import Finish
 from textsvm.linalg.sparse_vectors_cuda import sparse_columns
@@ -17,7 +17,6 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 
-Array = Any  # a CuPy array
 #: Bytes of kernel values per block of a prediction.
 BLOCK_BYTES = 1 << 28
 
@@ -27,7 +26,7 @@ class CudaVectorRows:
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
-        self._name = f"the {getattr(kernel, 'name', 'vector')} kernel"
+        self._name = f"the {kernel.name} kernel"
 
     @cached_property
     def columns(self) -> Any:
@@ -47,7 +46,7 @@ class CudaVectorRows:
         with gpu.use(self.device):
             return self.columns.diagonal.copy()
 
-    def rows(self, indices: NDArray[np.int64]) -> Array:
+    def rows(self, indices: Ints) -> Array:
         with gpu.use(self.device):
             return self.columns.rows(gpu.cupy().asarray(indices, np.int64), self._name)
 
@@ -61,9 +60,7 @@ class CudaVectorRows:
                 return gpu.cupy().empty((0, self.n), np.float32)
             return self.columns.cross(others.values, self._name, progress)
 
-    def decision(
-        self, others: Vectors, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
+    def decision(self, others: Vectors, coef: Floats, progress: Progress | None = None) -> Floats:
         # Sparse vectors may be converted to dense ones.
         size = max(1, BLOCK_BYTES // max(1, 4 * self.n, 8 * others.n_features))
         return decision_by_rows(self, others, np.ascontiguousarray(coef, np.float64), progress, size=size)

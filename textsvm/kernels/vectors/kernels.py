@@ -14,23 +14,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Arrays, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, check_whole, is_number
-from textsvm.kernels.contract import (
-    Ability,
-    Cost,
-    Features,
-    FeatureWeights,
-    Lengths,
-    Predictor,
-    Structure,
-    Values,
-)
+from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Predictor, Structure
 from textsvm.kernels.near import Nearest
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.vectors.cpu import HostVectorRows
@@ -41,12 +32,10 @@ from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 
-if TYPE_CHECKING:
-    from typing import Self
-
-
-#: Seconds that a core takes for a value, and for each number of a vector in it.
-VALUE_RATE, NUMBER_RATE = 2e-9, 3e-11
+#: Seconds that a core takes for a kernel value.
+VALUE_SECONDS = 2e-9
+#: Seconds that a core takes for a number of a vector in a kernel value.
+NUMBER_SECONDS = 3e-11
 
 
 @dataclass(frozen=True)
@@ -62,13 +51,13 @@ class VectorFunction(ABC):
         return astuple(self)
 
     @abstractmethod
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+    def value(self, products: Array, rows: Array, columns: Array) -> Array:
         """Kernel values, (m, n), from <x, y>, (m, n), |x|^2, (m, 1), and |y|^2, (n,).
 
         The products may be overwritten.
         """
 
-    def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
+    def put(self, products: Floats, rows: Array, columns: Array, out: Floats32) -> None:
         """Write kernel values to `out`, (m, n), on the host."""
         with np.errstate(over="ignore"):  # solvers report infinite values
             out[...] = self.value(products, rows, columns)
@@ -77,9 +66,9 @@ class VectorFunction(ABC):
 class VectorCost(Cost):
     """Cost of a kernel of vectors."""
 
-    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         # The time of a product of sparse vectors depends on the numbers that both have.
-        return (VALUE_RATE + NUMBER_RATE * np.asarray(row_lengths, np.float64)) * len(column_lengths)
+        return (VALUE_SECONDS + NUMBER_SECONDS * np.asarray(row_lengths, np.float64)) * len(column_lengths)
 
 
 class VectorNearest(Nearest):
@@ -133,10 +122,10 @@ class ScaledKernel(VectorKernel):
 
     def check(self) -> None:
         gamma = self.gamma
-        known = (
+        valid = (
             gamma in ("scale", "auto") if isinstance(gamma, str) else is_number(gamma) and 0 < gamma < np.inf
         )
-        if not known:
+        if not valid:
             raise InputError(
                 f"gamma={gamma!r} of the {self.name} kernel must be a finite number above 0, 'scale' or "
                 "'auto'"
@@ -151,10 +140,10 @@ class ScaledKernel(VectorKernel):
             self._gamma = self._gamma / variance if 0 < variance < np.inf else 1.0
         return self
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         return {"gamma": np.array([self._factor])} if isinstance(self.gamma, str) else {}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: Arrays) -> None:
         if isinstance(self.gamma, str):
             [self._gamma] = state["gamma"].tolist()
             if not is_number(self._gamma) or not 0 < self._gamma < np.inf:
@@ -172,7 +161,7 @@ class LinearFunction(VectorFunction):
 
     name = "linear"
 
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+    def value(self, products: Array, rows: Array, columns: Array) -> Array:
         return products
 
 
@@ -185,17 +174,17 @@ class LinearFeatures(Features):
     def key(self) -> Hashable:
         return self.kernel.name
 
-    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def occurrences(self, lengths: Ints) -> Ints:
         return lengths
 
     def count(self, documents: Any, device: Device | None = None) -> CountedVectors:
         return CountedVectors(feature_rows(documents))
 
-    def weights(self, support: Any, coef: NDArray[np.float64]) -> LinearWeights:
+    def weights(self, support: Any, coef: Floats) -> LinearWeights:
         values = devices.to_host(support.values)
         return LinearWeights(np.ascontiguousarray((values.T @ coef.T).T, np.float64))
 
-    def restore_weights(self, state: dict[str, NDArray[Any]], alphabets: Any) -> LinearWeights:
+    def restore_weights(self, state: Arrays, alphabets: Any) -> LinearWeights:
         weights = state["weights"]
         if weights.dtype != np.float64 or weights.shape[1:] != (alphabets.n_features,):
             raise InputError(f"its weights must be {alphabets.n_features} numbers for each machine")
@@ -221,7 +210,7 @@ class Linear(VectorKernel):
     def function(self) -> LinearFunction:
         return LinearFunction()
 
-    def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Predictor:
+    def predictor(self, support: Any, coef: Floats, device: Device) -> Predictor:
         """Predict by weights on a CPU, unless most of them would be 0."""
         stored = 12 * int(support.values.size)
         if device.kind == "cuda" or 8 * len(coef) * support.n_features > max(ROOM, MOST_TIMES * stored):
@@ -235,7 +224,7 @@ class CountedVectors:
 
     features: FeatureRows
 
-    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: Any, train: Ints) -> FeatureRows:
         """All vectors."""
         return self.features
 
@@ -244,7 +233,7 @@ class CountedVectors:
 class LinearWeights:
     """`Weights` of a linear kernel: a weight for each number of a vector."""
 
-    weights: NDArray[np.float64]  #: shape (n_machines, d)
+    weights: Floats  #: shape (n_machines, d)
 
     @property
     def left_out(self) -> int:
@@ -261,7 +250,7 @@ class LinearWeights:
         names = np.array([f"x{i}" for i in range(self.weights.shape[1])], object)
         return [FeatureWeights("numbers", names, self.weights.T)]
 
-    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+    def state(self, tolerance: float) -> Arrays:
         return {"weights": self.weights}
 
 
@@ -269,10 +258,10 @@ class LinearWeights:
 class LinearPredictor:
     """Values of machines, X w (`Predictor`)."""
 
-    weights: NDArray[np.float64]
+    weights: Floats
     device: Device
 
-    def values(self, documents: Any, progress: Progress | None = None) -> NDArray[np.float64]:
+    def values(self, documents: Any, progress: Progress | None = None) -> Floats:
         return np.asarray(devices.to_host(documents.values) @ self.weights.T, np.float64)
 
 
@@ -289,7 +278,7 @@ class PolynomialFunction(VectorFunction):
     coef0: float
     degree: float
 
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+    def value(self, products: Array, rows: Array, columns: Array) -> Array:
         products *= self.gamma
         products += self.coef0
         return _power(products, int(self.degree))
@@ -329,7 +318,7 @@ class Polynomial(ScaledKernel):
         check_coef0(self)
 
 
-def _power(base: Any, exponent: int) -> Any:
+def _power(base: Array, exponent: int) -> Array:
     """An integer power by squaring, 10 times as fast as pow(); `base` is overwritten."""
     power = None
     while exponent:
@@ -349,14 +338,14 @@ class GaussianFunction(VectorFunction):
     shifts: ClassVar[bool] = True
     gamma: float
 
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+    def value(self, products: Array, rows: Array, columns: Array) -> Array:
         xp = devices.array_module(devices.device_of(products))
         products *= -2
         products += rows
         products += columns
         return xp.exp(-self.gamma * xp.maximum(products, 0))
 
-    def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
+    def put(self, products: Floats, rows: Array, columns: Array, out: Floats32) -> None:
         _exponents(products, rows, columns, self.gamma, out)
         np.exp(out, out=out)
         _correct(products, out)
@@ -413,7 +402,7 @@ class SigmoidFunction(VectorFunction):
     gamma: float
     coef0: float
 
-    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+    def value(self, products: Array, rows: Array, columns: Array) -> Array:
         products *= self.gamma
         products += self.coef0
         return devices.array_module(devices.device_of(products)).tanh(products)
