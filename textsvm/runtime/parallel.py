@@ -198,6 +198,8 @@ def run(
             while running:
                 _, running, _ = queue.reports.get()
         raise
+    finally:
+        queue.release()
 
 
 class _PieceQueue:
@@ -238,6 +240,10 @@ class _PieceQueue:
             self._unfinished -= len(self._waiting)
             self._waiting.clear()
             return self._unfinished
+
+    def release(self) -> None:
+        """Drop the function and its arrays, which a thread would keep until it has come to its end."""
+        del self._function, self._pieces
 
     def _work(self) -> None:
         _worker.busy = True
