@@ -46,7 +46,7 @@ class Damaged(Exception):
 
 
 @njit(nogil=True, cache=True)
-def checksums(words, rows, salt):  # type: ignore[no-untyped-def]
+def checksums(words, rows, salt):
     """Checksum of each row of words, uint32 (m, n), with row numbers `rows` and a salt, uint64."""
     sums = np.empty(len(words), np.uint64)
     for i in range(len(words)):

@@ -92,9 +92,7 @@ class NearestSoFar:
 
 
 @njit(nogil=True, cache=True)
-def _insert(
-    values: Any, index: Any, distances: Any, rows: Any, columns: Any, new: Any, new_distances: Any
-) -> None:
+def _insert(values, index, distances, rows, columns, new, new_distances):
     k = values.shape[1]
     for m in range(len(rows)):
         i, value, j = rows[m], new[m], columns[m]

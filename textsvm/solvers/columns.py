@@ -165,9 +165,9 @@ class Descent:
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend_one(
-    order: Array, indptr: Array, features: Array, values: Array, squares: Array, ridge: Array, signs: Array,
-    box: Array, weights: Array, alpha: Array, bias: Array, rho: float, tol: float, max_epochs: int, seed: int,
-) -> tuple[int, float]:  # fmt: skip
+    order, indptr, features, values, squares, ridge, signs,
+    box, weights, alpha, bias, rho, tol, max_epochs, seed,
+):  # fmt: skip
     """`_descend` for a single column, 1-d arrays, from y'alpha = 0. An epoch counts len(order) visits."""
     state, scale = np.uint64(seed), np.float32(rho)
     active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
@@ -230,7 +230,7 @@ def _descend_one(
 
 
 @njit(inline="always")
-def _prefetch_row(i: int, indptr: Array, features: Array, values: Array) -> None:
+def _prefetch_row(i, indptr, features, values):
     """Ask for a row while those before it are processed: rows in random order are seldom in a cache."""
     for k in range(indptr[i], indptr[i + 1], LINE):
         prefetch(features, k)
@@ -238,7 +238,7 @@ def _prefetch_row(i: int, indptr: Array, features: Array, values: Array) -> None
 
 
 @njit(nogil=True, cache=True)
-def _shuffle(order: Array, active: int, state: Any) -> Any:
+def _shuffle(order, active, state):
     """Shuffle the first `active` rows; return the new state of the generator."""
     for i in range(active - 1, 0, -1):
         state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
@@ -249,9 +249,9 @@ def _shuffle(order: Array, active: int, state: Any) -> Any:
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend(
-    index: Array, indptr: Array, features: Array, values: Array, squares: Array, ridge: Array, signs: Array,
-    box: Array, weights: Array, alpha: Array, bias: Array, rho: float, tol: float, max_epochs: int, seed: int,
-) -> tuple[int, float]:  # fmt: skip
+    index, indptr, features, values, squares, ridge, signs,
+    box, weights, alpha, bias, rho, tol, max_epochs, seed,
+):  # fmt: skip
     """Descend with several columns, from y'alpha = 0: arrays of shape (n, m) or (m,)."""
     m, n = signs.shape[1], len(index)
     scale = np.float32(rho)

@@ -267,7 +267,7 @@ def _sparse(change: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def measure(G: Any, coef: Any, target: Any, upper: Any, top: Any, low: Any, start: Any, stop: Any) -> Any:
+def measure(G, coef, target, upper, top, low, start, stop):
     """Set the largest gradient of each example, and the smallest of classes that can grow (inf if none).
 
     Returns False if a gradient is not finite.
@@ -288,7 +288,7 @@ def measure(G: Any, coef: Any, target: Any, upper: Any, top: Any, low: Any, star
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _strip(direct: Any, buffer: Any, slots: Any, tile: Any, p: Any, left: Any, width: Any) -> Any:
+def _strip(direct, buffer, slots, tile, p, left, width):
     """A strip of row p, in place in the buffer or from the tile."""
     if direct:
         return buffer[slots[p], left : left + width]
@@ -296,10 +296,7 @@ def _strip(direct: Any, buffer: Any, slots: Any, tile: Any, p: Any, left: Any, w
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def update(
-    buffer: Any, slots: Any, index: Any, direct: Any, first: Any, row: Any, value: Any, G: Any,
-    start: Any, stop: Any,
-) -> Any:  # fmt: skip
+def update(buffer, slots, index, direct, first, row, value, G, start, stop):
     """G[r, c] += sum of value K(row, c) over the changes of class r, for the columns start <= c < stop.
 
     The w rows are in `slots` of the buffer; `index`, shape (m,), is the column of the Gram of each example
@@ -337,7 +334,7 @@ def update(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def gather(buffer: Any, slots: Any, rows: Any, tile: Any, start: Any, stop: Any) -> Any:
+def gather(buffer, slots, rows, tile, start, stop):
     """Fill rows start to stop of the tile, float32 (w, w): the kernel values of the w examples of a set."""
     for p in range(start, stop):
         source = buffer[slots[p]]
@@ -346,7 +343,7 @@ def gather(buffer: Any, slots: Any, rows: Any, tile: Any, start: Any, stop: Any)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _best(G: Any, coef: Any, i: Any, y: Any, upper: Any, curvature: Any, new: Any) -> Any:
+def _best(G, coef, i, y, upper, curvature, new):
     """new[r] = the coefficients of example i that minimise its subproblem (see the head of this module)."""
     k = len(G)
     total = 0.0
@@ -386,10 +383,7 @@ def _best(G: Any, coef: Any, i: Any, y: Any, upper: Any, curvature: Any, new: An
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def optimise(
-    tile: Any, G: Any, coef: Any, target: Any, upper: Any, enough: Any, relaxation: Any, budget: Any,
-    top: Any, low: Any,
-) -> Any:  # fmt: skip
+def optimise(tile, G, coef, target, upper, enough, relaxation, budget, top, low):
     """Sweep over the w examples of a working set until the largest violation is at most `enough`.
 
     `tile` holds their kernel values, shape (w, w). Steps after the first w are `relaxation` times the best

@@ -298,9 +298,7 @@ def _conjugate_gradients(face: Face, gradient: Vector, tol: float, most: int) ->
 
 
 @njit(nogil=True, cache=True)
-def _number_shared(
-    indptr: Array, features: Array, free: Array, starts: Array, number: Array, to: Array
-) -> int:
+def _number_shared(indptr, features, free, starts, number, to):
     """Number the features that several rows have; set the starts of columns and rows. Returns the count."""
     for i in free:
         for k in range(indptr[i], indptr[i + 1]):
@@ -325,10 +323,10 @@ def _number_shared(
 
 @njit(nogil=True, cache=True)
 def _fill(
-    indptr: Array, features: Array, values: Array, free: Array, number: Array, begin: Array,
-    to_features: Array, to_values: Array, cursor: Array, members: Array, by_feature: Array,
-    diagonal: Array, squares: Array,
-) -> None:  # fmt: skip
+    indptr, features, values, free, number, begin,
+    to_features, to_values, cursor, members, by_feature,
+    diagonal, squares,
+):  # fmt: skip
     for at in range(len(free)):
         to = begin[at]
         for k in range(indptr[free[at]], indptr[free[at] + 1]):
@@ -345,9 +343,7 @@ def _fill(
 
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "contract", "reassoc"})
-def _sum(
-    first: int, last: int, starts: Array, places: Array, values: Array, vector: Array, sums: Array
-) -> None:
+def _sum(first, last, starts, places, values, vector, sums):
     for i in range(first, last):
         total = 0.0
         for k in range(starts[i], starts[i + 1]):

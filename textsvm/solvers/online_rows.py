@@ -237,7 +237,7 @@ class SparseRows:
 
 
 @njit(nogil=True, cache=True)
-def find(keys: Any, table: Any, columns: Any, shift: Any, numbers: Any) -> Any:
+def find(keys, table, columns, shift, numbers):
     """numbers[k] = the column of keys[k], or ~(the slot of the table where it would be)."""
     mask = np.int64(len(table) - 1)
     for k in range(len(keys)):
@@ -248,7 +248,7 @@ def find(keys: Any, table: Any, columns: Any, shift: Any, numbers: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def insert(keys: Any, numbers: Any, table: Any, columns: Any, shift: Any) -> None:
+def insert(keys, numbers, table, columns, shift):
     """Insert keys into the table, which has room for them and does not contain them."""
     mask = np.int64(len(table) - 1)
     for k in range(len(keys)):
@@ -259,7 +259,7 @@ def insert(keys: Any, numbers: Any, table: Any, columns: Any, shift: Any) -> Non
 
 
 @njit(nogil=True, cache=True)
-def wanted(lists: Any, length: Any, room: Any) -> Any:
+def wanted(lists, length, room):
     """Places of the pool needed to append a value to each of these lists."""
     total = 0
     for i in lists:
@@ -269,7 +269,7 @@ def wanted(lists: Any, length: Any, room: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def append(lists: Any, value: Any, pool: Any, start: Any, length: Any, room: Any, end: Any) -> Any:
+def append(lists, value, pool, start, length, room, end):
     """Append `value` to each of these lists; a full list moves to the end of the pool, to get more room.
 
     Returns the new end of the pool and the number of lists that were empty.
@@ -289,7 +289,7 @@ def append(lists: Any, value: Any, pool: Any, start: Any, length: Any, room: Any
 
 
 @njit(nogil=True, cache=True)
-def discard(lists: Any, value: Any, pool: Any, start: Any, length: Any) -> Any:
+def discard(lists, value, pool, start, length):
     """Remove `value` from each of these lists, which hold it; their last value takes its place.
 
     Returns the number of lists that become empty.
@@ -307,7 +307,7 @@ def discard(lists: Any, value: Any, pool: Any, start: Any, length: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def pack(pool: Any, start: Any, length: Any, room: Any, target: Any) -> Any:
+def pack(pool, start, length, room, target):
     """Copy all lists to `target`, each with a quarter more room, at least 1 place; return the end."""
     end = 0
     for i in range(len(start)):
@@ -321,9 +321,7 @@ def pack(pool: Any, start: Any, length: Any, room: Any, target: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def products(
-    columns: Any, ends: Any, pool: Any, start: Any, length: Any, scale: Any, at: Any, counts: Any, out: Any
-) -> None:
+def products(columns, ends, pool, start, length, scale, at, counts, out):
     """out[k] = sum over blocks b of (columns that rows `at` and k share) scale[at, b] scale[k, b].
 
     `counts` is room for a number for each k.
@@ -344,7 +342,7 @@ def products(
 
 
 @njit(nogil=True, cache=True)
-def sums(weights: Any, rows: Any, pool: Any, start: Any, ends: Any, scale: Any, out: Any) -> None:
+def sums(weights, rows, pool, start, ends, scale, out):
     """out[k] = sum over blocks b of scale[rows[k], b] times the sum of the weights of that row's columns."""
     for k in range(len(rows)):
         i = rows[k]
@@ -359,7 +357,7 @@ def sums(weights: Any, rows: Any, pool: Any, start: Any, ends: Any, scale: Any, 
 
 
 @njit(nogil=True, cache=True)
-def spread(weights: Any, rows: Any, change: Any, pool: Any, start: Any, ends: Any, scale: Any) -> None:
+def spread(weights, rows, change, pool, start, ends, scale):
     """weights += sum over k of change[k] times row rows[k]."""
     for k in range(len(rows)):
         i = rows[k]

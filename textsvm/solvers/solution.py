@@ -223,7 +223,7 @@ def log_progress(first: float, now: float, tol: float) -> tuple[float, float]:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def thresholds(coef: Any, responses: Any, low: Any, high: Any, free: Any) -> Any:
+def thresholds(coef, responses, low, high, free):
     """max of -F over UP, min over DOWN (NaN if an F is), number of free variables; `free` gets their -F."""
     first, last, count, bad_first, bad_last = -np.inf, np.inf, 0, False, False
     for i in range(len(coef)):
@@ -243,7 +243,7 @@ def thresholds(coef: Any, responses: Any, low: Any, high: Any, free: Any) -> Any
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def terms(coef: Any, responses: Any, low: Any, high: Any, q: Any, bias: Any, gaps: Any, slopes: Any) -> Any:
+def terms(coef, responses, low, high, q, bias, gaps, slopes):
     """Terms of each variable: the duality gap is the sum of `gaps`, the objective half of coef @ slopes."""
     for i in range(len(coef)):
         slack = responses[i] + bias
@@ -340,10 +340,7 @@ def _with_total(coef: Vector, low: Vector, high: Vector, total: float) -> Vector
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def resumed(
-    sign: Any, alpha: Any, upper: Any, linear: Any, former: Any, responses: Any,
-    coef: Any, q: Any, product: Any,
-) -> Any:  # fmt: skip
+def resumed(sign, alpha, upper, linear, former, responses, coef, q, product):
     """Fill coefficients of a solution, q of the next problem, and Kb.
 
     Returns whether the coefficients are within the bounds, and the largest r with r |b| <= upper, infinite if
@@ -362,9 +359,7 @@ def resumed(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def multiplied(
-    sign: Any, upper: Any, ratio: Any, coef: Any, product: Any, q: Any, scaled: Any, responses: Any
-) -> Any:  # fmt: skip
+def multiplied(sign, upper, ratio, coef, product, q, scaled, responses):
     """Fill ratio * b, within the bounds, and its responses.
 
     A coefficient within rounding of a bound is put at it, or the solver would spend steps on the difference.
