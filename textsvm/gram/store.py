@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.gram.panels import Panels
 from textsvm.gram.plan import show_bytes
@@ -35,6 +36,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.files import replacing, sync_folder, try_lock
 from textsvm.runtime.parallel import n_threads
 from textsvm.runtime.plain_json import to_json
+from textsvm.text.documents import Documents
 from textsvm.version import __version__
 
 FORMAT = 1
@@ -55,7 +57,7 @@ class GramRequest:
     """A Gram to compute or to find in a store."""
 
     kernel: Kernel  #: Fitted
-    examples: Any
+    examples: Documents
     form: Mapping[str, Any]  #: Parameters that prepared the examples from the user's data
     device: Device  #: Where rows are computed and used
 
@@ -64,12 +66,12 @@ class GramRequest:
         """Number of examples."""
         return len(self.examples)
 
-    def texts(self) -> dict[str, Any]:
+    def texts(self) -> Json:
         """Identity of the examples, common to all Grams of a store, as JSON values."""
         views = {repr(view): digest(self.examples.of(view)) for view in self.kernel.structure.views}
         return {"n": self.n, "form": to_json(dict(self.form)), "views": views}
 
-    def gram(self) -> dict[str, Any]:
+    def gram(self) -> Json:
         """Identity of the kernel, as JSON values."""
         state = self.kernel.state()
         return {
@@ -115,7 +117,7 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         #: Content of store.json; None in a new folder, or if another version of textsvm wrote it.
-        self.texts: dict[str, Any] | None = None
+        self.texts: Json | None = None
         if (self.folder / _STORE).is_file():
             self._read_texts()
         elif self.folder.exists() and not self.folder.is_dir():
@@ -304,7 +306,7 @@ def _names(folder: Path) -> list[str]:
         raise InputError(f"cannot read the store {folder}: {error.strerror}") from error
 
 
-def _read_json(path: Path, types: Mapping[str, type]) -> dict[str, Any]:
+def _read_json(path: Path, types: Mapping[str, type]) -> Json:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         version = content["format"]

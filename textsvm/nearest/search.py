@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.gram.measure import allowed_bytes
 from textsvm.kernels.base import Kernel
@@ -78,7 +79,7 @@ class NearestSoFar:
         """Least value that would enter, shape (n,)."""
         return np.maximum(self.values[:, -1], self._least)
 
-    def offer(self, rows: NDArray[np.int64], columns: NDArray[np.int64], pairs: Pairs) -> None:
+    def offer(self, rows: Ints, columns: Ints, pairs: Pairs) -> None:
         """Insert the better pairs, with `columns` as neighbours of `rows`."""
         distances = np.full(len(pairs), -1, np.int32) if pairs.distances is None else pairs.distances
         _insert(self.values, self.index, self.distances, rows, columns, pairs.values, distances)

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Ints
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import unsigned
 from textsvm.runtime.compiled import Imported, njit
 from textsvm.runtime.parallel import Progress, run
 
-Array = NDArray[Any]
 #: The square of the bias feature, for rows of mean k(s, s) = 1.
 RHO = 1.0
 #: Columns of a piece, which a thread solves: at least, and about (at most twice as many).
@@ -54,7 +54,7 @@ prefetch = Imported("textsvm.runtime.simd", "prefetch")
 class MachineColumns:
     """m machines to be trained on the rows `index` of n."""
 
-    index: NDArray[np.int64]
+    index: Ints
     signs: NDArray[np.int8]  #: shape (n, m): -1 or +1; 0 if a machine is not trained on a row
     box: NDArray[np.float32]  #: shape (n, m): Upper bound of alpha
 
@@ -116,11 +116,11 @@ class Descent:
     """Coordinate descent over the rows `index`, in an order given by `seed`."""
 
     rows: FeatureRows
-    index: NDArray[np.int64]
+    index: Ints
     seed: int = 0
 
     @cached_property
-    def arrays(self) -> tuple[Array, ...]:
+    def arrays(self) -> tuple[AnyArray, ...]:
         """Rows as the compiled loops read them: starts, features, values, squares and ridge."""
         x, ridge = self.rows.x, self.rows.ridge
         squares = x.squares().astype(np.float32), ridge.astype(np.float32)
@@ -137,7 +137,7 @@ class Descent:
 
     def solve(
         self, columns: MachineColumns, first: int, last: int, tol: float, max_epochs: int
-    ) -> tuple[tuple[Array, ...], int, float]:
+    ) -> tuple[tuple[AnyArray, ...], int, float]:
         """(Weights, alpha, bias) of some columns, started at 0; the epochs and the largest violation."""
         signs, box = (np.ascontiguousarray(a[:, first:last]) for a in (columns.signs, columns.box))
         shape = (self.rows.x.n_features, last - first)
@@ -151,7 +151,7 @@ class Descent:
         return state, int(epochs), float(worst)
 
     def solve_column(
-        self, order: NDArray[np.int64], column: tuple[Array, ...], tol: float, max_epochs: int
+        self, order: Ints, column: tuple[AnyArray, ...], tol: float, max_epochs: int
     ) -> tuple[int, float]:
         """Descend with a single column over the rows `order`; the epochs and the largest violation.
 

@@ -46,11 +46,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.runtime import parallel
@@ -73,7 +72,7 @@ from textsvm.solvers.solution import (
     start_multiclass,
 )
 
-Array = NDArray[np.float64]
+Array = Floats
 
 #: Replaces curvature that is not positive (indefinite kernels, empty documents), as in LIBSVM.
 TAU = 1e-12
@@ -214,7 +213,7 @@ class MulticlassRun:
         self.newcomers = np.setdiff1d(worst, self.members)
         self.members = np.union1d(staying, worst)
 
-    def resident(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def resident(self, rows: Ints) -> Ints:
         """Load these rows into the Gram's buffer, and return their slots."""
         slots = self.window.slots[rows]
         if (slots < 0).any():
@@ -222,7 +221,7 @@ class MulticlassRun:
             slots = self.window.slots[rows]
         return slots.astype(np.int64)
 
-    def update(self, examples: NDArray[np.int64], change: Array) -> None:
+    def update(self, examples: Ints, change: Array) -> None:
         """G += K change; update the extreme gradients, which the violations are computed from."""
         dual = self.dual
         moved = np.flatnonzero(change.any(0))
@@ -253,7 +252,7 @@ def _spread(function: Callable[[int, int], object], n: int, work: int) -> None:
         parallel.run(lambda piece: function(*piece), pieces)
 
 
-def _sparse(change: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+def _sparse(change: Array) -> tuple[Ints, Ints, Array]:
     """The changes that are not 0, as (first, row, value) of `update`."""
     k, w = change.shape
     firsts, rows, values = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]

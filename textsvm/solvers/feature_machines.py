@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import run_on_ranges, unsigned
 from textsvm.runtime.compiled import njit
@@ -38,9 +38,7 @@ from textsvm.solvers.dual import Dual
 from textsvm.solvers.problems import Classification, Labelling, MachineDual, Machines, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
 
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
-Box = tuple[Vector, Vector]
+Box = tuple[Floats, Floats]
 #: Bound on epochs if the user sets none.
 MAX_EPOCHS = 1000
 #: Violation at which the common descent of machines ends: far from the optimum most rows move in some
@@ -92,7 +90,7 @@ def solve_by_descent(
 
 def _together(
     parts: Sequence[MachineDual], rows: FeatureRows, tol: float, max_epochs: int
-) -> tuple[list[Vector | None], int]:
+) -> tuple[list[Floats | None], int]:
     """Alphas from a common descent of machines of the same rows, and its epochs; None for other machines."""
     n, m = len(rows.x), len(parts)
     duals: list[Any] = [part.dual for part in parts]
@@ -115,7 +113,7 @@ class FeatureMachine:
     max_epochs: int
 
     def solve(
-        self, start: Vector | None = None, epochs: int = 0, progress: Progress | None = None
+        self, start: Floats | None = None, epochs: int = 0, progress: Progress | None = None
     ) -> Solution:
         """Train the machine, starting from the alphas `start` if given."""
         box, tol = bounds(self.dual), self.stopping.tol
@@ -152,8 +150,8 @@ class FeatureMachine:
             goals = [max(0.3 * tol, 0.1 * solution.violation)]
 
     def _descend(
-        self, descent: Descent, order: NDArray[np.int64], coef: Vector, bias: float, tol: float, most: int
-    ) -> tuple[Vector, int, float]:
+        self, descent: Descent, order: Ints, coef: Floats, bias: float, tol: float, most: int
+    ) -> tuple[Floats, int, float]:
         """Coefficients after coordinate descent over some rows, the number of epochs, and the violation."""
         sign, upper = self.dual.sign, self.dual.upper
         before = (sign * coef).astype(np.float32)
@@ -165,7 +163,7 @@ class FeatureMachine:
         moved = np.where(alpha >= box, upper, np.minimum(alpha, upper))
         return np.where(alpha == before, coef, sign * moved), epochs, violation
 
-    def _face(self, coef: Vector, box: Box, most: int) -> tuple[Vector, int]:
+    def _face(self, coef: Floats, box: Box, most: int) -> tuple[Floats, int]:
         """Coefficients after a step on their face, and the number of products with its Gram."""
         low, high = box
         free = np.flatnonzero((coef > low) & (coef < high))
@@ -180,21 +178,21 @@ class FeatureMachine:
         coef[free] = moved
         return coef, products
 
-    def _weights(self, coef: Vector) -> Vector:
+    def _weights(self, coef: Floats) -> Floats:
         return self.rows.x.transposed_dot(coef[:, None])[:, 0]
 
-    def _responses(self, coef: Vector, some: NDArray[np.int64] | None = None) -> Vector:
+    def _responses(self, coef: Floats, some: Ints | None = None) -> Floats:
         """The gradient with respect to the coefficients, or to some of them."""
         rows = self.rows if some is None else self.rows.take(some)
         own = slice(None) if some is None else some
         values = rows.x.dot(self._weights(coef)[:, None])[:, 0]
         return np.asarray(values + rows.ridge * coef[own] - self.dual.sign[own])
 
-    def _assess(self, coef: Vector, epochs: int) -> Solution:
+    def _assess(self, coef: Floats, epochs: int) -> Solution:
         passes, status = epochs * len(coef), "stopped at its bound on epochs"
         return assess(self.dual, coef, self._responses(coef), passes, status, self.stopping)
 
-    def _open(self, solution: Solution) -> NDArray[np.int64]:
+    def _open(self, solution: Solution) -> Ints:
         """The variables that may move: all except variables that the gradient clearly keeps at a bound."""
         slack = self.dual.sign * (solution.responses + solution.bias)
         margin = max(solution.violation, self.stopping.tol)
@@ -207,7 +205,7 @@ class FeatureMachine:
 class Face:
     """Products with the Gram of some rows; `free` holds their m numbers."""
 
-    def __init__(self, rows: FeatureRows, free: NDArray[np.int64]) -> None:
+    def __init__(self, rows: FeatureRows, free: Ints) -> None:
         x = rows.x
         starts = np.zeros(x.n_features + 1, np.int64)
         self.indptr = np.zeros(len(free) + 1, np.int64)
@@ -223,7 +221,7 @@ class Face:
             self.starts[:-1].copy(), self.members, self.by_feature, self.diagonal, self.squares,
         )  # fmt: skip
 
-    def product(self, vector: Vector) -> Vector:
+    def product(self, vector: Floats) -> Floats:
         """K @ vector."""
         weights, values = np.empty(len(self.starts) - 1), np.empty(len(self.diagonal))
         columns = (unsigned(self.starts), unsigned(self.members), self.by_feature, vector, weights)
@@ -234,8 +232,8 @@ class Face:
 
 
 def descend_face(
-    face: Face, coef: Vector, box: Box, responses: Vector, tol: float, most: int
-) -> tuple[Vector, int]:
+    face: Face, coef: Floats, box: Box, responses: Floats, tol: float, most: int
+) -> tuple[Floats, int]:
     """Lower the dual on a face, with the sum of the free coefficients `coef`, inside `box`, fixed.
 
     Stops at residual `tol` or after `most` products with K. Returns coefficients and the number of products.
@@ -252,7 +250,7 @@ def descend_face(
     return coef, products
 
 
-def balance(coef: Vector, box: Box, total: float = 0.0) -> Vector:
+def balance(coef: Floats, box: Box, total: float = 0.0) -> Floats:
     """Put coefficients into their box, and make their sum `total` by moving free coefficients equally."""
     low, high = box
     near = 1e-6 * (high - low)
@@ -271,11 +269,11 @@ def balance(coef: Vector, box: Box, total: float = 0.0) -> Vector:
     return coef
 
 
-def _conjugate_gradients(face: Face, gradient: Vector, tol: float, most: int) -> tuple[Vector, int]:
+def _conjugate_gradients(face: Face, gradient: Floats, tol: float, most: int) -> tuple[Floats, int]:
     inverse = 1 / np.maximum(face.squares, 1e-12)
     shares = inverse / inverse.sum()
 
-    def project(residual: Vector) -> Vector:
+    def project(residual: Floats) -> Floats:
         return residual - float((shares * residual).sum())
 
     step, residual = np.zeros(len(gradient)), project(-gradient)

@@ -34,11 +34,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows
 from textsvm.linalg.sparse import Sparse
@@ -49,10 +50,6 @@ from textsvm.solvers.newton_cuda import CudaProducts
 from textsvm.solvers.newton_products import DenseProducts, HostProducts, NewtonSystem, Products, square, sums
 from textsvm.solvers.problems import MachineDual, Machines, Problem, Regression, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
-
-#: CuPy or NumPy arrays.
-Array = Any
-Values = NDArray[np.float64]
 
 #: Machines that are trained side by side.
 TOGETHER = 8
@@ -85,7 +82,7 @@ DESCENT, SMALLEST_STEP = 1e-4, 2.0**-20
 MAX_STEPS = 50
 
 #: Whether coefficients and K times these, both on the host, are good enough before the tolerance is reached.
-Satisfied = Callable[[Values, Values], bool]
+Satisfied = Callable[[Floats, Floats], bool]
 
 
 def can_solve(problem: Problem) -> bool:
@@ -125,11 +122,11 @@ def _solve_parts(
     duals = ColumnDuals.beside([_column(problem, part, n) for part in parts])
     most = 10_000 if stopping.max_iter < 0 else max(1, stopping.max_iter // n)
 
-    def assessed(coef: Values, values: Values, passes: int = 0) -> list[Solution]:
+    def assessed(coef: Floats, values: Floats, passes: int = 0) -> list[Solution]:
         columns = zip(parts, coef.T, values.T, strict=True)
         return [_assess(part, problem, b, fitted, passes * n, stopping) for part, b, fitted in columns]
 
-    def satisfied(coef: Values, values: Values) -> bool:
+    def satisfied(coef: Floats, values: Floats) -> bool:
         return all(solution.converged for solution in assessed(coef, values))
 
     enough = satisfied if stopping.duality_gap else None
@@ -155,7 +152,7 @@ def _column(problem: Problem, part: MachineDual, n: int) -> ColumnDuals:
 
 
 def _assess(
-    part: MachineDual, problem: Problem, coef: Values, values: Values, iterations: int, stopping: Stopping
+    part: MachineDual, problem: Problem, coef: Floats, values: Floats, iterations: int, stopping: Stopping
 ) -> Solution:
     dual = part.dual
     assert isinstance(dual, Dual)
@@ -199,7 +196,7 @@ def solve_newton(
     max_passes: int = 10_000,
     progress: Progress | None = None,
     satisfied: Satisfied | None = None,
-) -> tuple[Values, Values, int]:
+) -> tuple[Floats, Floats, int]:
     """Train all columns side by side until the violation of each is at most `tol`.
 
     Returns sign * alpha and K times these, float64 of shape (n, k) on the host, and the passes over all rows.
@@ -211,7 +208,7 @@ def solve_newton(
     return to_host(solver.coef), values, int(solver.passes)
 
 
-def balance_columns(xp: Any, coef: Array, low: Array, high: Array, total: Array) -> Array:
+def balance_columns(xp: ModuleType, coef: Array, low: Array, high: Array, total: Array) -> Array:
     """Make the sums of coefficients (n, k) exact, within the bounds, by moving free coefficients equally."""
     for _ in range(100):
         rest = sums(coef) - total
@@ -369,17 +366,17 @@ class ProximalProblem:
         xp, reach, point = self.xp, self.products.constant, self.point(weights, bias, f)
         before = None
         for _ in range(MAX_STEPS):
-            gradient, of_bias = self.gradient(point)
-            size = reach * xp.sqrt(square(gradient, of_bias))
-            moving = (size > goal) | (abs(of_bias) > UNBALANCED * reach * self.width)
+            gradient, gradient_bias = self.gradient(point)
+            size = reach * xp.sqrt(square(gradient, gradient_bias))
+            moving = (size > goal) | (abs(gradient_bias) > UNBALANCED * reach * self.width)
             if not bool(moving.any()) or self.passes > most_passes:
                 break
             size = xp.maximum(size, 1e-300)
             forcing = xp.full_like(size, LOOSE) if before is None else 0.9 * (size / before) ** 2
             forcing, before = xp.clip(xp.maximum(forcing, 0.5 * goal / size), TIGHT, LOOSE), size
-            down = xp.where(moving, gradient, 0), xp.where(moving, of_bias, 0)
+            down = xp.where(moving, gradient, 0), xp.where(moving, gradient_bias, 0)
             step = self.direction(point, *down, forcing)
-            point, moved = self.line(point, gradient, of_bias, *step)
+            point, moved = self.line(point, gradient, gradient_bias, *step)
             if not moved:
                 break
         return point
@@ -393,18 +390,20 @@ class ProximalProblem:
             gradient, rest = gradient - self.fixed[0], rest - self.fixed[1]
         return gradient, self.products.constant * rest
 
-    def direction(self, point: Point, gradient: Array, of_bias: Array, forcing: Array) -> tuple[Array, Array]:
+    def direction(
+        self, point: Point, gradient: Array, gradient_bias: Array, forcing: Array
+    ) -> tuple[Array, Array]:
         """Newton's direction."""
         hold = HOLD * self.sigma * self.products.constant**2
-        system = NewtonSystem(self.curvature(point.f), gradient, of_bias, hold, forcing)
+        system = NewtonSystem(self.curvature(point.f), gradient, gradient_bias, hold, forcing)
         return self.products.newton_step(system)[:2]
 
     def line(
-        self, point: Point, gradient: Array, of_bias: Array, step: Array, step_bias: Array
+        self, point: Point, gradient: Array, gradient_bias: Array, step: Array, step_bias: Array
     ) -> tuple[Point, bool]:
         """The point after a step, halved until phi falls enough, and whether any column moved."""
         xp = self.xp
-        slope = sums(gradient * step) + of_bias * step_bias
+        slope = sums(gradient * step) + gradient_bias * step_bias
         self.passes += 1
         change = self.products.values(step, step_bias)
         t = xp.where(slope < 0, 1.0, 0.0)

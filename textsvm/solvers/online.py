@@ -43,12 +43,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from textsvm.arrays import Bools, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.online_rows import SparseRows, grown
 from textsvm.solvers.solution import RELAXATION
 
-Array = NDArray[np.float64]
+Array = Floats
 
 #: Pairs that are optimised between checks of the clock.
 STRETCH = 200
@@ -217,7 +218,7 @@ class OnlineMachine:
         """Value of the decision function at a vector; above 0 for the positive class."""
         return self._X.value(np.ascontiguousarray(keys, np.uint64), np.asarray(values)) + self.bias
 
-    def left_out(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def left_out(self) -> tuple[Floats, Bools]:
         """Estimate the leave-one-out decision value of each example.
 
         It is the present value for an example with a dual variable of 0. For the others it is smaller by at
@@ -255,12 +256,12 @@ class OnlineMachine:
         return [self._names[place] for place in places[order]]
 
     @property
-    def _every(self) -> NDArray[np.int64]:
+    def _every(self) -> Ints:
         """The places of all examples."""
         return np.fromiter(self._places.values(), np.int64, len(self._places))
 
     @property
-    def _sign(self) -> NDArray[np.float64]:
+    def _sign(self) -> Floats:
         """y by place; 0 where there is no example."""
         return np.sign(self._low + self._high)
 
@@ -372,7 +373,7 @@ class OnlineMachine:
         return False
 
     @property
-    def _problem(self) -> tuple[NDArray[np.float64], ...]:
+    def _problem(self) -> tuple[Floats, ...]:
         """F, the coefficients and their bounds."""
         return tuple(array[: self._X.n] for array in (self._F, self._coef, self._low, self._high))
 

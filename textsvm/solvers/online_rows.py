@@ -15,11 +15,10 @@ Positions in the long loops are unsigned, which saves the test for negative numb
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit
 
@@ -76,7 +75,7 @@ class ListPool:
         """Remove a value from each of these lists, which hold it."""
         self.begun -= discard(lists, value, self.pool, self.start, self.length)
 
-    def keep(self, lists: NDArray[np.int64]) -> None:
+    def keep(self, lists: Ints) -> None:
         """Keep only these lists, in this order."""
         self.start, self.length = self.start[lists], self.length[lists]
         self.room = self.room[lists]
@@ -103,13 +102,13 @@ class ColumnTable:
         self.n = 0
         self._make_table(256)
 
-    def find(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def find(self, keys: NDArray[np.uint64]) -> Ints:
         """The column of each key; negative for a key without a column."""
         numbers = np.empty(len(keys), np.int64)
         find(keys, self._table, self._columns, self._shift, numbers)
         return numbers
 
-    def number(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def number(self, keys: NDArray[np.uint64]) -> Ints:
         """The column of each of these distinct keys; new keys get the next columns."""
         numbers = self.find(keys)
         new = np.flatnonzero(numbers < 0)
@@ -122,7 +121,7 @@ class ColumnTable:
         insert(keys[new], numbers[new], self._table, self._columns, self._shift)
         return numbers
 
-    def keep(self, columns: NDArray[np.int64]) -> None:
+    def keep(self, columns: Ints) -> None:
         """Keep only these columns, renumbered in this order."""
         self.keys, self.n = self.keys[columns], len(columns)
         self._make_table(4 * self.n)
@@ -157,7 +156,7 @@ class SparseRows:
         self.weights = np.zeros(0)
         self.n, self.free = 0, list[int]()
 
-    def block_ends(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def block_ends(self, keys: NDArray[np.uint64]) -> Ints:
         """The end of each block in distinct keys, which ascend if there are several blocks."""
         if self.blocks == 1:
             return np.array([len(keys)])
@@ -202,13 +201,13 @@ class SparseRows:
             columns, self.ends[place], lists.pool, lists.start, lists.length, self.scale, place, counts, out
         )
 
-    def sums(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+    def sums(self, places: Ints) -> Floats:
         """<weights, row> of each of these rows."""
         lists, out = self.rows, np.empty(len(places))
         sums(self.weights, places, lists.pool, lists.start, self.ends, self.scale, out)
         return out
 
-    def spread(self, places: NDArray[np.int64], change: NDArray[np.float64]) -> None:
+    def spread(self, places: Ints, change: Floats) -> None:
         """weights += sum over k of change[k] times the row at places[k]."""
         lists = self.rows
         spread(self.weights, places, change, lists.pool, lists.start, self.ends, self.scale)
@@ -225,7 +224,7 @@ class SparseRows:
         parts = (self.scale, self.ends, self.weights, self.columns, self.rows, self.postings)
         return sum(part.nbytes for part in parts)
 
-    def _sweep(self, used: NDArray[np.int64]) -> None:
+    def _sweep(self, used: Ints) -> None:
         """Keep only the columns `used`."""
         number = np.zeros(self.columns.n, np.int32)
         number[used] = np.arange(len(used))

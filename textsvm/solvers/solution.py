@@ -23,16 +23,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit
 from textsvm.solvers.dual import MOST_SLACK, Dual, MulticlassDual
-
-Vector = NDArray[np.float64]
 
 #: Violation of a working set, as a fraction of that of all variables, at which a round ends.
 SHARE = 0.3
@@ -54,10 +51,10 @@ class Solution:
     """
 
     #: shape (m,), or (n_classes, m) of a `MulticlassDual`: The variables; exactly at a bound if it is active.
-    alpha: Vector
+    alpha: Floats
     #: the same shape: Value at x: sum_i coef[i] K(index_i, x) + bias. It is sign * alpha, and alpha itself of
     #: a `MulticlassDual`, with a row per class and columns that sum to 0.
-    coef: Vector
+    coef: Floats
     bias: float  #: 0 of a `MulticlassDual`, which has none
     objective: float  #: The minimised function, 1/2 a'Qa + p'a (LIBSVM's "obj"; negative for a classifier)
     #: Relative: 2 (P - D) / (P + D), P the primal and D = -objective the dual value, as in GTSVM. A bound on
@@ -72,10 +69,10 @@ class Solution:
     converged: bool  #: Whether the violation is within the tolerance, or the duality gap within its bound
     status: str  #: "converged", or why the solver stopped earlier
     #: int64 array: Variables above 0; examples of a `MulticlassDual` that have a coefficient other than 0.
-    support: NDArray[np.int64]
+    support: Ints
     #: the shape of alpha: The gradient with respect to `coef`: sum_j coef[j] K(index_i, index_j) + sign_i
     #: p_i, -bias at free variables; of a `MulticlassDual`, class values, less 1 for an example's own class.
-    responses: Vector
+    responses: Floats
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ class Stopping:
 
 
 def assess(
-    dual: Dual, coef: Vector, responses: Vector, iterations: int, status: str, stopping: Stopping,
+    dual: Dual, coef: Floats, responses: Floats, iterations: int, status: str, stopping: Stopping,
     tol: float | None = None,
 ) -> Solution:  # fmt: skip
     """Compute a Solution from coefficients and responses, all in float64; `tol` overrides that of `stopping`.
@@ -151,7 +148,7 @@ def assess(
     )
 
 
-def _squared_hinge_gaps(dual: Dual, coef: Vector, gradient: Vector) -> Vector:
+def _squared_hinge_gaps(dual: Dual, coef: Floats, gradient: Floats) -> Floats:
     """Terms of P - D with the squared hinge loss; `gradient` is that of coefficients, and the bias.
 
     With r the diagonal of the loss and M the slack from which it is linear, the loss of a slack s is
@@ -166,7 +163,7 @@ def _squared_hinge_gaps(dual: Dual, coef: Vector, gradient: Vector) -> Vector:
 
 
 def assess_multiclass(
-    dual: MulticlassDual, coef: Vector, gradient: Vector, iterations: int, status: str, stopping: Stopping,
+    dual: MulticlassDual, coef: Floats, gradient: Floats, iterations: int, status: str, stopping: Stopping,
     tol: float | None = None,
 ) -> Solution:  # fmt: skip
     """`assess` for coefficients of all classes, shape (n_classes, m), and their gradient."""
@@ -191,7 +188,7 @@ def assess_multiclass(
     )
 
 
-def objective_and_gap(dual: MulticlassDual, coef: Vector, gradient: Vector) -> tuple[float, float]:
+def objective_and_gap(dual: MulticlassDual, coef: Floats, gradient: Floats) -> tuple[float, float]:
     """-D and the relative duality gap of coefficients of all classes."""
     own = float(coef[dual.own].sum())
     slope = float(np.einsum("rc,rc->", coef, gradient))
@@ -210,7 +207,7 @@ def rounding(size: float, most: float, largest: float, steps: int) -> float:
     return float(np.finfo(np.float64).eps) * largest * max(size * math.sqrt(steps), most * steps)
 
 
-def bounds(dual: Dual) -> tuple[Vector, Vector]:
+def bounds(dual: Dual) -> tuple[Floats, Floats]:
     """Bounds low <= sign * a <= high, shapes (m,)."""
     signed = dual.sign * dual.upper
     return np.minimum(signed, 0.0), np.maximum(signed, 0.0)
@@ -252,7 +249,7 @@ def terms(coef, responses, low, high, q, bias, gaps, slopes):
         slopes[i] = responses[i] + q[i]
 
 
-def start_two_class(dual: Dual, initial: Vector | None) -> Vector:
+def start_two_class(dual: Dual, initial: Floats | None) -> Floats:
     """Coefficients sign * alpha of the variables `initial`, which are checked, or zeros."""
     if initial is None:
         if dual.total != 0:
@@ -266,7 +263,7 @@ def start_two_class(dual: Dual, initial: Vector | None) -> Vector:
     return dual.sign * alpha
 
 
-def start_multiclass(dual: MulticlassDual, initial: Vector | None) -> Vector:
+def start_multiclass(dual: MulticlassDual, initial: Floats | None) -> Floats:
     """A copy of the coefficients `initial`, checked and scaled down to the bounds, or zeros."""
     shape = (dual.n_classes, len(dual))
     if initial is None:
@@ -287,7 +284,7 @@ def start_multiclass(dual: MulticlassDual, initial: Vector | None) -> Vector:
     return coef
 
 
-def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Vector | None]:
+def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Floats, Floats | None]:
     """Start a problem from the solution of `former`, which has the same `sign` and `index`.
 
     Returns feasible coefficients sign * alpha, and their responses, or None if these need rows.
@@ -308,7 +305,7 @@ def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Ve
     return scaled, responses
 
 
-def carried_over(rounding: float, former: Dual, solved: Vector, coef: Vector) -> float:
+def carried_over(rounding: float, former: Dual, solved: Floats, coef: Floats) -> float:
     """Estimated error of the responses of a warm start, from that of the former responses.
 
     `solved` is sign * alpha of the former solution and `coef` that of the start, a multiple of it.
@@ -318,7 +315,7 @@ def carried_over(rounding: float, former: Dual, solved: Vector, coef: Vector) ->
     return (rounding + lost) * now / before if before else 0.0
 
 
-def _best_multiple(coef: Vector, product: Vector, q: Vector, most: float) -> float:
+def _best_multiple(coef: Floats, product: Floats, q: Floats, most: float) -> float:
     """The r up to `most` that minimises r^2/2 b'Kb + r q'b."""
     if np.isinf(most):
         return 0.0
@@ -329,7 +326,7 @@ def _best_multiple(coef: Vector, product: Vector, q: Vector, most: float) -> flo
     return most if most * (most * curvature / 2 + slope) < 0 else 0.0
 
 
-def _with_total(coef: Vector, low: Vector, high: Vector, total: float) -> Vector:
+def _with_total(coef: Floats, low: Floats, high: Floats, total: float) -> Floats:
     """Move coefficients, in proportion to their room, until they sum to `total`: towards 0, then away."""
     for towards in (np.zeros(len(coef)), np.where(total > coef.sum(), high, low)):
         lacking = total - coef.sum()
