@@ -245,8 +245,8 @@ class Division:
 def divide(lengths: Ints, cards: int, room: int) -> Division | None:
     """Few large tiles of at most `room` bytes with about equal work for all cards; None if no tile fits."""
     order = np.argsort(lengths, kind="stable")
-    for each in BLOCKS:
-        division = _tiles(lengths, order, each * cards)
+    for count in BLOCKS:
+        division = _tiles(lengths, order, count * cards)
         fits = division.largest <= room
         if fits and _most_work(division.work, cards) <= UNEVEN * sum(division.work) / cards:
             break
@@ -265,8 +265,8 @@ def _tiles(lengths: Ints, order: Ints, count: int) -> Division:
 def _most_work(work: Sequence[float], cards: int) -> float:
     """Work of the busiest card if each card takes the next piece when it is idle."""
     loads = np.zeros(cards)
-    for each in work:
-        loads[loads.argmin()] += each
+    for share in work:
+        loads[loads.argmin()] += share
     return float(loads.max())
 
 
@@ -415,8 +415,8 @@ class _Card:
     def _rows(self, block: int) -> Any:
         """Kernel rows of a block, prepared once."""
         if block not in self.rows:
-            some = self.making.division.order[self.making.division.blocks[block]]
-            self.rows[block] = self.making.kernel.rows(self.making.documents.take(some), self.device)
+            index = self.making.division.order[self.making.division.blocks[block]]
+            self.rows[block] = self.making.kernel.rows(self.making.documents.take(index), self.device)
         return self.rows[block]
 
 

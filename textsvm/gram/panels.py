@@ -153,8 +153,8 @@ class Panels:
         work = [float(task[-1][1] - task[0][0]) for task in tasks]
 
         def load(task: Sequence[tuple[int, int]]) -> None:
-            for number, some in groupby(task, lambda piece: int(indices[piece[0]]) // self.size):
-                self._load(number, list(some), indices, out)
+            for number, parts in groupby(task, lambda piece: int(indices[piece[0]]) // self.size):
+                self._load(number, list(parts), indices, out)
 
         if out.nbytes <= _PIECE:  # scheduling would take longer
             load(pieces)
@@ -168,9 +168,11 @@ class Panels:
 
     def announce(self, indices: NDArray[np.int64]) -> None:
         """Announce coming reads; a missing file is reported by `read`."""
-        for number, some in groupby(self._pieces(indices), lambda piece: int(indices[piece[0]]) // self.size):
+        for number, parts in groupby(
+            self._pieces(indices), lambda piece: int(indices[piece[0]]) // self.size
+        ):
             with suppress(OSError), open(self.path(number), "rb", buffering=0) as stream:
-                for first, last in some:
+                for first, last in parts:
                     begin = (int(indices[first]) - number * self.size) * 4 * self.n
                     _will_need(stream.fileno(), begin, (last - first) * 4 * self.n)
 
@@ -206,10 +208,10 @@ class Panels:
                         raise Damaged(number)
         except OSError as error:
             raise Damaged(number) from error
-        some = slice(pieces[0][0], pieces[-1][1])
-        rows = indices[some]
+        span = slice(pieces[0][0], pieces[-1][1])
+        rows = indices[span]
         if not self._checked[rows].all():
-            if (checksums(out[some].view(np.uint32), rows, self._salt) != self._checksum[rows]).any():
+            if (checksums(out[span].view(np.uint32), rows, self._salt) != self._checksum[rows]).any():
                 raise Damaged(number)
             self._checked[rows] = True
 

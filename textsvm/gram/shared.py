@@ -172,14 +172,14 @@ class _GridGrams(_MatricesInMemory):
     def _passes_of(self, batch: Sequence[int]) -> Iterator[_Pass]:
         whole = [number for number in batch if self._is_whole(number)]
         parts = [_Part(self.kernels[number], number, []) for number in whole]
-        known: dict[Hashable, _Part] = {part.kernel.structure.key: part for part in parts}
+        by_key: dict[Hashable, _Part] = {part.kernel.structure.key: part for part in parts}
         for number in batch[len(whole) :]:
             self.missing[number] = len(self.kernels[number].structure.terms)
             for weight, term in self.kernels[number].structure.terms:
-                if term.structure.key not in known:
-                    known[term.structure.key] = _Part(term, None, [])
-                    parts.append(known[term.structure.key])
-                known[term.structure.key].sums.append((number, weight))
+                if term.structure.key not in by_key:
+                    by_key[term.structure.key] = _Part(term, None, [])
+                    parts.append(by_key[term.structure.key])
+                by_key[term.structure.key].sums.append((number, weight))
         return _passes(parts, self.room - (len(batch) - len(whole)))
 
     def _cost(self, step: _Pass) -> float:
@@ -266,8 +266,8 @@ class TermGrams(_MatricesInMemory):
         """The matrix of a term, and whether it is cached."""
         at = term.structure.key, name if term.structure.learns else b""
         if at in self._cache:
-            known, values = self._cache[at]
-            for leaf, fitted in zip(term.structure.leaves, known.structure.leaves, strict=True):
+            fitted_term, values = self._cache[at]
+            for leaf, fitted in zip(term.structure.leaves, fitted_term.structure.leaves, strict=True):
                 leaf.__dict__.update(vars(fitted))
             return values, True
         term.fit(term.structure.read(learnt_from))

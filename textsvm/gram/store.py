@@ -176,23 +176,23 @@ class Store:
                     raise InputError(f"cannot delete {manifest.parent}: {error.strerror}") from error
 
     def _require_same(self, texts: Mapping[str, Any]) -> None:
-        known = self.texts
-        if known is None:
+        stored = self.texts
+        if stored is None:
             return
         another = "name another folder, or delete this one"
         for name, value in texts["form"].items():
-            if (other := known["form"].get(name)) != value:
+            if (other := stored["form"].get(name)) != value:
                 raise InputError(
                     f"the store {self.folder} is of texts with {name}={other!r}, and these have "
                     f"{name}={value!r}; {another}"
                 )
-        if known["n"] != texts["n"]:
+        if stored["n"] != texts["n"]:
             raise InputError(
-                f"the store {self.folder} is of other texts: {known['n']:,} of them, and these are "
+                f"the store {self.folder} is of other texts: {stored['n']:,} of them, and these are "
                 f"{texts['n']:,}; {another}"
             )
         for view, value in texts["views"].items():
-            if known["views"].get(view, value) != value:
+            if stored["views"].get(view, value) != value:
                 raise InputError(
                     f"the store {self.folder} is of other texts, as many as these, or of these in another "
                     f"order; {another}"
@@ -213,8 +213,8 @@ class Store:
         """Lock it for writing some of its Grams, and write their manifests."""
         self._require_room(several, "nothing was written")
         with self.lock():
-            for each in several:
-                each.begin()
+            for gram in several:
+                gram.begin()
             try:
                 yield
             except InputError as error:
@@ -225,9 +225,9 @@ class Store:
     def _require_room(self, several: Sequence[StoredGram], rest: str, full: bool = False) -> None:
         """Raise InputError if the disk has no room for the missing panels, or is full."""
         panels = [stored.panels for stored in several]
-        needed = sum(each.bytes_of(number) for each in panels for number in each.missing())
+        needed = sum(part.bytes_of(number) for part in panels for number in part.missing())
         folder = self.folder.absolute()
-        free = shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
+        free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
         if needed > free or full:
             raise InputError(
                 f"the kernel matrix of {panels[0].n:,} texts takes {show_bytes(needed)} more on disk and "
@@ -281,14 +281,18 @@ def _add(state: Any, value: Any) -> None:
         state.update(np.ascontiguousarray(value).data.cast("B") if value.size else b"")
     elif isinstance(value, np.ndarray | list | tuple):
         state.update(f"{len(value)};".encode())
-        for each in value:
-            _add(state, each)
+        for item in value:
+            _add(state, item)
     elif isinstance(value, Mapping):
-        _add(state, sorted((str(name), digest(each)) for name, each in value.items()))
+        _add(state, sorted((str(name), digest(item)) for name, item in value.items()))
     elif is_dataclass(value):
         _add(
             state,
-            {each.name: getattr(value, each.name) for each in fields(value) if each.name not in _NOT_READ},
+            {
+                field.name: getattr(value, field.name)
+                for field in fields(value)
+                if field.name not in _NOT_READ
+            },
         )
     elif hasattr(value, "indptr"):  # a matrix of SciPy
         _add(state, [value.shape, value.indptr, value.indices, value.data])

@@ -111,14 +111,14 @@ class StoredRows:
         buffers = [self._pinned(min(step, len(indices))) for _ in range(2)]
         copied = [stream.record(), stream.record()]
         for number, first in enumerate(range(0, len(indices), step)):
-            some, at = indices[first : first + step], number % 2
+            block, at = indices[first : first + step], number % 2
             self._panels.announce(indices[first + step : first + 2 * step])
             copied[at].synchronize()
-            self.read(some, buffers[at][: len(some)])
-            values[first : first + step].set(buffers[at][: len(some)], stream)
+            self.read(block, buffers[at][: len(block)])
+            values[first : first + step].set(buffers[at][: len(block)], stream)
             copied[at] = stream.record()
             if progress is not None:
-                progress(first + len(some), len(indices))
+                progress(first + len(block), len(indices))
         stream.synchronize()
 
     def _pinned(self, rows: int) -> NDArray[np.float32]:
@@ -222,8 +222,9 @@ class StoredRows:
             self._band = None  # frees its memory before the next allocation
             kernel, examples = self._request.kernel, self._request.examples
             with devices.use(self.device):
-                some = kernel.structure.read(examples.take(np.arange(start, self.n)))
-                rows = kernel.rows(some, self.device) if self.prepare is None else self.prepare(start, some)
+                documents = kernel.structure.read(examples.take(np.arange(start, self.n)))
+                prepare = self.prepare or (lambda _, columns: kernel.rows(columns, self.device))
+                rows = prepare(start, documents)
                 self._diagonal[start:] = devices.to_host(rows.diag())
                 self._band = start, rows
         return self._band[1]

@@ -84,7 +84,7 @@ class Tiling:
         lengths = shared[1].lengths
         work = [float(lengths[a].sum() * lengths[b].sum()) / (1 + (a == b)) for a, b in pieces]
         for number, tiles in self.workers.run(_tile, shared, pieces, work, progress):
-            a, b = (self.order[some] for some in pieces[number])
+            a, b = (self.order[block] for block in pieces[number])
             for matrix, tile in zip(matrices, tiles, strict=True):
                 matrix[a[:, None], b] = tile
                 matrix[b[:, None], a] = tile.T
@@ -93,7 +93,7 @@ class Tiling:
 
 def _tile(recipe: TileRecipe, documents: Documents, piece: tuple[slice, slice]) -> list[NDArray[np.float32]]:
     """Task of a worker; `documents` are sorted by length."""
-    rows, columns = (documents.take(np.arange(some.start, some.stop)) for some in piece)
+    rows, columns = (documents.take(np.arange(block.start, block.stop)) for block in piece)
     return recipe.tile(rows, rows if piece[0] == piece[1] else columns)
 
 

@@ -65,7 +65,8 @@ def most_similar(
 ) -> tuple[Ints, Floats]:
     """The most similar document of each of the others, and the similarity, for a fitted kernel."""
     rows = kernel.rows(documents, device)
-    scale, scale_of_others = (scale_of(each.diag(), device) for each in (rows, kernel.rows(others, device)))
+    scale = scale_of(rows.diag(), device)
+    scale_of_others = scale_of(kernel.rows(others, device).diag(), device)
     index, best = np.zeros(len(others), np.int64), np.zeros(len(others))
     for block in _blocks(len(others), rows.n, progress):
         values = rows.cross(others.take(np.arange(block.start, block.stop)))

@@ -88,8 +88,8 @@ class NearestSoFar:
         """Neighbours of a block of texts, nearest first."""
         at, place = np.nonzero(self.index[block] >= 0)
         at += block.start
-        kept = self.distances[at, place] if distances else None
-        return Pairs(at, self.index[at, place], self.values[at, place], kept)
+        distances_of = self.distances[at, place] if distances else None
+        return Pairs(at, self.index[at, place], self.values[at, place], distances_of)
 
 
 @njit(nogil=True, cache=True)
@@ -187,7 +187,8 @@ class _Tiles:
     def _each(self) -> Iterator[tuple[slice, Iterator[slice]]]:
         """Row blocks, and their column blocks; progress counts pairs of texts."""
         of_rows = [self.columns[k:] if self.single_set else self.columns for k in range(len(self.rows))]
-        sizes = [_length(row) * sum(map(_length, some)) for row, some in zip(self.rows, of_rows, strict=True)]
+        blocks = zip(self.rows, of_rows, strict=True)
+        sizes = [_length(row) * sum(map(_length, columns)) for row, columns in blocks]
         total, done = float(sum(sizes)), 0.0
 
         def reported(block: slice, columns: list[slice]) -> Iterator[slice]:

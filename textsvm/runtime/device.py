@@ -206,8 +206,8 @@ def _is_number(text: str) -> bool:
 
 
 def _unknown_device(wish: str) -> InputError:
-    known = "auto, cpu, cuda, cuda:0, cuda:1, ..., cuda:0,1, cuda:all"
-    return InputError(f"device {wish!r} is not one of {known}")
+    valid = "auto, cpu, cuda, cuda:0, cuda:1, ..., cuda:0,1, cuda:all"
+    return InputError(f"device {wish!r} is not one of {valid}")
 
 
 def devices() -> list[DeviceStatus]:

@@ -201,14 +201,14 @@ class _GpuWork:
         classes = [chain[0].n_classes if isinstance(chain[0], MulticlassDual) else 0 for chain in chains]
         done = 0
         for kind in sorted({*classes}):
-            some = [c for c in range(len(chains)) if classes[c] == kind]
+            numbers = [c for c in range(len(chains)) if classes[c] == kind]
             solve: Any = crammer_singer_cuda.solve_many if kind else partial(smo_cuda.solve_many, cuts=cuts)
-            part = parallel.part(self.progress, done, len(some), len(chains))
-            some_chains, some_starts = [chains[c] for c in some], [starts[c] for c in some]
+            part = parallel.part(self.progress, done, len(numbers), len(chains))
+            some_chains, some_starts = [chains[c] for c in numbers], [starts[c] for c in numbers]
             solved = solve(self.gram, some_chains, some_starts, self.stopping, part)
-            for c, solutions in zip(some, solved, strict=True):
+            for c, solutions in zip(numbers, solved, strict=True):
                 results[c] = solutions
-            done += len(some)
+            done += len(numbers)
         return results
 
     def solve_on_shards(self) -> list[list[Solution]]:
@@ -246,8 +246,8 @@ class _GpuWork:
         def work(card: int) -> None:
             share, of_card = shares[card], shared.of_chain(card)
             with shared.stopping():
-                some = [parts[k] for k in share], [start_of(k) for k in share]
-                of_share = _GpuWork(grams[card], *some, self.stopping, of_card).solve(cuts=False)
+                problems = [parts[k] for k in share], [start_of(k) for k in share]
+                of_share = _GpuWork(grams[card], *problems, self.stopping, of_card).solve(cuts=False)
                 for k, solutions in zip(share, of_share, strict=True):
                     solved[k] = solutions
                 of_card(1.0, 1.0)

@@ -127,8 +127,8 @@ class MulticlassRun:
         self.G, self.steps = self.dual.gradient_at_zero(), 0
         moved = np.flatnonzero(self.coef.any(0))
         for start in range(0, max(1, len(moved)), self.limit):
-            some = moved[start : start + self.limit]
-            self.update(some, np.ascontiguousarray(self.coef[:, some]))
+            block = moved[start : start + self.limit]
+            self.update(block, np.ascontiguousarray(self.coef[:, block]))
 
     def solve(self) -> Solution:
         tol, bound = self.stopping.tol, self.stopping.max_iterations(len(self.dual))

@@ -59,8 +59,8 @@ def most_slots() -> int:
 
 def largest_value(gram: Gram) -> float:
     """Estimate of the largest |kernel value|, from the diagonal, which may be 0, and two rows."""
-    cp, some = devices.cupy(), np.unique([0, gram.n - 1])
-    largest = float(cp.maximum(cp.abs(gram.diag()).max(), cp.abs(gram.rows(some)).max()))
+    cp, corners = devices.cupy(), np.unique([0, gram.n - 1])
+    largest = float(cp.maximum(cp.abs(gram.diag()).max(), cp.abs(gram.rows(corners)).max()))
     return largest if np.isfinite(largest) else 0.0
 
 
@@ -102,10 +102,12 @@ class Slots(ABC):
         self.gram, self.window, self.stride = gram, self.window_of(gram), shape[-1]
         self.stopping, self.tolerances = stopping, self.checkpoints(stopping)
         self.resident = self.window.complete
-        each = self.bytes_each(shape)
-        devices.require_memory(each, f"the solver of {' x '.join(f'{size:,}' for size in shape)} variables")
+        slot_bytes = self.bytes_each(shape)
+        devices.require_memory(
+            slot_bytes, f"the solver of {' x '.join(f'{size:,}' for size in shape)} variables"
+        )
         most = min(wanted, most_slots()) if self.resident and wanted > 1 else 1
-        self.count = max(1, min(most, devices.free_memory() // 2 // each)) if most > 1 else 1
+        self.count = max(1, min(most, devices.free_memory() // 2 // slot_bytes)) if most > 1 else 1
         self.values = cp.zeros((self.PLANES, self.count, *shape))
         self.members = cp.zeros((self.count, self.SET), np.int32)
         self.state = cp.zeros((self.count, self.STATE.itemsize // 8), np.int64)
@@ -150,14 +152,14 @@ class Slots(ABC):
         moved = np.flatnonzero(coef.any(axis=tuple(range(coef.ndim - 1))))
         limit = min(self.SET, self.window.capacity)
         for start in range(0, len(moved), limit):
-            some = moved[start : start + limit]
-            rows = self.rows[slot][some]
+            block = moved[start : start + limit]
+            rows = self.rows[slot][block]
             self.window.refill(np.unique(rows))
-            changes = coef[..., some].T
+            changes = coef[..., block].T
             where = (slot, *(slice(length) for length in changes.shape))  # classes are padded on the device
             self.moved[where] = cp.asarray(changes)
-            self.moved_slots[slot, : len(some)] = self.window.slots[cp.asarray(rows)]
-            self.field("moved")[slot] = len(some)
+            self.moved_slots[slot, : len(block)] = self.window.slots[cp.asarray(rows)]
+            self.field("moved")[slot] = len(block)
             self.update(slot, 1)
 
     def update(self, first: int, problems: int) -> None:
@@ -357,10 +359,10 @@ class Queue:
         if job.at + 1 == job.last:
             self.fill(slot)
             return
-        start, known = self.slots.warm_start(chain[job.at + 1], dual, solution)
+        start, start_responses = self.slots.warm_start(chain[job.at + 1], dual, solution)
         error = self.rounding(job, coef, iterations)
-        job.go_to(job.at + 1, 0.0 if known is None else carried_over(error, dual, coef, start))
-        self.start(slot, chain[job.at], start, known)
+        job.go_to(job.at + 1, 0.0 if start_responses is None else carried_over(error, dual, coef, start))
+        self.start(slot, chain[job.at], start, start_responses)
 
     def report(self, violations: Floats) -> None:
         """Report the progress of all problems together."""

@@ -70,14 +70,14 @@ def solve_by_descent(
     Epochs are passes over all rows, or products with the Gram of a face; for the bound of `stopping` an epoch
     counts as n iterations.
     """
-    some = rows if np.array_equal(problem.index, np.arange(len(rows.x))) else rows.take(problem.index)
+    part_rows = rows if np.array_equal(problem.index, np.arange(len(rows.x))) else rows.take(problem.index)
     parts, bound = machine_duals(problem), stopping.max_iter
     max_epochs = MAX_EPOCHS if bound < 0 else max(1, bound // max(1, len(rows.x)))
-    starts, used = _together(parts, some, stopping.tol, max_epochs)
+    starts, used = _together(parts, part_rows, stopping.tol, max_epochs)
     solutions: list[Any] = [None] * len(parts)
 
     def solve_part(k: int, step: Progress | None = None) -> None:
-        own = some if len(parts[k].at) == len(some.x) else some.take(parts[k].at)
+        own = part_rows if len(parts[k].at) == len(part_rows.x) else part_rows.take(parts[k].at)
         dual: Any = parts[k].dual
         solutions[k] = FeatureMachine(own, dual, stopping, max_epochs).solve(starts[k], used, step)
 
@@ -125,7 +125,7 @@ class FeatureMachine:
             if solution.converged:
                 return solution
             bias, order = solution.bias, self._open(solution)
-        goals = sorted({max(FIRST * each, FINEST) for each in self.stopping.tolerances()})
+        goals = sorted({max(FIRST * tolerance, FINEST) for tolerance in self.stopping.tolerances()})
         most, first = FIRST_EPOCHS, 0.0
         while True:
             goal, left = goals.pop(), min(most, self.max_epochs - epochs)
@@ -181,10 +181,10 @@ class FeatureMachine:
     def _weights(self, coef: Floats) -> Floats:
         return self.rows.x.transposed_dot(coef[:, None])[:, 0]
 
-    def _responses(self, coef: Floats, some: Ints | None = None) -> Floats:
+    def _responses(self, coef: Floats, index: Ints | None = None) -> Floats:
         """The gradient with respect to the coefficients, or to some of them."""
-        rows = self.rows if some is None else self.rows.take(some)
-        own = slice(None) if some is None else some
+        rows = self.rows if index is None else self.rows.take(index)
+        own = slice(None) if index is None else index
         values = rows.x.dot(self._weights(coef)[:, None])[:, 0]
         return np.asarray(values + rows.ridge * coef[own] - self.dual.sign[own])
 

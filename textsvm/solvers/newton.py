@@ -100,9 +100,9 @@ def solve_by_newton(
     products, parts = products_of(rows), machine_duals(problem)
     solutions: list[Solution] = []
     for first in range(0, len(parts), TOGETHER):
-        some = parts[first : first + TOGETHER]
-        within = part(progress, first, len(some), len(parts))
-        solutions += _solve_parts(products, problem, some, stopping, within)
+        batch = parts[first : first + TOGETHER]
+        within = part(progress, first, len(batch), len(parts))
+        solutions += _solve_parts(products, problem, batch, stopping, within)
     return collect(problem, parts, solutions)
 
 

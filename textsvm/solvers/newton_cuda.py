@@ -46,21 +46,21 @@ class CudaProducts(Products):
         self.constant = constant_of(rows, self.squares) if constant is None else constant
 
     def take(self, index: Array) -> CudaProducts:
-        some = CudaProducts(FeatureRows(self.x.part(index), self.ridge[index]), self.constant)
-        some.rate = self.rate
-        return some
+        part = CudaProducts(FeatureRows(self.x.part(index), self.ridge[index]), self.constant)
+        part.rate = self.rate
+        return part
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         xp = self.xp
         step, step_bias, count = xp.empty_like(system.gradient), xp.empty_like(system.gradient_bias), 0
         factors = -np.log(float(system.forcing.min()))
-        for some, width in slices(len(step_bias)):
+        for columns, width in slices(len(step_bias)):
             arrays = (system.curvature, system.gradient, system.gradient_bias, system.hold, system.forcing)
-            part = NewtonSystem(*(padded(a[..., some], width) for a in arrays))
+            part = NewtonSystem(*(padded(a[..., columns], width) for a in arrays))
             solver = _Gradients(self, width, part, self.rate * factors)
             count += solver.solve()
-            k = some.stop - some.start
-            step[:, some], step_bias[some] = solver.vectors["x"][:, :k], solver.vectors["x_bias"][:k]
+            k = columns.stop - columns.start
+            step[:, columns], step_bias[columns] = solver.vectors["x"][:, :k], solver.vectors["x_bias"][:k]
         self.rate = count / factors
         return step, step_bias, count
 

@@ -443,8 +443,8 @@ class KeptRows:
     def add(self, place: int) -> NDArray[np.float32]:
         """The row of a new example; its values become a column of the other rows."""
         row = self.row(place)
-        kept = np.flatnonzero(self._owner >= 0)
-        self.values[kept, place] = row[self._owner[kept]]
+        resident = np.flatnonzero(self._owner >= 0)
+        self.values[resident, place] = row[self._owner[resident]]
         return row
 
     def drop(self, place: int) -> None:
@@ -463,17 +463,17 @@ class KeptRows:
         if len(self._store) < height * room:
             more = np.empty(height * room - len(self._store), np.float32)
             self._store = np.concatenate([self._store, more])
-        kept = np.flatnonzero(self._owner >= 0)
-        kept = np.sort(kept[np.argsort(-self.used[kept], kind="stable")][:height])
+        resident = np.flatnonzero(self._owner >= 0)
+        resident = np.sort(resident[np.argsort(-self.used[resident], kind="stable")][:height])
         # In place: first move all rows to the front, then each to its new position, from the last on.
-        for slot, old in enumerate(kept):
+        for slot, old in enumerate(resident):
             self._store[slot * before : (slot + 1) * before] = self.values[old]
         self.values = self._store[: height * room].reshape(height, room)
-        for slot in range(len(kept))[::-1]:
+        for slot in range(len(resident))[::-1]:
             self.values[slot, :before] = self._store[slot * before : (slot + 1) * before]
             self.values[slot, before:] = 0
-        used, owner = self.used[kept], self._owner[kept]
+        used, owner = self.used[resident], self._owner[resident]
         self.used, self._owner = np.zeros(height, np.int64), np.full(height, -1, np.int64)
-        self.used[: len(kept)], self._owner[: len(kept)] = used, owner
+        self.used[: len(resident)], self._owner[: len(resident)] = used, owner
         self.slots = np.full(room, -1, np.int64)
-        self.slots[owner] = np.arange(len(kept))
+        self.slots[owner] = np.arange(len(resident))

@@ -83,7 +83,7 @@ class ListPool:
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
-        return sum(each.nbytes for each in (self.pool, self.start, self.length, self.room))
+        return sum(array.nbytes for array in (self.pool, self.start, self.length, self.room))
 
     def _make_room(self, places: int) -> None:
         if self.end + places > len(self.pool):
@@ -215,8 +215,8 @@ class SparseRows:
     def value(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> float:
         """<weights, a vector>; keys without a column have no weight."""
         columns = self.columns.find(keys)
-        known = columns >= 0
-        return float(self.weights[columns[known]] @ values[known].astype(np.float64))
+        in_table = columns >= 0
+        return float(self.weights[columns[in_table]] @ values[in_table].astype(np.float64))
 
     @property
     def nbytes(self) -> int:

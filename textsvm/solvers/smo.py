@@ -330,9 +330,9 @@ class Run:
         F, columns = self.F[variables], self.index[variables]
         block = min(BLOCK, self.window.capacity)
         for start in range(0, len(changed), block):
-            some = changed[start : start + block]
-            self.load(some)
-            loop.add_rows(F, columns, change[some], self.window.slots[some], self.window.values)
+            rows = changed[start : start + block]
+            self.load(rows)
+            loop.add_rows(F, columns, change[rows], self.window.slots[rows], self.window.values)
         self.F[variables] = F
 
     def stalled(self) -> bool:

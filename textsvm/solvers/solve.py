@@ -128,5 +128,5 @@ def _solve_side_by_side(
         # Transpose: from a list of solutions along the path for each dual to a list of solutions per problem.
         by_machine = [next(solved) for _ in path_parts[0]]
         by_problem = zip(*by_machine, strict=True) if by_machine else [()] * len(path)
-        result.append([collect(*each) for each in zip(path, path_parts, by_problem, strict=True)])
+        result.append([collect(*triple) for triple in zip(path, path_parts, by_problem, strict=True)])
     return result

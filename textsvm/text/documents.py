@@ -99,7 +99,7 @@ class Documents:
 
     def codes_for(self, *others: Documents) -> NDArray[np.unsignedinteger]:
         """Copy of the codes as uint16, or uint32 if these or `others` are, for compiled loops."""
-        types = [each.codes.dtype for each in (self, *others)]
+        types = [documents.codes.dtype for documents in (self, *others)]
         return self.codes.astype(np.result_type(np.uint16, *types))
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Documents:
@@ -178,7 +178,7 @@ class MultiView:
     @property
     def lengths(self) -> Ints:
         """Number of symbols of each document, maximum over the views, shape (n,)."""
-        lengths: Ints = np.max([each.lengths for each in self.documents.values()], axis=0)
+        lengths: Ints = np.max([documents.lengths for documents in self.documents.values()], axis=0)
         return lengths
 
     def of(self, view: View) -> Any:
@@ -205,7 +205,7 @@ class MultiView:
 
     def shown(self, index: int) -> str:
         """Text of a document that all views can be aligned with: with case if a view keeps it."""
-        cased = [each for view, each in self.documents.items() if view.keep_case]
+        cased = [documents for view, documents in self.documents.items() if view.keep_case]
         text: str = next(iter(cased), self._first).shown(index)
         return text
 
@@ -221,9 +221,9 @@ class MultiView:
     def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> MultiView:
         """The document, then a copy for each range (a, b) of ``shown(index)`` without the symbols in it."""
         left = {}
-        for view, each in self.documents.items():
-            places, aligned = each._places(index), np.append(self._aligned(index, view)[:, 0], -1)
-            left[view] = each._without(index, aligned[places], cuts)
+        for view, documents in self.documents.items():
+            places, aligned = documents._places(index), np.append(self._aligned(index, view)[:, 0], -1)
+            left[view] = documents._without(index, aligned[places], cuts)
         return replace(self, documents=left)
 
     def _aligned(self, index: int, view: View) -> Spans:
@@ -242,8 +242,8 @@ def encode(
     symbol of documents encoded over `alphabet`, but each other. By default texts are not normalised.
     """
     reading = reading or Reading(normal_form("none", True, False))
-    known = np.empty(0, np.uint32) if alphabet is None else alphabet
-    return Documents(*encode_characters(texts, reading, known, progress))
+    first = np.empty(0, np.uint32) if alphabet is None else alphabet
+    return Documents(*encode_characters(texts, reading, first, progress))
 
 
 def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents | None = None) -> Documents:

@@ -158,8 +158,8 @@ def spread(shares: Floats, spans: Spans, length: int) -> Floats:
     widths = np.where(nowhere, 0, spans[:, 1] - spans[:, 0])
     owner = np.repeat(np.arange(len(shares)), widths)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(widths) - widths, widths)
-    each = (shares / np.maximum(widths, 1))[owner]
-    out = np.bincount(spans[owner, 0] + within, each, minlength=length).astype(np.float64)
+    weight = (shares / np.maximum(widths, 1))[owner]
+    out = np.bincount(spans[owner, 0] + within, weight, minlength=length).astype(np.float64)
     return out + shares[nowhere].sum() / length if nowhere.any() and length else out
 
 
