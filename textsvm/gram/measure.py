@@ -34,14 +34,24 @@ from textsvm.version import __version__
 
 #: Seconds for which a measurement is cached.
 MONTH = 30 * 86_400.0
-#: Test of a disk: bytes written at a time, maximum bytes and seconds of writing; bytes read at a time.
-_WRITTEN, _MAX_BYTES, _MAX_SECONDS, _PIECE = 16 << 20, 128 << 20, 0.2, 2 << 20
+#: Test of a disk: bytes per write.
+_WRITTEN = 16 << 20
+#: Test of a disk: maximum bytes of the file.
+_MAX_BYTES = 128 << 20
+#: Test of a disk: maximum seconds of writing.
+_MAX_SECONDS = 0.2
+#: Test of a disk: bytes per read.
+_PIECE = 2 << 20
 #: Bytes per second (read, written) of a disk that cannot be measured: a modest SSD's.
 UNKNOWN = (5e8, 5e8)
 #: Threads that read a disk, as in `textsvm.gram.panels`.
 READERS = 16
-#: Test of a kernel: number of rows and seconds; test of the bus: rows of the matrix that is copied to a card.
-_PROBE, _PROBE_SECONDS, _BUS_ROWS = 64, 0.25, 4096
+#: Test of a kernel: maximum number of rows.
+_PROBE = 64
+#: Test of a kernel: maximum seconds on a card.
+_PROBE_SECONDS = 0.25
+#: Test of a card's bus: rows of the matrix that is copied.
+_BUS_ROWS = 4096
 
 
 def allowed_bytes(memory: int | str | None, device: Device) -> int:

@@ -33,8 +33,10 @@ from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import Progress
 
 _TRAILER = np.dtype([("checksum", "<u8"), ("diagonal", "<f4")])
-#: Bytes that a thread reads at a time; number of threads, if not limited: they mostly wait for the disk.
-_PIECE, _READERS = 2 << 20, 16
+#: Bytes that a thread reads at a time.
+_PIECE = 2 << 20
+#: Number of reading threads unless threads are limited: they mostly wait for the disk.
+_READERS = 16
 
 
 class Damaged(Exception):

@@ -45,9 +45,14 @@ _STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: Required entries of store.json.
 _TEXTS: dict[str, type] = {"n": int, "form": dict, "views": dict}
-#: Maximum bytes and predicted seconds of a panel, which a killed run loses; its minimum number of rows,
-#: because later panels read columns of this height; and the minimum for large n.
-PANEL_BYTES, PANEL_SECONDS, MIN_ROWS, ROWS_OF_LARGE = 128 << 20, 5.0, 16, 256
+#: Maximum bytes of a panel.
+PANEL_BYTES = 128 << 20
+#: Maximum predicted seconds to compute a panel on a CPU: a killed run loses this work.
+PANEL_SECONDS = 5.0
+#: Minimum rows of a panel, since later panels read columns of this height.
+MIN_ROWS = 16
+#: Minimum rows of a panel where PANEL_BYTES would allow fewer.
+ROWS_OF_LARGE = 256
 #: Fields of `Documents` that do not affect stored values: class weights are part of a kernel's state.
 _NOT_READ = ("characters", "classes")
 

@@ -35,10 +35,14 @@ from textsvm.runtime import parallel
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
-#: Bytes that are copied to a card at a time; minimum bytes to report a reading rate.
-_STAGING, _REPORTED = 32 << 20, 128 << 20
-#: Bytes that a thread copies at a time, and rows that it transposes.
-_PIECE, _BLOCK = 2 << 20, 512
+#: Bytes that are copied to a card at a time.
+_STAGING = 32 << 20
+#: Minimum bytes of a matrix whose reading rate is reported.
+_REPORTED = 128 << 20
+#: Bytes that a thread copies at a time.
+_PIECE = 2 << 20
+#: Rows that a thread transposes at a time.
+_BLOCK = 512
 
 
 class StoredRows:

@@ -36,16 +36,22 @@ from textsvm.runtime.parallel import Progress, run
 
 #: The square of the bias feature, for rows of mean k(s, s) = 1.
 RHO = 1.0
-#: Columns of a piece, which a thread solves: at least, and about (at most twice as many).
-MIN_COLUMNS, MAX_COLUMNS = 4, 16
-#: Features or values in a cache line, and the number of rows after which a row is prefetched.
-LINE, AHEAD = 16, 2
-#: Rows at a bound with a gradient above SHRINK times the largest violation are left out. At a violation of
-#: REOPEN times the tolerance they are checked for the first time.
-SHRINK, REOPEN = np.float32(0.5), np.float32(10)
-#: Partial epochs skip rows with a violation below COLD times the largest; at most PARTIAL of them follow each
-#: epoch of all active rows.
-COLD, PARTIAL = np.float32(0.1), 4
+#: Minimum number of columns of a piece, which a thread solves.
+MIN_COLUMNS = 4
+#: Approximate number of columns of a piece; at most twice as many.
+MAX_COLUMNS = 16
+#: Features or values in a cache line.
+LINE = 16
+#: A row is prefetched so many rows before it is read.
+AHEAD = 2
+#: Rows at a bound with a gradient above this multiple of the largest violation are left out.
+SHRINK = np.float32(0.5)
+#: Rows that are left out are checked for the first time at a violation of so many tolerances.
+REOPEN = np.float32(10)
+#: Partial epochs skip rows with a violation below this share of the largest.
+COLD = np.float32(0.1)
+#: Maximum number of partial epochs after each epoch of all active rows.
+PARTIAL = 4
 
 prefetch = Imported("textsvm.runtime.simd", "prefetch")
 

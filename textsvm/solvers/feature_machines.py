@@ -46,15 +46,20 @@ MAX_EPOCHS = 1000
 TOGETHER = 0.03
 #: A tolerance that common descent alone attains at less cost.
 ROUGH = 0.02
-#: The violation at which the first descent of a machine ends, in units of the tolerance, and its minimum:
-#: descent is in float32.
-FIRST, FINEST = 0.6, 5e-4
+#: Violation at which the first descent of a machine ends, in units of the tolerance.
+FIRST = 0.6
+#: Minimum of this violation, in units of decision values: descent is in float32.
+FINEST = 5e-4
 #: Bound on the epochs of the first descent.
 FIRST_EPOCHS = 400
-#: Epochs of coordinate descent, and products with the Gram of a face, per step.
-EPOCHS, PRODUCTS = 20, 60
-#: Maximum number of halvings of a step on a face, and the share of the predicted decrease to attain.
-HALVINGS, ENOUGH = 12, 1e-4
+#: Epochs of coordinate descent per step.
+EPOCHS = 20
+#: Products with the Gram of a face per step.
+PRODUCTS = 60
+#: Maximum number of halvings of a step on a face.
+HALVINGS = 12
+#: Share of the predicted decrease that a step on a face must attain.
+ENOUGH = 1e-4
 #: Residual, in units of the first, at which conjugate gradients end.
 REDUCTION = 0.05
 

@@ -56,8 +56,10 @@ TOGETHER = 8
 #: Share of the tolerance to reach: objectives are then 1e-5 from the optimum, as with SMO.
 SHARE = 0.7
 STOPPED = "stopped at its bound on passes"
-#: sigma over C at the start, and its growth factor.
-START, GROW = 0.2, 3.0
+#: sigma at the start, in units of C.
+START = 0.2
+#: Factor by which sigma grows each proximal step.
+GROW = 3.0
 #: Gradient at which a proximal step ends, in units of the violation.
 INNER = 0.5
 #: Bound on proximal steps: sigma has outgrown float64 by then.
@@ -65,19 +67,28 @@ MAX_PROXIMAL = 40
 #: Violation, in units of the best so far, at which sigma has outgrown the precision of the products.
 WORSE = 10.0
 #: A row is left out if its distance from the kink of p, in units of f, is more than FAR times the violation
-#: plus FARTHER. No row is left out if fewer than MIN_NEAR rows or more than a share MAX_NEAR are nearer, or
-#: after MAX_TRIES failed attempts.
-FAR, FARTHER, MIN_NEAR, MAX_NEAR, MAX_TRIES = 0.7, 0.05, 500, 0.5, 4
-#: Bounds of the residual, in units of the gradient, that ends conjugate gradients. Between them it is the
-#: square of the share of the gradient that the previous step left (Eisenstat and Walker 1996), because an
+#: plus FARTHER.
+FAR = 0.7
+FARTHER = 0.05
+#: No row is left out if fewer rows than this are nearer.
+MIN_NEAR = 500
+#: No row is left out if more than this share of the rows is nearer.
+MAX_NEAR = 0.5
+#: No row is left out after this number of failed attempts.
+MAX_TRIES = 4
+#: Largest and smallest residual, in units of the gradient, that ends conjugate gradients. Between them it is
+#: the square of the share of the gradient that the previous step left (Eisenstat and Walker 1996), because an
 #: exact step is wasted while free rows are changing.
-LOOSE, TIGHT = 0.5, 1e-4
+LOOSE = 0.5
+TIGHT = 1e-4
 #: Curvature added for the bias, in units of the curvature of a free row: there may be no free row.
 HOLD = 0.01
 #: Accepted deviation of sums of coefficients, in units of C.
 UNBALANCED = 1e-3
-#: Armijo's constant, and the smallest step.
-DESCENT, SMALLEST_STEP = 1e-4, 2.0**-20
+#: Armijo's constant: share of the predicted decrease that a step must attain.
+DESCENT = 1e-4
+#: Smallest length of a step, in units of Newton's step.
+SMALLEST_STEP = 2.0**-20
 #: Bound on Newton steps in a proximal step.
 MAX_STEPS = 50
 

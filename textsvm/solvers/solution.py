@@ -36,8 +36,10 @@ SHARE = 0.3
 #: Later steps of a long run, in units of the best step; values in (0, 2) decrease the objective.
 RELAXATION = 1.6
 #: Responses are computed anew before optimality is judged if their estimated error is more than this fraction
-#: of the tolerance; maximum number of times that this continues a run.
-ROUNDING, RENEWALS = 0.01, 20
+#: of the tolerance.
+ROUNDING = 0.01
+#: Maximum number of times that new responses continue a run.
+RENEWALS = 20
 
 NOT_FINITE = "the kernel matrix holds a value that is not a finite number"
 NO_STEP_LEFT = "stalled: no step is left in float64"
