@@ -98,7 +98,7 @@ Satisfied = Callable[[Floats, Floats], bool]
 
 def can_solve(problem: Problem) -> bool:
     """Whether each dual of a problem has a single constraint; Crammer-Singer's does not."""
-    return getattr(problem, "strategy", "") != "crammer-singer"
+    return problem.strategy != "crammer-singer"
 
 
 def solve_by_newton(

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -62,6 +62,8 @@ class Labelling:
     target: Bools
     C: float
     weight: Floats
+    loss: ClassVar[str] = "hinge"
+    strategy: ClassVar[str] = "ovr"
 
     @property
     def learnt(self) -> Ints:
@@ -79,6 +81,8 @@ class Regression:
     C: float
     weight: Floats
     epsilon: float
+    loss: ClassVar[str] = "hinge"
+    strategy: ClassVar[str] = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ class OneClass:
     index: Ints
     nu: float
     weight: Floats
+    loss: ClassVar[str] = "hinge"
+    strategy: ClassVar[str] = ""
 
 
 Problem = Classification | Labelling | Regression | OneClass
